@@ -1,0 +1,1 @@
+"""The only thread that touches the device: prompts, slots, frames, chunks."""

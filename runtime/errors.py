@@ -1,0 +1,282 @@
+"""Every way in which the product says no, drawn as a tree, and the one table of what each means outside.
+
+::
+
+    SpeechError
+    ├─ BadRequest            the client can mend it; nothing was started
+    │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · UnknownRoute
+    │  ├─ EmptyText · TextTooLong · InstructTooLong · DoesNotFit
+    │  ├─ UnknownVoice · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
+    │  └─ MissingReference · MissingReferenceText · BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
+    ├─ Busy                  try again later: Overloaded · Draining
+    ├─ Expired               the session's clock ran out: SessionIdle
+    ├─ Failed                our fault, this request only
+    │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead
+    └─ SetUpError            said to the operator on the command line, never sent to a client
+       ├─ CheckpointMissing · CheckpointInvalid
+       └─ DeviceUnavailable · PortInUse · InvalidSetting
+
+An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every
+sentence lives in ``TABLE`` and none can carry a client's text, a traceback or a path (but for ``SetUpError``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one error code means on each wire."""
+
+    http: int
+    close: int  # WebSocket close code, used where the error ends the socket
+    retryable: bool
+    sentence: str  # str.format template over the facts of the raise
+
+
+TABLE: dict[str, Outcome] = {
+    # --- the message
+    "invalid_json": Outcome(400, 1007, False, "The message is not a JSON object: {why}."),
+    "invalid_config": Outcome(422, 1008, False, "{where} is not valid: {why}."),
+    "message_too_large": Outcome(
+        413, 1009, False, "{what} has {size} bytes; the limit is {limit}. Send less at a time."
+    ),
+    "out_of_order": Outcome(409, 1008, False, "{what} cannot be used now: {why}."),
+    "unknown_route": Outcome(404, 1008, False, "There is no such route; see /docs for those there are."),
+    # --- the text
+    "empty_text": Outcome(422, 1008, False, "The text is empty; send at least one letter or digit."),
+    "text_too_long": Outcome(
+        422, 1008, False, "The text has {count} {unit}; the limit is {limit}. Split it and send the parts."
+    ),
+    "instruct_too_long": Outcome(
+        422, 1008, False, "The instruct has {count} characters; the limit is {limit}. Shorten it."
+    ),
+    "does_not_fit": Outcome(
+        422,
+        1008,
+        False,
+        "The request needs {count} positions ({prompt} prompt, {frames} frames); a slot has {limit}. "
+        "Shorten the text or the reference, or lower max_frames.",
+    ),
+    # --- the voice
+    "unknown_voice": Outcome(
+        404, 1008, False, "This checkpoint has no speaker of that name; it has: {known}."
+    ),
+    "unsupported_language": Outcome(
+        422, 1008, False, "This checkpoint does not know that language; use auto or one of: {known}."
+    ),
+    "unsupported_layout": Outcome(
+        422, 1008, False, "This checkpoint does not serve the {layout} text layout; it serves: {known}."
+    ),
+    "model_not_loaded": Outcome(
+        404, 1008, False, "No loaded checkpoint serves the mode {mode}; loaded modes: {known}."
+    ),
+    "missing_ref_audio": Outcome(
+        422, 1008, False, "Base mode clones a voice and needs reference audio; send ref_audio."
+    ),
+    "missing_ref_text": Outcome(
+        422,
+        1008,
+        False,
+        "Cloning with a transcript needs the exact words of the reference audio in ref_text; "
+        "send it, or set x_vector_only_mode.",
+    ),
+    "invalid_ref_audio": Outcome(422, 1008, False, "The reference audio cannot be used: {why}."),
+    "ref_too_short": Outcome(
+        422, 1008, False, "The reference audio lasts {seconds:.2f} s; at least {limit:g} s is needed."
+    ),
+    "ref_too_long": Outcome(
+        422, 1008, False, "The reference audio lasts {seconds:.1f} s; the limit is {limit:g} s. Trim it."
+    ),
+    # --- the moment
+    "overloaded": Outcome(
+        429,
+        1013,
+        True,
+        "All {slots} slots are busy and {waiting} requests wait; try again in {retry_after_s:g} s.",
+    ),
+    "draining": Outcome(
+        503, 1013, True, "The server is shutting down and takes no new work; try again soon."
+    ),
+    "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
+    # --- our fault
+    "non_finite_output": Outcome(
+        500, 1011, True, "This request produced numbers that are not finite and was stopped."
+    ),
+    "generation_failed": Outcome(
+        500, 1011, True, "Speech could not be made for this request; the cause is in the server's log."
+    ),
+    "runtime_unavailable": Outcome(
+        503, 1013, True, "The runtime is not answering; it is being started again."
+    ),
+    "engine_dead": Outcome(503, 1011, True, "The engine has stopped; the process is being started again."),
+    # --- set-up, for the operator's eyes
+    "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
+    "checkpoint_invalid": Outcome(500, 1011, False, "{path}: {why}."),
+    "device_unavailable": Outcome(500, 1011, False, "Device {device} cannot be used: {why}."),
+    "port_in_use": Outcome(
+        500, 1011, False, "Port {port} on {host} is in use; choose another with {option}."
+    ),
+    "invalid_setting": Outcome(500, 1011, False, "{name} is {value}: {why}."),
+}
+
+
+class SpeechError(Exception):
+    """Root of the tree. ``code`` is the stable name; ``str(error)`` is the public sentence.
+
+    Raises:
+        KeyError: a fact that the sentence needs was not given (a programming error, met by tests).
+    """
+
+    code: ClassVar[str] = "generation_failed"
+
+    def __init__(self, *, param: str | None = None, **facts: object) -> None:
+        self.param = param
+        self.facts = facts
+        super().__init__(TABLE[self.code].sentence.format(**facts))
+
+    @property
+    def outcome(self) -> Outcome:
+        return TABLE[self.code]
+
+
+class BadRequest(SpeechError):
+    code = "invalid_config"
+
+
+class InvalidMessage(BadRequest):
+    code = "invalid_json"
+
+
+class InvalidConfig(BadRequest):
+    code = "invalid_config"
+
+
+class MessageTooLarge(BadRequest):
+    code = "message_too_large"
+
+
+class OutOfOrder(BadRequest):
+    code = "out_of_order"
+
+
+class UnknownRoute(BadRequest):
+    code = "unknown_route"
+
+
+class EmptyText(BadRequest):
+    code = "empty_text"
+
+
+class TextTooLong(BadRequest):
+    code = "text_too_long"
+
+
+class InstructTooLong(BadRequest):
+    code = "instruct_too_long"
+
+
+class DoesNotFit(BadRequest):
+    code = "does_not_fit"
+
+
+class UnknownVoice(BadRequest):
+    code = "unknown_voice"
+
+
+class UnsupportedLanguage(BadRequest):
+    code = "unsupported_language"
+
+
+class UnsupportedLayout(BadRequest):
+    code = "unsupported_layout"
+
+
+class ModeNotServed(BadRequest):
+    code = "model_not_loaded"
+
+
+class MissingReference(BadRequest):
+    code = "missing_ref_audio"
+
+
+class MissingReferenceText(BadRequest):
+    code = "missing_ref_text"
+
+
+class BadReferenceAudio(BadRequest):
+    code = "invalid_ref_audio"
+
+
+class ReferenceTooShort(BadReferenceAudio):
+    code = "ref_too_short"
+
+
+class ReferenceTooLong(BadReferenceAudio):
+    code = "ref_too_long"
+
+
+class Busy(SpeechError):
+    code = "overloaded"
+
+
+class Overloaded(Busy):
+    code = "overloaded"
+
+
+class Draining(Busy):
+    code = "draining"
+
+
+class Expired(SpeechError):
+    code = "idle_timeout"
+
+
+class SessionIdle(Expired):
+    code = "idle_timeout"
+
+
+class Failed(SpeechError):
+    code = "generation_failed"
+
+
+class NonFiniteOutput(Failed):
+    code = "non_finite_output"
+
+
+class GenerationFailed(Failed):
+    code = "generation_failed"
+
+
+class RuntimeUnavailable(Failed):
+    code = "runtime_unavailable"
+
+
+class EngineDead(Failed):
+    code = "engine_dead"
+
+
+class SetUpError(SpeechError):
+    code = "checkpoint_invalid"
+
+
+class CheckpointMissing(SetUpError):
+    code = "checkpoint_missing"
+
+
+class CheckpointInvalid(SetUpError):
+    code = "checkpoint_invalid"
+
+
+class DeviceUnavailable(SetUpError):
+    code = "device_unavailable"
+
+
+class PortInUse(SetUpError):
+    code = "port_in_use"
+
+
+class InvalidSetting(SetUpError):
+    code = "invalid_setting"

@@ -1,0 +1,1 @@
+"""The only asyncio here: dialects, sessions, sockets, routes."""

@@ -1,0 +1,1 @@
+"""Voices: bounded intake of reference audio; later the library on disk."""
