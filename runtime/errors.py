@@ -61,9 +61,7 @@ TABLE: dict[str, Outcome] = {
         "Shorten the text or the reference, or lower max_frames.",
     ),
     # --- the voice
-    "unknown_voice": Outcome(
-        404, 1008, False, "This checkpoint has no speaker of that name; it has: {known}."
-    ),
+    "unknown_voice": Outcome(404, 1008, False, "This checkpoint has no speaker of that name; it has: {known}."),
     "unsupported_language": Outcome(
         422, 1008, False, "This checkpoint does not know that language; use auto or one of: {known}."
     ),
@@ -97,28 +95,20 @@ TABLE: dict[str, Outcome] = {
         True,
         "All {slots} slots are busy and {waiting} requests wait; try again in {retry_after_s:g} s.",
     ),
-    "draining": Outcome(
-        503, 1013, True, "The server is shutting down and takes no new work; try again soon."
-    ),
+    "draining": Outcome(503, 1013, True, "The server is shutting down and takes no new work; try again soon."),
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
     # --- our fault
-    "non_finite_output": Outcome(
-        500, 1011, True, "This request produced numbers that are not finite and was stopped."
-    ),
+    "non_finite_output": Outcome(500, 1011, True, "This request produced numbers that are not finite and was stopped."),
     "generation_failed": Outcome(
         500, 1011, True, "Speech could not be made for this request; the cause is in the server's log."
     ),
-    "runtime_unavailable": Outcome(
-        503, 1013, True, "The runtime is not answering; it is being started again."
-    ),
+    "runtime_unavailable": Outcome(503, 1013, True, "The runtime is not answering; it is being started again."),
     "engine_dead": Outcome(503, 1011, True, "The engine has stopped; the process is being started again."),
     # --- set-up, for the operator's eyes
     "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
     "checkpoint_invalid": Outcome(500, 1011, False, "{path}: {why}."),
     "device_unavailable": Outcome(500, 1011, False, "Device {device} cannot be used: {why}."),
-    "port_in_use": Outcome(
-        500, 1011, False, "Port {port} on {host} is in use; choose another with {option}."
-    ),
+    "port_in_use": Outcome(500, 1011, False, "Port {port} on {host} is in use; choose another with {option}."),
     "invalid_setting": Outcome(500, 1011, False, "{name} is {value}: {why}."),
 }
 

@@ -30,12 +30,8 @@ class Limits:
     max_text_chars: int = knob(4096, "VOICEWRIGHT_MAX_TEXT_CHARS", "characters in one text", low=1)
     max_instruct_chars: int = knob(500, "VOICEWRIGHT_MAX_INSTRUCT_CHARS", "characters in one instruct", low=1)
     max_frames: int = knob(4096, "VOICEWRIGHT_MAX_FRAMES", "frames (80 ms) that a request may ask for", low=1)
-    min_reference_s: float = knob(
-        1.0, "VOICEWRIGHT_MIN_REFERENCE_S", "seconds of reference audio, at least", low=0
-    )
-    max_reference_s: float = knob(
-        60.0, "VOICEWRIGHT_MAX_REFERENCE_S", "seconds of reference audio, at most", low=1
-    )
+    min_reference_s: float = knob(1.0, "VOICEWRIGHT_MIN_REFERENCE_S", "seconds of reference audio, at least", low=0)
+    max_reference_s: float = knob(60.0, "VOICEWRIGHT_MAX_REFERENCE_S", "seconds of reference audio, at most", low=1)
     max_contexts: int = knob(8, "VOICEWRIGHT_MAX_CONTEXTS", "utterances in flight on one socket", low=1)
     max_config_bytes: int = knob(
         16 * 2**20,
@@ -43,15 +39,9 @@ class Limits:
         "bytes of a session.config message (holds the reference audio)",
         low=1024,
     )
-    max_message_bytes: int = knob(
-        128 * 2**10, "VOICEWRIGHT_MAX_MESSAGE_BYTES", "bytes of any other message", low=1024
-    )
-    config_s: float = knob(
-        10.0, "VOICEWRIGHT_CONFIG_S", "seconds until the first message must have come", low=0.1
-    )
-    idle_s: float = knob(
-        120.0, "VOICEWRIGHT_IDLE_S", "seconds of silence on a socket with nothing in flight", low=1
-    )
+    max_message_bytes: int = knob(128 * 2**10, "VOICEWRIGHT_MAX_MESSAGE_BYTES", "bytes of any other message", low=1024)
+    config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds until the first message must have come", low=0.1)
+    idle_s: float = knob(120.0, "VOICEWRIGHT_IDLE_S", "seconds of silence on a socket with nothing in flight", low=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +58,8 @@ class EngineSettings:
         8, "VOICEWRIGHT_MAX_SLOTS", "requests that speak at the same time, per checkpoint", low=1, high=256
     )
     max_waiting: int = knob(32, "VOICEWRIGHT_MAX_WAITING", "requests that may wait for a slot", low=0)
-    max_model_len: int = knob(
-        4096, "VOICEWRIGHT_MAX_MODEL_LEN", "positions (prompt and frames) of one slot", low=64
-    )
-    first_chunk_frames: int = knob(
-        1, "VOICEWRIGHT_FIRST_CHUNK_FRAMES", "frames in the first chunk of sound", low=1
-    )
+    max_model_len: int = knob(4096, "VOICEWRIGHT_MAX_MODEL_LEN", "positions (prompt and frames) of one slot", low=64)
+    first_chunk_frames: int = knob(1, "VOICEWRIGHT_FIRST_CHUNK_FRAMES", "frames in the first chunk of sound", low=1)
     max_chunk_frames: int = knob(
         16,
         "VOICEWRIGHT_MAX_CHUNK_FRAMES",
@@ -148,9 +134,7 @@ def _from_env(group: type[Group], env: Mapping[str, str]) -> Group:
             values[knob_.name] = type(knob_.default)(text)
         except ValueError:
             kind = type(knob_.default).__name__
-            raise InvalidSetting(
-                name=knob_.metadata["env"], value=repr(text), why=f"it must be a {kind}"
-            ) from None
+            raise InvalidSetting(name=knob_.metadata["env"], value=repr(text), why=f"it must be a {kind}") from None
     return _checked(group(**values))
 
 

@@ -1,0 +1,51 @@
+"""From the word in the settings to a device."""
+
+from __future__ import annotations
+
+import torch
+
+from runtime.device.cpu import CpuDevice
+from runtime.device.cuda import CudaDevice
+from runtime.device.interface import Device
+from runtime.errors import DeviceUnavailable, InvalidSetting
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def open_device(name: str) -> Device:
+    """Open cpu, cuda, or the best there is (auto).
+
+    Raises:
+        DeviceUnavailable: it is not there, or not supported yet.
+        InvalidSetting: no such word.
+    """
+    if name == "auto":
+        return CudaDevice() if torch.cuda.is_available() else CpuDevice()
+    if name == "cpu":
+        return CpuDevice()
+    if name == "cuda":
+        if not torch.cuda.is_available():
+            raise DeviceUnavailable(device="cuda", why="torch sees no CUDA device; is it a CPU build of torch?")
+        return CudaDevice()
+    if name == "npu":
+        raise DeviceUnavailable(device="npu", why="the NPU path is not written yet")
+    raise InvalidSetting(name="device", value=repr(name), why="it must be auto, cpu, cuda or npu")
+
+
+def choose_dtype(name: str, device: Device) -> torch.dtype:
+    """The dtype of talker and code predictor.
+
+    Raises:
+        InvalidSetting: no such word, or float16, which overflows in the 0.6B code predictor (facts 8.2).
+    """
+    if name == "auto":
+        return device.dtype
+    if name == "float16":
+        raise InvalidSetting(
+            name="dtype",
+            value=name,
+            why="the code predictor overflows in half precision; use bfloat16 or float32",
+        )
+    if name not in DTYPES:
+        raise InvalidSetting(name="dtype", value=repr(name), why="it must be auto, float32 or bfloat16")
+    return DTYPES[name]

@@ -1,0 +1,109 @@
+"""One frame for every row that may run: next input, talker, code 0, codes 1 to Q-1, state moved on (facts 4, 5).
+
+Everything that differs between rows lies in the arena's tensors, so that the whole of ``_frame`` is one function of
+device state; the host adds only what it knows anyway (slots and lengths).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from runtime.device import Device
+from runtime.engine.prompt import Prompt
+from runtime.engine.sampling import gumbel_noise, pick, talker_rules
+from runtime.engine.slots import SlotArena
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.code_predictor import FrameCache
+
+RESERVED_IDS = 1024  # last rows of codec_embedding: no codes, banned but for the end token (facts 4)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameResult:
+    """The new frame of each row, on the host.
+
+    Shapes: codes [B, Q] int64 on the CPU; ended, finite: one bool a row. A row that ended has no frame.
+    """
+
+    codes: Tensor
+    ended: list[bool]
+    finite: list[bool]
+
+
+class FrameRunner:
+    """Talker and code predictor of one checkpoint over its arena."""
+
+    def __init__(self, checkpoint: Checkpoint, device: Device, dtype: torch.dtype, slots: int, length: int) -> None:
+        self.config, self.talker, self.device = checkpoint.config, checkpoint.talker, device
+        self.arena = SlotArena(self.config, slots, length, device.torch, dtype)
+        self.cache = FrameCache(self.config.predictor, slots, device.torch, dtype)
+        self.host_position = [0] * slots  # the arena's positions, known without asking the device
+        talker = self.config.talker
+        self.allowed = torch.arange(talker.vocab_size, device=device.torch) < talker.vocab_size - RESERVED_IDS
+        self.allowed[talker.codec_eos_token_id] = True
+
+    @torch.inference_mode()
+    def prefill(self, slot: int, prompt: Prompt) -> FrameResult:
+        """Read a prompt into a slot and make its first frame."""
+        length = len(prompt.embeds)
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            self.arena.keys[layer][slot, :, :length] = k[0]
+            self.arena.values[layer][slot, :, :length] = v[0]
+            return self.device.attend_prompt(q, k, v)
+
+        positions = torch.arange(length, device=self.device.torch).unsqueeze(0)
+        hidden = self.talker.decode(prompt.embeds.unsqueeze(0), positions, attend)[:, -1]
+        self.arena.position[slot] = length
+        self.host_position[slot] = length
+        return self._draw_frame([slot], torch.tensor([slot], device=self.device.torch), hidden)
+
+    @torch.inference_mode()
+    def step(self, slots: list[int]) -> FrameResult:
+        """Make the next frame of some slots, each of which has made one before."""
+        arena, rows = self.arena, torch.tensor(slots, device=self.device.torch)
+        positions = arena.position[rows]
+        lengths = [self.host_position[slot] + 1 for slot in slots]
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            keys, values = arena.keys[layer], arena.values[layer]
+            keys[rows, :, positions] = k[:, :, 0]
+            values[rows, :, positions] = v[:, :, 0]
+            return self.device.attend_rows(q, keys, values, slots, lengths)
+
+        text = arena.trailing[rows, arena.frame[rows] - 1]
+        x = self.talker.embed_frames(arena.codes[rows]) + self.talker.embed_text(text)
+        hidden = self.talker.decode(x.unsqueeze(1), positions.unsqueeze(1), attend)[:, 0]
+        arena.position[rows] = positions + 1
+        for slot in slots:
+            self.host_position[slot] += 1
+        return self._draw_frame(slots, rows, hidden)
+
+    def _draw_frame(self, slots: list[int], rows: Tensor, hidden: Tensor) -> FrameResult:
+        """All codes of one frame from the talker's hidden states. Shapes: rows [B] int64; hidden [B, H]."""
+        arena, config = self.arena, self.config.talker
+        frame, noise = arena.frame[rows], None
+        if arena.draws(slots):
+            noise = gumbel_noise(arena.seed[rows], frame, config.num_code_groups, config.vocab_size)
+        logits = self.talker.logits(hidden)
+        scores = talker_rules(
+            logits, arena.seen[rows], arena.penalty[rows], frame, self.allowed, config.codec_eos_token_id
+        )
+        first = pick(scores, arena.talker_level(slots, rows), noise if noise is None else noise[:, 0])
+
+        level = arena.predictor_level(slots, rows)
+
+        def pick_code(group: int, logits: Tensor) -> Tensor:
+            return pick(logits, level, noise if noise is None else noise[:, group, : logits.shape[-1]])
+
+        rest = self.talker.code_predictor.predict(hidden, self.talker.embed_codec(first), self.cache, pick_code)
+        codes = torch.stack((first, *rest), dim=-1)
+        arena.codes[rows] = codes
+        arena.seen[rows, first] = True
+        arena.frame[rows] = frame + 1
+        ended = first == config.codec_eos_token_id
+        finite = logits.isfinite().all(dim=-1)
+        return FrameResult(codes.cpu(), ended.tolist(), finite.tolist())

@@ -1,0 +1,155 @@
+"""At the door: a client's request against what one checkpoint can do, before it takes a slot. Any thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.engine.prompt import Utterance, prompt_length, spoken_language
+from runtime.engine.scheduler import frame_limit
+from runtime.engine.slots import RowSettings, fill_in
+from runtime.engine.text import GRACE_FRAMES, checked_instruct, checked_text, frame_budget
+from runtime.errors import (
+    DoesNotFit,
+    InvalidConfig,
+    MissingReference,
+    MissingReferenceText,
+    ReferenceTooLong,
+    ReferenceTooShort,
+    TextTooLong,
+    UnknownVoice,
+    UnsupportedLanguage,
+    UnsupportedLayout,
+)
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.config import ModelConfig
+from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, SpeechRequest, StopReason
+from runtime.settings import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request that can be served, in the words of its checkpoint.
+
+    ``utterance.voice`` is filled in later by who may use the device.
+    """
+
+    utterance: Utterance
+    settings: RowSettings
+    max_frames: int
+    at_limit: StopReason  # what it means to reach max_frames
+    notes: tuple[str, ...]
+
+
+def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int) -> Admission:
+    """Check and translate a request.
+
+    Raises:
+        BadRequest: the leaf that says what is wrong with it.
+    """
+    config, tokenizer = checkpoint.config, checkpoint.text_tokenizer
+    notes: list[str] = []
+    text = checked_text(request.text, tokenizer, limits)
+    reference = _reference(request, checkpoint, limits)
+    speaker = _speaker(request, config, notes)
+    utterance = Utterance(
+        text=text,
+        mode=request.mode,
+        layout=_layout(request, config),
+        language=spoken_language(_language(request.language, config), speaker, config),
+        speaker=speaker,
+        instruct=_instruct(request, checkpoint, limits, notes),
+    )
+    codes = 0
+    if reference is not None and not reference.x_vector_only:
+        codes = -(-len(reference.samples) // checkpoint.speech_tokenizer.config.encode_downsample_rate)
+    prompt = prompt_length(utterance, codes, (reference and reference.text) or "", tokenizer)
+    room, budget = slot_length - prompt, frame_budget(text)
+    asked = request.max_frames
+    _check_max_frames(asked, limits)
+    if (asked or GRACE_FRAMES) > room:
+        raise DoesNotFit(
+            param="text",
+            count=prompt + (asked or GRACE_FRAMES),
+            prompt=prompt,
+            frames=asked or GRACE_FRAMES,
+            limit=slot_length,
+        )
+    allowed = frame_limit(room, min(budget, limits.max_frames), asked)
+    return Admission(
+        utterance=utterance,
+        settings=fill_in(request.sampling, config.generation),
+        max_frames=allowed,
+        at_limit=StopReason.RUNAWAY if asked is None and allowed == budget else StopReason.MAX_TOKENS,
+        notes=tuple(notes),
+    )
+
+
+def _check_max_frames(asked: int | None, limits: Limits) -> None:
+    if asked is not None and not 1 <= asked <= limits.max_frames:
+        why = f"it is {asked}; it must be 1 to {limits.max_frames} frames"
+        raise InvalidConfig(param="max_frames", where="max_frames", why=why)
+
+
+def _speaker(request: SpeechRequest, config: ModelConfig, notes: list[str]) -> str | None:
+    if request.mode is not Mode.CUSTOM_VOICE:
+        return None
+    known = {name.lower(): name for name in config.talker.spk_id}
+    if not request.voice:
+        notes.append("No voice was named; the checkpoint's first speaker is used.")
+        return next(iter(config.talker.spk_id))
+    try:
+        return known[request.voice.lower()]
+    except KeyError:
+        raise UnknownVoice(param="voice", known=", ".join(config.talker.spk_id)) from None
+
+
+def _language(language: str, config: ModelConfig) -> str:
+    wanted = (language or "auto").lower()
+    known = {name.lower(): name for name in config.talker.codec_language_id}
+    if wanted == "auto":
+        return wanted
+    try:
+        return known[wanted]
+    except KeyError:
+        raise UnsupportedLanguage(param="language", known=", ".join(known)) from None
+
+
+def _instruct(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, notes: list[str]) -> str | None:
+    instruct = checked_instruct(request.instruct, checkpoint.text_tokenizer, limits)
+    if request.mode is Mode.BASE or (request.mode is Mode.CUSTOM_VOICE and not checkpoint.config.takes_instruct):
+        if instruct:
+            notes.append("This checkpoint takes no instruct in this mode; it was ignored.")
+        return None
+    return instruct
+
+
+def _layout(request: SpeechRequest, config: ModelConfig) -> Layout:
+    default = Layout.STREAMING if request.mode is Mode.BASE else Layout.NON_STREAMING
+    layout = request.layout or (default if default in config.layouts else config.layouts[0])
+    if layout not in config.layouts:
+        raise UnsupportedLayout(param="non_streaming_mode", layout=layout, known=", ".join(config.layouts))
+    return layout
+
+
+def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -> Reference | None:
+    if request.mode is not Mode.BASE:
+        return None
+    reference = request.reference
+    if reference is None:
+        raise MissingReference(param="ref_audio")
+    seconds = len(reference.samples) / SAMPLE_RATE
+    if seconds < limits.min_reference_s:
+        raise ReferenceTooShort(param="ref_audio", seconds=seconds, limit=limits.min_reference_s)
+    if seconds > limits.max_reference_s:
+        raise ReferenceTooLong(param="ref_audio", seconds=seconds, limit=limits.max_reference_s)
+    if reference.x_vector_only:
+        return reference
+    if not (reference.text or "").strip():
+        raise MissingReferenceText(param="ref_text")
+    text = reference.text or ""
+    if len(text) > limits.max_text_chars:
+        raise TextTooLong(param="ref_text", count=len(text), unit="characters", limit=limits.max_text_chars)
+    if checkpoint.text_tokenizer.reserved_in(text):
+        why = "it holds a control token of the model; remove it"
+        raise InvalidConfig(param="ref_text", where="ref_text", why=why)
+    return reference

@@ -1,0 +1,173 @@
+"""From a request to what the talker reads first: one text id and one codec part a position (facts 3).
+
+A prompt is written down as columns, as the facts' tables are, and embedded in one go. Text that does not fit into
+the prompt (streaming layout) follows one id a frame as ``trailing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from runtime.model.config import ModelConfig
+from runtime.model.talker import Talker
+from runtime.model.text_tokenizer import TextTokenizer
+from runtime.request import Layout, Mode
+
+NO_TEXT, NO_CODEC = -1, -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClonedVoice:
+    """What Base mode knows of a reference.
+
+    Shapes: x_vector [H] float32; codes [m, Q] int64 or None for x-vector only; text goes with codes.
+    """
+
+    x_vector: Tensor
+    codes: Tensor | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """A request in the words of one checkpoint: names resolved, defaults filled in."""
+
+    text: str
+    mode: Mode
+    layout: Layout
+    language: str  # as the tags name it: "auto" or a key of codec_language_id
+    speaker: str | None = None
+    instruct: str | None = None
+    voice: ClonedVoice | None = None
+
+
+@dataclass(slots=True)
+class Columns:
+    """The prompt's positions from left to right; -1 where a side has nothing."""
+
+    text: list[int] = field(default_factory=list)
+    codec: list[int] = field(default_factory=list)
+    x_vector_at: int | None = None
+    frames_at: int | None = None
+
+    def add(self, text: Sequence[int] | int, codec: Sequence[int] | int) -> None:
+        """Append positions; a single id stands for as many as the other side has."""
+        text_ids = [text] if isinstance(text, int) else list(text)
+        codec_ids = [codec] if isinstance(codec, int) else list(codec)
+        length = max(len(text_ids), len(codec_ids))
+        self.text += text_ids * length if isinstance(text, int) else text_ids
+        self.codec += codec_ids * length if isinstance(codec, int) else codec_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What prefill takes.
+
+    Shapes: embeds [P, H] in the talker's dtype; trailing: text ids that follow one a frame, tts_eos last or empty.
+    """
+
+    embeds: Tensor
+    trailing: list[int]
+
+
+def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextTokenizer, talker: Talker) -> Prompt:
+    """Write down and embed the prompt of an utterance."""
+    columns = Columns()
+    if utterance.instruct is not None:
+        columns.add(tokenizer.instruct(utterance.instruct), NO_CODEC)
+    columns.add(tokenizer.role(), NO_CODEC)
+    _add_tags(columns, utterance, config)
+    body = tokenizer.body(utterance.text)
+    voice = utterance.voice
+    if voice is not None and voice.codes is not None:
+        text = [*tokenizer.body(voice.text or ""), *body, config.tts_eos_token_id]
+        trailing = _add_reference(columns, text, len(voice.codes), utterance.layout, config)
+    else:
+        trailing = _add_text(columns, body, utterance.layout, config)
+    return Prompt(_embed(columns, voice, talker), trailing)
+
+
+def prompt_length(utterance: Utterance, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
+    """Positions that the prompt will have, reckoned without a device (facts 3.2 to 3.5); frames of the reference."""
+    named = utterance.speaker is not None or utterance.mode is Mode.BASE
+    tagged = utterance.language != "auto"
+    length = len(tokenizer.role()) + 3 + tagged + named + 1
+    if utterance.instruct is not None:
+        length += len(tokenizer.instruct(utterance.instruct))
+    whole_text = utterance.layout is Layout.NON_STREAMING
+    text = len(tokenizer.body(utterance.text)) + 1
+    if frames:
+        text += len(tokenizer.body(reference_text))
+    return length + (text if whole_text else 0) + frames + 1
+
+
+def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> str:
+    """The language that the tags name: dialect speakers turn chinese and auto into their dialect (facts 3.2)."""
+    dialect = config.talker.spk_is_dialect.get(speaker, False) if speaker else False
+    if isinstance(dialect, str) and language in ("chinese", "auto"):
+        return dialect
+    return language
+
+
+def _add_tags(columns: Columns, utterance: Utterance, config: ModelConfig) -> None:
+    """Language, speaker and padding tags; the last one carries tts_bos (facts 3.2)."""
+    talker = config.talker
+    if utterance.language == "auto":
+        tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]
+    else:
+        language_id = talker.codec_language_id[utterance.language]
+        tags = [talker.codec_think_id, talker.codec_think_bos_id, language_id, talker.codec_think_eos_id]
+    columns.add(config.tts_pad_token_id, tags)
+    if utterance.voice is not None:
+        columns.x_vector_at = len(columns.text)
+        columns.add(config.tts_pad_token_id, NO_CODEC)
+    elif utterance.speaker is not None:
+        columns.add(config.tts_pad_token_id, talker.spk_id[utterance.speaker])
+    columns.add(config.tts_bos_token_id, talker.codec_pad_id)
+
+
+def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
+    """The text without a reference (facts 3.3, 3.4)."""
+    talker = config.talker
+    if layout is Layout.NON_STREAMING:
+        columns.add([*body, config.tts_eos_token_id], talker.codec_pad_id)
+        columns.add(config.tts_pad_token_id, talker.codec_bos_id)
+        return []
+    columns.add(body[0], talker.codec_bos_id)
+    return [*body[1:], config.tts_eos_token_id]
+
+
+def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layout, config: ModelConfig) -> list[int]:
+    """Reference text, text and reference frames (facts 3.5)."""
+    talker = config.talker
+    if layout is Layout.NON_STREAMING:
+        columns.add(text, talker.codec_pad_id)
+        columns.add(config.tts_pad_token_id, talker.codec_bos_id)
+        columns.frames_at = len(columns.text)
+        columns.add(config.tts_pad_token_id, [NO_CODEC] * frames)
+        return []
+    beside = text[: frames + 1]
+    beside += [config.tts_pad_token_id] * (frames + 1 - len(beside))
+    columns.add(beside[0], talker.codec_bos_id)
+    columns.frames_at = len(columns.text)
+    columns.add(beside[1:], [NO_CODEC] * frames)
+    return text[frames + 1 :]
+
+
+def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker) -> Tensor:
+    """Sum both sides, each looked up at once; the cloned voice's vectors go where they belong."""
+    device = talker.codec_head.weight.device
+    text = torch.tensor(columns.text, device=device)
+    codec = torch.tensor(columns.codec, device=device)
+    codec_side = talker.embed_codec(codec.clamp(min=0))
+    codec_side = codec_side.masked_fill((codec == NO_CODEC)[:, None], 0)
+    if columns.x_vector_at is not None and voice is not None:
+        codec_side[columns.x_vector_at] = voice.x_vector.to(codec_side)
+    if columns.frames_at is not None and voice is not None and voice.codes is not None:
+        frames = talker.embed_frames(voice.codes.to(device))
+        codec_side[columns.frames_at : columns.frames_at + len(frames)] = frames
+    return talker.embed_text(text) + codec_side

@@ -1,0 +1,99 @@
+"""From scores to codes: the reference's rules in its order (facts 4), with noise that belongs to the request.
+
+A draw is the argmax of scores plus Gumbel noise, and the noise is a hash of (seed, frame, codebook, code): the same
+seed gives the same codes alone, in any batch, on any slot, and only operations that every graph can hold are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+MIN_TOKENS = 2  # c0 draws before the end may come (facts 4)
+
+MASK_32 = 0xFFFFFFFF
+GOLDEN = 0x9E3779B9
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSettings:
+    """Sampling of one level (talker or code predictor) for a batch of rows.
+
+    Shapes: temperature, top_p [B] float32; top_k [B] int64 (vocabulary size where off); greedy [B] bool.
+    """
+
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    greedy: Tensor
+    widest_k: int  # largest top_k of the batch, known to the host
+    any_top_p: bool  # whether some row has top_p below 1
+
+
+def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor:
+    """Noise of one frame for every codebook and code.
+
+    Shapes: seed, frame [B] int64, not negative; result [B, groups, width] float32.
+    """
+    codebook = torch.arange(groups, device=seed.device)
+    key = _mix(seed & MASK_32) ^ (seed >> 32)
+    key = _mix(key + GOLDEN * (frame & MASK_32))[:, None]
+    key = _mix(key + GOLDEN * (codebook + 1))  # [B, groups]
+    code = torch.arange(1, width + 1, device=seed.device) * GOLDEN & MASK_32
+    bits = _mix(_mix(key[..., None] ^ code) + key[..., None])
+    # 23 bits and a half: never 0, never 1 in float32.
+    uniform = ((bits >> 9).float() + 0.5) * 2.0**-23
+    return -torch.log(-torch.log(uniform))
+
+
+def talker_rules(logits: Tensor, seen: Tensor, penalty: Tensor, made: Tensor, allowed: Tensor, eos: int) -> Tensor:
+    """Repetition penalty over generated c0, end token banned at first, ids that are no codes banned.
+
+    Shapes: logits [B, V] float32; seen [B, V] bool; penalty [B] float32; made [B] int64, c0 drawn so far;
+    allowed [V] bool, codes and the end token; result [B, V].
+    """
+    penalised = torch.where(logits > 0, logits / penalty[:, None], logits * penalty[:, None])
+    scores = torch.where(seen, penalised, logits).masked_fill(~allowed, -torch.inf)
+    scores[:, eos] = torch.where(made < MIN_TOKENS, -torch.inf, scores[:, eos])
+    return scores
+
+
+def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
+    """Draw one code a row: temperature, top-k, top-p, then the largest noisy score; greedy rows take the largest.
+
+    Shapes: scores [B, V] float32; noise [B, V] float32 or None where every row is greedy; result [B] int64.
+    """
+    if noise is None:
+        return scores.argmax(dim=-1)
+    warm = scores / level.temperature[:, None]
+    kept = _keep_top_p(_keep_top_k(warm, level), level) if level.any_top_p else _keep_top_k(warm, level)
+    return torch.where(level.greedy[:, None], scores, kept + noise).argmax(dim=-1)
+
+
+def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
+    """Ban what is below the k-th largest score; ties with it stay, as in the reference."""
+    if level.widest_k >= scores.shape[-1]:
+        largest = scores.sort(dim=-1, descending=True).values
+    else:
+        largest = scores.topk(level.widest_k, dim=-1).values
+    last = largest.gather(-1, (level.top_k[:, None] - 1).clamp(max=largest.shape[-1] - 1))
+    return scores.masked_fill(scores < last, -torch.inf)
+
+
+def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
+    """Ban the least probable codes whose probabilities sum to at most 1 - p; the most probable one stays."""
+    ascending = scores.sort(dim=-1)
+    mass = ascending.values.softmax(dim=-1).cumsum(dim=-1)
+    banned = (mass <= 1 - level.top_p[:, None]) & (level.top_p < 1)[:, None]
+    banned[:, -1] = False
+    return scores.masked_fill(banned.scatter(-1, ascending.indices, banned), -torch.inf)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """A 32-bit mixing step with low bias (Wellons 2018, lowbias32), in int64 so that every backend wraps alike."""
+    x = x & MASK_32
+    x = (x ^ (x >> 16)) * 0x7FEB352D & MASK_32
+    x = (x ^ (x >> 15)) * 0x846CA68B & MASK_32
+    return x ^ (x >> 16)

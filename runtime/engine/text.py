@@ -1,0 +1,71 @@
+"""Rules about text that need no network: what is refused, and how many frames a text may take."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from runtime.errors import EmptyText, InstructTooLong, InvalidConfig, TextTooLong
+from runtime.model.text_tokenizer import TextTokenizer
+from runtime.settings import Limits
+
+# Frames (80 ms) that a unit of text takes when it is spoken at an ordinary pace: about 15 letters a second for
+# alphabets, 4.5 syllables a second for scripts with a syllable or more a character; a digit is read as a word.
+LETTER_FRAMES = 0.85
+SYLLABLE_FRAMES = 2.8
+DIGIT_FRAMES = 4.0
+SLOWEST = 3.0  # how much slower than that speech may be; a tighter cap cuts slow, emotional voices (facts 8.1)
+GRACE_FRAMES = 50  # 4 s for leading and trailing silence, whatever the text
+
+SYLLABIC = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "YI ", "ETHIOPIC")
+
+
+def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
+    """The text as it is spoken: without surrounding white space, within limits, without the model's own tokens.
+
+    Raises:
+        EmptyText: nothing in it can be spoken.
+        TextTooLong: more characters than the limit.
+        InvalidConfig: it holds a control token of the model.
+    """
+    text = text.strip()  # a leading newline would merge with the template's own (facts 3.1)
+    if not any(character.isalnum() for character in text):
+        raise EmptyText(param="text")
+    if len(text) > limits.max_text_chars:
+        raise TextTooLong(param="text", count=len(text), unit="characters", limit=limits.max_text_chars)
+    _refuse_control(text, tokenizer, "text")
+    return text
+
+
+def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:
+    """The instruct without surrounding white space, or None where it says nothing.
+
+    Raises:
+        InstructTooLong: more characters than the limit.
+        InvalidConfig: it holds a control token of the model.
+    """
+    instruct = (instruct or "").strip()
+    if len(instruct) > limits.max_instruct_chars:
+        raise InstructTooLong(param="instructions", count=len(instruct), limit=limits.max_instruct_chars)
+    _refuse_control(instruct, tokenizer, "instructions")
+    return instruct or None
+
+
+def frame_budget(text: str) -> int:
+    """Frames after which a text that has not ended by itself is a runaway (facts 8.1).
+
+    The reference stops at 8191 frames (eleven minutes); about one request in three hundred gets there.
+    """
+    return GRACE_FRAMES + round(SLOWEST * sum(_frames(character) for character in text))
+
+
+def _frames(character: str) -> float:
+    if character.isdigit():
+        return DIGIT_FRAMES
+    if not character.isascii() and unicodedata.name(character, "").startswith(SYLLABIC):
+        return SYLLABLE_FRAMES
+    return LETTER_FRAMES
+
+
+def _refuse_control(text: str, tokenizer: TextTokenizer, where: str) -> None:
+    if tokenizer.reserved_in(text):
+        raise InvalidConfig(param=where, where=where, why="it holds a control token of the model; remove it")

@@ -1,0 +1,150 @@
+"""A checkpoint in the published layout, from a local folder or the Hub, as loaded networks (facts 1.1)."""
+
+from __future__ import annotations
+
+import filecmp
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.model.code2wav import Code2Wav
+from runtime.model.config import (
+    ModelConfig,
+    SpeechTokenizerConfig,
+    read_model_config,
+    read_speech_tokenizer_config,
+)
+from runtime.model.speaker_encoder import SpeakerEncoder
+from runtime.model.speech_encoder import SpeechEncoder
+from runtime.model.talker import Talker
+from runtime.model.text_tokenizer import TextTokenizer
+from runtime.model.weights import load_weights, on_meta
+from runtime.request import SAMPLE_RATE
+
+log = logging.getLogger(__name__)
+
+HUB_FILES = [
+    "*.json",
+    "merges.txt",
+    "model.safetensors",
+    "speech_tokenizer/*.json",
+    "speech_tokenizer/*.safetensors",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechTokenizer:
+    """Sound to codes and back, float32 always (facts 8.2); one serves every checkpoint that ships the same file."""
+
+    folder: Path
+    config: SpeechTokenizerConfig
+    code2wav: Code2Wav
+    encoder: SpeechEncoder
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Everything that one checkpoint folder holds."""
+
+    name: str
+    config: ModelConfig
+    text_tokenizer: TextTokenizer
+    talker: Talker
+    speaker_encoder: SpeakerEncoder | None
+    speech_tokenizer: SpeechTokenizer
+
+
+def load_checkpoint(
+    reference: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    loaded: Sequence[Checkpoint] = (),
+) -> Checkpoint:
+    """Load a checkpoint; talker and code predictor in ``dtype``, all else in float32.
+
+    Args:
+        reference: a folder, or a Hub id with an optional ``@revision``.
+        loaded: checkpoints whose speech tokenizer may be shared.
+
+    Raises:
+        CheckpointMissing: the folder, the repository or a file is not there.
+        CheckpointInvalid: a file does not hold what it should; the sentence names what.
+    """
+    folder = resolve(reference)
+    config = read_model_config(folder)
+    text_tokenizer = TextTokenizer(folder, config)
+    with on_meta():
+        talker = Talker(config)
+        speaker_encoder = SpeakerEncoder(config.speaker_encoder) if config.speaker_encoder else None
+    networks: dict[str, nn.Module] = {"talker.": talker}
+    dtypes = {"talker.": dtype}
+    if speaker_encoder is not None:
+        networks["speaker_encoder."] = speaker_encoder
+        dtypes["speaker_encoder."] = torch.float32
+    load_weights(folder / "model.safetensors", networks, device, dtypes)
+    speech_tokenizer = _speech_tokenizer(folder / "speech_tokenizer", device, loaded)
+    if speech_tokenizer.config.code2wav.num_quantizers != config.talker.num_code_groups:
+        raise CheckpointInvalid(
+            path=folder, why="talker_config.num_code_groups and decoder_config.num_quantizers disagree"
+        )
+    log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), dtype, device)
+    return Checkpoint(
+        name=_public_name(reference),
+        config=config,
+        text_tokenizer=text_tokenizer,
+        talker=talker,
+        speaker_encoder=speaker_encoder,
+        speech_tokenizer=speech_tokenizer,
+    )
+
+
+def resolve(reference: str) -> Path:
+    """The local folder of a checkpoint, downloaded from the Hub if it has to be.
+
+    Raises:
+        CheckpointMissing: there is no such folder, or the Hub does not give it.
+    """
+    folder = Path(reference).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.is_absolute() or reference.startswith((".", "~")) or reference.count("/") != 1:
+        raise CheckpointMissing(path=reference, what="the folder", hint="Give a folder or a Hub id (owner/name).")
+    from huggingface_hub import snapshot_download  # only who downloads waits for its import
+
+    name, _, revision = reference.partition("@")
+    try:
+        return Path(snapshot_download(name, revision=revision or None, allow_patterns=HUB_FILES))
+    except Exception as error:  # the hub client raises many kinds, from no network to no such revision
+        raise CheckpointMissing(
+            path=reference,
+            what="the checkpoint",
+            hint=f"There is no such folder and the Hub did not give it ({type(error).__name__}).",
+        ) from error
+
+
+def _speech_tokenizer(folder: Path, device: torch.device, loaded: Sequence[Checkpoint]) -> SpeechTokenizer:
+    weights = folder / "model.safetensors"
+    for other in loaded:
+        tokenizer = other.speech_tokenizer
+        if weights.is_file() and filecmp.cmp(weights, tokenizer.folder / weights.name, shallow=False):
+            return tokenizer
+    config = read_speech_tokenizer_config(folder)
+    if config.output_sample_rate != SAMPLE_RATE or config.input_sample_rate != SAMPLE_RATE:
+        raise CheckpointInvalid(path=folder, why=f"its sample rates are not {SAMPLE_RATE} Hz")
+    with on_meta():
+        code2wav = Code2Wav(config.code2wav)
+        encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)
+    float32 = {"decoder.": torch.float32, "encoder.": torch.float32}
+    load_weights(weights, {"decoder.": code2wav, "encoder.": encoder}, device, float32)
+    return SpeechTokenizer(folder, config, code2wav, encoder)
+
+
+def _public_name(reference: str) -> str:
+    """What clients see: a Hub id as it is, a folder by its last part."""
+    return Path(reference).resolve().name if os.path.isdir(reference) else reference

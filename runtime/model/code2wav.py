@@ -1,0 +1,395 @@
+"""Code2Wav: frames of codes to sound, in chunks of any size that join without a seam (facts 2.4, 6).
+
+Every layer that looks back keeps what it looked back at in a ``StreamState``; a full decode is one chunk on a fresh
+state. Frame t makes samples t*1920 to (t+1)*1920 exactly, with no delay, whatever the chunks are.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runtime.model.config import Code2WavConfig
+from runtime.model.layers import FusedLinear, RMSNorm, rotary, rotate
+
+CODEBOOK_EPS = 1e-5  # cluster usage below this counts as this (facts 2.4)
+SNAKE_EPS = 1e-9
+
+
+class StreamState:
+    """What a batch of streams must remember between chunks (facts 6.3).
+
+    Shapes: convs, one per looking-back convolution, [B, C, left]; keys and values, one per transformer layer,
+    [B, heads, window - 1, d]; frames [B] int64, decoded so far. A fresh stream is all zeros.
+    """
+
+    def __init__(self, convs: list[Tensor], keys: list[Tensor], values: list[Tensor], frames: Tensor) -> None:
+        self.convs, self.keys, self.values, self.frames = convs, keys, values, frames
+
+    def tensors(self) -> list[Tensor]:
+        return [*self.convs, *self.keys, *self.values, self.frames]
+
+    def rows(self, index: Tensor) -> StreamState:
+        """A copy of some rows. Shapes: index [B] int64."""
+        return StreamState(
+            [part[index] for part in self.convs],
+            [part[index] for part in self.keys],
+            [part[index] for part in self.values],
+            self.frames[index],
+        )
+
+    def write(self, index: Tensor, rows: StreamState) -> None:
+        """Put rows back. Shapes: index [B] int64."""
+        for part, new in zip(self.tensors(), rows.tensors(), strict=True):
+            part[index] = new
+
+    def reset(self, row: int) -> None:
+        """Make one row a fresh stream, whatever it held."""
+        for part in self.tensors():
+            part[row] = 0
+
+
+class CausalConv(nn.Module):
+    """Convolution that looks back only; ``slot`` is its place in ``StreamState.convs``."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(inputs, outputs, kernel, dilation=dilation, groups=groups)
+        self.inputs, self.left = inputs, (kernel - 1) * dilation
+        self.slot = -1
+
+    def forward(self, x: Tensor, state: StreamState) -> Tensor:
+        # [B, C, T] -> [B, C', T]
+        if self.left:
+            x = torch.cat((state.convs[self.slot], x), dim=-1)
+            state.convs[self.slot] = x[..., -self.left :]
+        return self.conv(x)
+
+
+class CausalTransposedConv(nn.Module):
+    """Upsampling by ``stride``; remembers the input columns whose overlap reaches into the next chunk."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.conv = nn.ConvTranspose1d(inputs, outputs, kernel, stride=stride)
+        self.inputs, self.stride = inputs, stride
+        self.left = -(-kernel // stride) - 1
+        self.slot = -1
+
+    def forward(self, x: Tensor, state: StreamState) -> Tensor:
+        # [B, C, T] -> [B, C', T * stride]
+        length = x.shape[-1] * self.stride
+        if self.left:
+            x = torch.cat((state.convs[self.slot], x), dim=-1)
+            state.convs[self.slot] = x[..., -self.left :]
+        start = self.left * self.stride
+        return self.conv(x)[..., start : start + length]
+
+
+class SnakeBeta(nn.Module):
+    """x + sin^2(x e^alpha) / (e^beta + eps); both are kept as exponents, as published."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.empty(channels))
+        self.beta = nn.Parameter(torch.empty(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        alpha, beta = self.alpha.exp()[:, None], self.beta.exp()[:, None]
+        return x + (1.0 / (beta + SNAKE_EPS)) * torch.sin(x * alpha).square()
+
+
+class ResidualUnit(nn.Module):
+    def __init__(self, channels: int, dilation: int) -> None:
+        super().__init__()
+        self.act1 = SnakeBeta(channels)
+        self.conv1 = CausalConv(channels, channels, 7, dilation)
+        self.act2 = SnakeBeta(channels)
+        self.conv2 = CausalConv(channels, channels, 1)
+
+    def forward(self, x: Tensor, state: StreamState) -> Tensor:
+        return x + self.conv2(self.act2(self.conv1(self.act1(x), state)), state)
+
+
+class UpsampleBlock(nn.Module):
+    """Snake, transposed convolution by ``rate``, three residual units."""
+
+    def __init__(self, inputs: int, outputs: int, rate: int) -> None:
+        super().__init__()
+        units = [ResidualUnit(outputs, dilation) for dilation in (1, 3, 9)]
+        self.block = nn.ModuleList([SnakeBeta(inputs), CausalTransposedConv(inputs, outputs, 2 * rate, rate), *units])
+
+    def forward(self, x: Tensor, state: StreamState) -> Tensor:
+        snake, upsample, *units = self.block
+        x = upsample(snake(x), state)
+        for unit in units:
+            x = unit(x, state)
+        return x
+
+
+class ConvNeXt(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.dwconv = CausalConv(channels, channels, 7, groups=channels)
+        self.norm = nn.LayerNorm(channels, eps=1e-6)
+        self.pwconv1 = nn.Linear(channels, 4 * channels)
+        self.pwconv2 = nn.Linear(4 * channels, channels)
+        self.gamma = nn.Parameter(torch.empty(channels))
+
+    def forward(self, x: Tensor, state: StreamState) -> Tensor:
+        y = self.norm(self.dwconv(x, state).transpose(1, 2))
+        y = self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
+        return x + y.transpose(1, 2)
+
+
+class UpsampleStage(nn.ModuleList):
+    """Transposed convolution by ``ratio``, then a ConvNeXt block; published as a list of two."""
+
+    def __init__(self, channels: int, ratio: int) -> None:
+        super().__init__([CausalTransposedConv(channels, channels, ratio, ratio), ConvNeXt(channels)])
+
+    def forward(self, x: Tensor, state: StreamState) -> Tensor:
+        for part in self:
+            x = part(x, state)
+        return x
+
+
+class Codebook(nn.Module):
+    """Rows are embedding_sum / cluster_usage."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.embedding_sum = nn.Parameter(torch.empty(size, width))
+        self.cluster_usage = nn.Parameter(torch.empty(size))
+
+    def forward(self, codes: Tensor) -> Tensor:
+        usage = self.cluster_usage[codes].clamp(min=CODEBOOK_EPS)
+        return self.embedding_sum[codes] / usage.unsqueeze(-1)
+
+
+class QuantizerLayer(nn.Module):
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self._codebook = Codebook(size, width)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        return self._codebook(codes)
+
+
+class QuantizerLayers(nn.Module):
+    """Sum of one row of each codebook."""
+
+    def __init__(self, groups: int, size: int, width: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(QuantizerLayer(size, width) for _ in range(groups))
+
+    def forward(self, codes: Tensor) -> Tensor:
+        # [B, T, groups] -> [B, T, width]
+        first, *rest = self.layers
+        total = first(codes[..., 0])
+        for group, layer in enumerate(rest, start=1):
+            total = total + layer(codes[..., group])
+        return total
+
+
+class ResidualQuantizer(nn.Module):
+    """Sum of the codebooks' rows, projected. ``input_proj`` is published and serves encoding only."""
+
+    def __init__(self, groups: int, size: int, width: int, outer: int) -> None:
+        super().__init__()
+        self.vq = QuantizerLayers(groups, size, width)
+        self.input_proj = nn.Conv1d(outer, width, 1, bias=False)
+        self.output_proj = nn.Conv1d(width, outer, 1, bias=False)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        # [B, T, groups] -> [B, outer, T]
+        return self.output_proj(self.vq(codes).transpose(1, 2))
+
+
+class SplitQuantizer(nn.Module):
+    """Codebook 0 on its own, the others as one residual chain."""
+
+    def __init__(self, config: Code2WavConfig) -> None:
+        super().__init__()
+        size, width, outer = config.codebook_size, config.codebook_dim // 2, config.codebook_dim
+        self.rvq_first = ResidualQuantizer(1, size, width, outer)
+        self.rvq_rest = ResidualQuantizer(config.num_quantizers - 1, size, width, outer)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        return self.rvq_first(codes[..., :1]) + self.rvq_rest(codes[..., 1:])
+
+
+class LayerScale(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.empty(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * x
+
+
+class WindowAttention(nn.Module):
+    """Attention over the last ``window`` frames, the present one included, without q/k norms."""
+
+    def __init__(self, config: Code2WavConfig, layer: int) -> None:
+        super().__init__()
+        self.layer, self.window, self.head_dim = layer, config.sliding_window, config.head_dim
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        parts = {"q_proj": width, "k_proj": kv_width, "v_proj": kv_width}
+        self.qkv_proj = FusedLinear(config.hidden_size, parts, config.attention_bias)
+        self.o_proj = nn.Linear(width, config.hidden_size, config.attention_bias)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, state: StreamState) -> Tensor:
+        # x [B, T, H]; mask [B, 1, T, window - 1 + T]
+        B, T, _ = x.shape
+        heads = self.qkv_proj(x).view(B, T, -1, self.head_dim).transpose(1, 2)
+        q, k, v = heads.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
+        keys = torch.cat((state.keys[self.layer], rotate(k, cos, sin)), dim=2)
+        values = torch.cat((state.values[self.layer], v), dim=2)
+        state.keys[self.layer], state.values[self.layer] = keys[:, :, T:], values[:, :, T:]
+        out = F.scaled_dot_product_attention(rotate(q, cos, sin), keys, values, attn_mask=mask, enable_gqa=True)
+        return self.o_proj(out.transpose(1, 2).reshape(B, T, -1))
+
+
+class WindowMlp(nn.Module):
+    def __init__(self, config: Code2WavConfig) -> None:
+        super().__init__()
+        parts = {"gate_proj": config.intermediate_size, "up_proj": config.intermediate_size}
+        self.gate_up_proj = FusedLinear(config.hidden_size, parts, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj(F.silu(gate) * up)
+
+
+class WindowLayer(nn.Module):
+    def __init__(self, config: Code2WavConfig, layer: int) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = WindowAttention(config, layer)
+        self.self_attn_layer_scale = LayerScale(config.hidden_size)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = WindowMlp(config)
+        self.mlp_layer_scale = LayerScale(config.hidden_size)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, state: StreamState) -> Tensor:
+        attended = self.self_attn(self.input_layernorm(x), cos, sin, mask, state)
+        x = x + self.self_attn_layer_scale(attended)
+        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
+
+
+class WindowTransformer(nn.Module):
+    def __init__(self, config: Code2WavConfig) -> None:
+        super().__init__()
+        self.window, self.head_dim, self.theta = config.sliding_window, config.head_dim, config.rope_theta
+        self.input_proj = nn.Linear(config.latent_dim, config.hidden_size)
+        self.layers = nn.ModuleList(WindowLayer(config, i) for i in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
+
+    def forward(self, x: Tensor, state: StreamState) -> Tensor:
+        # x [B, T, latent]
+        positions = state.frames[:, None] + torch.arange(x.shape[1], device=x.device)
+        cos, sin = rotary(positions, self.head_dim, self.theta, x.dtype)
+        cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+        mask = self._mask(positions)
+        x = self.input_proj(x)
+        for layer in self.layers:
+            x = layer(x, cos, sin, mask, state)
+        state.frames = state.frames + x.shape[1]
+        return self.output_proj(self.norm(x))
+
+    def _mask(self, positions: Tensor) -> Tensor:
+        """True where a query may look: not ahead, not past the window, not before the stream began."""
+        past = positions[:, :1] + torch.arange(1 - self.window, 0, device=positions.device)
+        keys = torch.cat((past, positions), dim=1)
+        age = positions[:, :, None] - keys[:, None, :]  # [B, T, window - 1 + T]
+        return ((age >= 0) & (age < self.window) & (keys >= 0)[:, None, :]).unsqueeze(1)
+
+
+class Code2Wav(nn.Module):
+    """The decoder of the speech tokenizer, published under ``decoder.``"""
+
+    def __init__(self, config: Code2WavConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.quantizer = SplitQuantizer(config)
+        self.pre_conv = CausalConv(config.codebook_dim, config.latent_dim, 3)
+        self.pre_transformer = WindowTransformer(config)
+        self.upsample = nn.ModuleList(UpsampleStage(config.latent_dim, ratio) for ratio in config.upsampling_ratios)
+        widths = [config.decoder_dim // 2**step for step in range(len(config.upsample_rates) + 1)]
+        blocks = [
+            UpsampleBlock(wide, narrow, rate)
+            for wide, narrow, rate in zip(widths, widths[1:], config.upsample_rates, strict=False)
+        ]
+        self.decoder = nn.ModuleList(
+            [
+                CausalConv(config.latent_dim, config.decoder_dim, 7),
+                *blocks,
+                SnakeBeta(widths[-1]),
+                CausalConv(widths[-1], 1, 7),
+            ]
+        )
+        self._looking_back = [
+            module for module in self.modules() if isinstance(module, CausalConv | CausalTransposedConv) and module.left
+        ]
+        for slot, module in enumerate(self._looking_back):
+            module.slot = slot
+
+    def fresh_state(self, rows: int) -> StreamState:
+        """State of ``rows`` streams that have not begun, on the weights' device."""
+        weight, config = self.pre_conv.conv.weight, self.config
+
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(shape, device=weight.device, dtype=weight.dtype)
+
+        cache = (rows, config.num_key_value_heads, config.sliding_window - 1, config.head_dim)
+        return StreamState(
+            [zeros(rows, module.inputs, module.left) for module in self._looking_back],
+            [zeros(*cache) for _ in range(config.num_hidden_layers)],
+            [zeros(*cache) for _ in range(config.num_hidden_layers)],
+            torch.zeros(rows, device=weight.device, dtype=torch.int64),
+        )
+
+    def forward(self, codes: Tensor, state: StreamState) -> Tensor:
+        """Decode the next frames of every row and move the state on.
+
+        Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
+        """
+        return self._vocode(self._latents(codes, state), state)
+
+    def warm(self, codes: Tensor, state: StreamState) -> None:
+        """Move a fresh state over reference frames without making their sound (facts 6.3, ICL warm start).
+
+        The transformer sees all of them; the convolutions only as many as they can remember.
+        """
+        latents = self._latents(codes, state)
+        self._vocode(latents[:, -self.tail_frames :], state)
+
+    @property
+    def tail_frames(self) -> int:
+        """Frames of transformer output that the convolutions behind it can still remember, and one to spare."""
+        oldest = 6  # samples before the present one, walking back from the last convolution (facts 6.2)
+        for rate in reversed(self.config.upsample_rates):
+            oldest = -(-(oldest + 6 * (1 + 3 + 9)) // rate) + 1
+        oldest += 6
+        for ratio in reversed(self.config.upsampling_ratios):
+            oldest = -(-(oldest + 6) // ratio)
+        return oldest + 1
+
+    def _latents(self, codes: Tensor, state: StreamState) -> Tensor:
+        hidden = self.pre_conv(self.quantizer(codes), state)
+        return self.pre_transformer(hidden.transpose(1, 2), state)
+
+    def _vocode(self, latents: Tensor, state: StreamState) -> Tensor:
+        x = latents.transpose(1, 2)
+        for stage in self.upsample:
+            x = stage(x, state)
+        first, *blocks, snake, last = self.decoder
+        x = first(x, state)
+        for block in blocks:
+            x = block(x, state)
+        return last(snake(x), state).squeeze(1).clamp(-1, 1)

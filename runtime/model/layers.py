@@ -1,0 +1,143 @@
+"""The decoder layer that talker and code predictor share, in the order of its data flow.
+
+The layers hold no cache: whoever runs them hands in ``attend``, which stores the new keys and values where it likes
+and returns the attention over what it holds. Numerics follow the reference to the cast (facts 2.1): RMSNorm in
+float32, cast, then weight; RoPE tables in float32, cast, then used.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runtime.model.config import DecoderConfig
+
+
+class Attend(Protocol):
+    """Attention of one layer over old and new positions.
+
+    Shapes: q [B, heads, T, d]; k, v [B, kv_heads, T, d]; result [B, heads, T, d].
+    """
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
+
+
+class FusedLinear(nn.Linear):
+    """Several published projections of one input as one matrix product.
+
+    ``parts`` names the published modules and their output widths, in the order of the rows; the loader fills the
+    rows from the published keys (runtime/model/weights.py).
+    """
+
+    def __init__(self, in_features: int, parts: dict[str, int], bias: bool) -> None:
+        super().__init__(in_features, sum(parts.values()), bias)
+        self.parts = parts
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm: float32 inside, cast to the input's dtype before the weight."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        # [..., width]
+        wide = x.float()
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * (wide * scale).to(x.dtype)
+
+
+def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of split-half RoPE.
+
+    Interleaved mRoPE with three equal position rows, as the talker's config asks for, is exactly this (facts 1.2).
+
+    Shapes: positions [..., T] integer; results [..., T, dim].
+    """
+    rates = theta ** (-torch.arange(0, dim, 2, device=positions.device, dtype=torch.float32) / dim)
+    angles = positions.float().unsqueeze(-1) * rates
+    angles = torch.cat((angles, angles), dim=-1)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Apply split-half RoPE. Shapes: x [B, heads, T, d]; cos, sin [B or 1, 1, T, d]."""
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-second, first), dim=-1) * sin
+
+
+class Attention(nn.Module):
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.head_dim = config.head_dim
+        width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        parts = {"q_proj": width, "k_proj": kv_width, "v_proj": kv_width}
+        self.qkv_proj = FusedLinear(config.hidden_size, parts, config.attention_bias)
+        self.o_proj = nn.Linear(width, config.hidden_size, config.attention_bias)
+        self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+        self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, attend: Attend) -> Tensor:
+        # x [B, T, H]
+        B, T, _ = x.shape
+        heads = self.qkv_proj(x).view(B, T, -1, self.head_dim).transpose(1, 2)
+        q, k, v = heads.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
+        q = rotate(self.q_norm(q), cos, sin)
+        k = rotate(self.k_norm(k), cos, sin)
+        out = attend(layer, q, k, v)
+        return self.o_proj(out.transpose(1, 2).reshape(B, T, -1))
+
+
+class SwiGLU(nn.Module):
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        parts = {"gate_proj": config.intermediate_size, "up_proj": config.intermediate_size}
+        self.gate_up_proj = FusedLinear(config.hidden_size, parts, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+        return self.down_proj(F.silu(gate) * up)
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = SwiGLU(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, attend: Attend) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, layer, attend)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class DecoderStack(nn.Module):
+    """Layers and final norm of a Qwen3 decoder."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.head_dim, self.rope_theta = config.head_dim, config.rope_theta
+
+    def angles(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """RoPE tables of some positions. Shapes: positions [B, T] integer; results [B, 1, T, d]."""
+        cos, sin = rotary(positions, self.head_dim, self.rope_theta, dtype)
+        return cos.unsqueeze(1), sin.unsqueeze(1)
+
+    def decode(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+        """Run new positions through the layers.
+
+        Shapes: x [B, T, H]; angles of its positions; result [B, T, H], after the final norm.
+        """
+        for index, layer in enumerate(self.layers):
+            x = layer(x, *angles, index, attend)
+        return self.norm(x)

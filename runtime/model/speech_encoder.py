@@ -1,0 +1,245 @@
+"""Reference audio to codes: the encoder half of Mimi (facts 2.5; Défossez et al. 2024, Moshi, section 3.3).
+
+Written here rather than taken from `transformers`, whose module tree and attention mask for it change between
+versions: the models were made with attention to the whole past, and a sliding window would change the codes of every
+reference over ten seconds. Runs once a voice, in float32.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runtime.model.config import SpeechEncoderConfig
+from runtime.model.layers import rotary, rotate
+
+CODEBOOK_EPS = 1e-5
+
+
+class PaddedConv(nn.Module):
+    """Causal convolution that pads the end so that no sample is left over: T -> ceil(T / stride)."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        dilation: int = 1,
+        bias: bool = True,
+        pad: str = "constant",
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(inputs, outputs, kernel, stride, dilation=dilation, bias=bias)
+        self.left, self.stride, self.pad = (kernel - 1) * dilation + 1 - stride, stride, pad
+
+    def forward(self, x: Tensor) -> Tensor:
+        right = -x.shape[-1] % self.stride
+        return self.conv(F.pad(x, (self.left, right), mode=self.pad))
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, config: SpeechEncoderConfig, channels: int, dilation: int) -> None:
+        super().__init__()
+        squeezed, pad = channels // config.compress, config.pad_mode
+        self.block = nn.ModuleList(
+            [
+                nn.ELU(),
+                PaddedConv(channels, squeezed, config.residual_kernel_size, dilation=dilation, pad=pad),
+                nn.ELU(),
+                PaddedConv(squeezed, channels, 1, pad=pad),
+            ]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for part in self.block:
+            y = part(y)
+        return x + y
+
+
+class SEANet(nn.Module):
+    """Samples to latents at the rate before the last halving (25 Hz in published models)."""
+
+    def __init__(self, config: SpeechEncoderConfig) -> None:
+        super().__init__()
+        channels, pad = config.num_filters, config.pad_mode
+        layers: list[nn.Module] = [PaddedConv(config.audio_channels, channels, config.kernel_size, pad=pad)]
+        for ratio in reversed(config.upsampling_ratios):
+            layers += [
+                ResidualBlock(config, channels, config.dilation_growth_rate**step)
+                for step in range(config.num_residual_layers)
+            ]
+            layers += [nn.ELU(), PaddedConv(channels, 2 * channels, 2 * ratio, stride=ratio, pad=pad)]
+            channels *= 2
+        layers += [nn.ELU(), PaddedConv(channels, config.hidden_size, config.last_kernel_size, pad=pad)]
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Scale(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.empty(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * x
+
+
+class PastAttention(nn.Module):
+    """Multi-head attention over the whole past."""
+
+    def __init__(self, config: SpeechEncoderConfig) -> None:
+        super().__init__()
+        self.head_dim, self.theta = config.head_dim, config.rope_theta
+        width, kv_width = (
+            config.num_attention_heads * self.head_dim,
+            config.num_key_value_heads * self.head_dim,
+        )
+        self.q_proj = nn.Linear(config.hidden_size, width, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.hidden_size, kv_width, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.hidden_size, kv_width, bias=config.attention_bias)
+        self.o_proj = nn.Linear(width, config.hidden_size, bias=config.attention_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        # [1, T, H]
+        T = x.shape[1]
+        q, k, v = (
+            proj(x).view(1, T, -1, self.head_dim).transpose(1, 2) for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        cos, sin = rotary(torch.arange(T, device=x.device), self.head_dim, self.theta, x.dtype)
+        out = F.scaled_dot_product_attention(
+            rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True, enable_gqa=True
+        )
+        return self.o_proj(out.transpose(1, 2).reshape(1, T, -1))
+
+
+class GeluMlp(nn.Module):
+    def __init__(self, config: SpeechEncoderConfig) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, config: SpeechEncoderConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.input_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
+        self.self_attn = PastAttention(config)
+        self.self_attn_layer_scale = Scale(width)
+        self.post_attention_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
+        self.mlp = GeluMlp(config)
+        self.mlp_layer_scale = Scale(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x)))
+        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
+
+
+class EncoderTransformer(nn.Module):
+    def __init__(self, config: SpeechEncoderConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_hidden_layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class EncoderCodebook(nn.Module):
+    """``initialized`` is a flag of its training, published and of no use here."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("initialized", torch.empty(1))
+        self.register_buffer("cluster_usage", torch.empty(size))
+        self.register_buffer("embed_sum", torch.empty(size, width))
+
+    def rows(self) -> Tensor:
+        return self.embed_sum / self.cluster_usage.clamp(min=CODEBOOK_EPS).unsqueeze(-1)
+
+
+class QuantizerLayer(nn.Module):
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.codebook = EncoderCodebook(size, width)
+
+
+class GreedyQuantizer(nn.Module):
+    """Residual quantisation: each codebook takes its nearest row to what the ones before have left over."""
+
+    def __init__(self, config: SpeechEncoderConfig, groups: int) -> None:
+        super().__init__()
+        width = config.quantizer_width
+        self.layers = nn.ModuleList(QuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups))
+        self.input_proj: nn.Module = nn.Identity()
+        self.output_proj: nn.Module = nn.Identity()  # published; serves decoding only
+        if width != config.hidden_size:
+            self.input_proj = nn.Conv1d(config.hidden_size, width, 1, bias=False)
+            self.output_proj = nn.Conv1d(width, config.hidden_size, 1, bias=False)
+
+    def encode(self, x: Tensor, groups: int) -> Tensor:
+        """Shapes: x [1, H, T]; result [T, groups] int64."""
+        left = self.input_proj(x)[0].T
+        codes = []
+        for layer in list(self.layers)[:groups]:
+            rows = layer.codebook.rows()
+            codes.append(torch.cdist(left[None], rows[None])[0].argmin(dim=-1))
+            left = left - rows[codes[-1]]
+        return torch.stack(codes, dim=-1)
+
+
+class EncoderQuantizer(nn.Module):
+    """Semantic and acoustic branch quantise the same latents independently."""
+
+    def __init__(self, config: SpeechEncoderConfig) -> None:
+        super().__init__()
+        self.semantic = config.num_semantic_quantizers
+        self.semantic_residual_vector_quantizer = GreedyQuantizer(config, self.semantic)
+        self.acoustic_residual_vector_quantizer = GreedyQuantizer(config, config.num_quantizers - self.semantic)
+
+    def encode(self, x: Tensor, groups: int) -> Tensor:
+        semantic = self.semantic_residual_vector_quantizer.encode(x, self.semantic)
+        acoustic = self.acoustic_residual_vector_quantizer.encode(x, groups - self.semantic)
+        return torch.cat((semantic, acoustic), dim=-1)
+
+
+class SpeechEncoder(nn.Module):
+    """Published under ``encoder.``
+
+    Args:
+        groups: codes of a frame to make; greedy residual quantisation makes the first ones the same whatever follows.
+        samples_per_frame: 1920 in published models.
+    """
+
+    def __init__(self, config: SpeechEncoderConfig, groups: int, samples_per_frame: int) -> None:
+        super().__init__()
+        self.groups, self.samples_per_frame = groups, samples_per_frame
+        self.encoder = SEANet(config)
+        self.encoder_transformer = EncoderTransformer(config)
+        stride = samples_per_frame // config.seanet_stride
+        width = config.hidden_size
+        self.downsample: nn.Module = nn.Identity()
+        if stride > 1:
+            self.downsample = PaddedConv(width, width, 2 * stride, stride=stride, bias=False, pad="replicate")
+        self.quantizer = EncoderQuantizer(config)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        """Codes of a reference.
+
+        Shapes: samples [N] float32, 24 kHz; result [ceil(N / samples_per_frame), groups] int64.
+        """
+        x = self.encoder(samples[None, None])
+        x = self.encoder_transformer(x.transpose(1, 2)).transpose(1, 2)
+        return self.quantizer.encode(self.downsample(x), self.groups)

@@ -1,0 +1,66 @@
+"""The talker: text and codes in, the first code of the next frame and a hidden state out (facts 2.1, 3, 4)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runtime.model.code_predictor import CodePredictor
+from runtime.model.config import ModelConfig, TalkerConfig
+from runtime.model.layers import Attend, DecoderStack
+
+
+class TextProjection(nn.Module):
+    """Text embedding width to talker width: fc2(silu(fc1(x)))."""
+
+    def __init__(self, text_width: int, width: int) -> None:
+        super().__init__()
+        self.linear_fc1 = nn.Linear(text_width, text_width)
+        self.linear_fc2 = nn.Linear(text_width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear_fc2(F.silu(self.linear_fc1(x)))
+
+
+class TalkerDecoder(DecoderStack):
+    """The decoder with its two input tables. Codec ids include specials, languages and speakers."""
+
+    def __init__(self, config: TalkerConfig) -> None:
+        super().__init__(config)
+        self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_hidden_size)
+        self.codec_embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+
+
+class Talker(nn.Module):
+    """Talker and code predictor of one checkpoint, published under ``talker.``"""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config.talker
+        self.model = TalkerDecoder(config.talker)
+        self.text_projection = TextProjection(config.talker.text_hidden_size, config.talker.hidden_size)
+        self.codec_head = nn.Linear(config.talker.hidden_size, config.talker.vocab_size, bias=False)
+        self.code_predictor = CodePredictor(config.predictor, config.talker.hidden_size)
+
+    def embed_text(self, ids: Tensor) -> Tensor:
+        """T(x) of the facts. Shapes: ids [...] int64; result [..., H]."""
+        return self.text_projection(self.model.text_embedding(ids))
+
+    def embed_codec(self, ids: Tensor) -> Tensor:
+        """E0(x): codes c0, special ids, languages, speakers. Shapes: ids [...] int64; result [..., H]."""
+        return self.model.codec_embedding(ids)
+
+    def embed_frames(self, codes: Tensor) -> Tensor:
+        """E0[c0] + E1[c1] + ... of whole frames, summed at once in the model's dtype (facts 4).
+
+        Shapes: codes [..., Q] int64; result [..., H].
+        """
+        return self.code_predictor.embed_with(self.embed_codec(codes[..., 0]), codes).sum(-2)
+
+    def decode(self, x: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Hidden states after the final norm. Shapes: x [B, T, H]; positions [B, T]; result [B, T, H]."""
+        return self.model.decode(x, self.model.angles(positions, x.dtype), attend)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores of the next frame's c0 in float32. Shapes: hidden [B, H]; result [B, V]."""
+        return self.codec_head(hidden).float()

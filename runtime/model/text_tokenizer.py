@@ -1,0 +1,74 @@
+"""Text to token ids, by Qwen2's own byte-level BPE and pre-tokenizer whatever the checkpoint's files hint at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one short text at a time
+
+from tokenizers import AddedToken
+from transformers import Qwen2Tokenizer
+
+from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.model.config import ModelConfig, read_json
+
+
+class TextTokenizer:
+    """The prompt's three templates (facts 3.1). Only ids leave this class.
+
+    It is built from vocab.json and merges.txt directly: loaders that read more of the folder may replace the
+    pre-tokenizer by another model's (facts 8.3), which splits "iPhone" differently.
+    """
+
+    def __init__(self, folder: Path, config: ModelConfig) -> None:
+        for name in ("vocab.json", "merges.txt"):
+            if not (folder / name).is_file():
+                raise CheckpointMissing(path=folder, what=name, hint="It belongs to the text tokenizer.")
+        settings = read_json(folder / "tokenizer_config.json")
+        try:
+            self._tokenizer = Qwen2Tokenizer(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"))
+            added = settings.get("added_tokens_decoder", {})
+            for index in sorted(added, key=int):
+                token = added[index]
+                self._tokenizer.add_tokens(
+                    [AddedToken(token["content"], special=token.get("special", True), normalized=False)]
+                )
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
+        for index, token in added.items():
+            if self._tokenizer.convert_tokens_to_ids(token["content"]) != int(index):
+                raise CheckpointInvalid(
+                    path=folder / "tokenizer_config.json",
+                    why=f"added token {index} does not follow the vocabulary",
+                )
+        self._reserved = tuple(token["content"] for token in added.values())
+        self._check_template(folder, config)
+
+    def reserved_in(self, text: str) -> bool:
+        """Whether a client's text holds a token that belongs to the prompt, which would break its layout."""
+        return any(token in text for token in self._reserved)
+
+    def role(self) -> list[int]:
+        """Ids that open every utterance."""
+        return self._encode("<|im_start|>assistant\n")
+
+    def body(self, text: str) -> list[int]:
+        """Ids of the text to speak, or of a reference text."""
+        opening = len(self.role())
+        return self._encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[opening:-2]
+
+    def instruct(self, text: str) -> list[int]:
+        """Ids of an instruct turn, used whole."""
+        return self._encode(f"<|im_start|>user\n{text}<|im_end|>\n")
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def _check_template(self, folder: Path, config: ModelConfig) -> None:
+        role = self.role()
+        if len(role) != 3 or role[:2] != [config.im_start_token_id, config.assistant_token_id]:
+            raise CheckpointInvalid(
+                path=folder,
+                why="its tokenizer does not write the role as the three ids that config.json names",
+            )
