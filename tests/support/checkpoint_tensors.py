@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.checkpoint_spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
+from tests.support.tiny_tokenizer import special_ids
 
 MEL_BINS = 128  # fixed by the reference's mel front end, not by its config
 
@@ -30,7 +31,7 @@ class Draw:
     def spread(self, key: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Array:
         """Draw uniformly around `mean`."""
         digest = hashlib.sha256(f"{self.seed}:{key}".encode()).digest()
-        stream = np.random.RandomState(np.frombuffer(digest, dtype="<u4").astype(np.uint64))
+        stream = np.random.RandomState(np.frombuffer(digest, dtype="<u4").astype(np.int64))
         unit = stream.random_sample(shape) * 2.0 - 1.0
         return (unit * (std * 3.0**0.5) + mean).astype(np.float32)
 
@@ -86,8 +87,6 @@ def speech_tokenizer_tensors(spec: CheckpointSpec, seed: int) -> Tensors:
 
 def text_rows(spec: CheckpointSpec) -> int:
     """Rows of the text embedding: a round number above the last special id."""
-    from tests.support.tiny_tokenizer import special_ids
-
     return (max(special_ids(spec.special_tokens).values()) // 64 + 1) * 64
 
 
