@@ -1,0 +1,277 @@
+"""The shapes and tables of the tiny checkpoints that tests make from a seed.
+
+Numbers only; `tests.support.checkpoints` turns a spec into files. Published sizes are far larger, and two things
+that they happen to share (hidden size of both decoders, 1024 ids above the codes) are free here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+MODES = ("custom_voice", "voice_design", "base")
+
+SUPPRESSED_IDS = 1024  # the reference suppresses the last 1024 talker ids, whatever the codebook size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A stack of decoder layers: talker, code predictor, or the transformer inside Code2Wav."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope_theta: float
+    rms_norm_eps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code2WavSpec:
+    """The decoder half of the speech tokenizer."""
+
+    transformer: Stack
+    sliding_window: int  # keys that a frame sees, itself included
+    codebook_dim: int  # twice the width of a codebook row
+    latent: int
+    decoder_dim: int  # halved by every upsampling block
+    upsampling_ratios: tuple[int, ...]
+    upsample_rates: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderSpec:
+    """The encoder half of the speech tokenizer (Mimi)."""
+
+    filters: int
+    ratios: tuple[int, ...]  # as in the config: the encoder applies them in reverse
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    sliding_window: int  # in the config, ignored by the reference
+    codebook_dim: int
+    quantizers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeakerEncoderSpec:
+    """ECAPA-TDNN; the last entry belongs to the aggregation over the blocks between first and last."""
+
+    channels: tuple[int, ...]
+    kernels: tuple[int, ...]
+    dilations: tuple[int, ...]
+    attention: int
+    res2net_scale: int
+    squeeze: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSpec:
+    """Everything that config.json and the weights of one checkpoint follow from, save mode and seed."""
+
+    name: str
+    model_size: str  # "0b6" drops the instruct of CustomVoice, "1b7" uses it
+    talker: Stack
+    predictor: Stack
+    text_hidden: int
+    codec_vocab: int
+    codebook_size: int  # a power of two (Mimi insists)
+    code_groups: int
+    mrope_section: tuple[int, int, int]
+    mrope_interleaved: bool
+    codec_ids: Mapping[str, int]  # keys as in talker_config
+    languages: Mapping[str, int]
+    dialects: Mapping[str, int]
+    speakers: Mapping[str, int]
+    speaker_dialects: Mapping[str, str]
+    special_tokens: tuple[str, ...]  # in the order of their ids, after the BPE vocabulary
+    code2wav: Code2WavSpec
+    encoder: EncoderSpec
+    speaker_encoder: SpeakerEncoderSpec
+    generation: Mapping[str, float | int | bool] = field(default_factory=dict)
+    logit_scale: float = 4.0  # standard deviation of the logits: wide gaps survive float32 rounding
+    eos_scale: float = 0.7  # the same of EOS alone, relative: greedy utterances run on for a while
+
+    @property
+    def samples_per_frame(self) -> int:
+        """Samples that Code2Wav makes of one frame."""
+        total = 1
+        for rate in self.code2wav.upsampling_ratios + self.code2wav.upsample_rates:
+            total *= rate
+        return total
+
+
+IM_SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+TTS_SPECIALS = ("<tts_pad>", "<tts_text_bos>", "<tts_text_eod>", "<tts_text_bos_single>")
+
+TINY = CheckpointSpec(
+    name="tiny",
+    model_size="1b7",
+    talker=Stack(
+        hidden=64,
+        intermediate=96,
+        layers=2,
+        heads=4,
+        kv_heads=2,
+        head_dim=16,
+        rope_theta=1_000_000.0,
+        rms_norm_eps=1e-6,
+    ),
+    predictor=Stack(
+        hidden=64,
+        intermediate=80,
+        layers=2,
+        heads=4,
+        kv_heads=2,
+        head_dim=16,
+        rope_theta=1_000_000.0,
+        rms_norm_eps=1e-6,
+    ),
+    text_hidden=48,
+    codec_vocab=64 + SUPPRESSED_IDS,
+    codebook_size=64,
+    code_groups=16,
+    mrope_section=(4, 2, 2),
+    mrope_interleaved=True,
+    codec_ids={
+        "codec_pad_id": 164,
+        "codec_bos_id": 165,
+        "codec_eos_token_id": 166,
+        "codec_think_id": 170,
+        "codec_nothink_id": 171,
+        "codec_think_bos_id": 172,
+        "codec_think_eos_id": 173,
+    },
+    languages={"chinese": 71, "english": 66, "japanese": 74, "german": 69},
+    dialects={"beijing_dialect": 90, "sichuan_dialect": 78},
+    speakers={"serena": 1080, "vivian": 1079, "ryan": 1075, "uncle_fu": 1024, "eric": 889, "dylan": 892},
+    speaker_dialects={"eric": "sichuan_dialect", "dylan": "beijing_dialect"},
+    special_tokens=(*IM_SPECIALS, "<|audio_start|>", "<|audio_end|>", *TTS_SPECIALS),
+    code2wav=Code2WavSpec(
+        transformer=Stack(
+            hidden=32,
+            intermediate=48,
+            layers=2,
+            heads=4,
+            kv_heads=4,
+            head_dim=8,
+            rope_theta=10_000.0,
+            rms_norm_eps=1e-5,
+        ),
+        sliding_window=16,
+        codebook_dim=32,
+        latent=24,
+        decoder_dim=64,
+        upsampling_ratios=(2, 2),
+        upsample_rates=(8, 5, 4, 3),
+    ),
+    encoder=EncoderSpec(
+        filters=4,
+        ratios=(8, 6, 5, 4),
+        hidden=32,
+        intermediate=64,
+        layers=2,
+        heads=4,
+        sliding_window=20,
+        codebook_dim=16,
+        quantizers=32,
+    ),
+    speaker_encoder=SpeakerEncoderSpec(
+        channels=(32, 32, 32, 32, 96),
+        kernels=(5, 3, 3, 3, 1),
+        dilations=(1, 2, 3, 4, 1),
+        attention=16,
+        res2net_scale=8,
+        squeeze=16,
+    ),
+)
+
+TINY_0B6 = replace(TINY, name="tiny_0b6", model_size="0b6")
+
+ODD = CheckpointSpec(
+    name="odd",
+    model_size="1b7",
+    talker=Stack(
+        hidden=48,
+        intermediate=112,
+        layers=3,
+        heads=6,
+        kv_heads=3,
+        head_dim=12,
+        rope_theta=50_000.0,
+        rms_norm_eps=1e-5,
+    ),
+    predictor=Stack(
+        hidden=40,
+        intermediate=72,
+        layers=1,
+        heads=2,
+        kv_heads=1,
+        head_dim=20,
+        rope_theta=8_000.0,
+        rms_norm_eps=2e-6,
+    ),
+    text_hidden=56,
+    codec_vocab=100 + SUPPRESSED_IDS,  # fewer codes for c0 than the codebooks hold
+    codebook_size=128,
+    code_groups=8,
+    mrope_section=(3, 2, 1),
+    mrope_interleaved=False,
+    codec_ids={
+        "codec_pad_id": 1101,
+        "codec_bos_id": 1102,
+        "codec_eos_token_id": 1100,
+        "codec_think_id": 203,
+        "codec_nothink_id": 202,
+        "codec_think_bos_id": 201,
+        "codec_think_eos_id": 200,
+    },
+    languages={"chinese": 140, "english": 139, "french": 150, "korean": 131},
+    dialects={"cantonese_dialect": 160},
+    speakers={"ada": 300, "bob_2": 301, "mei": 302},
+    speaker_dialects={"mei": "cantonese_dialect"},
+    special_tokens=("<extra>", *TTS_SPECIALS, *IM_SPECIALS),
+    code2wav=Code2WavSpec(
+        transformer=Stack(
+            hidden=36,
+            intermediate=40,
+            layers=3,
+            heads=3,
+            kv_heads=3,
+            head_dim=8,
+            rope_theta=2_000.0,
+            rms_norm_eps=1e-6,
+        ),
+        sliding_window=7,
+        codebook_dim=20,
+        latent=28,
+        decoder_dim=40,
+        upsampling_ratios=(3, 2),
+        upsample_rates=(8, 5, 4),
+    ),
+    encoder=EncoderSpec(
+        filters=3,
+        ratios=(10, 8, 6),
+        hidden=24,
+        intermediate=40,
+        layers=1,
+        heads=3,
+        sliding_window=15,
+        codebook_dim=12,
+        quantizers=12,
+    ),
+    speaker_encoder=SpeakerEncoderSpec(
+        channels=(24, 24, 24, 48),
+        kernels=(5, 3, 3, 1),
+        dilations=(1, 2, 3, 1),
+        attention=20,
+        res2net_scale=4,
+        squeeze=12,
+    ),
+    generation={"repetition_penalty": 1.2, "top_k": 20, "max_new_tokens": 600},
+)
+
+SPECS = {spec.name: spec for spec in (TINY, TINY_0B6, ODD)}

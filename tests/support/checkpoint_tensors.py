@@ -1,0 +1,266 @@
+"""The random tensors of a tiny checkpoint, under the key names of the published ones.
+
+Every tensor comes from its own stream, seeded by (seed, key), so neither order nor the presence of others matters.
+Uniform numbers only: they need no libm, so the bits are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.support.checkpoint_spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
+from tests.support.tiny_tokenizer import special_ids
+
+MEL_BINS = 128  # fixed by the reference's mel front end, not by its config
+
+Array = NDArray[np.float32]
+Tensors = Iterator[tuple[str, Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Tensors as a function of (seed, key): centred, with a given standard deviation."""
+
+    seed: int
+
+    def spread(self, key: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Array:
+        """Draw uniformly around `mean`."""
+        digest = hashlib.sha256(f"{self.seed}:{key}".encode()).digest()
+        stream = np.random.RandomState(np.frombuffer(digest, dtype="<u4").astype(np.int64))
+        unit = stream.random_sample(shape) * 2.0 - 1.0
+        return (unit * (std * 3.0**0.5) + mean).astype(np.float32)
+
+    def linear(self, key: str, out: int, fan_in: int, gain: float = 1.0, bias: bool = False) -> Tensors:
+        """Yield a matrix that keeps unit variance times `gain` squared, and its bias."""
+        yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in), gain / fan_in**0.5)
+        if bias:
+            yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.1)
+
+    def conv(
+        self, key: str, out: int, fan_in: int, kernel: int, gain: float = 1.0, bias: bool = True
+    ) -> Tensors:
+        """Yield a Conv1d kernel [out, in, kernel] and its bias; `fan_in` 1 serves the depthwise ones."""
+        std = gain / (fan_in * kernel) ** 0.5
+        yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in, kernel), std)
+        if bias:
+            yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.05)
+
+    def transposed(self, key: str, fan_in: int, out: int, kernel: int, stride: int) -> Tensors:
+        """Yield a ConvTranspose1d kernel [in, out, kernel] and its bias."""
+        std = (stride / (fan_in * kernel)) ** 0.5
+        yield f"{key}.weight", self.spread(f"{key}.weight", (fan_in, out, kernel), std)
+        yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.05)
+
+    def norm(self, key: str, width: int, bias: bool = False) -> Tensors:
+        """Yield norm weights near one."""
+        yield f"{key}.weight", self.spread(f"{key}.weight", (width,), 0.1, 1.0)
+        if bias:
+            yield f"{key}.bias", self.spread(f"{key}.bias", (width,), 0.1)
+
+    def codebook(self, key: str, total: str, rows: int, width: int, std: float) -> Tensors:
+        """Yield usage counts, none of them one, and row sums that divide into rows of a given spread."""
+        usage = self.spread(f"{key}.cluster_usage", (rows,), 1.0, 2.5)
+        yield f"{key}.cluster_usage", usage
+        yield f"{key}.{total}", self.spread(f"{key}.{total}", (rows, width), std) * usage[:, None]
+
+
+def model_tensors(spec: CheckpointSpec, mode: str, seed: int) -> Tensors:
+    """Yield the tensors of model.safetensors: talker, code predictor and, in Base, speaker encoder."""
+    draw = Draw(seed)
+    yield from _talker(draw, spec)
+    yield from _predictor(draw, spec)
+    if mode == "base":
+        yield from _speaker_encoder(draw, spec.speaker_encoder, spec.talker.hidden)
+
+
+def speech_tokenizer_tensors(spec: CheckpointSpec, seed: int) -> Tensors:
+    """Yield the tensors of speech_tokenizer/model.safetensors: Mimi encoder and Code2Wav decoder."""
+    draw = Draw(seed)
+    yield from _mimi(draw, spec.encoder, spec.codebook_size)
+    yield from _code2wav(draw, spec.code2wav, spec.codebook_size, spec.code_groups)
+
+
+def text_rows(spec: CheckpointSpec) -> int:
+    """Rows of the text embedding: a round number above the last special id."""
+    return (max(special_ids(spec.special_tokens).values()) // 64 + 1) * 64
+
+
+def _talker(draw: Draw, spec: CheckpointSpec) -> Tensors:
+    hidden, text = spec.talker.hidden, spec.text_hidden
+    for key, rows, width, std in (
+        ("talker.model.text_embedding.weight", text_rows(spec), text, 1.0),
+        ("talker.model.codec_embedding.weight", spec.codec_vocab, hidden, 0.7),
+    ):
+        yield key, draw.spread(key, (rows, width), std)
+    yield from draw.linear("talker.text_projection.linear_fc1", text, text, 1.5, bias=True)
+    yield from draw.linear("talker.text_projection.linear_fc2", hidden, text, 1.5, bias=True)
+    yield from _layers(draw, "talker.model", spec.talker)
+    head = draw.spread("talker.codec_head.weight", (spec.codec_vocab, hidden), spec.logit_scale / hidden**0.5)
+    head[spec.codec_ids["codec_eos_token_id"]] *= spec.eos_scale
+    yield "talker.codec_head.weight", head
+
+
+def _predictor(draw: Draw, spec: CheckpointSpec) -> Tensors:
+    name, hidden = "talker.code_predictor", spec.predictor.hidden
+    if hidden != spec.talker.hidden:
+        yield from draw.linear(f"{name}.small_to_mtp_projection", hidden, spec.talker.hidden, 1.2, bias=True)
+    yield from _layers(draw, f"{name}.model", spec.predictor)
+    for group in range(spec.code_groups - 1):
+        key = f"{name}.model.codec_embedding.{group}.weight"
+        yield key, draw.spread(key, (spec.codebook_size, spec.talker.hidden), 0.5)
+        yield from draw.linear(f"{name}.lm_head.{group}", spec.codebook_size, hidden, spec.logit_scale)
+
+
+def _layers(draw: Draw, name: str, stack: Stack) -> Tensors:
+    query, key_value = stack.heads * stack.head_dim, stack.kv_heads * stack.head_dim
+    for index in range(stack.layers):
+        layer = f"{name}.layers.{index}"
+        yield from draw.linear(f"{layer}.self_attn.q_proj", query, stack.hidden)
+        yield from draw.linear(f"{layer}.self_attn.k_proj", key_value, stack.hidden)
+        yield from draw.linear(f"{layer}.self_attn.v_proj", key_value, stack.hidden, 1.5)
+        yield from draw.linear(f"{layer}.self_attn.o_proj", stack.hidden, query, 1.5)
+        # Weights above one sharpen the attention, else a random layer only averages.
+        for norm in ("q_norm", "k_norm"):
+            key = f"{layer}.self_attn.{norm}.weight"
+            yield key, draw.spread(key, (stack.head_dim,), 0.1, 1.4)
+        yield from _swiglu(draw, layer, stack, gain=2.0)
+        yield from draw.norm(f"{layer}.input_layernorm", stack.hidden)
+        yield from draw.norm(f"{layer}.post_attention_layernorm", stack.hidden)
+    yield from draw.norm(f"{name}.norm", stack.hidden)
+
+
+def _swiglu(draw: Draw, layer: str, stack: Stack, gain: float) -> Tensors:
+    yield from draw.linear(f"{layer}.mlp.gate_proj", stack.intermediate, stack.hidden)
+    yield from draw.linear(f"{layer}.mlp.up_proj", stack.intermediate, stack.hidden)
+    yield from draw.linear(f"{layer}.mlp.down_proj", stack.hidden, stack.intermediate, gain)
+
+
+def _speaker_encoder(draw: Draw, spec: SpeakerEncoderSpec, width: int) -> Tensors:
+    name, channels = "speaker_encoder", spec.channels
+    yield from draw.conv(f"{name}.blocks.0.conv", channels[0], MEL_BINS, spec.kernels[0])
+    for index in range(1, len(channels) - 1):
+        block, wide = f"{name}.blocks.{index}", channels[index]
+        part = wide // spec.res2net_scale
+        yield from draw.conv(f"{block}.tdnn1.conv", wide, channels[index - 1], 1, 1.4)
+        for branch in range(spec.res2net_scale - 1):
+            key = f"{block}.res2net_block.blocks.{branch}.conv"
+            yield from draw.conv(key, part, part, spec.kernels[index], 1.4)
+        yield from draw.conv(f"{block}.tdnn2.conv", wide, wide, 1, 1.4)
+        yield from draw.conv(f"{block}.se_block.conv1", spec.squeeze, wide, 1)
+        yield from draw.conv(f"{block}.se_block.conv2", wide, spec.squeeze, 1)
+    last = channels[-1]
+    yield from draw.conv(f"{name}.mfa.conv", last, last, spec.kernels[-1], 1.4)
+    yield from draw.conv(f"{name}.asp.tdnn.conv", spec.attention, 3 * last, 1)
+    yield from draw.conv(f"{name}.asp.conv", last, spec.attention, 1, 2.0)
+    yield from draw.conv(f"{name}.fc", width, 2 * last, 1)
+
+
+def _mimi(draw: Draw, spec: EncoderSpec, rows: int) -> Tensors:
+    name, width = "encoder.encoder.layers", spec.filters
+    yield from draw.conv(f"{name}.0.conv", width, 1, 7, 3.0)
+    position = 1
+    for ratio in reversed(spec.ratios):
+        yield from draw.conv(f"{name}.{position}.block.1.conv", width // 2, width, 3)
+        yield from draw.conv(f"{name}.{position}.block.3.conv", width, width // 2, 1)
+        yield from draw.conv(f"{name}.{position + 2}.conv", 2 * width, width, 2 * ratio, 1.2)
+        width, position = 2 * width, position + 3
+    yield from draw.conv(f"{name}.{position + 1}.conv", spec.hidden, width, 3, 1.2)
+    for index in range(spec.layers):
+        yield from _mimi_layer(draw, f"encoder.encoder_transformer.layers.{index}", spec)
+    yield from draw.conv("encoder.downsample.conv", spec.hidden, spec.hidden, 4, bias=False)
+    for branch, layers in (("semantic", 1), ("acoustic", spec.quantizers - 1)):
+        quantizer = f"encoder.quantizer.{branch}_residual_vector_quantizer"
+        yield from draw.conv(f"{quantizer}.input_proj", spec.codebook_dim, spec.hidden, 1, bias=False)
+        yield from draw.conv(f"{quantizer}.output_proj", spec.hidden, spec.codebook_dim, 1, bias=False)
+        for index in range(layers):
+            key = f"{quantizer}.layers.{index}.codebook"
+            yield f"{key}.initialized", np.ones(1, dtype=np.float32)
+            # Rows shrink as the residual does, so that late codebooks still choose.
+            yield from draw.codebook(key, "embed_sum", rows, spec.codebook_dim, 0.9**index)
+
+
+def _mimi_layer(draw: Draw, layer: str, spec: EncoderSpec) -> Tensors:
+    for projection in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        yield from draw.linear(f"{layer}.self_attn.{projection}", spec.hidden, spec.hidden, 1.5)
+    yield from draw.linear(f"{layer}.mlp.fc1", spec.intermediate, spec.hidden)
+    yield from draw.linear(f"{layer}.mlp.fc2", spec.hidden, spec.intermediate, 1.5)
+    yield from draw.norm(f"{layer}.input_layernorm", spec.hidden, bias=True)
+    yield from draw.norm(f"{layer}.post_attention_layernorm", spec.hidden, bias=True)
+    yield from _layer_scales(draw, layer, spec.hidden)
+
+
+def _layer_scales(draw: Draw, layer: str, width: int) -> Tensors:
+    for scale in ("self_attn_layer_scale", "mlp_layer_scale"):
+        key = f"{layer}.{scale}.scale"
+        yield key, draw.spread(key, (width,), 0.1, 0.6)
+
+
+def _code2wav(draw: Draw, spec: Code2WavSpec, rows: int, groups: int) -> Tensors:
+    row = spec.codebook_dim // 2
+    for branch, layers in (("rvq_first", 1), ("rvq_rest", groups - 1)):
+        quantizer = f"decoder.quantizer.{branch}"
+        yield from draw.conv(f"{quantizer}.input_proj", row, spec.codebook_dim, 1, bias=False)
+        gain = layers**-0.5
+        yield from draw.conv(f"{quantizer}.output_proj", spec.codebook_dim, row, 1, gain, bias=False)
+        for index in range(layers):
+            key = f"{quantizer}.vq.layers.{index}._codebook"
+            yield from draw.codebook(key, "embedding_sum", rows, row, 1.0)
+    yield from draw.conv("decoder.pre_conv.conv", spec.latent, spec.codebook_dim, 3)
+    yield from _code2wav_transformer(draw, spec)
+    for index, ratio in enumerate(spec.upsampling_ratios):
+        yield from _upsample(draw, f"decoder.upsample.{index}", spec.latent, ratio)
+    yield from _vocoder(draw, spec)
+
+
+def _code2wav_transformer(draw: Draw, spec: Code2WavSpec) -> Tensors:
+    name, stack = "decoder.pre_transformer", spec.transformer
+    yield from draw.linear(f"{name}.input_proj", stack.hidden, spec.latent, bias=True)
+    for index in range(stack.layers):
+        layer = f"{name}.layers.{index}"
+        query, key_value = stack.heads * stack.head_dim, stack.kv_heads * stack.head_dim
+        yield from draw.linear(f"{layer}.self_attn.q_proj", query, stack.hidden, 1.5)
+        yield from draw.linear(f"{layer}.self_attn.k_proj", key_value, stack.hidden, 1.5)
+        yield from draw.linear(f"{layer}.self_attn.v_proj", key_value, stack.hidden, 1.5)
+        yield from draw.linear(f"{layer}.self_attn.o_proj", stack.hidden, query, 1.5)
+        yield from _swiglu(draw, layer, stack, gain=1.5)
+        yield from draw.norm(f"{layer}.input_layernorm", stack.hidden)
+        yield from draw.norm(f"{layer}.post_attention_layernorm", stack.hidden)
+        yield from _layer_scales(draw, layer, stack.hidden)
+    yield from draw.norm(f"{name}.norm", stack.hidden)
+    yield from draw.linear(f"{name}.output_proj", spec.latent, stack.hidden, bias=True)
+
+
+def _upsample(draw: Draw, name: str, width: int, ratio: int) -> Tensors:
+    yield from draw.transposed(f"{name}.0.conv", width, width, ratio, ratio)
+    yield f"{name}.1.gamma", draw.spread(f"{name}.1.gamma", (width,), 0.1, 0.5)
+    yield from draw.conv(f"{name}.1.dwconv.conv", width, 1, 7)
+    yield from draw.norm(f"{name}.1.norm", width, bias=True)
+    yield from draw.linear(f"{name}.1.pwconv1", 4 * width, width, bias=True)
+    yield from draw.linear(f"{name}.1.pwconv2", width, 4 * width, 1.5, bias=True)
+
+
+def _vocoder(draw: Draw, spec: Code2WavSpec) -> Tensors:
+    width, blocks = spec.decoder_dim, len(spec.upsample_rates)
+    yield from draw.conv("decoder.decoder.0.conv", width, spec.latent, 7, 0.7)
+    for index, rate in enumerate(spec.upsample_rates, 1):
+        block = f"decoder.decoder.{index}.block"
+        yield from _snake(draw, f"{block}.0", width)
+        yield from draw.transposed(f"{block}.1.conv", width, width // 2, 2 * rate, rate)
+        width //= 2
+        for unit in (2, 3, 4):
+            yield from _snake(draw, f"{block}.{unit}.act1", width)
+            yield from draw.conv(f"{block}.{unit}.conv1.conv", width, width, 7, 0.5)
+            yield from _snake(draw, f"{block}.{unit}.act2", width)
+            yield from draw.conv(f"{block}.{unit}.conv2.conv", width, width, 1, 0.5)
+    yield from _snake(draw, f"decoder.decoder.{blocks + 1}", width)
+    yield from draw.conv(f"decoder.decoder.{blocks + 2}.conv", 1, width, 7, 0.1)
+
+
+def _snake(draw: Draw, name: str, width: int) -> Tensors:
+    for parameter in ("alpha", "beta"):
+        yield f"{name}.{parameter}", draw.spread(f"{name}.{parameter}", (width,), 0.3)

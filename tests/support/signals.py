@@ -1,0 +1,33 @@
+"""Deterministic reference audio for tests: gliding harmonics under a syllable-like envelope, with a little noise.
+
+Not speech, but it moves like a voice: pitch, loudness and colour change all the time, so codes and x-vectors do too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLE_RATE = 24000
+
+
+def voice(seconds: float, seed: int, sample_rate: int = SAMPLE_RATE) -> NDArray[np.float32]:
+    """Synthesise a mono signal.
+
+    Shapes: [round(seconds * sample_rate)], peak 0.5. Two seeds give two voices.
+    """
+    stream = np.random.RandomState(seed)
+    count = round(seconds * sample_rate)
+    time = np.arange(count) / sample_rate
+    base = 90.0 + 130.0 * stream.random_sample()
+    glide = 0.15 * np.sin(2 * np.pi * (0.7 + stream.random_sample()) * time + 6.0 * stream.random_sample())
+    phase = 2 * np.pi * np.cumsum(base * (1.0 + glide)) / sample_rate
+    signal = np.zeros(count)
+    for harmonic in range(1, 13):
+        colour = stream.random_sample(3)
+        sway = 0.5 + 0.5 * np.sin(2 * np.pi * (0.5 + 3.0 * colour[0]) * time + 6.0 * colour[1])
+        signal += (0.3 + sway) * (0.2 + colour[2]) / harmonic * np.sin(harmonic * phase + 6.0 * colour[1])
+    rate = 3.0 + 2.0 * stream.random_sample()
+    envelope = 0.15 + 0.85 * np.sin(np.pi * rate * time) ** 2
+    signal = envelope * signal + 0.02 * (2.0 * stream.random_sample(count) - 1.0)
+    return (0.5 * signal / np.abs(signal).max()).astype(np.float32)
