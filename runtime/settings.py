@@ -130,11 +130,12 @@ def _from_env(group: type[Group], env: Mapping[str, str]) -> Group:
         text = env.get(knob_.metadata["env"])
         if text is None:
             continue
+        kind: type = type(knob_.default)
         try:
-            values[knob_.name] = type(knob_.default)(text)
+            values[knob_.name] = kind(text)
         except ValueError:
-            kind = type(knob_.default).__name__
-            raise InvalidSetting(name=knob_.metadata["env"], value=repr(text), why=f"it must be a {kind}") from None
+            why = f"it must be a {kind.__name__}"
+            raise InvalidSetting(name=knob_.metadata["env"], value=repr(text), why=why) from None
     return _checked(group(**values))
 
 

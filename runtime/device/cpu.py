@@ -14,7 +14,7 @@ class CpuDevice:
     dtype = torch.float32
 
     def __init__(self) -> None:
-        self.torch = torch.device("cpu")
+        self.torch_device = torch.device("cpu")
 
     def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)

@@ -12,4 +12,4 @@ class CudaDevice(CpuDevice):
     dtype = torch.bfloat16
 
     def __init__(self) -> None:
-        self.torch = torch.device("cuda", torch.cuda.current_device())
+        self.torch_device = torch.device("cuda", torch.cuda.current_device())

@@ -16,7 +16,7 @@ class Device(Protocol):
     """
 
     name: str  # cpu, cuda or npu
-    torch: torch.device
+    torch_device: torch.device
     dtype: torch.dtype  # what talker and code predictor use unless told otherwise
 
     def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

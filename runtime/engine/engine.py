@@ -66,7 +66,7 @@ class Engine:
         loaded: list[Checkpoint] = []
         for entry in settings.models:
             wanted, reference = _split_entry(entry)
-            checkpoint = load_checkpoint(reference, device.torch, dtype, loaded)
+            checkpoint = load_checkpoint(reference, device.torch_device, dtype, loaded)
             loaded.append(checkpoint)
             station = Station(checkpoint, device, dtype, settings.engine, time.monotonic)
             for mode in _modes_of(checkpoint, wanted):

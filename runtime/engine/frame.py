@@ -38,11 +38,11 @@ class FrameRunner:
 
     def __init__(self, checkpoint: Checkpoint, device: Device, dtype: torch.dtype, slots: int, length: int) -> None:
         self.config, self.talker, self.device = checkpoint.config, checkpoint.talker, device
-        self.arena = SlotArena(self.config, slots, length, device.torch, dtype)
-        self.cache = FrameCache(self.config.predictor, slots, device.torch, dtype)
+        self.arena = SlotArena(self.config, slots, length, device.torch_device, dtype)
+        self.cache = FrameCache(self.config.predictor, slots, device.torch_device, dtype)
         self.host_position = [0] * slots  # the arena's positions, known without asking the device
         talker = self.config.talker
-        self.allowed = torch.arange(talker.vocab_size, device=device.torch) < talker.vocab_size - RESERVED_IDS
+        self.allowed = torch.arange(talker.vocab_size, device=device.torch_device) < talker.vocab_size - RESERVED_IDS
         self.allowed[talker.codec_eos_token_id] = True
 
     @torch.inference_mode()
@@ -55,16 +55,16 @@ class FrameRunner:
             self.arena.values[layer][slot, :, :length] = v[0]
             return self.device.attend_prompt(q, k, v)
 
-        positions = torch.arange(length, device=self.device.torch).unsqueeze(0)
+        positions = torch.arange(length, device=self.device.torch_device).unsqueeze(0)
         hidden = self.talker.decode(prompt.embeds.unsqueeze(0), positions, attend)[:, -1]
         self.arena.position[slot] = length
         self.host_position[slot] = length
-        return self._draw_frame([slot], torch.tensor([slot], device=self.device.torch), hidden)
+        return self._draw_frame([slot], torch.tensor([slot], device=self.device.torch_device), hidden)
 
     @torch.inference_mode()
     def step(self, slots: list[int]) -> FrameResult:
         """Make the next frame of some slots, each of which has made one before."""
-        arena, rows = self.arena, torch.tensor(slots, device=self.device.torch)
+        arena, rows = self.arena, torch.tensor(slots, device=self.device.torch_device)
         positions = arena.position[rows]
         lengths = [self.host_position[slot] + 1 for slot in slots]
 

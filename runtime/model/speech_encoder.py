@@ -160,6 +160,10 @@ class EncoderTransformer(nn.Module):
 class EncoderCodebook(nn.Module):
     """``initialized`` is a flag of its training, published and of no use here."""
 
+    initialized: Tensor
+    cluster_usage: Tensor
+    embed_sum: Tensor
+
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         self.register_buffer("initialized", torch.empty(1))
@@ -174,6 +178,12 @@ class QuantizerLayer(nn.Module):
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         self.codebook = EncoderCodebook(size, width)
+
+    def forward(self, left: Tensor) -> tuple[Tensor, Tensor]:
+        """The nearest row of each vector, and what it leaves over. Shapes: left [T, W]; results [T], [T, W]."""
+        rows = self.codebook.rows()
+        codes = torch.cdist(left[None], rows[None])[0].argmin(dim=-1)
+        return codes, left - rows[codes]
 
 
 class GreedyQuantizer(nn.Module):
@@ -194,9 +204,8 @@ class GreedyQuantizer(nn.Module):
         left = self.input_proj(x)[0].T
         codes = []
         for layer in list(self.layers)[:groups]:
-            rows = layer.codebook.rows()
-            codes.append(torch.cdist(left[None], rows[None])[0].argmin(dim=-1))
-            left = left - rows[codes[-1]]
+            nearest, left = layer(left)
+            codes.append(nearest)
         return torch.stack(codes, dim=-1)
 
 

@@ -25,16 +25,17 @@ class TextTokenizer:
         for name in ("vocab.json", "merges.txt"):
             if not (folder / name).is_file():
                 raise CheckpointMissing(path=folder, what=name, hint="It belongs to the text tokenizer.")
-        settings = read_json(folder / "tokenizer_config.json")
+        added = read_json(folder / "tokenizer_config.json").get("added_tokens_decoder", {})
         try:
-            self._tokenizer = Qwen2Tokenizer(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"))
-            added = settings.get("added_tokens_decoder", {})
-            for index in sorted(added, key=int):
-                token = added[index]
-                self._tokenizer.add_tokens(
-                    [AddedToken(token["content"], special=token.get("special", True), normalized=False)]
-                )
-        except (ValueError, KeyError, TypeError, OSError) as error:
+            self._tokenizer = Qwen2Tokenizer(
+                vocab=str(folder / "vocab.json"),
+                merges=str(folder / "merges.txt"),
+                added_tokens_decoder={
+                    int(index): AddedToken(token["content"], special=True, normalized=False)
+                    for index, token in added.items()
+                },
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
         for index, token in added.items():
             if self._tokenizer.convert_tokens_to_ids(token["content"]) != int(index):

@@ -1,0 +1,111 @@
+"""The command line: one utterance in process, the runtime process, the benchmark. Arguments here, work elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from runtime.errors import SpeechError
+from runtime.request import Mode
+from runtime.settings import Settings, override
+
+BAD_INPUT = 2  # exit status where the operator can mend it
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; errors that the caller can mend are one line on stderr and exit status 2."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        return int(arguments.run(arguments))
+    except SpeechError as error:
+        print(f"voicewright: {error} [{error.code}]", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # --stdout into a player that was closed
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="voicewright", description="Qwen3-TTS as a streaming voice studio.")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what happens to stderr")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    _add_say(commands.add_parser("say", help="speak one text, in this process"))
+    _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio talk to"))
+    return parser
+
+
+def _add_say(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", metavar="TEXT")
+    parser.add_argument("--mode", choices=[str(mode) for mode in Mode], default=str(Mode.CUSTOM_VOICE))
+    parser.add_argument("--voice", metavar="NAME", help="speaker of the checkpoint (custom_voice)")
+    parser.add_argument("--language", metavar="LANG", default="auto")
+    parser.add_argument("--instruct", metavar="TEXT", help="how to speak, or the voice to design")
+    parser.add_argument("--ref-audio", metavar="FILE", type=Path, help="voice to clone (base)")
+    parser.add_argument("--ref-text", metavar="TEXT", help="the exact words of the reference audio")
+    parser.add_argument("--x-vector-only", action="store_true", help="clone without a transcript")
+    parser.add_argument("--clean-reference", action="store_true", help="trim silence and end the reference on a pause")
+    parser.add_argument("--layout", choices=["streaming", "non_streaming"], help="where the text stands in the prompt")
+    _add_engine_arguments(parser)
+    parser.add_argument("--seed", type=int, metavar="N")
+    parser.add_argument("--greedy", action="store_true", help="most probable code at both levels")
+    parser.add_argument("--max-frames", type=int, metavar="N", help="frames of 80 ms, instead of the automatic budget")
+    parser.add_argument("--out", metavar="FILE.wav", type=Path)
+    parser.add_argument("--codes-out", metavar="FILE.npy", type=Path)
+    parser.add_argument("--stdout", action="store_true", help="write raw 24 kHz s16le as it is made")
+    parser.set_defaults(run=_say)
+
+
+def _add_runtime(parser: argparse.ArgumentParser) -> None:
+    _add_engine_arguments(parser)
+    parser.add_argument("--host")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--max-slots", type=int, metavar="N", help="requests that speak at the same time")
+    parser.add_argument("--eager", action="store_true", help="capture no graphs (the CPU never does)")
+    parser.set_defaults(run=_runtime)
+
+
+def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        action="append",
+        metavar="[MODE=]PATH_OR_ID",
+        help="checkpoint folder or Hub id with an optional @revision; may be given once a mode",
+    )
+    parser.add_argument("--device", help="auto, cpu, cuda or npu")
+    parser.add_argument("--dtype", help="auto, float32 or bfloat16")
+
+
+def _settings(arguments: argparse.Namespace, **engine: object) -> Settings:
+    settings = Settings.from_env()
+    return replace(
+        settings,
+        models=tuple(arguments.model) if arguments.model else settings.models,
+        engine=override(settings.engine, device=arguments.device, dtype=arguments.dtype, **engine),
+    )
+
+
+def _say(arguments: argparse.Namespace) -> int:
+    from runtime.say import say  # torch and the networks are slow to import, --help is not
+
+    return say(arguments, _settings(arguments, max_slots=1))
+
+
+def _runtime(arguments: argparse.Namespace) -> int:
+    from runtime.server.serve import serve
+
+    settings = _settings(arguments, max_slots=arguments.max_slots)
+    return serve(replace(settings, server=override(settings.server, host=arguments.host, port=arguments.port)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

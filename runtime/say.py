@@ -1,0 +1,95 @@
+"""`voicewright say`: one utterance in this process, without a server."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import wave
+from pathlib import Path
+
+import numpy as np
+
+from runtime.engine.engine import Engine
+from runtime.errors import MissingReference
+from runtime.request import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Broken,
+    Finished,
+    Layout,
+    Mode,
+    Reference,
+    Sampling,
+    SpeechRequest,
+    Started,
+)
+from runtime.settings import Limits, Settings
+from runtime.voices.reference import clean_reference, load_reference
+
+
+def say(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Speak, write what was asked for, and return the exit status.
+
+    Raises:
+        SpeechError: the request, the reference or the checkpoint cannot be used, or speech could not be made.
+    """
+    request = _request(arguments, settings.limits)
+    engine = Engine.open(settings)
+    sound: list[bytes] = []
+    codes: list[np.ndarray] = []
+    for event in engine.speak(request):
+        match event:
+            case Started(seed=seed, notes=notes):
+                for note in notes:
+                    print(f"voicewright: note: {note}", file=sys.stderr)
+                print(f"voicewright: seed {seed}", file=sys.stderr)
+            case AudioChunk(pcm=pcm):
+                sound.append(pcm)
+                codes.append(event.codes)
+                if arguments.stdout:
+                    sys.stdout.buffer.write(pcm)
+                    sys.stdout.buffer.flush()
+            case Broken(error=error):
+                raise error
+            case Finished(stop_reason=reason, stats=stats):
+                rtf = "-" if stats.rtf is None else f"{stats.rtf:.2f}"
+                print(f"voicewright: {stats.frames} frames, {reason}, rtf {rtf}", file=sys.stderr)
+    if arguments.out:
+        write_wav(arguments.out, b"".join(sound))
+    if arguments.codes_out:
+        groups = engine.stations[0].checkpoint.config.talker.num_code_groups
+        np.save(arguments.codes_out, np.concatenate([np.empty((0, groups), np.int64), *codes]))
+    return 0
+
+
+def write_wav(path: Path, pcm: bytes) -> None:
+    """Write mono s16le sound at 24 kHz."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(SAMPLE_RATE)
+        file.writeframes(pcm)
+
+
+def _request(arguments: argparse.Namespace, limits: Limits) -> SpeechRequest:
+    mode = Mode(arguments.mode)
+    reference = None
+    if mode is Mode.BASE:
+        if arguments.ref_audio is None:
+            raise MissingReference(param="ref_audio")
+        samples = load_reference(arguments.ref_audio, limits)
+        if arguments.clean_reference:
+            samples = clean_reference(samples)
+        reference = Reference(samples=samples, text=arguments.ref_text, x_vector_only=arguments.x_vector_only)
+    return SpeechRequest(
+        text=arguments.text,
+        mode=mode,
+        voice=arguments.voice,
+        language=arguments.language,
+        instruct=arguments.instruct,
+        reference=reference,
+        layout=Layout(arguments.layout) if arguments.layout else None,
+        sampling=Sampling(greedy=arguments.greedy),
+        seed=arguments.seed,
+        max_frames=arguments.max_frames,
+    )
