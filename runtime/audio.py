@@ -1,7 +1,7 @@
 """Sound files in, plain samples out: thin over libsndfile (soundfile) and soxr.
 
-Nothing is decoded before the header has been read and accepted, and no more than the limit is ever decoded: 10 MB of
-FLAC can hold 25 GB of silence.
+Nothing is decoded before the header has been read and accepted, and no more than the limit is ever
+decoded: 10 MB of FLAC can hold 25 GB of silence.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sound:
         return len(self.samples) / self.rate
 
 
-def read_sound(file: BinaryIO, *, limit_s: float) -> Sound:
+def read_sound(file: BinaryIO | int, *, limit_s: float) -> Sound:
     """Decode a sound file of at most ``limit_s`` seconds and mix it down to one channel.
 
     Mono input is returned exactly as libsndfile reads it into float32.
@@ -51,7 +51,7 @@ def read_sound(file: BinaryIO, *, limit_s: float) -> Sound:
         ReferenceTooLong: the header says so, or the samples do.
     """
     try:
-        with soundfile.SoundFile(file) as sound:
+        with soundfile.SoundFile(file, closefd=False) as sound:
             _check_header(sound)
             if sound.frames > limit_s * sound.samplerate:
                 raise ReferenceTooLong(seconds=sound.frames / sound.samplerate, limit=limit_s)

@@ -18,7 +18,8 @@
        └─ DeviceUnavailable · PortInUse · InvalidSetting
 
 An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every
-sentence lives in ``TABLE`` and none can carry a client's text, a traceback or a path (but for ``SetUpError``).
+sentence lives in ``TABLE`` and none can carry a client's text, a traceback or a path (but for
+``SetUpError``).
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ TABLE: dict[str, Outcome] = {
     ),
     "out_of_order": Outcome(409, 1008, False, "{what} cannot be used now: {why}."),
     "too_many_contexts": Outcome(
-        429, 1008, True, "{limit} contexts are in flight on this socket, which is the limit; wait for one to end."
+        429,
+        1008,
+        True,
+        "{limit} contexts are in flight on this socket, which is the limit; wait for one to end.",
     ),
     "subprotocol_required": Outcome(
         426, 1002, False, "This route speaks the WebSocket subprotocol {protocol}; offer it when connecting."

@@ -1,7 +1,7 @@
-"""Bounded intake of reference audio: bytes or a file of anybody's making in, samples that a network may see out.
+"""Bounded intake of reference audio: a file of anybody's making in, samples that a network may see out.
 
-Knows no sockets and no checkpoints. Decoding takes up to a second of CPU for the worst file that is let in, so it
-never runs on the event loop.
+Knows no sockets and no checkpoints. The worst file that is let in takes a second of CPU, so none of this
+runs on the event loop.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:
     """Decode reference audio from a file that the operator named; otherwise as `read_reference`."""
     try:
         with path.open("rb") as file:
-            return _read(file, limits)
+            # By descriptor: soundfile then judges by content and not by the name's ending.
+            return _read(file.fileno(), limits)
     except OSError as error:
         raise BadReferenceAudio(why=f"the file cannot be opened ({error.strerror})") from None
 
 
-def _read(file: BinaryIO, limits: Limits) -> NDArray[np.float32]:
+def _read(file: BinaryIO | int, limits: Limits) -> NDArray[np.float32]:
     sound = read_sound(file, limit_s=limits.max_reference_s)
     if not np.isfinite(sound.samples).all():
         raise BadReferenceAudio(why="it holds samples that are not finite numbers")
-    if sound.seconds < limits.min_reference_s:
+    if not len(sound.samples) or sound.seconds < limits.min_reference_s:
         raise ReferenceTooShort(seconds=sound.seconds, limit=limits.min_reference_s)
     peak = float(np.abs(sound.samples).max())
     if peak < SILENCE:
