@@ -4,11 +4,12 @@
 
     SpeechError
     ├─ BadRequest            the client can mend it; nothing was started
-    │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · UnknownRoute
+    │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
+    │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed
     │  ├─ EmptyText · TextTooLong · InstructTooLong · DoesNotFit
     │  ├─ UnknownVoice · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  └─ MissingReference · MissingReferenceText · BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
-    ├─ Busy                  try again later: Overloaded · Draining
+    ├─ Busy                  try again later: Overloaded · Draining · Loading
     ├─ Expired               the session's clock ran out: SessionIdle
     ├─ Failed                our fault, this request only
     │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead
@@ -17,7 +18,8 @@
        └─ DeviceUnavailable · PortInUse · InvalidSetting
 
 An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every
-sentence lives in ``TABLE`` and none can carry a client's text, a traceback or a path (but for ``SetUpError``).
+sentence lives in ``TABLE`` and none can carry a client's text, a traceback or a path (but for
+``SetUpError``).
 """
 
 from __future__ import annotations
@@ -44,7 +46,17 @@ TABLE: dict[str, Outcome] = {
         413, 1009, False, "{what} has {size} bytes; the limit is {limit}. Send less at a time."
     ),
     "out_of_order": Outcome(409, 1008, False, "{what} cannot be used now: {why}."),
+    "too_many_contexts": Outcome(
+        429,
+        1008,
+        True,
+        "{limit} contexts are in flight on this socket, which is the limit; wait for one to end.",
+    ),
+    "subprotocol_required": Outcome(
+        426, 1002, False, "This route speaks the WebSocket subprotocol {protocol}; offer it when connecting."
+    ),
     "unknown_route": Outcome(404, 1008, False, "There is no such route; see /docs for those there are."),
+    "method_not_allowed": Outcome(405, 1008, False, "This route takes {allowed} only."),
     # --- the text
     "empty_text": Outcome(422, 1008, False, "The text is empty; send at least one letter or digit."),
     "text_too_long": Outcome(
@@ -96,6 +108,7 @@ TABLE: dict[str, Outcome] = {
         "All {slots} slots are busy and {waiting} requests wait; try again in {retry_after_s:g} s.",
     ),
     "draining": Outcome(503, 1013, True, "The server is shutting down and takes no new work; try again soon."),
+    "loading": Outcome(503, 1013, True, "The checkpoint is still being loaded; try again in a moment."),
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
     # --- our fault
     "non_finite_output": Outcome(500, 1011, True, "This request produced numbers that are not finite and was stopped."),
@@ -152,8 +165,20 @@ class OutOfOrder(BadRequest):
     code = "out_of_order"
 
 
+class TooManyContexts(BadRequest):
+    code = "too_many_contexts"
+
+
+class SubprotocolRequired(BadRequest):
+    code = "subprotocol_required"
+
+
 class UnknownRoute(BadRequest):
     code = "unknown_route"
+
+
+class MethodNotAllowed(BadRequest):
+    code = "method_not_allowed"
 
 
 class EmptyText(BadRequest):
@@ -218,6 +243,10 @@ class Overloaded(Busy):
 
 class Draining(Busy):
     code = "draining"
+
+
+class Loading(Busy):
+    code = "loading"
 
 
 class Expired(SpeechError):

@@ -87,6 +87,12 @@ class ServerSettings:
         "seconds between WebSocket pings, and until a pong must have come",
         low=0.1,
     )
+    send_s: float = knob(
+        30.0,
+        "VOICEWRIGHT_SEND_S",
+        "seconds that a client may take nothing of what it is sent, before it is dropped",
+        low=0.1,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

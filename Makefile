@@ -1,0 +1,64 @@
+# The verbs of the project. `make run` and `make test` set up all that they need in .venv.
+
+PORT ?= 7860
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Which torch: the locked one from your package index, or your own choice (README, "Your card's torch").
+TORCH ?=
+TORCH_INDEX ?=
+
+# The first interpreter that fits.
+PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: run test check format bench oracle golden lock clean
+
+run: $(VENV)/.ready
+	@PORT=$(PORT) $(BIN)/python app.py
+
+test: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest $(TESTS)
+
+check: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.quick
+
+# The reference implementation in an environment of its own, and the golden files that it makes.
+oracle:
+	bash tests/golden/oracle_env.sh
+
+golden: oracle
+	.venv-oracle/bin/python -m tests.golden.make_golden
+
+# Pin everything anew from pyproject.toml. torch brings its own CUDA packages where its build needs them.
+lock: $(VENV)/.ready-dev
+	$(BIN)/python tools/lock.py
+
+clean:
+	rm -rf $(VENV) build dist artifacts .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Voicewright needs Python 3.11 or 3.12; set PYTHON=/path/to/it."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: requirements.lock pyproject.toml | $(VENV)/bin/python
+	$(if $(TORCH),$(BIN)/pip install --quiet $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)))
+	grep -v '^torch==' requirements.lock > $(VENV)/without-torch.txt
+	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
+		-r $(if $(TORCH),$(VENV)/without-torch.txt,requirements.lock)
+	$(BIN)/pip install --quiet --no-deps --editable .
+	@touch $@
+
+$(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
+	grep -v '^torch==' requirements-dev.lock > $(VENV)/without-torch.txt
+	$(BIN)/pip install --quiet -r $(VENV)/without-torch.txt
+	@touch $@

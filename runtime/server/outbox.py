@@ -1,0 +1,73 @@
+"""What waits to go to one client, in order, and the wire form of sound."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import deque
+from collections.abc import Iterator
+
+from runtime.request import SAMPLE_RATE, AudioChunk
+from runtime.server.contexts import Utterance
+from runtime.server.effects import Close, Outgoing, Sound, Text
+from runtime.server.replies import BYTES_PER_SAMPLE, Reply
+
+# Version, kind, channel, number of the message, first sample: 16 bytes, so that the samples stay aligned.
+HEADER = struct.Struct("<BBHIQ")
+_VERSION, _KIND_S16LE = 1, 1
+# A quarter of a second: control messages and other contexts pass between the pieces of a long chunk.
+_MAX_PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
+_CONGESTED = 256  # untaken replies; whoever does not read these is not listened to either
+
+
+class Outbox:
+    """A queue that knows whose sound it holds, so that a cancel takes it back."""
+
+    def __init__(self) -> None:
+        self.untaken_ends = 0  # terminal messages the client cannot have seen yet
+        self._untaken_texts = 0
+        self._items: deque[Outgoing] = deque()
+
+    @property
+    def is_congested(self) -> bool:
+        return self._untaken_texts > _CONGESTED
+
+    def say(self, reply: Reply, *, is_terminal: bool = False) -> None:
+        self._items.append(Text(json.dumps(reply, separators=(",", ":"), allow_nan=False), is_terminal))
+        self._untaken_texts += 1
+        self.untaken_ends += is_terminal
+
+    def sound(self, one: Utterance, chunk: AudioChunk) -> None:
+        for pcm, first_sample in _pieces(chunk):
+            header = HEADER.pack(_VERSION, _KIND_S16LE, one.channel, one.messages, first_sample)
+            self._items.append(Sound(header + pcm if one.labelled else pcm, one, len(pcm)))
+            one.messages += 1
+            one.total_bytes += len(pcm)
+
+    def close(self, code: int, reason: str = "") -> None:
+        self._items.append(Close(code, reason))
+
+    def drop_sound_of(self, one: Utterance) -> None:
+        self._items = deque(
+            item for item in self._items if not (isinstance(item, Sound) and item.utterance is one)
+        )
+
+    def clear(self) -> None:
+        self._items.clear()
+
+    def take(self) -> Outgoing | None:
+        """Return the next item, or None."""
+        if not self._items:
+            return None
+        item = self._items.popleft()
+        if isinstance(item, Sound):
+            item.utterance.sent_bytes += item.sound_bytes
+        elif isinstance(item, Text):
+            self._untaken_texts -= 1
+            self.untaken_ends -= item.is_terminal
+        return item
+
+
+def _pieces(chunk: AudioChunk) -> Iterator[tuple[bytes, int]]:
+    for start in range(0, len(chunk.pcm), _MAX_PIECE_BYTES):
+        yield chunk.pcm[start : start + _MAX_PIECE_BYTES], chunk.first_sample + start // BYTES_PER_SAMPLE

@@ -1,0 +1,364 @@
+"""The protocol ``voicewright.speech.v1`` as a state machine without input or output of its own.
+
+Like a ``websockets`` Protocol: events go in by `receive_text`, `on_speech` and their like, and the shell
+around it drains `commands` (what the process must do) and `take` (what goes to the client, in order). It
+knows no asyncio, no sockets, no torch, and no clock but the one it is given. Thread: event loop.
+
+A context is ``free -> composing -> (waiting for its reference) -> speaking -> free`` and gets exactly one
+terminal message. Sound of a cancelled context that was not taken yet is dropped: nothing of it follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime import errors
+from runtime.errors import SpeechError
+from runtime.request import (
+    AudioChunk,
+    Broken,
+    Finished,
+    ModelCard,
+    Queued,
+    SpeechEvent,
+    Started,
+    StopReason,
+)
+from runtime.server import replies, schema
+from runtime.server.configs import Configs
+from runtime.server.contexts import Phase, Utterance
+from runtime.server.effects import Cancel, Command, Decode, Outgoing, Submit
+from runtime.server.outbox import Outbox
+from runtime.server.replies import Reply
+from runtime.settings import Limits
+
+DEFAULT_CONTEXT = "default"
+_MAX_MUTED = 64  # names of refused contexts whose pipelined messages are still to be ignored
+
+
+class Session:
+    """One client on one socket."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        cards: Sequence[ModelCard],
+        session_id: str,
+        server: str,
+        clock: Callable[[], float],
+    ) -> None:
+        self.closed = False
+        self._limits = limits
+        self._clock = clock
+        self._last_event = clock()
+        self._patience = limits.config_s  # idle_s from the first message on
+        self._configs = Configs(limits, cards)
+        self._muted: dict[str, None] = {}  # an ordered set
+        self._open: dict[str, Utterance] = {}
+        self._uttered = 0
+        self._commands: list[Command] = []
+        self._outbox = Outbox()
+        self._outbox.say(replies.session_created(session_id, server, cards, limits))
+
+    # --- what comes out
+
+    def commands(self) -> list[Command]:
+        """Return what the process must do now; each command once."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    def take(self) -> Outgoing | None:
+        """Return what goes to the client next, or None. After a Close there is nothing more."""
+        return self._outbox.take()
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` is due, by the session's clock; None while something is spoken."""
+        if self.closed or any(one.phase is not Phase.COMPOSING for one in self._open.values()):
+            return None
+        return self._last_event + self._patience
+
+    @property
+    def is_congested(self) -> bool:
+        """The client does not take its replies; read no more of it until it does."""
+        return self._outbox.is_congested
+
+    # --- what goes in
+
+    def receive_text(self, text: str) -> None:
+        """Take a text message."""
+        if self.closed:
+            return
+        self._last_event, self._patience = self._clock(), self._limits.idle_s
+        try:
+            fields = schema.decode(text)
+        except errors.InvalidMessage as error:
+            self._end(error, 1007)
+            return
+        try:
+            self._check_size(fields, text)
+            message = schema.parse(fields)
+        except errors.BadRequest as error:
+            self._refuse_message(fields, error)
+        else:
+            self._handle(message)
+
+    def receive_bytes(self) -> None:
+        """Take a binary message; the client has none to send."""
+        if not self.closed:
+            self._end(errors.InvalidMessage(why="binary messages are not taken"), 1003)
+
+    def on_speech(self, number: int, event: SpeechEvent) -> None:
+        """Take an event of the engine; one of an utterance that was cancelled meanwhile is dropped."""
+        one = self._by_number(number)
+        if one is None:
+            return
+        match event:
+            case Queued():
+                self._outbox.say(replies.queue(one.context_id, event))
+            case Started():
+                one.seed = event.seed
+                self._outbox.say(replies.audio_start(one, event))
+            case AudioChunk():
+                self._outbox.sound(one, event)
+            case Finished(stop_reason=StopReason.CANCELLED):
+                self._finish(one, replies.context_cancelled(one))
+            case Finished():
+                self._finish(one, replies.audio_done(one, event))
+            case Broken():
+                self._fail(one, event.error)
+
+    def on_refused(self, number: int, error: SpeechError) -> None:
+        """Take the engine's refusal of a Submit."""
+        if one := self._by_number(number):
+            self._fail(one, error)
+
+    def on_reference(self, number: int, result: NDArray[np.float32] | SpeechError) -> None:
+        """Take the samples of a Decode, or the reason why there are none."""
+        if self.closed:
+            return
+        error = result if isinstance(result, SpeechError) else None
+        upload = self._configs.decoded(number, None if isinstance(result, SpeechError) else result)
+        users = [one for one in self._open.values() if one.voice.upload is upload]
+        for one in users:
+            if error is not None:
+                self._fail(one, error)
+            elif one.phase is Phase.WAITING:
+                self._submit(one)
+        if error is not None and self._configs.is_current(upload):
+            self._configs.drop(upload.context_id)
+            if not users:
+                self._refuse_name(upload.context_id or DEFAULT_CONTEXT, error)
+
+    def tick(self) -> None:
+        """Close the session if its deadline has passed."""
+        if self.deadline is not None and self._clock() >= self.deadline:
+            self._end(errors.SessionIdle(limit=self._patience), 1008)
+
+    def shut(self, error: SpeechError, code: int) -> None:
+        """End every context and the session because the server must."""
+        if not self.closed:
+            self._end(error, code)
+
+    def gone(self) -> None:
+        """Give everything back: the client is not there any more."""
+        for one in tuple(self._open.values()):
+            self._release(one)
+        self._outbox.clear()
+        self.closed = True
+
+    # --- the client's messages
+
+    def _handle(self, message: schema.ClientMessage) -> None:
+        name = message.context_id or DEFAULT_CONTEXT
+        match message:
+            case schema.SessionConfig():
+                self._configure(message)
+            case schema.InputText():
+                self._append(name, message.text)
+            case schema.InputFlush():
+                pass
+            case schema.InputDone():
+                self._done(name)
+            case schema.ContextCancel():
+                self._cancel(name, message.played_ms)
+            case schema.Playback():
+                if one := self._open.get(name):
+                    one.played_ms = message.played_ms
+            case schema.Ping():
+                self._outbox.say(replies.pong(message.t))
+            case schema.SessionClose():
+                self._bye()
+
+    def _check_size(self, fields: dict[str, Any], text: str) -> None:
+        limits = self._limits
+        is_config = fields.get("type") == "session.config"
+        limit = limits.max_config_bytes if is_config else limits.max_message_bytes
+        # A character has one to four bytes, so most messages need not be encoded to know.
+        if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
+            raise errors.MessageTooLarge(what="The message", size=size, limit=limit)
+
+    def _configure(self, config: schema.SessionConfig) -> None:
+        self._muted.pop(config.context_id or DEFAULT_CONTEXT, None)
+        try:
+            upload = self._configs.accept(config)
+        except errors.BadRequest as error:
+            self._refuse_config(config.context_id, error)
+            return
+        if upload is not None and config.ref_audio is not None:
+            self._commands.append(Decode(upload.number, config.ref_audio))
+
+    def _append(self, name: str, text: str) -> None:
+        one = self._composing(name, "input.text")
+        if one is None or not text:
+            return
+        one.chars += len(text)
+        limit = self._limits.max_text_chars
+        if one.chars > limit:
+            self._fail(one, errors.TextTooLong(count=one.chars, unit="characters", limit=limit, param="text"))
+        else:
+            one.parts.append(text)
+
+    def _done(self, name: str) -> None:
+        one = self._composing(name, "input.done")
+        self._muted.pop(name, None)  # this was the last message of a context that was refused
+        if one is None:
+            return
+        if one.is_ready:
+            self._submit(one)
+        else:
+            one.phase = Phase.WAITING
+
+    def _cancel(self, name: str, played_ms: float | None = None) -> None:
+        self._muted.pop(name, None)
+        if one := self._open.get(name):
+            one.played_ms = one.played_ms if played_ms is None else played_ms
+            self._release(one)
+            self._finish(one, replies.context_cancelled(one))
+
+    def _bye(self) -> None:
+        for name in tuple(self._open):
+            self._cancel(name)
+        self._outbox.say(replies.session_done(self._uttered))
+        self._close(1000)
+
+    # --- contexts
+
+    def _by_number(self, number: int) -> Utterance | None:
+        return next((one for one in self._open.values() if one.number == number), None)
+
+    def _composing(self, name: str, what: str) -> Utterance | None:
+        """Return the context that takes text under this name, opened if it is free; None after a refusal."""
+        if name in self._muted:
+            return None
+        one = self._open.get(name)
+        if one is None:
+            try:
+                return self._opened(name, what)
+            except errors.BadRequest as error:
+                self._refuse_name(name, error)
+        elif one.phase is Phase.COMPOSING:
+            return one
+        else:
+            self._refuse(errors.OutOfOrder(what=what, why="that context speaks; cancel it or await its end"))
+        return None
+
+    def _opened(self, name: str, what: str) -> Utterance:
+        voice = self._configs.voice_for(name)
+        if voice is None:
+            raise errors.OutOfOrder(what=what, why="no session.config has been accepted yet")
+        if len(self._open) + self._outbox.untaken_ends >= self._limits.max_contexts:
+            raise errors.TooManyContexts(limit=self._limits.max_contexts)
+        one = Utterance(self._uttered + 1, name, voice)
+        if self._open and not all(each.labelled for each in (one, *self._open.values())):
+            raise errors.OutOfOrder(
+                what=what, why='plain frames carry one context at a time; set frames to "labelled"'
+            )
+        self._uttered += 1
+        self._configs.drop(name)  # what was configured for this name serves once
+        self._open[name] = one
+        return one
+
+    def _submit(self, one: Utterance) -> None:
+        one.phase = Phase.SPEAKING
+        self._commands.append(Submit(one.number, one.request()))
+
+    def _finish(self, one: Utterance, reply: Reply) -> None:
+        """Free the context with its terminal message."""
+        self._open.pop(one.context_id, None)
+        self._last_event = self._clock()
+        self._outbox.say(reply, is_terminal=True)
+
+    def _fail(self, one: Utterance, error: SpeechError) -> None:
+        if one.phase is Phase.COMPOSING:
+            self._mute(one.context_id)
+        self._finish(one, replies.error(error, one.context_id, partial_audio=one.total_bytes > 0))
+
+    def _release(self, one: Utterance) -> None:
+        """Take a context back before its end: its slot, its sound, its name."""
+        del self._open[one.context_id]
+        if one.phase is Phase.SPEAKING:
+            self._commands.append(Cancel(one.number))
+        self._outbox.drop_sound_of(one)
+
+    # --- refusals
+
+    def _refuse(self, error: SpeechError) -> None:
+        """Refuse one message and leave the rest as it was."""
+        self._outbox.say(replies.error(error))
+
+    def _refuse_name(self, name: str, error: SpeechError) -> None:
+        """Refuse a context that is not open; what the client had sent for it already is ignored."""
+        if name in self._open:
+            self._refuse(error)
+        else:
+            self._mute(name)
+            self._outbox.say(replies.error(error, name), is_terminal=True)
+
+    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
+        name = schema.context_of(fields)
+        is_misnamed = name is None and fields.get("context_id") is not None
+        if fields.get("type") == "session.config" and not is_misnamed:
+            self._refuse_config(name, error)
+        elif fields.get("type") == "input.text" and not is_misnamed:
+            self._refuse_text(name or DEFAULT_CONTEXT, error)
+        else:
+            self._refuse(error)
+
+    def _refuse_config(self, name: str | None, error: SpeechError) -> None:
+        self._configs.drop(name)
+        self._refuse_name(name or DEFAULT_CONTEXT, error)
+
+    def _refuse_text(self, name: str, error: SpeechError) -> None:
+        """Refuse a part of a text, and so the text: speech with a hole in it would be worse than none."""
+        one = self._open.get(name)
+        if one is not None and one.phase is Phase.COMPOSING:
+            self._fail(one, error)
+        elif name not in self._muted:
+            self._refuse_name(name, error)
+
+    def _mute(self, name: str) -> None:
+        self._muted[name] = None
+        if len(self._muted) > _MAX_MUTED:
+            del self._muted[next(iter(self._muted))]
+
+    # --- the end
+
+    def _end(self, error: SpeechError, code: int) -> None:
+        for one in tuple(self._open.values()):
+            self._release(one)
+            partial_audio = one.sent_bytes > 0
+            self._outbox.say(
+                replies.error(error, one.context_id, partial_audio=partial_audio), is_terminal=True
+            )
+        self._refuse(error)
+        self._close(code, error.code)
+
+    def _close(self, code: int, reason: str = "") -> None:
+        self._outbox.close(code, reason)
+        self.closed = True

@@ -1,0 +1,57 @@
+"""Bounded intake of reference audio: a file of anybody's making in, samples that a network may see out.
+
+Knows no sockets and no checkpoints. The worst file that is let in takes a second of CPU, so none of this
+runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.audio import read_sound, resample
+from runtime.errors import BadReferenceAudio, ReferenceTooShort
+from runtime.request import SAMPLE_RATE
+from runtime.settings import Limits
+
+SILENCE = 1e-3  # peak below -60 dBFS: a muted microphone, nothing to clone
+LOUDEST = 4.0  # float files may pass full scale a little; 12 dB over it the file is scaled in another unit
+
+
+def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
+    """Decode reference audio that a client sent.
+
+    Shapes: [N] float32, mono, 24 kHz. Mono 24 kHz input passes through bit for bit.
+    Raises:
+        BadReferenceAudio: not audio, silent, not finite, or of a kind that is not taken.
+        ReferenceTooShort, ReferenceTooLong: outside the limits.
+    """
+    return _read(io.BytesIO(data), limits)
+
+
+def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:
+    """Decode reference audio from a file that the operator named; otherwise as `read_reference`."""
+    try:
+        with path.open("rb") as file:
+            # By descriptor: soundfile then judges by content and not by the name's ending.
+            return _read(file.fileno(), limits)
+    except OSError as error:
+        raise BadReferenceAudio(why=f"the file cannot be opened ({error.strerror})") from None
+
+
+def _read(file: BinaryIO | int, limits: Limits) -> NDArray[np.float32]:
+    sound = read_sound(file, limit_s=limits.max_reference_s)
+    if not np.isfinite(sound.samples).all():
+        raise BadReferenceAudio(why="it holds samples that are not finite numbers")
+    if not len(sound.samples) or sound.seconds < limits.min_reference_s:
+        raise ReferenceTooShort(seconds=sound.seconds, limit=limits.min_reference_s)
+    peak = float(np.abs(sound.samples).max())
+    if peak < SILENCE:
+        raise BadReferenceAudio(why="it is silent")
+    if peak > LOUDEST:
+        raise BadReferenceAudio(why="its samples lie far outside -1 to 1")
+    return resample(sound, SAMPLE_RATE).samples

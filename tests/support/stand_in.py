@@ -1,0 +1,24 @@
+"""A random checkpoint that serves all three modes: sound, not speech, for tests of everything around the voice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.checkpoints import MODES, TINY, CheckpointSpec, model_config, write_checkpoint
+
+
+def write_stand_in(folder: Path, spec: CheckpointSpec = TINY, seed: int = 1) -> None:
+    """Write a Base checkpoint with CustomVoice's speaker table and our extension keys (docs/checkpoints.md)."""
+    write_checkpoint(folder, spec, "base", seed)
+    speakers = model_config(spec, "custom_voice")["talker_config"]
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    for key in ("spk_id", "spk_is_dialect", "codec_language_id"):
+        config["talker_config"][key] = speakers[key]
+    config |= {"voicewright_modes": list(MODES), "voicewright_speaks": False}
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    write_stand_in(Path("assets/demo-voice"))
