@@ -1,6 +1,6 @@
 """The random tensors of a tiny checkpoint, under the key names of the published ones.
 
-Every tensor comes from its own stream, seeded by (seed, key), so neither order nor the presence of others matters.
+Every tensor comes from its own stream, seeded by (seed, key): neither order nor the others matter.
 Uniform numbers only: they need no libm, so the bits are the same on every machine.
 """
 
@@ -142,7 +142,9 @@ def _swiglu(draw: Draw, layer: str, stack: Stack, gain: float) -> Tensors:
 
 def _speaker_encoder(draw: Draw, spec: SpeakerEncoderSpec, width: int) -> Tensors:
     name, channels = "speaker_encoder", spec.channels
-    yield from draw.conv(f"{name}.blocks.0.conv", channels[0], MEL_BINS, spec.kernels[0])
+    for key, tensor in draw.conv(f"{name}.blocks.0.conv", channels[0], MEL_BINS, spec.kernels[0]):
+        # Log-mels sit far below zero; a kernel blind to their mean lets the voices differ.
+        yield key, tensor - tensor[:, ::-1] if tensor.ndim == 3 else tensor
     for index in range(1, len(channels) - 1):
         block, wide = f"{name}.blocks.{index}", channels[index]
         part = wide // spec.res2net_scale
@@ -157,7 +159,7 @@ def _speaker_encoder(draw: Draw, spec: SpeakerEncoderSpec, width: int) -> Tensor
     yield from draw.conv(f"{name}.mfa.conv", last, last, spec.kernels[-1], 1.4)
     yield from draw.conv(f"{name}.asp.tdnn.conv", spec.attention, 3 * last, 1)
     yield from draw.conv(f"{name}.asp.conv", last, spec.attention, 1, 2.0)
-    yield from draw.conv(f"{name}.fc", width, 2 * last, 1)
+    yield from draw.conv(f"{name}.fc", width, 2 * last, 1, 0.4)
 
 
 def _mimi(draw: Draw, spec: EncoderSpec, rows: int) -> Tensors:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.checkpoint_spec import MODES, ODD, SPECS, TINY, TINY_0B6, CheckpointSpec, Stack
+from tests.support.checkpoint_spec import MODES, ODD, SPECS, TINY, TINY_0B6, TINY_EOS, CheckpointSpec, Stack
 from tests.support.checkpoint_tensors import (
     MEL_BINS,
     Array,
@@ -22,7 +22,7 @@ from tests.support.checkpoint_tensors import (
 )
 from tests.support.tiny_tokenizer import special_ids, vocabulary, write_tokenizer
 
-__all__ = ["MODES", "ODD", "SPECS", "TINY", "TINY_0B6", "CheckpointSpec", "write_checkpoint"]
+__all__ = ["MODES", "ODD", "SPECS", "TINY", "TINY_0B6", "TINY_EOS", "CheckpointSpec", "write_checkpoint"]
 
 SAMPLE_RATE = 24000
 
@@ -259,7 +259,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def _write_tensors(path: Path, tensors: Iterable[tuple[str, Array]], dtype: str) -> None:
-    # By hand, for the numpy side of safetensors cannot write bfloat16; the format is a JSON header and the bytes.
+    # By hand, since numpy has no bfloat16 to give to safetensors: a JSON header, then the bytes.
     tag, pack = {"float32": ("F32", np.ascontiguousarray), "bfloat16": ("BF16", _bfloat16)}[dtype]
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     parts: list[bytes] = []

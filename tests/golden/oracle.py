@@ -1,0 +1,190 @@
+"""The reference implementation, driven for one utterance, with what a comparison needs written down.
+
+Runs inside .venv-oracle only (see oracle_env.sh). Everything is float32 on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from qwen_tts import Qwen3TTSModel
+from transformers import AutoProcessor, LogitsProcessor, LogitsProcessorList
+
+GREEDY = {"do_sample": False, "subtalker_dosample": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utterance:
+    """What to say; the fields that the mode does not know stay None."""
+
+    mode: str
+    text: str
+    language: str | None = None
+    non_streaming: bool
+    speaker: str | None = None
+    instruct: str | None = None
+    reference: tuple[NDArray[np.float32], int] | None = None
+    reference_text: str | None = None
+    x_vector_only: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What came out of it.
+
+    Shapes: codes [frames, groups], waveform [samples], prompt [positions, hidden], logits [frames + 1, vocab]
+    before and scores after the reference's logit processors, reference_codes [frames, groups].
+    """
+
+    codes: NDArray[np.int64]
+    waveform: NDArray[np.float32]
+    text_ids: list[int]
+    prompt: NDArray[np.float32]
+    logits: NDArray[np.float32]
+    smallest_gaps: NDArray[np.float64]  # per frame, best minus second over all its choices
+    reference_codes: NDArray[np.int64] | None = None
+    x_vector: NDArray[np.float32] | None = None
+
+
+class _Gaps(LogitsProcessor):
+    """Stands last in the list of processors and notes how clear every greedy choice was."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        best = scores.topk(2, dim=-1).values
+        self.seen.append(float((best[:, 0] - best[:, 1]).min()))
+        return scores
+
+
+class Oracle:
+    """One checkpoint in the reference's own classes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.wrapper = Qwen3TTSModel.from_pretrained(str(folder), dtype=torch.float32)
+        # The package asks for a Mistral pre-tokenizer, which local folders with a large vocabulary then get.
+        self.wrapper.processor = AutoProcessor.from_pretrained(str(folder))
+        self.model = self.wrapper.model
+        self.speech_tokenizer = self.model.speech_tokenizer
+
+    def text_ids(self, text: str) -> list[int]:
+        """Tokenise a template or any other text."""
+        return list(self.wrapper.processor.tokenizer(text)["input_ids"])
+
+    def speak(self, utterance: Utterance, max_frames: int | None = None, **settings: Any) -> Result:
+        """Say one utterance; greedy unless `settings` says otherwise."""
+        options = {**GREEDY, **settings}
+        if max_frames is not None:
+            options["max_new_tokens"] = max_frames + 1  # the last sampled c0 never becomes a frame
+        with self._watched() as watched:
+            wavs, reference = self._generate(utterance, options)
+        groups = self.model.config.talker_config.num_code_groups
+        frames = watched.codes.shape[0]
+        choices = [watched.c0.seen[: frames + 1], watched.rest.seen[: frames * (groups - 1)]]
+        gaps = [
+            min([first, *choices[1][frame * (groups - 1) : (frame + 1) * (groups - 1)]])
+            for frame, first in enumerate(choices[0])
+        ]
+        return Result(
+            codes=watched.codes,
+            waveform=self._cut(watched.codes, reference, wavs[0]),
+            text_ids=self.text_ids(self.wrapper._build_assistant_text(utterance.text)),
+            prompt=watched.prompt,
+            logits=np.stack(watched.logits),
+            smallest_gaps=np.array(gaps),
+            reference_codes=reference.ref_code.numpy() if _has_codes(reference) else None,
+            x_vector=None if reference is None else reference.ref_spk_embedding.numpy(),
+        )
+
+    def _cut(
+        self, codes: NDArray[np.int64], reference: Any, official: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        # The reference cuts its own lead-in off by a ratio of floats, which can miss by one sample.
+        if not _has_codes(reference):
+            return official
+        joined = torch.cat([reference.ref_code, torch.from_numpy(codes)])
+        whole = self.speech_tokenizer.decode([{"audio_codes": joined}])[0][0]
+        exact = whole[len(reference.ref_code) * self.speech_tokenizer.get_decode_upsample_rate() :]
+        if abs(len(exact) - len(official)) > 1:
+            raise AssertionError(f"{len(official)} samples from the reference, {len(exact)} by frames")
+        return exact
+
+    def _generate(
+        self, utterance: Utterance, options: dict[str, Any]
+    ) -> tuple[list[NDArray[np.float32]], Any]:
+        shared = {
+            "text": utterance.text,
+            "language": utterance.language,
+            "non_streaming_mode": utterance.non_streaming,
+            **options,
+        }
+        if utterance.mode == "custom_voice":
+            return self.wrapper.generate_custom_voice(
+                speaker=utterance.speaker, instruct=utterance.instruct, **shared
+            )[0], None
+        if utterance.mode == "voice_design":
+            return self.wrapper.generate_voice_design(instruct=utterance.instruct or "", **shared)[0], None
+        prompt = self.wrapper.create_voice_clone_prompt(
+            utterance.reference, utterance.reference_text, utterance.x_vector_only
+        )
+        return self.wrapper.generate_voice_clone(voice_clone_prompt=prompt, **shared)[0], prompt[0]
+
+    @contextmanager
+    def _watched(self) -> Iterator[_Watch]:
+        watch = _Watch()
+        talker = self.model.talker
+        hook = talker.codec_head.register_forward_hook(
+            lambda _module, _inputs, out: watch.logits.append(out[0, -1].float().numpy().copy())
+        )
+        talker.generate = watch.talker(talker.generate)
+        talker.code_predictor.generate = watch.predictor(talker.code_predictor.generate)
+        generate = self.model.generate
+        self.model.generate = watch.model(generate)
+        try:
+            yield watch
+        finally:
+            hook.remove()
+            del talker.generate, talker.code_predictor.generate, self.model.generate
+
+
+class _Watch:
+    """Wraps the three nested `generate` calls of the reference and keeps what passes through them."""
+
+    def __init__(self) -> None:
+        self.c0, self.rest = _Gaps(), _Gaps()
+        self.logits: list[NDArray[np.float32]] = []
+        self.prompt: NDArray[np.float32]
+        self.codes: NDArray[np.int64]
+
+    def talker(self, generate: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(**kwargs: Any) -> Any:
+            self.prompt = kwargs["inputs_embeds"][0].float().numpy().copy()
+            return generate(logits_processor=LogitsProcessorList([self.c0]), **kwargs)
+
+        return wrapped
+
+    def predictor(self, generate: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(**kwargs: Any) -> Any:
+            return generate(logits_processor=LogitsProcessorList([self.rest]), **kwargs)
+
+        return wrapped
+
+    def model(self, generate: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(**kwargs: Any) -> Any:
+            codes, hidden = generate(**kwargs)
+            self.codes = codes[0].numpy().astype(np.int64)
+            return codes, hidden
+
+        return wrapped
+
+
+def _has_codes(reference: Any) -> bool:
+    return reference is not None and reference.ref_code is not None
