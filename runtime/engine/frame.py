@@ -87,16 +87,19 @@ class FrameRunner:
         arena, config = self.arena, self.config.talker
         frame, noise = arena.frame[rows], None
         if arena.draws(slots):
-            noise = gumbel_noise(arena.seed[rows], frame, config.num_code_groups, config.vocab_size)
+            widest = max(config.vocab_size, self.config.predictor.vocab_size)
+            noise = gumbel_noise(arena.seed[rows], frame, config.num_code_groups, widest)
         logits = self.talker.logits(hidden)
         scores = talker_rules(
             logits, arena.seen[rows], arena.penalty[rows], frame, self.allowed, config.codec_eos_token_id
         )
-        first = pick(scores, arena.talker_level(slots, rows), noise if noise is None else noise[:, 0])
+        first = pick(scores, arena.talker_level(slots, rows), noise if noise is None else noise[:, 0, : config.vocab_size])
 
         level = arena.predictor_level(slots, rows)
+        sums = [logits.sum(dim=-1)]  # a score that is not finite makes its sum so
 
         def pick_code(group: int, logits: Tensor) -> Tensor:
+            sums.append(logits.sum(dim=-1))
             return pick(logits, level, noise if noise is None else noise[:, group, : logits.shape[-1]])
 
         rest = self.talker.code_predictor.predict(hidden, self.talker.embed_codec(first), self.cache, pick_code)
@@ -105,5 +108,5 @@ class FrameRunner:
         arena.seen[rows, first] = True
         arena.frame[rows] = frame + 1
         ended = first == config.codec_eos_token_id
-        finite = logits.isfinite().all(dim=-1)
+        finite = torch.stack(sums).isfinite().all(dim=0)
         return FrameResult(codes.cpu(), ended.tolist(), finite.tolist())

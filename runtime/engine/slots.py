@@ -102,7 +102,10 @@ class SlotArena:
         return len(self._free)
 
     def take(self, settings: RowSettings, seed: int, trailing: list[int]) -> int:
-        """Give a slot to a request and write its settings; there must be a free one."""
+        """Give a slot to a request and write its settings; there must be a free one.
+
+        Text ids past the slot's length are dropped: no frame of it can reach them.
+        """
         slot = self._free.pop()
         self._settings[slot] = settings
         self.position[slot] = 0
@@ -111,7 +114,8 @@ class SlotArena:
         self.seen[slot] = False
         self.trailing[slot] = self.pad
         if trailing:
-            self.trailing[slot, : len(trailing)] = torch.tensor(trailing, device=self.trailing.device)
+            beside = torch.tensor(trailing[: self.length], device=self.trailing.device)
+            self.trailing[slot, : len(beside)] = beside
         self.seed[slot] = seed
         self.penalty[slot] = settings.repetition_penalty
         self.temperature[slot] = settings.temperature

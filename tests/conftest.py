@@ -1,0 +1,63 @@
+"""Fixtures of every test: tiny random checkpoints, written and loaded once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from tests.support.checkpoints import SPECS, write_checkpoint
+
+# Matrices of a few dozen rows: a second thread only waits, and on a busy machine it waits long.
+torch.set_num_threads(1)
+
+FolderOf = Callable[..., Path]
+Loaded = Callable[..., Checkpoint]
+
+SEED = 1
+
+
+@pytest.fixture(scope="session")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
+    """(spec name, mode, seed) -> the folder of such a checkpoint. Read only: tests that change files copy it."""
+
+    @cache
+    def written(name: str, mode: str, seed: int = SEED) -> Path:
+        folder = tmp_path_factory.mktemp("checkpoints") / f"{name}-{mode}-{seed}"
+        write_checkpoint(folder, SPECS[name], mode, seed)
+        return folder
+
+    return written
+
+
+@pytest.fixture(scope="session")
+def loaded(folder_of: FolderOf) -> Loaded:
+    """(spec name, mode, seed) -> the loaded checkpoint, float32 on the CPU, shared by all tests."""
+
+    @cache
+    def load(name: str, mode: str, seed: int = SEED) -> Checkpoint:
+        return load_checkpoint(str(folder_of(name, mode, seed)), torch.device("cpu"), torch.float32)
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def speaker(loaded: Loaded) -> Checkpoint:
+    """The tiny CustomVoice checkpoint."""
+    return loaded("tiny", "custom_voice")
+
+
+@pytest.fixture(scope="session")
+def designer(loaded: Loaded) -> Checkpoint:
+    """The tiny VoiceDesign checkpoint."""
+    return loaded("tiny", "voice_design")
+
+
+@pytest.fixture(scope="session")
+def cloner(loaded: Loaded) -> Checkpoint:
+    """The tiny Base checkpoint."""
+    return loaded("tiny", "base")

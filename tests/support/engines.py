@@ -1,0 +1,173 @@
+"""Engines over tiny checkpoints, ticked by hand under a clock that tests move."""
+
+from __future__ import annotations
+
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.device import open_device
+from runtime.engine.engine import Engine
+from runtime.engine.station import Clock, Station
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import (
+    AudioChunk,
+    Broken,
+    Finished,
+    Mode,
+    Queued,
+    Reference,
+    Sampling,
+    SpeechEvent,
+    SpeechRequest,
+    Started,
+)
+from runtime.settings import EngineSettings, Limits, Settings
+from tests.support.signals import voice
+
+GREEDY = Sampling(greedy=True)
+MOST_TICKS = 2000
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class VirtualClock:
+    """Seconds that pass only when a test says so; starts above zero, as every real clock does."""
+
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(slots=True)
+class Heard:
+    """A sink that keeps every event."""
+
+    events: list[SpeechEvent] = field(default_factory=list)
+
+    def __call__(self, event: SpeechEvent) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[SpeechEvent]) -> list[Any]:
+        """The events of one kind, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def chunks(self) -> list[AudioChunk]:
+        return self.of(AudioChunk)
+
+    @property
+    def codes(self) -> Codes:
+        """Shapes: [frames, Q]."""
+        return np.concatenate([chunk.codes for chunk in self.chunks]) if self.chunks else np.empty((0, 0), np.int64)
+
+    @property
+    def pcm(self) -> NDArray[np.int16]:
+        """Shapes: [samples]."""
+        return np.frombuffer(b"".join(chunk.pcm for chunk in self.chunks), np.int16)
+
+    @property
+    def places(self) -> list[int]:
+        return [event.position for event in self.of(Queued)]
+
+    @property
+    def started(self) -> Started:
+        (event,) = self.of(Started)
+        return event
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.events) and isinstance(self.events[-1], Finished | Broken)
+
+    @property
+    def end(self) -> Finished | Broken:
+        """The one end event, which must be the last of all."""
+        (event,) = [event for event in self.events if isinstance(event, Finished | Broken)]
+        assert event is self.events[-1]
+        return event
+
+
+def engine_of(
+    *checkpoints: Checkpoint,
+    slots: int = 4,
+    length: int = 512,
+    limits: Limits | None = None,
+    clock: Clock | None = None,
+    **settings: Any,
+) -> Engine:
+    """An engine on the CPU, not started: tests call ``tick`` themselves."""
+    device = open_device("cpu")
+    engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
+    clock = clock or VirtualClock()
+    stations: dict[Mode, Station] = {}
+    for checkpoint in checkpoints:
+        dtype = checkpoint.talker.codec_head.weight.dtype
+        station = Station(checkpoint, device, dtype, engine_settings, clock)
+        stations |= dict.fromkeys(checkpoint.config.modes, station)
+    everything = Settings(engine=engine_settings, limits=limits or Limits())
+    return Engine(stations, device, everything, clock)
+
+
+def drain(engine: Engine) -> None:
+    """Tick until nothing is left to do."""
+    for _ in range(MOST_TICKS):
+        if not engine.tick():
+            return
+    raise AssertionError(f"still busy after {MOST_TICKS} ticks")
+
+
+def said(engine: Engine, request: SpeechRequest) -> Heard:
+    """Serve one request to its end."""
+    heard = Heard()
+    engine.submit(request, heard)
+    drain(engine)
+    return heard
+
+
+def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> list[Heard]:
+    """Serve several requests, each submitted ``apart`` ticks after the one before."""
+    heards = []
+    for request in requests:
+        heards.append(Heard())
+        engine.submit(request, heards[-1])
+        for _ in range(apart):
+            engine.tick()
+    drain(engine)
+    return heards
+
+
+def custom_voice(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
+    """A CustomVoice request, greedy and twelve frames long unless told otherwise."""
+    given = {"voice": "serena", "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
+    return SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, **given)
+
+
+def voice_design(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
+    """A VoiceDesign request, greedy and twelve frames long unless told otherwise."""
+    given = {"instruct": "A warm young voice.", "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
+    return SpeechRequest(text=text, mode=Mode.VOICE_DESIGN, **given)
+
+
+def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float = 1.2, **words: Any) -> SpeechRequest:
+    """A Base request with a transcript, greedy and twelve frames long unless told otherwise."""
+    x_vector_only = words.pop("x_vector_only", False)
+    reference = Reference(samples=voice(seconds, 11), text="I say hello.", x_vector_only=x_vector_only)
+    given = {"reference": reference, "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
+    return SpeechRequest(text=text, mode=Mode.BASE, **given)
+
+
+def station_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> Station:
+    """The one station of a mode."""
+    return engine._by_mode[mode]
+
+
+def seeded(seed: int, **words: Any) -> dict[str, Any]:
+    """Words of a request that samples as the checkpoint says."""
+    return {"seed": seed, "sampling": Sampling(**words)}
+
+

@@ -1,0 +1,140 @@
+"""A batch says what its members say alone, whoever joins, leaves or sits beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Layout, Sampling, SpeechRequest
+from tests.conftest import Loaded
+from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said, said_together, seeded
+
+# A batch takes other matrix kernels than a row alone, so sound may differ by rounding, codes never.
+ONE_STEP = 1  # of s16le
+
+TEXTS = ["Hello world.", "a", "The old phone is slow and the young voice is warm.", "你好，今天的声音很清楚。", "iPhone 12"]
+
+
+def varied(sampled: bool) -> list[SpeechRequest]:
+    """Eight requests that differ in everything a request may differ in."""
+    return [
+        custom_voice(
+            TEXTS[index % len(TEXTS)],
+            voice=("serena", "ryan", "eric")[index % 3],
+            language=("auto", "english", "chinese")[index % 3],
+            layout=list(Layout)[index % 2],
+            instruct=None if index % 4 else "Speak low.",
+            max_frames=3 + 4 * (index % 5),
+            **(seeded(index) if sampled else {}),
+        )
+        for index in range(8)
+    ]
+
+
+def assert_same(left: Heard, right: Heard) -> None:
+    assert np.array_equal(left.codes, right.codes)
+    assert left.end.stop_reason == right.end.stop_reason
+    assert left.pcm.shape == right.pcm.shape
+    assert np.abs(left.pcm.astype(int) - right.pcm).max(initial=0) <= ONE_STEP
+
+
+@pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "seeded"])
+@pytest.mark.parametrize("apart", [0, 1, 3])
+def test_a_batch_equals_its_members_alone(speaker: Checkpoint, sampled: bool, apart: int) -> None:
+    requests = varied(sampled)
+    alone = [said(engine_of(speaker, slots=1), request) for request in requests]
+    together = said_together(engine_of(speaker, slots=8), *requests, apart=apart)
+    for one, other in zip(alone, together, strict=True):
+        assert_same(one, other)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_members_may_join_and_leave_in_any_order(speaker: Checkpoint, order: int) -> None:
+    """Fewer slots than requests, cancels in between: every slot changes hands while its neighbours speak."""
+    stream = np.random.RandomState(order)
+    requests = varied(sampled=True)
+    alone = [said(engine_of(speaker, slots=1), request) for request in requests]
+    engine, heards, tickets = engine_of(speaker, slots=3), {}, {}
+    for index in stream.permutation(len(requests)):
+        heards[index] = Heard()
+        tickets[index] = engine.submit(requests[index], heards[index])
+        for _ in range(stream.randint(0, 4)):
+            engine.tick()
+    cancelled = int(stream.choice(list(tickets)))
+    engine.cancel(tickets[cancelled])
+    drain(engine)
+    for index, heard in heards.items():
+        if index != cancelled:
+            assert_same(heard, alone[index])
+    kept = heards[cancelled].codes
+    assert np.array_equal(kept, alone[cancelled].codes[: len(kept)].reshape(kept.shape))
+
+
+def test_requests_with_different_sampling_share_a_batch(speaker: Checkpoint) -> None:
+    settings = [
+        Sampling(greedy=True),
+        Sampling(),
+        Sampling(temperature=0.0),
+        Sampling(temperature=0.0, predictor_temperature=0.0),
+        Sampling(predictor_temperature=0.0),
+        Sampling(top_k=0, predictor_top_k=0, temperature=2.0),
+        Sampling(top_k=1),
+        Sampling(top_k=3, predictor_top_k=2, top_p=0.6, predictor_top_p=0.5),
+        Sampling(top_p=0.3),
+        Sampling(predictor_top_p=0.2),
+        Sampling(repetition_penalty=2.0, temperature=1.5),
+        Sampling(top_k=100_000, predictor_top_k=100_000),
+    ]
+    requests = [custom_voice(seed=index, sampling=words) for index, words in enumerate(settings)]
+    alone = [said(engine_of(speaker, slots=1), request) for request in requests]
+    together = said_together(engine_of(speaker, slots=len(requests)), *requests, apart=1)
+    for one, other in zip(alone, together, strict=True):
+        assert_same(one, other)
+
+
+def test_cloned_voices_keep_to_their_own_reference(cloner: Checkpoint) -> None:
+    requests = [
+        cloned(seconds=1.2),
+        cloned(seconds=2.3),
+        cloned(seconds=1.2, x_vector_only=True),
+        cloned(seconds=1.2, layout=Layout.NON_STREAMING),
+        cloned("a", seconds=3.0, **seeded(3)),
+    ]
+    alone = [said(engine_of(cloner, slots=1), request) for request in requests]
+    together = said_together(engine_of(cloner, slots=2), *requests, apart=2)
+    for one, other in zip(alone, together, strict=True):
+        assert_same(one, other)
+    assert len({one.codes.tobytes() for one in alone}) == len(alone)
+
+
+def test_a_seed_means_the_same_on_every_slot(speaker: Checkpoint) -> None:
+    request = custom_voice(**seeded(2**63 - 1), max_frames=8)
+    heards = said_together(engine_of(speaker, slots=5), *[request] * 5)
+    assert len({heard.codes.tobytes() for heard in heards}) == 1
+
+
+def test_every_seed_says_something_else(speaker: Checkpoint) -> None:
+    seeds = [0, 1, 2, 2**31, 2**32, 2**32 + 1, 2**53, 2**63 - 1]
+    requests = [custom_voice(**seeded(seed), max_frames=6) for seed in seeds]
+    heards = said_together(engine_of(speaker, slots=8), *requests)
+    assert len({heard.codes.tobytes() for heard in heards}) == len(seeds)
+    assert [heard.started.seed for heard in heards] == seeds
+
+
+def test_a_request_without_a_seed_is_told_one_that_repeats_it(speaker: Checkpoint) -> None:
+    first = said(engine_of(speaker), custom_voice(seed=None, sampling=Sampling()))
+    again = said(engine_of(speaker), custom_voice(**seeded(first.started.seed)))
+    assert np.array_equal(first.codes, again.codes)
+
+
+def test_another_shape_of_checkpoint_batches_as_well(loaded: Loaded) -> None:
+    odd = loaded("odd", "custom_voice")
+    requests = [
+        custom_voice(TEXTS[index], voice=("ada", "bob_2", "mei")[index], max_frames=5 + index, **seeded(index))
+        for index in range(3)
+    ]
+    alone = [said(engine_of(odd, slots=1), request) for request in requests]
+    together = said_together(engine_of(odd, slots=2), *requests, apart=1)
+    for one, other in zip(alone, together, strict=True):
+        assert_same(one, other)

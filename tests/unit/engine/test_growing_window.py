@@ -1,0 +1,149 @@
+"""The engine's caches against a slow twin that has none and reads the whole sequence again for every code (R8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from runtime.engine.intake import admit
+from runtime.engine.prompt import ClonedVoice, Prompt, build_prompt
+from runtime.engine.sampling import gumbel_noise
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.talker import Talker
+from runtime.request import Layout, Sampling, SpeechRequest
+from runtime.settings import Limits
+from tests.conftest import Loaded
+from tests.support.engines import Codes, cloned, custom_voice, engine_of, said_together
+
+BATCHES = (4, 1, 3, 8, 2)  # sizes of consecutive batches on one engine
+
+
+def attend(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention, written out."""
+    heads, length = q.shape[1] // k.shape[1], q.shape[2]
+    k, v = k.repeat_interleave(heads, dim=1), v.repeat_interleave(heads, dim=1)
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    later = torch.ones(length, length, dtype=torch.bool).triu(1)
+    return scores.masked_fill(later, -torch.inf).softmax(dim=-1) @ v
+
+
+def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noise: Tensor | None) -> int:
+    """The talker's rules one by one (facts 4), at temperature 1 where there is noise."""
+    scores = logits.clone()
+    for code in set(history):
+        scores[code] = scores[code] / penalty if scores[code] > 0 else scores[code] * penalty
+    end = float(scores[eos])
+    scores[-1024:] = -torch.inf
+    scores[eos] = end if len(history) >= 2 else -torch.inf
+    return int((scores if noise is None else scores + noise).argmax())
+
+
+def other_codes(talker: Talker, hidden: Tensor, first: int, noise: Tensor | None) -> list[int]:
+    """Codes 1 to Q-1 of one frame, the predictor's whole input anew for each."""
+    predictor = talker.code_predictor
+    inputs, codes = [hidden, talker.embed_codec(torch.tensor(first))], []
+    for group, head in enumerate(predictor.lm_head):
+        x = predictor.small_to_mtp_projection(torch.stack(inputs).unsqueeze(0))
+        positions = torch.arange(len(inputs)).unsqueeze(0)
+        out = predictor.model.decode(x, predictor.model.angles(positions, x.dtype), attend)
+        scores = head(out[0, -1])
+        codes.append(int((scores if noise is None else scores + noise[group + 1, : len(scores)]).argmax()))
+        inputs.append(predictor.model.codec_embedding[group](torch.tensor(codes[-1])))
+    return codes
+
+
+def slow_codes(checkpoint: Checkpoint, prompt: Prompt, frames: int, seed: int, penalty: float, greedy: bool) -> Codes:
+    """What the reference's loop makes of a prompt, without a cache anywhere."""
+    talker, config = checkpoint.talker, checkpoint.config.talker
+    inputs, made = prompt.embeds, []
+    while len(made) < frames:
+        hidden = talker.decode(inputs.unsqueeze(0), torch.arange(len(inputs)).unsqueeze(0), attend)[0, -1]
+        noise = None
+        if not greedy:
+            noise = gumbel_noise(
+                torch.tensor([seed]), torch.tensor([len(made)]), config.num_code_groups, config.vocab_size
+            )[0]
+        history = [codes[0] for codes in made]
+        logits = talker.logits(hidden)
+        first = first_code(
+            logits, history, penalty, config.codec_eos_token_id, None if noise is None else noise[0]
+        )
+        if first == config.codec_eos_token_id:
+            break
+        made.append([first, *other_codes(talker, hidden, first, noise)])
+        coming = [*prompt.trailing, *[checkpoint.config.tts_pad_token_id] * frames]
+        text = talker.embed_text(torch.tensor(coming[len(made) - 1]))
+        inputs = torch.cat((inputs, (talker.embed_frames(torch.tensor(made[-1])) + text).unsqueeze(0)))
+    return np.array(made)
+
+
+def slow(checkpoint: Checkpoint, request: SpeechRequest) -> Codes:
+    admission = admit(request, checkpoint, Limits(), 512)
+    utterance = admission.utterance
+    with torch.inference_mode():
+        if request.reference is not None:
+            samples = torch.from_numpy(request.reference.samples)
+            assert checkpoint.speaker_encoder is not None
+            codes = checkpoint.speech_tokenizer.encoder(samples)
+            voice = ClonedVoice(checkpoint.speaker_encoder(samples), codes, request.reference.text)
+            utterance = replace(utterance, voice=voice)
+        prompt = build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
+        settings = admission.settings
+        return slow_codes(
+            checkpoint,
+            prompt,
+            admission.max_frames,
+            request.seed or 0,
+            settings.repetition_penalty,
+            settings.greedy,
+        )
+
+
+@pytest.mark.parametrize("spec", ["tiny", "odd"])
+@pytest.mark.parametrize("greedy", [True, False], ids=["greedy", "sampled"])
+def test_consecutive_batches_of_different_sizes_equal_the_growing_window(
+    loaded: Loaded, spec: str, greedy: bool
+) -> None:
+    checkpoint = loaded(spec, "custom_voice")
+    voices = list(checkpoint.config.talker.spk_id)
+    sampling = Sampling(greedy=True)
+    if not greedy:
+        sampling = Sampling(temperature=1.0, top_k=0, predictor_temperature=1.0, predictor_top_k=0)
+    engine, serial = engine_of(checkpoint, slots=max(BATCHES)), 0
+    for size in BATCHES:
+        requests = []
+        for _ in range(size):
+            serial += 1
+            requests.append(
+                custom_voice(
+                    "Hello world, I say it again."[: 3 + serial],
+                    voice=voices[serial % len(voices)],
+                    layout=list(Layout)[serial % 2],
+                    max_frames=2 + serial % 7,
+                    sampling=sampling,
+                    seed=serial,
+                )
+            )
+        for request, heard in zip(requests, said_together(engine, *requests), strict=True):
+            assert np.array_equal(heard.codes, slow(checkpoint, request))
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_a_clone_equals_the_growing_window(cloner: Checkpoint, layout: Layout) -> None:
+    request = cloned(layout=layout, max_frames=8)
+    (heard,) = said_together(engine_of(cloner), request)
+    assert np.array_equal(heard.codes, slow(cloner, request))
+
+
+def test_the_penalty_counts_every_code_drawn_so_far(speaker: Checkpoint) -> None:
+    """Long enough that codes come back, strong enough that each return is another code."""
+    sampling = Sampling(greedy=True, repetition_penalty=1.6)
+    request = custom_voice("Hello world.", sampling=sampling, max_frames=60)
+    (heard,) = said_together(engine_of(speaker), request)
+    assert np.array_equal(heard.codes, slow(speaker, request))
+    (without,) = said_together(engine_of(speaker), custom_voice("Hello world.", max_frames=60))
+    assert not np.array_equal(heard.codes, without.codes)

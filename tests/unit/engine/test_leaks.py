@@ -1,0 +1,155 @@
+"""Nothing of one request reaches another through what they share: slots, caches, streams of sound (R6, R8)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.engine.engine import Engine
+from runtime.engine.frame import FrameResult
+from runtime.engine.station import Station
+from runtime.errors import NonFiniteOutput
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Broken, Finished, SpeechRequest
+from tests.support.engines import Heard, cloned, custom_voice, engine_of, said_together, seeded, station_of
+
+NONSENSE = 10**9  # out of every table's range: an index error where it is read
+
+
+@torch.inference_mode()
+def poison(station: Station) -> None:
+    """Fill with NaN or nonsense whatever a correct engine never reads again."""
+    arena, cache = station.runner.arena, station.runner.cache
+    for slot in range(arena.slots):
+        written = int(arena.position[slot]) if slot in station.speaking else 0
+        for part in (*arena.keys, *arena.values):
+            part[slot, :, written:] = math.nan
+    for slot in arena._free:
+        for ints in (arena.position, arena.frame, arena.codes, arena.trailing, arena.seed, arena.top_k):
+            ints[slot] = NONSENSE
+        for floats in (arena.penalty, arena.temperature, arena.top_p, arena.predictor_temperature):
+            floats[slot] = math.nan
+        arena.predictor_top_p[slot], arena.predictor_top_k[slot] = math.nan, -NONSENSE
+        for flags in (arena.seen, arena.greedy, arena.predictor_greedy):
+            flags[slot] = True
+        station.runner.host_position[slot] = NONSENSE
+        for part in station.streams.state.tensors():
+            part[slot] = math.nan if part.is_floating_point() else -NONSENSE
+    cache.keys.fill_(math.nan)
+    cache.values.fill_(math.nan)
+    cache.used = NONSENSE
+
+
+def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[Heard]:
+    """Serve the requests one tick apart, poisoning before every tick."""
+    heards, left, busy = [], list(requests), True
+    while busy or left:
+        for station in engine.stations:
+            poison(station)
+        if left:
+            heards.append(Heard())
+            engine.submit(left.pop(0), heards[-1])
+        busy = engine.tick()
+    return heards
+
+
+def assert_identical(left: list[Heard], right: list[Heard]) -> None:
+    for one, other in zip(left, right, strict=True):
+        assert np.array_equal(one.codes, other.codes)
+        assert np.array_equal(one.pcm, other.pcm)
+        assert isinstance(one.end, Finished)
+        assert one.end.stop_reason == other.end.stop_reason
+
+
+def test_poisoned_slots_change_nothing_that_is_said(speaker: Checkpoint) -> None:
+    requests = [
+        custom_voice("Hello."[: 2 + index % 4], max_frames=2 + 3 * (index % 4), **(seeded(index) if index % 2 else {}))
+        for index in range(10)
+    ]
+    clean = said_together(engine_of(speaker, slots=3), *requests, apart=1)
+    assert_identical(drain_poisoned(engine_of(speaker, slots=3), requests), clean)
+
+
+def test_poisoned_streams_change_nothing_that_a_clone_says(cloner: Checkpoint) -> None:
+    requests = [cloned(seconds=1.2 + 0.4 * (index % 3), x_vector_only=index == 2, max_frames=6) for index in range(6)]
+    clean = said_together(engine_of(cloner, slots=2), *requests, apart=1)
+    assert_identical(drain_poisoned(engine_of(cloner, slots=2), requests), clean)
+
+
+def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[Heard, list[Heard]]:
+    """Three rows, the middle one spoiled after some frames; its own events, and its neighbours'."""
+    engine = engine_of(speaker, slots=3)
+    runner = station_of(engine).runner
+    requests = [custom_voice(max_frames=16, **seeded(index)) for index in range(3)]
+    heards = [Heard() for _ in requests]
+    tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
+    for _ in range(5):
+        engine.tick()
+    (victim,) = (slot for slot, job in station_of(engine).speaking.items() if job.ticket == tickets[1])
+    if spoil == "keys":
+        runner.arena.keys[0][victim] = math.nan
+    else:
+        step = runner.step
+
+        def flagged(slots: list[int]) -> FrameResult:
+            result = step(slots)
+            return FrameResult(result.codes, result.ended, [slot != victim for slot in slots])
+
+        runner.step = flagged  # type: ignore[method-assign]
+    engine.tick()
+    runner.__dict__.pop("step", None)
+    while engine.tick():
+        pass
+    return heards[1], [heards[0], heards[2]]
+
+
+def test_a_row_that_is_not_finite_ends_alone_and_its_neighbours_say_the_same_bytes(speaker: Checkpoint) -> None:
+    broken, neighbours = speak_with_a_bad_row(speaker, "keys")
+    assert isinstance(broken.end, Broken)
+    assert isinstance(broken.end.error, NonFiniteOutput)
+    assert 0 < broken.end.stats.frames < 16
+    # The same batch shapes without a single NaN: that row is only said to be broken.
+    _, untouched = speak_with_a_bad_row(speaker, "flag")
+    assert_identical(neighbours, untouched)
+
+
+@pytest.mark.parametrize("where", ["talker", "predictor"])
+def test_weights_that_overflow_end_the_request_and_not_in_silence(
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    talker = speaker.talker
+    weight = {"talker": talker.model.norm.weight, "predictor": talker.code_predictor.model.norm.weight}[where]
+    monkeypatch.setattr(weight, "data", torch.full_like(weight, math.inf))
+    engine = engine_of(speaker)
+    heard = Heard()
+    engine.submit(custom_voice(), heard)
+    while engine.tick():
+        pass
+    assert isinstance(heard.end, Broken)
+    assert isinstance(heard.end.error, NonFiniteOutput)
+    assert not heard.chunks
+
+
+def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> None:
+    engine = engine_of(speaker, slots=1)
+    heard, after = Heard(), Heard()
+    engine.submit(custom_voice(max_frames=16), heard)
+    engine.tick()
+    station_of(engine).runner.arena.keys[1][0] = math.nan
+    engine.submit(custom_voice(), after)
+    while engine.tick():
+        pass
+    assert isinstance(heard.end, Broken)
+    (fresh,) = said_together(engine_of(speaker, slots=1), custom_voice())
+    assert_identical([after], [fresh])
+
+
+def test_a_slot_counts_its_owners(speaker: Checkpoint) -> None:
+    engine = engine_of(speaker, slots=2)
+    said_together(engine, *[custom_voice(max_frames=2)] * 5)
+    arena = station_of(engine).runner.arena
+    assert sum(arena.generation) == 5
+    assert arena.free == 2
