@@ -15,10 +15,10 @@ ROOMS = ("custom_voice", "voice_design", "base")
 HEAD = """
 <meta name="viewport" content="width=device-width, initial-scale=1" />
 <meta name="color-scheme" content="light dark" />
-<link rel="stylesheet" href="static/css/studio.css" />
-<link rel="modulepreload" href="static/js/studio.js" />
+<link rel="stylesheet" href="studio/css/studio.css" />
+<link rel="modulepreload" href="studio/js/studio.js" />
 """
-MOUNT = "import(new URL('static/js/studio.js', document.baseURI)).then((m) => m.mount(element));"
+MOUNT = "import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.mount(element));"
 
 
 class StudioPage(gr.HTML):  # type: ignore[misc]

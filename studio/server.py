@@ -96,8 +96,8 @@ def build(runtime: Runtime) -> FastAPI:
     app.add_api_websocket_route("/v1/{path:path}", relay.websocket)
     for path in CLOSED:
         app.add_route(path, closed, methods=HTTP_METHODS)
-    app.mount("/static/js", FreshFiles(directory=ASSETS / "js"))
-    app.mount("/static/css", FreshFiles(directory=ASSETS / "css"))
+    app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
+    app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
     mounted: FastAPI = gradio.mount_gradio_app(
         app,
         blocks(),
