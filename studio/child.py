@@ -1,4 +1,4 @@
-"""Run the runtime in this process, and end with the parent: ``python -m studio.child runtime --port 0 ...``.
+"""Run a module in this process, and end with the parent: ``python -m studio.child runtime.cli runtime --port 0``.
 
 The parent holds the other end of standard input. The kernel closes it however the parent ends, kill -9
 included, on every system alike; there is no handler to forget and no process id to be reused.
@@ -13,10 +13,10 @@ import threading
 
 
 def main() -> None:
-    """Watch standard input on a thread and become the runtime."""
+    """Watch standard input on a thread and become the module that the first argument names."""
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
-    sys.argv = ["voicewright", *sys.argv[1:]]
-    runpy.run_module("runtime.cli", run_name="__main__", alter_sys=False)
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=False)
 
 
 def _end_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""The page as Gradio serves it: one component of our own, whose markup and modules lie in assets/.
+"""The page as Gradio serves it: one HTML component, whose markup and modules lie in assets/.
 
 Gradio carries the page; live sound goes from the socket to the audio thread and never through its events.
 """
@@ -21,16 +21,6 @@ HEAD = """
 MOUNT = "import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.mount(element));"
 
 
-class StudioPage(gr.HTML):  # type: ignore[misc]
-    """The three rooms, the player and the read-outs."""
-
-    def __init__(self) -> None:
-        super().__init__(html_template=_markup(), js_on_load=MOUNT, apply_default_css=False)
-
-    def api_info(self) -> dict[str, str]:
-        return {"type": "string"}
-
-
 def theme() -> gr.themes.Base:
     """Gradio's plainest theme on the system's fonts: nothing is fetched from elsewhere."""
     return gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
@@ -41,7 +31,7 @@ def blocks() -> gr.Blocks:
     with gr.Blocks(
         title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)
     ) as page:
-        StudioPage()
+        gr.HTML(html_template=_markup(), js_on_load=MOUNT, apply_default_css=False)
     return page
 
 

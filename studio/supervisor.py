@@ -22,6 +22,7 @@ import httpx
 logger = logging.getLogger(__name__)
 
 ROOT = str(Path(__file__).resolve().parent.parent)  # where the packages lie, wherever we were started
+RUNTIME = ("runtime.cli", "runtime")  # module and its arguments
 POLL_S = 0.1  # while it starts
 WATCH_S = 2.0  # while it runs
 HEALTH_S = 10.0  # a runtime that answers nothing for so long three times over is hung
@@ -84,8 +85,8 @@ class GivenRuntime:
 class ChildRuntime:
     """A runtime of our own, on a free port of this machine."""
 
-    def __init__(self, args: Sequence[str]) -> None:
-        self.args = args
+    def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME) -> None:
+        self.command = (*command, *args)
         self.url: str | None = None
         self.status = Status(State.STARTING, "The runtime is starting.")
         self.starts = 0
@@ -130,13 +131,13 @@ class ChildRuntime:
             sys.executable,
             "-m",
             "studio.child",
-            "runtime",
-            *self.args,
+            *self.command,
             "--host",
             "127.0.0.1",
             "--port",
             str(port),
-            stdin=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.PIPE,  # held open for as long as we live, see studio/child.py
+            stdout=asyncio.subprocess.DEVNULL,  # it would tell its own address; the user's is ours
             env={**os.environ, "PYTHONPATH": path},
             start_new_session=True,  # Ctrl-C is ours; the child is told when we are ready to go
         )
@@ -182,7 +183,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
     try:
-        await asyncio.wait_for(asyncio.shield(process.wait()), STOP_S)
+        await asyncio.wait_for(process.wait(), STOP_S)
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -16,6 +16,8 @@ export class Player extends EventTarget {
     this.context = null;
     /** @type {Promise<void>|null} */
     this.arming = null;
+    /** @type {WorkletOutput|ScheduledOutput|null} */
+    this.output = null;
     this.take = 0;
     this.target = MIN_TARGET;
     /** @type {Counters|null} */
@@ -39,26 +41,33 @@ export class Player extends EventTarget {
       : new ScheduledOutput(this.context, onCounters);
   }
 
+  /** Keep the order of what is asked for while the output is still being opened. */
+  whenArmed(action) {
+    if (this.output) action(this.output);
+    else this.arming?.then(() => action(this.output));
+  }
+
   /** Start a new take; what played before is cut. Returns the take's number. */
   begin() {
     this.take += 1;
     this.counters = null;
-    this.output.begin(this.take, this.target);
-    return this.take;
+    const { take, target } = this;
+    this.whenArmed((output) => output.begin(take, target));
+    return take;
   }
 
   /** @param {number} take @param {Int16Array} pcm */
   push(take, pcm) {
-    if (take === this.take) this.output.push(take, pcm);
+    if (take === this.take) this.whenArmed((output) => output.push(take, pcm));
   }
 
   end(take) {
-    if (take === this.take) this.output.end(take);
+    if (take === this.take) this.whenArmed((output) => output.end(take));
   }
 
   /** Be silent now. */
   stop() {
-    this.output?.stop();
+    this.whenArmed((output) => output.stop());
   }
 
   /** @param {Counters} counters */

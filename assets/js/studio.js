@@ -129,16 +129,14 @@ class Studio {
     this.stop();
     this.clearComplaints();
     const attempt = ++this.attempts;
-    let config;
+    this.player.arm().catch(() => this.complain('request', 'The browser would not open an audio output.'));
     try {
-      config = await this.config();
-      await this.player.arm();
+      const config = await this.config();
+      if (attempt === this.attempts) this.start(clicked, config);
     } catch (error) {
-      if (error instanceof FieldError) return this.complain(error.field, error.message);
-      return this.complain('request', 'This browser would not open an audio output.');
+      if (!(error instanceof FieldError)) throw error;
+      this.complain(error.field, error.message);
     }
-    if (attempt !== this.attempts) return;
-    this.start(clicked, config);
   }
 
   async config() {
