@@ -28,9 +28,7 @@ def theme() -> gr.themes.Base:
 
 def blocks() -> gr.Blocks:
     """Compose the page."""
-    with gr.Blocks(
-        title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)
-    ) as page:
+    with gr.Blocks(title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         gr.HTML(html_template=_markup(), js_on_load=MOUNT, apply_default_css=False)
     return page
 

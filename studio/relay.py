@@ -39,6 +39,8 @@ ONE_HOP = {
 }
 # A few frames: what waits here is sound that a cancel cannot take back.
 MAX_WAITING_FRAMES = 4
+# A runtime whose sound nobody reads cannot answer a close; after this the connection is cut.
+CLOSE_S = 0.5
 
 
 class Relay:
@@ -75,9 +77,7 @@ class Relay:
             return _refusal()
         back = StreamingResponse(_body(answer), status_code=answer.status_code)
         back.raw_headers = [
-            (name.lower(), value)
-            for name, value in answer.headers.raw
-            if name.decode("latin-1").lower() not in ONE_HOP
+            (name.lower(), value) for name, value in answer.headers.raw if name.decode("latin-1").lower() not in ONE_HOP
         ]
         return back
 
@@ -101,11 +101,15 @@ class Relay:
                 compression=None,
                 max_size=None,
                 max_queue=MAX_WAITING_FRAMES,
+                close_timeout=CLOSE_S,
                 proxy=None,
             )
         except InvalidStatus as refusal:
             answer = refusal.response
-            await browser.send_denial_response(Response(answer.body, status_code=answer.status_code))
+            words = Response(
+                bytes(answer.body or b""), answer.status_code, media_type=answer.headers.get("content-type")
+            )
+            await browser.send_denial_response(words)
             return
         except (OSError, TimeoutError, InvalidHandshake):
             await _turn_away(browser)

@@ -128,13 +128,15 @@ async def serve(settings: StudioSettings) -> int:
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     announcing = asyncio.create_task(_announce(runtime, listener))
     await asyncio.wait({supervision, serving, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
     code = supervision.result() if supervision.done() else 0
     server.should_exit = True
-    await serving
     helpers = (supervision, announcing, told_to_end)
     for helper in helpers:
         helper.cancel()
-    await asyncio.gather(*helpers, return_exceptions=True)
+    # uvicorn may stumble over a socket that is closing already; the process ends all the same.
+    await asyncio.gather(serving, *helpers, return_exceptions=True)
     return code
 
 

@@ -21,9 +21,7 @@ class StudioSettings:
     runtime_args: tuple[str, ...] = ()
 
     @classmethod
-    def from_command_line(
-        cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
-    ) -> Self:
+    def from_command_line(cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> Self:
         """Read arguments over the environment (HOST, PORT, VOICEWRIGHT_RUNTIME_URL) over the defaults.
 
         Raises:

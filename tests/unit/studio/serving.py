@@ -27,7 +27,7 @@ async def served(routes: Sequence[BaseRoute]) -> AsyncIterator[str]:
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        yield "127.0.0.1:{}".format(listener.getsockname()[1])
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         await serving

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.utils import accept_key
 
 from studio.relay import HTTP_METHODS, Relay, same_origin
 from studio.supervisor import GivenRuntime
@@ -211,8 +212,6 @@ def test_a_page_is_told_that_the_runtime_died_in_the_middle() -> None:
         async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             head = await reader.readuntil(b"\r\n\r\n")
             key = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
-            from websockets.utils import accept_key
-
             accept = accept_key(key.split(b":")[1].strip().decode())
             writer.write(
                 b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -239,14 +238,17 @@ def test_a_client_that_does_not_read_holds_the_runtime_back() -> None:
     sent = 0
 
     async def run() -> None:
-        nonlocal sent
+        over = asyncio.Event()
 
         async def server(server: WebSocket) -> None:
             nonlocal sent
             await server.accept()
-            for _ in range(2000):
-                await server.send_bytes(bytes(65536))
-                sent += 65536
+            try:
+                for _ in range(2000):
+                    await server.send_bytes(bytes(65536))
+                    sent += 65536
+            finally:
+                over.set()
 
         async with relayed(WebSocketRoute("/v1/talk", server)) as address:
             socket_ = await connect(f"ws://{address}/v1/talk", compression=None, max_queue=1)
@@ -255,6 +257,8 @@ def test_a_client_that_does_not_read_holds_the_runtime_back() -> None:
             await asyncio.sleep(0.5)
             assert sent == before, "the sender still runs although nobody reads"
             socket_.transport.abort()
+            async with asyncio.timeout(2):
+                await over.wait()
 
     asyncio.run(run())
     # Kernel buffers on loopback take a few MB; the 131 MB of the whole would be in our memory.
@@ -318,16 +322,16 @@ def test_http_passes_path_query_body_status_and_headers() -> None:
         return JSONResponse(seen, status_code=418, headers={"x-request-id": "r1"})
 
     async def run() -> None:
-        async with served([Route("/v1/{path:path}", answer, methods=HTTP_METHODS)]) as runtime:
-            async with (
-                relay_to(f"http://{runtime}") as address,
-                httpx.AsyncClient(base_url=f"http://{address}") as client,
-            ):
-                back = await client.put(
-                    "/v1/voices/a%2Fb%20c?x=1%202&y=",
-                    content="body",
-                    headers={"content-type": "text/plain", "authorization": "Bearer k"},
-                )
+        async with (
+            served([Route("/v1/{path:path}", answer, methods=HTTP_METHODS)]) as runtime,
+            relay_to(f"http://{runtime}") as address,
+            httpx.AsyncClient(base_url=f"http://{address}") as client,
+        ):
+            back = await client.put(
+                "/v1/voices/a%2Fb%20c?x=1%202&y=",
+                content="body",
+                headers={"content-type": "text/plain", "authorization": "Bearer k"},
+            )
         assert (back.status_code, back.headers["x-request-id"]) == (418, "r1")
         assert back.headers["content-type"] == "application/json"
         assert back.json() == {
