@@ -78,9 +78,7 @@ def _check_header(sound: soundfile.SoundFile) -> None:
     if sound.format not in FORMATS or sound.subtype not in SUBTYPES:
         raise BadReferenceAudio(why="its format is not taken; send WAV, FLAC, OGG, MP3 or AIFF")
     if not MIN_RATE <= sound.samplerate <= MAX_RATE:
-        raise BadReferenceAudio(
-            why=f"its sample rate is {sound.samplerate} Hz; {MIN_RATE} to {MAX_RATE} Hz are taken"
-        )
+        raise BadReferenceAudio(why=f"its sample rate is {sound.samplerate} Hz; {MIN_RATE} to {MAX_RATE} Hz are taken")
     if sound.channels > MAX_CHANNELS:
         raise BadReferenceAudio(why=f"it has {sound.channels} channels; at most {MAX_CHANNELS} are taken")
 

@@ -65,21 +65,15 @@ class Configs:
         if name not in self._voices and name is not None and len(self._voices) > limits.max_contexts:
             raise TooManyContexts(limit=limits.max_contexts)
         if config.instruct is not None and len(config.instruct) > limits.max_instruct_chars:
-            raise InstructTooLong(
-                count=len(config.instruct), limit=limits.max_instruct_chars, param="instructions"
-            )
+            raise InstructTooLong(count=len(config.instruct), limit=limits.max_instruct_chars, param="instructions")
         if config.frame_limit is not None and config.frame_limit > limits.max_frames:
-            raise InvalidConfig(
-                where="max_frames", why=f"it must be at most {limits.max_frames}", param="max_frames"
-            )
+            raise InvalidConfig(where="max_frames", why=f"it must be at most {limits.max_frames}", param="max_frames")
 
     def _mode(self, config: SessionConfig) -> Mode:
         """Return the asked mode; without one, the mode of the reference or the first that is loaded."""
         cards = [card for card in self._cards if config.model in (None, card.name)]
         if not cards:
-            raise InvalidConfig(
-                where="model", why="no model of that name is loaded; see /v1/models", param="model"
-            )
+            raise InvalidConfig(where="model", why="no model of that name is loaded; see /v1/models", param="model")
         served = [mode for mode in Mode if any(mode in card.modes for card in cards)]
         mode = config.task_type or (Mode.BASE if config.ref_audio is not None else served[0])
         if mode not in served:

@@ -74,7 +74,5 @@ class Utterance:
         config, upload = self.voice.config, self.voice.upload
         reference = None
         if upload is not None and upload.samples is not None:
-            reference = Reference(
-                samples=upload.samples, text=config.ref_text, x_vector_only=config.x_vector_only_mode
-            )
+            reference = Reference(samples=upload.samples, text=config.ref_text, x_vector_only=config.x_vector_only_mode)
         return config.request("".join(self.parts), self.voice.mode, reference)

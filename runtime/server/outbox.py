@@ -48,9 +48,7 @@ class Outbox:
         self._items.append(Close(code, reason))
 
     def drop_sound_of(self, one: Utterance) -> None:
-        self._items = deque(
-            item for item in self._items if not (isinstance(item, Sound) and item.utterance is one)
-        )
+        self._items = deque(item for item in self._items if not (isinstance(item, Sound) and item.utterance is one))
 
     def clear(self) -> None:
         self._items.clear()

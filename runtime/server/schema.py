@@ -71,9 +71,7 @@ class SessionConfig(Message):
     model: Name | None = None
     voice: Name | None = Field(None, validation_alias=AliasChoices("voice", "speaker"))
     language: Name | None = None
-    instruct: Text | None = Field(
-        None, validation_alias=AliasChoices("instructions", "instruct", "voice_description")
-    )
+    instruct: Text | None = Field(None, validation_alias=AliasChoices("instructions", "instruct", "voice_description"))
     response_format: str = "pcm"
     ref_audio: str | None = Field(None, repr=False)
     ref_text: Text | None = None
@@ -185,9 +183,7 @@ class SessionClose(Message):
     type: Literal["session.close"]
 
 
-ClientMessage = (
-    SessionConfig | InputText | InputFlush | InputDone | ContextCancel | Playback | Ping | SessionClose
-)
+ClientMessage = SessionConfig | InputText | InputFlush | InputDone | ContextCancel | Playback | Ping | SessionClose
 MESSAGES: dict[str, type[ClientMessage]] = {
     "session.config": SessionConfig,
     "input.text": InputText,

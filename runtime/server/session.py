@@ -276,9 +276,7 @@ class Session:
             raise errors.TooManyContexts(limit=self._limits.max_contexts)
         one = Utterance(self._uttered + 1, name, voice)
         if self._open and not all(each.labelled for each in (one, *self._open.values())):
-            raise errors.OutOfOrder(
-                what=what, why='plain frames carry one context at a time; set frames to "labelled"'
-            )
+            raise errors.OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
         self._uttered += 1
         self._configs.drop(name)  # what was configured for this name serves once
         self._open[name] = one
@@ -353,9 +351,7 @@ class Session:
         for one in tuple(self._open.values()):
             self._release(one)
             partial_audio = one.sent_bytes > 0
-            self._outbox.say(
-                replies.error(error, one.context_id, partial_audio=partial_audio), is_terminal=True
-            )
+            self._outbox.say(replies.error(error, one.context_id, partial_audio=partial_audio), is_terminal=True)
         self._refuse(error)
         self._close(code, error.code)
 

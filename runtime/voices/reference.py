@@ -18,6 +18,10 @@ from runtime.errors import BadReferenceAudio, ReferenceTooShort
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 
+FRAME_S = 0.01  # grid on which speech is told from silence
+QUIET = 1e-2  # of the loudest frame: -40 dB, under any spoken consonant in a usable recording
+MARGIN_S = 0.1  # kept around the speech: onsets and decays lie below QUIET
+PAUSE_S = 0.5  # appended silence, so that the clone does not begin in the middle of the reference's last sound
 SILENCE = 1e-3  # peak below -60 dBFS: a muted microphone, nothing to clone
 LOUDEST = 4.0  # float files may pass full scale a little; 12 dB over it the file is scaled in another unit
 
@@ -41,6 +45,23 @@ def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:
             return _read(file.fileno(), limits)
     except OSError as error:
         raise BadReferenceAudio(why=f"the file cannot be opened ({error.strerror})") from None
+
+
+def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Cut the silence around the speech and end on a pause.
+
+    Shapes: samples [N] -> [M], float32, mono, 24 kHz.
+    """
+    step = int(FRAME_S * SAMPLE_RATE)
+    frames = samples[: len(samples) // step * step].reshape(-1, step)
+    loudness = np.sqrt((frames**2).mean(axis=1))
+    spoken = np.flatnonzero(loudness > QUIET * loudness.max(initial=0.0))
+    pause = np.zeros(int(PAUSE_S * SAMPLE_RATE), np.float32)
+    if not len(spoken):
+        return np.concatenate([samples, pause])
+    margin = int(MARGIN_S * SAMPLE_RATE)
+    start, end = max(0, spoken[0] * step - margin), (spoken[-1] + 1) * step + margin
+    return np.concatenate([samples[start:end], pause])
 
 
 def _read(file: BinaryIO | int, limits: Limits) -> NDArray[np.float32]:

@@ -190,6 +190,7 @@ TINY = CheckpointSpec(
 )
 
 TINY_0B6 = replace(TINY, name="tiny_0b6", model_size="0b6")
+TINY_EOS = replace(TINY, name="tiny_eos", eos_scale=1.5)  # utterances end by themselves, sometimes
 
 ODD = CheckpointSpec(
     name="odd",
@@ -274,4 +275,4 @@ ODD = CheckpointSpec(
     generation={"repetition_penalty": 1.2, "top_k": 20, "max_new_tokens": 600},
 )
 
-SPECS = {spec.name: spec for spec in (TINY, TINY_0B6, ODD)}
+SPECS = {spec.name: spec for spec in (TINY, TINY_0B6, TINY_EOS, ODD)}

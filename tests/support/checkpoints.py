@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.checkpoint_spec import MODES, ODD, SPECS, TINY, TINY_0B6, CheckpointSpec, Stack
+from tests.support.checkpoint_spec import MODES, ODD, SPECS, TINY, TINY_0B6, TINY_EOS, CheckpointSpec, Stack
 from tests.support.checkpoint_tensors import (
     MEL_BINS,
     Array,
@@ -22,7 +22,7 @@ from tests.support.checkpoint_tensors import (
 )
 from tests.support.tiny_tokenizer import special_ids, vocabulary, write_tokenizer
 
-__all__ = ["MODES", "ODD", "SPECS", "TINY", "TINY_0B6", "CheckpointSpec", "write_checkpoint"]
+__all__ = ["MODES", "ODD", "SPECS", "TINY", "TINY_0B6", "TINY_EOS", "CheckpointSpec", "write_checkpoint"]
 
 SAMPLE_RATE = 24000
 

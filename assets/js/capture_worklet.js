@@ -1,0 +1,26 @@
+/** The microphone's tap on the audio thread: posts copies of what it hears, mono, 4096 samples at a time. */
+
+const BLOCK = 4096;
+
+class Capture extends AudioWorkletProcessor {
+  constructor() {
+    super();
+    this.block = new Float32Array(BLOCK);
+    this.filled = 0;
+  }
+
+  process(inputs) {
+    const heard = inputs[0][0];
+    if (!heard) return true;
+    // A block is a whole number of render quanta, so one never straddles two blocks.
+    this.block.set(heard, this.filled);
+    this.filled += heard.length;
+    if (this.filled === BLOCK) {
+      this.port.postMessage(this.block.slice());
+      this.filled = 0;
+    }
+    return true;
+  }
+}
+
+registerProcessor('voicewright-capture', Capture);

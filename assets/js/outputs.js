@@ -1,0 +1,170 @@
+/**
+ * The two ways in which PCM can reach the loudspeaker, with one shape: begin, push, end, stop, and counters.
+ *
+ * `WorkletOutput` plays on the audio thread and is bit-exact. `ScheduledOutput` serves pages that have no
+ * AudioWorklet (plain http on another machine's address) and contexts that refuse to run at 24 kHz.
+ *
+ * @typedef {import('./worklet.js').Counters} Counters
+ * @typedef {(counters: Counters) => void} CountersListener
+ */
+
+export const SAMPLE_RATE = 24000;
+
+// One codec frame: with a runtime faster than the ear, the first frame is enough to start.
+export const MIN_TARGET = 0.08 * SAMPLE_RATE;
+const MAX_TARGET = 0.6 * SAMPLE_RATE;
+
+export class WorkletOutput {
+  /** @param {AudioContext} context @param {CountersListener} onCounters */
+  static async open(context, onCounters) {
+    await context.audioWorklet.addModule(new URL('./worklet.js', import.meta.url));
+    return new WorkletOutput(context, onCounters);
+  }
+
+  /** @param {AudioContext} context @param {CountersListener} onCounters */
+  constructor(context, onCounters) {
+    this.node = new AudioWorkletNode(context, 'voicewright-player', {
+      numberOfInputs: 0,
+      outputChannelCount: [1],
+    });
+    this.node.connect(context.destination);
+    this.node.port.onmessage = ({ data }) => onCounters(data);
+  }
+
+  begin(take, target) {
+    this.node.port.postMessage({ type: 'begin', take, target });
+  }
+
+  /** @param {number} take @param {Int16Array} pcm */
+  push(take, pcm) {
+    this.node.port.postMessage({ type: 'push', take, pcm });
+  }
+
+  end(take) {
+    this.node.port.postMessage({ type: 'end', take });
+  }
+
+  stop() {
+    this.node.port.postMessage({ type: 'stop' });
+  }
+}
+
+export class ScheduledOutput {
+  /** @param {AudioContext} context @param {CountersListener} onCounters */
+  constructor(context, onCounters) {
+    this.context = context;
+    this.onCounters = onCounters;
+    this.timer = 0;
+    this.reset(0, 0);
+  }
+
+  reset(take, target) {
+    clearInterval(this.timer);
+    this.take = take;
+    this.target = target;
+    /** @type {Int16Array[]} */
+    this.waiting = [];
+    /** @type {Set<AudioBufferSourceNode>} */
+    this.sources = new Set();
+    this.scheduled = 0; // samples handed to the context
+    this.nextTime = 0; // context time at which they end
+    this.firstTime = null;
+    this.underruns = 0;
+    this.underrunSamples = 0;
+    this.ended = false;
+    this.finished = false;
+  }
+
+  begin(take, target) {
+    this.stop();
+    this.reset(take, target);
+    this.timer = setInterval(() => this.report(), 100);
+    this.report();
+  }
+
+  push(take, pcm) {
+    if (take !== this.take || this.finished || pcm.length === 0) return;
+    this.waiting.push(pcm);
+    this.schedule();
+  }
+
+  end(take) {
+    if (take !== this.take) return;
+    this.ended = true;
+    this.schedule();
+    this.report();
+  }
+
+  stop() {
+    for (const source of this.sources) source.stop();
+    this.sources.clear();
+    this.waiting = [];
+    if (this.take !== 0 && !this.finished) this.finish();
+  }
+
+  schedule() {
+    const now = this.context.currentTime;
+    const dry = this.nextTime <= now;
+    if (dry && this.firstTime !== null && this.waiting.length > 0 && !this.isDry) {
+      this.isDry = true;
+      this.underruns += 1;
+      this.target = Math.min(this.target * 2, MAX_TARGET);
+    }
+    if (dry && this.count(this.waiting) < this.target && !this.ended) return;
+    for (const pcm of this.waiting) this.play(pcm);
+    this.waiting = [];
+  }
+
+  /** @param {Int16Array} pcm */
+  play(pcm) {
+    // 10 ms ahead: a source that starts in the past loses its first samples.
+    const soonest = this.context.currentTime + 0.01;
+    if (this.firstTime !== null && this.nextTime < soonest) {
+      this.underrunSamples += Math.round((soonest - this.nextTime) * SAMPLE_RATE);
+    }
+    const at = Math.max(this.nextTime, soonest);
+    const buffer = this.context.createBuffer(1, pcm.length, SAMPLE_RATE);
+    const channel = buffer.getChannelData(0);
+    for (let i = 0; i < pcm.length; i++) channel[i] = pcm[i] / 32768;
+    const source = this.context.createBufferSource();
+    source.buffer = buffer;
+    source.connect(this.context.destination);
+    source.onended = () => this.sources.delete(source);
+    source.start(at);
+    this.sources.add(source);
+    this.isDry = false;
+    this.firstTime ??= at;
+    this.nextTime = at + pcm.length / SAMPLE_RATE;
+    this.scheduled += pcm.length;
+  }
+
+  /** @param {Int16Array[]} chunks */
+  count(chunks) {
+    return chunks.reduce((sum, pcm) => sum + pcm.length, 0);
+  }
+
+  finish() {
+    this.finished = true;
+    clearInterval(this.timer);
+    this.report();
+  }
+
+  report() {
+    const ahead = Math.max(0, this.nextTime - this.context.currentTime) * SAMPLE_RATE;
+    const queued = Math.min(this.scheduled, Math.round(ahead));
+    const over = this.ended && queued === 0 && this.waiting.length === 0;
+    if (over && !this.finished) return this.finish();
+    const state = this.finished ? 'idle' : queued === 0 ? 'buffering' : this.ended ? 'draining' : 'playing';
+    this.onCounters({
+      take: this.take,
+      state,
+      played: this.scheduled - queued,
+      buffered: queued + this.count(this.waiting),
+      underruns: this.underruns,
+      underrunSamples: this.underrunSamples,
+      firstTime: this.firstTime,
+      target: this.target,
+      finished: this.finished,
+    });
+  }
+}

@@ -1,0 +1,115 @@
+/**
+ * The page's one loudspeaker: the AudioContext's life, the way out of it, and the figures of the take that plays.
+ *
+ * A take is begun, fed and ended by whoever receives it; `armed` at the first gesture, so that the cost of
+ * a context and a worklet (up to 0.4 s) is paid before the first sentence.
+ *
+ * @typedef {import('./worklet.js').Counters} Counters
+ */
+
+import { MIN_TARGET, SAMPLE_RATE, ScheduledOutput, WorkletOutput } from './outputs.js';
+
+export class Player extends EventTarget {
+  constructor() {
+    super();
+    /** @type {AudioContext|null} */
+    this.context = null;
+    /** @type {Promise<void>|null} */
+    this.arming = null;
+    /** @type {WorkletOutput|ScheduledOutput|null} */
+    this.output = null;
+    this.take = 0;
+    this.target = MIN_TARGET;
+    /** @type {Counters|null} */
+    this.counters = null;
+    this.exact = false;
+  }
+
+  /** Make the context run. Call it from a gesture; later calls only resume. */
+  async arm() {
+    this.arming ??= this.open();
+    await this.arming;
+    if (this.context.state !== 'running') await this.context.resume();
+  }
+
+  async open() {
+    this.context = makeContext();
+    this.exact = Boolean(this.context.audioWorklet) && this.context.sampleRate === SAMPLE_RATE;
+    const onCounters = (counters) => this.count(counters);
+    this.output = this.exact
+      ? await WorkletOutput.open(this.context, onCounters)
+      : new ScheduledOutput(this.context, onCounters);
+  }
+
+  /** Keep the order of what is asked for while the output is still being opened. */
+  whenArmed(action) {
+    if (this.output) action(this.output);
+    else this.arming?.then(() => action(this.output));
+  }
+
+  /** Start a new take; what played before is cut. Returns the take's number. */
+  begin() {
+    this.take += 1;
+    this.counters = null;
+    const { take, target } = this;
+    this.whenArmed((output) => output.begin(take, target));
+    return take;
+  }
+
+  /** @param {number} take @param {Int16Array} pcm */
+  push(take, pcm) {
+    if (take === this.take) this.whenArmed((output) => output.push(take, pcm));
+  }
+
+  end(take) {
+    if (take === this.take) this.whenArmed((output) => output.end(take));
+  }
+
+  /** Be silent now. */
+  stop() {
+    this.whenArmed((output) => output.stop());
+  }
+
+  /** @param {Counters} counters */
+  count(counters) {
+    if (counters.take !== this.take) return;
+    const finished = counters.finished && !this.counters?.finished;
+    this.counters = counters;
+    this.countedAt = this.context.currentTime;
+    if (finished) {
+      // A stall raises the next take's target at once; a clean take lowers it a little.
+      this.target = counters.underruns ? counters.target : Math.max(MIN_TARGET, this.target * 0.8);
+    }
+    this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
+    if (finished) this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
+  }
+
+  /** Samples that have been played by now, between two reports as the clock says. */
+  position() {
+    if (!this.counters) return 0;
+    const { state, played, buffered } = this.counters;
+    if (state !== 'playing' && state !== 'draining') return played;
+    const since = (this.context.currentTime - this.countedAt) * SAMPLE_RATE;
+    return Math.min(played + since, played + buffered);
+  }
+
+  /**
+   * When the take's first sample left the loudspeaker, on the clock of performance.now().
+   *
+   * @returns {number|null} milliseconds, or null before there is sound
+   */
+  audibleAt() {
+    const first = this.counters?.firstTime ?? null;
+    if (first === null) return null;
+    const latency = this.context.outputLatency || this.context.baseLatency || 0;
+    return performance.now() + (first + latency - this.context.currentTime) * 1000;
+  }
+}
+
+function makeContext() {
+  try {
+    return new AudioContext({ sampleRate: SAMPLE_RATE, latencyHint: 'interactive' });
+  } catch {
+    return new AudioContext({ latencyHint: 'interactive' });
+  }
+}

@@ -1,0 +1,118 @@
+/**
+ * The microphone, as a WAV file of 24 kHz mono.
+ *
+ * It records at whatever rate the device has and converts once at the end: Firefox refuses to join a
+ * microphone to a context of another rate.
+ */
+
+import { SAMPLE_RATE } from './outputs.js';
+import { toInt16, wavBlob } from './wav.js';
+
+/** Say why there is no microphone here, or null if there may be one. @returns {string|null} */
+export function microphoneObstacle() {
+  if (!window.isSecureContext) {
+    return 'Browsers give the microphone to https pages and to localhost only. Upload a file instead.';
+  }
+  if (!navigator.mediaDevices?.getUserMedia || !window.AudioWorkletNode) {
+    return 'This browser has no microphone access for pages. Upload a file instead.';
+  }
+  return null;
+}
+
+export class Recorder {
+  /**
+   * @param {Object} options
+   * @param {number} options.maxSeconds            it stops by itself after that
+   * @param {(level: number, seconds: number) => void} options.onLevel  peak in [0, 1], seconds so far
+   * @param {() => void} options.onFull
+   */
+  constructor({ maxSeconds, onLevel, onFull }) {
+    this.maxSeconds = maxSeconds;
+    this.onLevel = onLevel;
+    this.onFull = onFull;
+    /** @type {Float32Array[]} */
+    this.blocks = [];
+    this.seconds = 0;
+  }
+
+  /** Ask for the microphone and begin. Rejects with a sentence where it is refused. */
+  async start() {
+    try {
+      this.stream = await navigator.mediaDevices.getUserMedia({
+        // A voice to clone is wanted as it is, not as a telephone call would like it.
+        audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
+      });
+    } catch (refusal) {
+      throw new Error(refusalSentence(refusal));
+    }
+    this.context = new AudioContext();
+    await this.context.audioWorklet.addModule(new URL('./capture_worklet.js', import.meta.url));
+    const tap = new AudioWorkletNode(this.context, 'voicewright-capture', {
+      numberOfOutputs: 0,
+      channelCount: 1,
+      channelCountMode: 'explicit',
+    });
+    tap.port.onmessage = ({ data }) => this.hear(data);
+    this.context.createMediaStreamSource(this.stream).connect(tap);
+    await this.context.resume();
+  }
+
+  /** @param {Float32Array} block */
+  hear(block) {
+    if (this.seconds >= this.maxSeconds) return;
+    this.blocks.push(block);
+    this.seconds += block.length / this.context.sampleRate;
+    this.onLevel(Math.min(1, peak(block)), this.seconds);
+    if (this.seconds >= this.maxSeconds) this.onFull();
+  }
+
+  /** Give the microphone back and return what was heard. @returns {Promise<Blob>} */
+  async stop() {
+    for (const track of this.stream.getTracks()) track.stop();
+    const rate = this.context.sampleRate;
+    await this.context.close();
+    const samples = await resample(join(this.blocks), rate);
+    return wavBlob([toInt16(samples)], SAMPLE_RATE);
+  }
+}
+
+/** @param {Float32Array} block */
+function peak(block) {
+  let highest = 0;
+  for (const sample of block) highest = Math.max(highest, Math.abs(sample));
+  return highest;
+}
+
+/** @param {Float32Array[]} blocks */
+function join(blocks) {
+  const all = new Float32Array(blocks.reduce((sum, block) => sum + block.length, 0));
+  let at = 0;
+  for (const block of blocks) {
+    all.set(block, at);
+    at += block.length;
+  }
+  return all;
+}
+
+/** @param {Float32Array} samples @param {number} rate */
+async function resample(samples, rate) {
+  if (samples.length === 0 || rate === SAMPLE_RATE) return samples;
+  const length = Math.ceil((samples.length / rate) * SAMPLE_RATE);
+  const offline = new OfflineAudioContext(1, length, SAMPLE_RATE);
+  const buffer = offline.createBuffer(1, samples.length, rate);
+  buffer.copyToChannel(samples, 0);
+  const source = offline.createBufferSource();
+  source.buffer = buffer;
+  source.connect(offline.destination);
+  source.start();
+  return (await offline.startRendering()).getChannelData(0);
+}
+
+/** @param {DOMException} refusal */
+function refusalSentence(refusal) {
+  if (refusal.name === 'NotFoundError') return 'No microphone was found. Connect one or upload a file.';
+  if (refusal.name === 'NotAllowedError') {
+    return 'The microphone was refused. Allow it in the address bar, or upload a file.';
+  }
+  return 'The microphone could not be opened; another program may hold it.';
+}

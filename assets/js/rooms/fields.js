@@ -1,0 +1,53 @@
+/**
+ * What the rooms' forms have in common.
+ *
+ * @typedef {Object} ModelCard     one entry of /v1/models
+ * @property {string} id
+ * @property {string[]} modes
+ * @property {string[]} speakers
+ * @property {string[]} languages  without auto
+ * @property {boolean} takes_instruct
+ * @property {boolean} speaks      false: random weights
+ */
+
+/** A mistake that the form itself can see, at the field that it is about. */
+export class FieldError extends Error {
+  /** @param {string} field @param {string} sentence */
+  constructor(field, sentence) {
+    super(sentence);
+    this.field = field;
+  }
+}
+
+/** Replace a select's choices and keep what was chosen where it still exists. */
+export function fillSelect(select, choices) {
+  const before = select.value;
+  select.replaceChildren(...choices.map(([value, label]) => new Option(label, value)));
+  if (choices.some(([value]) => value === before)) select.value = before;
+}
+
+/** @param {HTMLSelectElement} select @param {ModelCard} card */
+export function fillLanguages(select, card) {
+  fillSelect(select, [['auto', 'Auto'], ...card.languages.map((name) => [name, title(name)])]);
+}
+
+/** Buttons that put a suggestion into a field. */
+export function fillChips(holder, suggestions, field) {
+  const chips = suggestions.map(({ name, text }) => {
+    const chip = document.createElement('button');
+    chip.type = 'button';
+    chip.textContent = name;
+    chip.title = text;
+    chip.onclick = () => {
+      field.value = text;
+      field.dispatchEvent(new Event('input', { bubbles: true }));
+    };
+    return chip;
+  });
+  holder.replaceChildren(...chips);
+}
+
+/** Write a checkpoint's name for people: uncle_fu becomes Uncle Fu. @param {string} name */
+export function title(name) {
+  return name.replaceAll('_', ' ').replace(/(^|\s)\p{L}/gu, (letter) => letter.toUpperCase());
+}

@@ -1,0 +1,44 @@
+/** WAV files made in the page: 16-bit PCM, mono. */
+
+/**
+ * @param {Int16Array[]} chunks
+ * @param {number} sampleRate
+ * @returns {Blob}
+ */
+export function wavBlob(chunks, sampleRate) {
+  const bytes = chunks.reduce((sum, pcm) => sum + pcm.byteLength, 0);
+  const header = new DataView(new ArrayBuffer(44));
+  const text = (at, word) => [...word].forEach((c, i) => header.setUint8(at + i, c.charCodeAt(0)));
+  text(0, 'RIFF');
+  header.setUint32(4, 36 + bytes, true);
+  text(8, 'WAVEfmt ');
+  header.setUint32(16, 16, true);
+  header.setUint16(20, 1, true); // PCM
+  header.setUint16(22, 1, true); // mono
+  header.setUint32(24, sampleRate, true);
+  header.setUint32(28, sampleRate * 2, true);
+  header.setUint16(32, 2, true);
+  header.setUint16(34, 16, true);
+  text(36, 'data');
+  header.setUint32(40, bytes, true);
+  return new Blob([header, ...chunks], { type: 'audio/wav' });
+}
+
+/** Round [-1, 1] floats to 16 bits. @param {Float32Array} samples */
+export function toInt16(samples) {
+  const pcm = new Int16Array(samples.length);
+  for (let i = 0; i < samples.length; i++) {
+    pcm[i] = Math.max(-32768, Math.min(32767, Math.round(samples[i] * 32768)));
+  }
+  return pcm;
+}
+
+/** Read a blob as a data: URL, the form in which reference audio travels. @param {Blob} blob */
+export function dataUrl(blob) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(/** @type {string} */ (reader.result));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(blob);
+  });
+}

@@ -1,0 +1,206 @@
+/**
+ * The audio thread's half of the player: a queue of PCM that plays without a gap or says that it could not.
+ *
+ * States: idle -> buffering -> playing -> draining -> idle. It starts when `target` samples are there and,
+ * when it runs dry in the middle of a take, ramps to silence, doubles the target and buffers again.
+ * Outside of those ramps every sample that leaves is the served one, int16 / 32768, in order, once.
+ *
+ * Messages in:  {type: 'begin', take, target} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
+ *               {type: 'stop'} {type: 'report'}
+ * Messages out: {type: 'counters', ...Counters} ten times a second of sound, and at each change of state.
+ *
+ * @typedef {Object} Counters
+ * @property {number} take
+ * @property {'idle'|'buffering'|'playing'|'draining'} state
+ * @property {number} played            served samples that have left, of this take
+ * @property {number} buffered          samples that wait
+ * @property {number} underruns         times that the queue ran dry before more sound came
+ * @property {number} underrunSamples   silence that those put into the sound
+ * @property {number|null} firstTime    context time of the take's first sample, seconds
+ * @property {number} target            samples to wait for before (re)starting
+ * @property {boolean} finished         the whole take was played, or it was stopped
+ */
+
+// 5 ms: long enough to hide the step, too short to be heard as a fade.
+const RAMP_S = 0.005;
+const MAX_TARGET_S = 0.6;
+const REPORT_S = 0.1;
+
+class PcmPlayer extends AudioWorkletProcessor {
+  constructor() {
+    super();
+    this.ramp = Math.round(RAMP_S * sampleRate);
+    this.maxTarget = Math.round(MAX_TARGET_S * sampleRate);
+    this.reportEvery = Math.round(REPORT_S * sampleRate);
+    this.tail = 0; // the value that a cut left behind; it decays over what follows
+    this.tailLeft = 0;
+    this.clear(0, 0);
+    this.port.onmessage = ({ data }) => this.receive(data);
+  }
+
+  /** Forget the take before and wait for the next. @param {number} take @param {number} target */
+  clear(take, target) {
+    /** @type {Int16Array[]} */
+    this.chunks = [];
+    this.offset = 0; // in chunks[0]
+    this.buffered = 0;
+    this.take = take;
+    this.target = target;
+    this.state = 'idle';
+    this.ended = false;
+    this.finished = false;
+    this.played = 0;
+    this.last = 0;
+    this.fadeIn = 0;
+    this.dry = 0; // silence since the queue ran dry; becomes an underrun if more sound comes
+    this.isDry = false;
+    this.underruns = 0;
+    this.underrunSamples = 0;
+    this.firstTime = null;
+    this.sinceReport = 0;
+  }
+
+  receive(message) {
+    switch (message.type) {
+      case 'begin':
+        this.cut();
+        this.clear(message.take, message.target);
+        this.state = 'buffering';
+        break;
+      case 'push':
+        if (message.take === this.take && !this.finished) this.push(message.pcm);
+        break;
+      case 'end':
+        if (message.take === this.take) this.end();
+        break;
+      case 'stop':
+        this.stop();
+        break;
+      case 'report':
+        this.report();
+        break;
+    }
+  }
+
+  push(pcm) {
+    if (pcm.length === 0) return;
+    this.chunks.push(pcm);
+    this.buffered += pcm.length;
+    if (this.isDry) {
+      this.isDry = false;
+      this.underruns += 1;
+      this.target = Math.min(Math.max(this.target, this.ramp) * 2, this.maxTarget);
+      this.fadeIn = this.ramp;
+    }
+  }
+
+  end() {
+    this.ended = true;
+    if (this.state === 'playing') this.enter('draining');
+    if (this.state === 'buffering' && this.buffered === 0) this.finish();
+  }
+
+  stop() {
+    if (this.state === 'idle') return;
+    this.cut();
+    this.chunks = [];
+    this.buffered = 0;
+    this.finish();
+  }
+
+  /** Leave the running sound by a ramp from its last value, so that nothing clicks. */
+  cut() {
+    if (this.last === 0) return;
+    this.tail = this.last;
+    this.tailLeft = this.ramp;
+    this.last = 0;
+  }
+
+  enter(state) {
+    this.state = state;
+    this.report();
+  }
+
+  finish() {
+    this.finished = true;
+    this.enter('idle');
+  }
+
+  process(_inputs, outputs) {
+    const out = outputs[0][0];
+    if (this.state === 'buffering') this.startIfReady();
+    let done = 0;
+    if (this.state === 'playing' || this.state === 'draining') done = this.render(out);
+    if (done < out.length) this.silence(out, done);
+    this.sinceReport += out.length;
+    if (this.state !== 'idle' && this.sinceReport >= this.reportEvery) this.report();
+    return true;
+  }
+
+  startIfReady() {
+    if (this.buffered === 0 || (this.buffered < this.target && !this.ended)) return;
+    if (this.dry > 0) {
+      this.underrunSamples += this.dry;
+      this.dry = 0;
+    }
+    if (this.firstTime === null) this.firstTime = currentTime;
+    this.enter(this.ended ? 'draining' : 'playing');
+  }
+
+  /** Move queued samples to the output. Returns how many there were. @param {Float32Array} out */
+  render(out) {
+    let done = 0;
+    while (done < out.length && this.buffered > 0) {
+      const chunk = this.chunks[0];
+      const count = Math.min(out.length - done, chunk.length - this.offset);
+      for (let i = 0; i < count; i++) out[done + i] = chunk[this.offset + i] / 32768;
+      done += count;
+      this.offset += count;
+      this.buffered -= count;
+      if (this.offset === chunk.length) {
+        this.chunks.shift();
+        this.offset = 0;
+      }
+    }
+    for (let i = 0; i < done && this.fadeIn > 0; i++, this.fadeIn--) {
+      out[i] *= 1 - this.fadeIn / this.ramp;
+    }
+    if (done > 0) this.last = out[done - 1];
+    this.played += done;
+    return done;
+  }
+
+  /** Fill the rest of a block that the queue could not. @param {Float32Array} out @param {number} from */
+  silence(out, from) {
+    if (this.state === 'draining') {
+      this.last = 0;
+      this.finish();
+    } else if (this.state === 'playing') {
+      this.cut();
+      this.isDry = true;
+      this.enter('buffering');
+    }
+    if (this.state === 'buffering' && this.played > 0) this.dry += out.length - from;
+    for (let i = from; i < out.length; i++) {
+      out[i] = this.tailLeft > 0 ? (this.tail * --this.tailLeft) / this.ramp : 0;
+    }
+  }
+
+  report() {
+    this.sinceReport = 0;
+    this.port.postMessage({
+      type: 'counters',
+      take: this.take,
+      state: this.state,
+      played: this.played,
+      buffered: this.buffered,
+      underruns: this.underruns,
+      underrunSamples: this.underrunSamples,
+      firstTime: this.firstTime,
+      target: this.target,
+      finished: this.finished,
+    });
+  }
+}
+
+registerProcessor('voicewright-player', PcmPlayer);

@@ -1,0 +1,1 @@
+"""What is measured, and how. Nothing here is a test."""

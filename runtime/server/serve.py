@@ -1,0 +1,145 @@
+"""The runtime process: a listening socket, uvicorn, the host's engine, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+
+import uvicorn
+
+from runtime.errors import Draining, EngineDead, InvalidSetting, PortInUse
+from runtime.server.app import create_app
+from runtime.server.host import Host, OpenEngine
+from runtime.settings import ServerSettings, Settings
+
+ENGINE_DIED = 70  # EX_SOFTWARE: whoever started the process should start it again
+
+_GOODBYE_S = 2.0  # for every client to be told
+_LINGER_S = 3  # for the closing handshakes that are left then
+
+
+def serve(settings: Settings) -> int:
+    """Run until told to end; return the exit status: 0 asked to, 70 the engine died.
+
+    Raises:
+        SetUpError: the port, a checkpoint or the device cannot be used.
+    """
+    from runtime.engine.engine import Engine  # torch takes seconds to import; a port in use is said before
+
+    listener = listen(settings.server)
+    return asyncio.run(run(settings, listener, Engine.open))
+
+
+def listen(settings: ServerSettings) -> socket.socket:
+    """Bind the listening socket; the options set here are inherited by every accepted one.
+
+    Raises:
+        PortInUse, InvalidSetting: the address cannot be bound.
+    """
+    try:
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InvalidSetting(name="host", value=settings.host, why=error.strerror) from None
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # A small buffer, so that sound waits here, where a cancel takes it back, and not in the kernel.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # A peer that takes nothing keeps a closed connection open until its buffer has drained, which is for ever.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.send_s * 1000))
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(port=settings.port, host=settings.host, option="--port") from None
+        raise InvalidSetting(name="host", value=settings.host, why=error.strerror) from None
+    return listener
+
+
+async def run(settings: Settings, listener: socket.socket, open_engine: OpenEngine) -> int:
+    """Serve on a bound socket until SIGTERM, SIGINT or cancellation.
+
+    Raises:
+        SetUpError: loading failed.
+    """
+    host = Host(settings, open_engine)
+    server = _Server(_config(settings, host))
+    serving = asyncio.create_task(server.serve(sockets=[listener]), name="uvicorn")
+    living = asyncio.create_task(_live(host, _url(listener)), name="engine-life")
+    stop = _stop_on_signals(server)
+    stopping = asyncio.create_task(stop.wait(), name="signals")
+    try:
+        await asyncio.wait({living, stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+        died = living.done() and living.exception() is None
+        if died:
+            await host.shut(EngineDead(), EngineDead().outcome.close, patience_s=_GOODBYE_S)
+        elif living.done():
+            living.result()
+        else:
+            await host.shut(Draining(), 1001, patience_s=_GOODBYE_S)
+        return ENGINE_DIED if died else 0
+    finally:
+        living.cancel()
+        stopping.cancel()
+        server.should_exit = True
+        await asyncio.gather(serving, living, stopping, return_exceptions=True)
+        host.close()
+
+
+async def _live(host: Host, url: str) -> None:
+    """Load, say that the runtime is ready, and return when its engine dies."""
+    await host.load()
+    print(f"Voicewright runtime ready at {url}", flush=True)
+    await host.watch()
+
+
+def _stop_on_signals(server: _Server) -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set; a second one does not wait for anybody."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def told() -> None:
+        server.force_exit = stop.is_set()
+        stop.set()
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, told)
+    return stop
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: they close every socket with 1012, and die of the signal after."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(settings: Settings, host: Host) -> uvicorn.Config:
+    return uvicorn.Config(
+        create_app(host),
+        http="httptools",
+        ws="websockets-sansio",
+        # Twice the limit, so that a file that is a little too large is answered with a sentence and not cut off.
+        ws_max_size=2 * settings.limits.max_config_bytes,
+        ws_ping_interval=settings.server.ping_s,
+        ws_ping_timeout=settings.server.ping_s,
+        ws_per_message_deflate=False,  # sound does not get smaller by it, only later
+        timeout_graceful_shutdown=_LINGER_S,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+    )
+
+
+def _url(listener: socket.socket) -> str:
+    name, port = listener.getsockname()[:2]
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"

@@ -1,0 +1,29 @@
+"""Run a module in this process, and end with the parent: ``python -m studio.child runtime.cli runtime --port 0``.
+
+The parent holds the other end of standard input. The kernel closes it however the parent ends, kill -9
+included, on every system alike; there is no handler to forget and no process id to be reused.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+
+
+def main() -> None:
+    """Watch standard input on a thread and become the module that the first argument names."""
+    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=False)
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(1)  # nobody is left to be served, and nothing of ours is on disk
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The data that the page starts with: sample texts, voice descriptions, instructs; TOML in presets/."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+FOLDER = Path(__file__).resolve().parent.parent / "presets"
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A text for a field, behind a short name."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presets:
+    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence."""
+
+    texts: dict[str, str]
+    designs: tuple[Suggestion, ...]
+    instructs: tuple[Suggestion, ...]
+
+    @classmethod
+    def load(cls, folder: Path = FOLDER) -> Self:
+        """Read the folder.
+
+        Raises:
+            TypeError, KeyError: a file does not have the shape that its header describes (a packaging error).
+        """
+        return cls(
+            texts=_read(folder / "texts.toml")["texts"],
+            designs=_suggestions(folder / "designs.toml", "design"),
+            instructs=_suggestions(folder / "instructs.toml", "instruct"),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def _suggestions(path: Path, table: str) -> tuple[Suggestion, ...]:
+    return tuple(Suggestion(**entry) for entry in _read(path)[table])

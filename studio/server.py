@@ -1,0 +1,177 @@
+"""One port for everything: the page, its files, the relay, and the state of the runtime behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from runtime.errors import InvalidSetting, PortInUse
+from runtime.settings import Limits, Settings
+from studio.presets import Presets
+from studio.relay import HTTP_METHODS, Relay
+from studio.settings import StudioSettings
+from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+
+GRACE_S = 2  # for open requests when the process ends
+# Gradio routes that take or give files or fetch for others. The page has no use for them.
+CLOSED = ("/gradio_api/upload", "/gradio_api/file={path:path}", "/gradio_api/proxy={path:path}")
+
+
+class FreshFiles(StaticFiles):
+    """Static files that are asked for again each time, so that an upgraded page never meets an old module."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port, before anything slow is loaded.
+
+    Raises:
+        PortInUse: another process has it.
+        InvalidSetting: this machine has no such address, or the port is not for us.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(host=host, port=port, option="--port or PORT") from error
+        why = (error.strerror or str(error)).lower()
+        raise InvalidSetting(name="host and port", value=f"{host}:{port}", why=why) from error
+    return listener
+
+
+def build(runtime: Runtime) -> FastAPI:
+    """Compose the application. Routes come first: the page's mount at / takes whatever is left."""
+    # Gradio takes seconds to import; in here, the runtime loads its weights meanwhile.
+    import gradio
+
+    from studio.page import ASSETS, HEAD, blocks, theme
+
+    relay = Relay(runtime)
+    presets = Presets.load().as_json()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await relay.aclose()
+
+    async def status(_: Request) -> Response:
+        return JSONResponse(asdict(runtime.status), headers={"cache-control": "no-store"})
+
+    async def starting_values(_: Request) -> Response:
+        return JSONResponse(presets)
+
+    async def health(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def closed(_: Request) -> Response:
+        return Response(status_code=404)
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
+        app.add_route(path, endpoint, methods=["GET", "HEAD"])
+    app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
+    app.add_route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)
+    app.add_api_websocket_route("/v1/{path:path}", relay.websocket)
+    for path in CLOSED:
+        app.add_route(path, closed, methods=HTTP_METHODS)
+    app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
+    app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
+    mounted: FastAPI = gradio.mount_gradio_app(
+        app,
+        blocks(),
+        path="/",
+        head=HEAD,
+        theme=theme(),
+        footer_links=[],
+        show_error=False,
+        ssr_mode=False,
+        run_history=False,
+    )
+    return mounted
+
+
+async def serve(settings: StudioSettings) -> int:
+    """Run the studio until it is told to end. Returns the process's exit status.
+
+    Raises:
+        PortInUse: another process has the port.
+    """
+    listener = listen(settings.host, settings.port)
+    runtime: Runtime = (
+        GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
+    )
+    supervision = asyncio.create_task(runtime.run())
+    told_to_end = asyncio.create_task(_told_to_end())
+    server = _Server(_config(await asyncio.to_thread(build, runtime)))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    announcing = asyncio.create_task(_announce(runtime, listener))
+    await asyncio.wait({supervision, serving, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    code = supervision.result() if supervision.done() else 0
+    server.should_exit = True
+    helpers = (supervision, announcing, told_to_end)
+    for helper in helpers:
+        helper.cancel()
+    # uvicorn may stumble over a socket that is closing already; the process ends all the same.
+    await asyncio.gather(serving, *helpers, return_exceptions=True)
+    return code
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handling, which would end this process before it has ended the child."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _told_to_end() -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    await told.wait()
+
+
+def _config(app: FastAPI) -> uvicorn.Config:
+    limits: Limits = Settings.from_env().limits
+    return uvicorn.Config(
+        app,
+        ws="websockets-sansio",
+        ws_per_message_deflate=False,  # PCM does not compress
+        ws_max_size=2 * limits.max_config_bytes,  # as the runtime's own transport
+        timeout_graceful_shutdown=GRACE_S,
+        log_level="warning",
+    )
+
+
+async def _announce(runtime: Runtime, listener: socket.socket) -> None:
+    """Print the page's address once page and runtime answer."""
+    host, port = listener.getsockname()[:2]
+    url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else host}:{port}"  # noqa: S104
+    async with httpx.AsyncClient(trust_env=False) as client:
+        await until_answers(client, f"{url}/ready")
+        await until_answers(client, f"{url}/")
+    print(f"Voicewright is ready at {url}", flush=True)

@@ -1,0 +1,196 @@
+"""The runtime that the studio uses: a child that is started again when it dies, or one that runs elsewhere.
+
+Both say where they are and how they are; the relay and the page need no more. Thread: the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+import httpx
+
+logger = logging.getLogger(__name__)
+
+ROOT = str(Path(__file__).resolve().parent.parent)  # where the packages lie, wherever we were started
+RUNTIME = ("runtime.cli", "runtime")  # module and its arguments
+POLL_S = 0.1  # while it starts
+WATCH_S = 2.0  # while it runs
+HEALTH_S = 10.0  # a runtime that answers nothing for so long three times over is hung
+FIRST_BACKOFF_S = 0.5
+MAX_BACKOFF_S = 30.0
+HEALTHY_S = 60.0  # having run for so long, its next death starts the backoff anew
+STOP_S = 5.0  # for the runtime to close its sockets and leave
+REFUSED_SETTINGS = 2  # the runtime's exit status for an operator's mistake
+
+
+class State(StrEnum):
+    """How the runtime is."""
+
+    STARTING = "starting"
+    READY = "ready"
+    AWAY = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the page is told."""
+
+    state: State
+    sentence: str
+    starts: int = 0
+
+
+class Runtime(Protocol):
+    """What relay and page know of the runtime."""
+
+    @property
+    def url(self) -> str | None: ...
+
+    @property
+    def status(self) -> Status: ...
+
+    async def run(self) -> int: ...
+
+
+class GivenRuntime:
+    """A runtime that someone else keeps alive."""
+
+    def __init__(self, url: str) -> None:
+        self.url: str | None = url
+        self.status = Status(State.STARTING, "Looking for the runtime.")
+
+    async def run(self) -> int:
+        """Ask it for ever how it is."""
+        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
+            while True:
+                ready = await _answers(client, f"{self.url}/ready")
+                self.status = (
+                    Status(State.READY, "Ready.")
+                    if ready
+                    else Status(State.AWAY, "The runtime does not answer. It is asked again and again.")
+                )
+                await asyncio.sleep(WATCH_S if ready else 10 * POLL_S)
+
+
+class ChildRuntime:
+    """A runtime of our own, on a free port of this machine."""
+
+    def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME) -> None:
+        self.command = (*command, *args)
+        self.url: str | None = None
+        self.status = Status(State.STARTING, "The runtime is starting.")
+        self.starts = 0
+        self.was_ready = False
+        self.pid: int | None = None
+
+    async def run(self) -> int:
+        """Keep a child alive until cancelled; then end it.
+
+        Returns only where starting again cannot help: the exit status of a runtime that refused its settings
+        before it was ever ready. The sentence why is on its standard error.
+        """
+        backoff = FIRST_BACKOFF_S
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            code = await self._run_once()
+            if code == REFUSED_SETTINGS and not self.was_ready:
+                return code
+            if loop.time() - began > HEALTHY_S:
+                backoff = FIRST_BACKOFF_S
+            logger.warning("the runtime ended with status %s; starting it again in %.1f s", code, backoff)
+            self._say(State.AWAY, "The runtime has stopped. It is being started again.")
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF_S)
+
+    async def _run_once(self) -> int:
+        port = _free_port()
+        self.starts += 1
+        process = await self._spawn(port)
+        watcher = asyncio.create_task(self._watch(process, f"http://127.0.0.1:{port}"))
+        try:
+            return await process.wait()
+        finally:
+            self.url = None
+            watcher.cancel()
+            await _end(process)
+
+    async def _spawn(self, port: int) -> asyncio.subprocess.Process:
+        path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "studio.child",
+            *self.command,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            stdin=asyncio.subprocess.PIPE,  # held open for as long as we live, see studio/child.py
+            stdout=asyncio.subprocess.DEVNULL,  # it would tell its own address; the user's is ours
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C is ours; the child is told when we are ready to go
+        )
+        self.pid = process.pid
+        return process
+
+    async def _watch(self, process: asyncio.subprocess.Process, url: str) -> None:
+        """Say when it is ready, then end it if it hangs; its death is seen by the one who waits for it."""
+        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
+            await until_answers(client, f"{url}/ready")
+            self.url = url
+            self.was_ready = True
+            self._say(State.READY, "Ready.")
+            missed = 0
+            while missed < 3:
+                await asyncio.sleep(WATCH_S)
+                missed = 0 if await _answers(client, f"{url}/health") else missed + 1
+        logger.error("the runtime does not answer any more; ending it")
+        process.kill()
+
+    def _say(self, state: State, sentence: str) -> None:
+        self.status = Status(state, sentence, self.starts)
+
+
+async def until_answers(client: httpx.AsyncClient, url: str) -> None:
+    """Wait until a URL gives 200."""
+    while not await _answers(client, url):  # noqa: ASYNC110 - another process cannot set our event
+        await asyncio.sleep(POLL_S)
+
+
+async def _answers(client: httpx.AsyncClient, url: str) -> bool:
+    """Tell whether a URL gives 200 now."""
+    try:
+        return (await client.get(url)).status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask, wait, insist."""
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,378 @@
+"""The relay on real sockets: a client, the relay's server, and the server that stands for the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.utils import accept_key
+
+from studio.relay import HTTP_METHODS, Relay, same_origin
+from studio.supervisor import GivenRuntime
+from tests.unit.studio.serving import served
+
+Talk = Callable[[WebSocket], Awaitable[None]]
+
+
+@asynccontextmanager
+async def relayed(*upstream: BaseRoute) -> AsyncIterator[str]:
+    """Serve routes behind a relay and give the relay's address."""
+    async with served(upstream) as runtime, relay_to(f"http://{runtime}") as address:
+        yield address
+
+
+@asynccontextmanager
+async def relay_to(url: str) -> AsyncIterator[str]:
+    relay = Relay(GivenRuntime(url))
+    routes = [
+        Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS),
+        WebSocketRoute("/v1/{path:path}", relay.websocket),
+    ]
+    async with served(routes) as address:
+        yield address
+    await relay.aclose()
+
+
+def talk(client: Callable[[ClientConnection], Awaitable[None]], server: Talk, **options: object) -> None:
+    """Run both ends of one WebSocket through the relay."""
+
+    async def run() -> None:
+        async with (
+            relayed(WebSocketRoute("/v1/talk", server)) as address,
+            connect(f"ws://{address}/v1/talk", compression=None, max_size=None, **options) as socket_,
+        ):
+            await client(socket_)
+
+    asyncio.run(run())
+
+
+async def echo(server: WebSocket) -> None:
+    await server.accept()
+    try:
+        while True:
+            message = await server.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            if message.get("bytes") is not None:
+                await server.send_bytes(message["bytes"])
+            else:
+                await server.send_text(message["text"])
+    except WebSocketDisconnect:
+        return
+
+
+def test_frames_pass_untouched_one_for_one() -> None:
+    sizes = [0, 1, 2, 125, 126, 3856, 65535, 65536, 300_000]
+    stream = random.Random(1)
+    frames: list[str | bytes] = [stream.randbytes(size) for size in sizes]
+    frames += ["", "ascii", "水刚刚烧开 🎧", "x" * 100_000]
+    stream.shuffle(frames)
+
+    async def client(socket_: ClientConnection) -> None:
+        for frame in frames:
+            await socket_.send(frame)
+        assert [await socket_.recv() for _ in frames] == frames
+
+    talk(client, echo)
+
+
+def test_a_frame_is_not_held_back_until_the_next() -> None:
+    async def server(server: WebSocket) -> None:
+        await server.accept()
+        for number in range(5):
+            await server.send_bytes(bytes([number]))
+            assert await server.receive_text() == f"heard {number}"
+        await server.close()
+
+    async def client(socket_: ClientConnection) -> None:
+        for number in range(5):
+            async with asyncio.timeout(5):
+                assert await socket_.recv() == bytes([number])
+            await socket_.send(f"heard {number}")
+
+    talk(client, server)
+
+
+@pytest.mark.parametrize("offered", [["voicewright.speech.v1"], ["other", "voicewright.speech.v1"], None])
+def test_the_runtime_chooses_the_subprotocol(offered: list[str] | None) -> None:
+    async def server(server: WebSocket) -> None:
+        assert server.scope["subprotocols"] == (offered or [])
+        await server.accept(subprotocol="voicewright.speech.v1" if offered else None)
+        await server.receive()
+
+    async def client(socket_: ClientConnection) -> None:
+        assert socket_.subprotocol == ("voicewright.speech.v1" if offered else None)
+
+    talk(client, server, subprotocols=offered)
+
+
+def test_the_runtimes_close_reaches_the_client() -> None:
+    async def server(server: WebSocket) -> None:
+        await server.accept()
+        await server.send_text("last words")
+        await server.close(1008, "idle_timeout")
+
+    async def client(socket_: ClientConnection) -> None:
+        assert await socket_.recv() == "last words"
+        with pytest.raises(ConnectionClosed):
+            await socket_.recv()
+        assert (socket_.close_code, socket_.close_reason) == (1008, "idle_timeout")
+
+    talk(client, server)
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 4000])
+def test_the_clients_close_reaches_the_runtime(code: int) -> None:
+    async def run() -> None:
+        closed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def server(server: WebSocket) -> None:
+            await server.accept()
+            closed.set_result((await server.receive())["code"])
+
+        async with relayed(WebSocketRoute("/v1/talk", server)) as address:
+            socket_ = await connect(f"ws://{address}/v1/talk")
+            await socket_.close(code)
+            async with asyncio.timeout(2):
+                assert await closed == code
+
+    asyncio.run(run())
+
+
+def test_a_client_that_vanishes_is_a_close_for_the_runtime() -> None:
+    async def run() -> None:
+        closed = asyncio.Event()
+
+        async def server(server: WebSocket) -> None:
+            await server.accept()
+            assert (await server.receive())["type"] == "websocket.disconnect"
+            closed.set()
+
+        async with relayed(WebSocketRoute("/v1/talk", server)) as address:
+            socket_ = await connect(f"ws://{address}/v1/talk")
+            socket_.transport.abort()
+            async with asyncio.timeout(2):
+                await closed.wait()
+
+    asyncio.run(run())
+
+
+def test_a_refused_handshake_is_refused_with_the_same_words() -> None:
+    async def server(server: WebSocket) -> None:
+        await server.send_denial_response(JSONResponse({"why": "no key"}, status_code=401))
+
+    async def client(_: ClientConnection) -> None:
+        raise AssertionError("the socket opened")
+
+    with pytest.raises(InvalidStatus) as refusal:
+        talk(client, server)
+    assert refusal.value.response.status_code == 401
+    assert json.loads(refusal.value.response.body) == {"why": "no key"}
+
+
+async def expect_unavailable(socket_: ClientConnection) -> None:
+    error = json.loads(await socket_.recv())
+    assert (error["type"], error["code"], error["retryable"]) == ("error", "runtime_unavailable", True)
+    with pytest.raises(ConnectionClosed):
+        await socket_.recv()
+    assert (socket_.close_code, socket_.close_reason) == (1013, "runtime_unavailable")
+
+
+def test_a_page_is_told_that_no_runtime_is_there() -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        async with relay_to(f"http://127.0.0.1:{port}") as address:
+            url = f"ws://{address}/v1/audio/speech/stream"
+            async with connect(url, subprotocols=["voicewright.speech.v1"]) as socket_:
+                assert socket_.subprotocol == "voicewright.speech.v1"
+                await expect_unavailable(socket_)
+            async with httpx.AsyncClient() as client:
+                answer = await client.get(f"http://{address}/v1/models")
+            assert answer.status_code == 503
+            assert answer.json()["error"]["code"] == "runtime_unavailable"
+
+    asyncio.run(run())
+
+
+def test_a_page_is_told_that_the_runtime_died_in_the_middle() -> None:
+    async def run() -> None:
+        async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readuntil(b"\r\n\r\n")
+            key = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
+            accept = accept_key(key.split(b":")[1].strip().decode())
+            writer.write(
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Accept: " + accept.encode() + b"\r\n\r\n\x82\x02ab"
+            )
+            await writer.drain()
+            await reader.readexactly(1)
+            writer.transport.abort()
+
+        async with await asyncio.start_server(die, "127.0.0.1", 0) as runtime:
+            port = runtime.sockets[0].getsockname()[1]
+            async with (
+                relay_to(f"http://127.0.0.1:{port}") as address,
+                connect(f"ws://{address}/v1/talk") as socket_,
+            ):
+                assert await socket_.recv() == b"ab"
+                await socket_.send("and now")
+                await expect_unavailable(socket_)
+
+    asyncio.run(run())
+
+
+def test_a_client_that_does_not_read_holds_the_runtime_back() -> None:
+    sent = 0
+
+    async def run() -> None:
+        over = asyncio.Event()
+
+        async def server(server: WebSocket) -> None:
+            nonlocal sent
+            await server.accept()
+            try:
+                for _ in range(2000):
+                    await server.send_bytes(bytes(65536))
+                    sent += 65536
+            finally:
+                over.set()
+
+        async with relayed(WebSocketRoute("/v1/talk", server)) as address:
+            socket_ = await connect(f"ws://{address}/v1/talk", compression=None, max_queue=1)
+            await asyncio.sleep(1.0)
+            before = sent
+            await asyncio.sleep(0.5)
+            assert sent == before, "the sender still runs although nobody reads"
+            socket_.transport.abort()
+            async with asyncio.timeout(2):
+                await over.wait()
+
+    asyncio.run(run())
+    # Kernel buffers on loopback take a few MB; the 131 MB of the whole would be in our memory.
+    assert 0 < sent < 40 * 2**20
+
+
+ORIGINS = {
+    None: True,
+    "http://studio.example:7860": True,
+    "https://studio.example:7860": True,
+    "null": False,
+    "http://studio.example": False,
+    "http://studio.example:7861": False,
+    "http://studio.example:7860.evil.example": False,
+    "http://evil.example": False,
+    "http://evil.example/studio.example:7860": False,
+    "http://studio.example:7860@evil.example": False,
+    "file://studio.example:7860": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize(("origin", "allowed"), ORIGINS.items())
+def test_only_the_studios_own_origin_counts_as_same(origin: str | None, allowed: bool) -> None:
+    headers = {"host": "studio.example:7860"} | ({} if origin is None else {"origin": origin})
+    assert same_origin(headers) is allowed
+
+
+def test_another_sites_page_gets_no_socket_and_no_post() -> None:
+    async def run() -> None:
+        async def posted(_: Request) -> Response:
+            return Response("done")
+
+        routes = [WebSocketRoute("/v1/talk", echo), Route("/v1/speech", posted, methods=["GET", "POST"])]
+        async with relayed(*routes) as address, httpx.AsyncClient(base_url=f"http://{address}") as client:
+            with pytest.raises(InvalidStatus) as refusal:
+                await connect(f"ws://{address}/v1/talk", origin="http://evil.example")
+            assert refusal.value.response.status_code == 403
+            async with connect(f"ws://{address}/v1/talk", origin=f"http://{address}") as socket_:
+                await socket_.send("hello")
+                assert await socket_.recv() == "hello"
+            foreign = {"origin": "http://evil.example"}
+            assert (await client.post("/v1/speech", headers=foreign)).status_code == 403
+            assert (await client.post("/v1/speech", headers={"origin": f"http://{address}"})).text == "done"
+            assert (await client.post("/v1/speech")).text == "done"
+
+    asyncio.run(run())
+
+
+def test_http_passes_path_query_body_status_and_headers() -> None:
+    async def answer(request: Request) -> Response:
+        seen = {
+            "method": request.method,
+            "path": request.scope["raw_path"].decode(),
+            "query": request.scope["query_string"].decode(),
+            "body": (await request.body()).decode(),
+            "type": request.headers.get("content-type"),
+            "key": request.headers.get("authorization"),
+            "host": request.headers["host"],
+        }
+        return JSONResponse(seen, status_code=418, headers={"x-request-id": "r1"})
+
+    async def run() -> None:
+        async with (
+            served([Route("/v1/{path:path}", answer, methods=HTTP_METHODS)]) as runtime,
+            relay_to(f"http://{runtime}") as address,
+            httpx.AsyncClient(base_url=f"http://{address}") as client,
+        ):
+            back = await client.put(
+                "/v1/voices/a%2Fb%20c?x=1%202&y=",
+                content="body",
+                headers={"content-type": "text/plain", "authorization": "Bearer k"},
+            )
+        assert (back.status_code, back.headers["x-request-id"]) == (418, "r1")
+        assert back.headers["content-type"] == "application/json"
+        assert back.json() == {
+            "method": "PUT",
+            "path": "/v1/voices/a%2Fb%20c",
+            "query": "x=1%202&y=",
+            "body": "body",
+            "type": "text/plain",
+            "key": "Bearer k",
+            "host": runtime,
+        }
+
+    asyncio.run(run())
+
+
+def test_http_streams_and_a_client_that_leaves_ends_it() -> None:
+    async def run() -> None:
+        go_on, left = asyncio.Event(), asyncio.Event()
+
+        async def sound(_: Request) -> Response:
+            async def parts() -> AsyncIterator[bytes]:
+                try:
+                    yield b"first"
+                    await go_on.wait()
+                    while True:
+                        yield bytes(4096)
+                        await asyncio.sleep(0.01)
+                except (asyncio.CancelledError, ClientDisconnect):
+                    left.set()
+                    raise
+
+            return StreamingResponse(parts(), media_type="audio/pcm")
+
+        async with relayed(Route("/v1/sound", sound)) as address, httpx.AsyncClient() as client:
+            async with asyncio.timeout(5), client.stream("GET", f"http://{address}/v1/sound") as answer:
+                assert answer.headers["content-type"] == "audio/pcm"
+                stream = answer.aiter_raw()
+                assert await anext(stream) == b"first"
+                go_on.set()
+                await anext(stream)
+            async with asyncio.timeout(2):
+                await left.wait()
+
+    asyncio.run(run())
