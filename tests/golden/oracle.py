@@ -104,9 +104,7 @@ class Oracle:
             x_vector=None if reference is None else reference.ref_spk_embedding.numpy(),
         )
 
-    def _cut(
-        self, codes: NDArray[np.int64], reference: Any, official: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
+    def _cut(self, codes: NDArray[np.int64], reference: Any, official: NDArray[np.float32]) -> NDArray[np.float32]:
         # The reference cuts its own lead-in off by a ratio of floats, which can miss by one sample.
         if not _has_codes(reference):
             return official
@@ -117,9 +115,7 @@ class Oracle:
             raise AssertionError(f"{len(official)} samples from the reference, {len(exact)} by frames")
         return exact
 
-    def _generate(
-        self, utterance: Utterance, options: dict[str, Any]
-    ) -> tuple[list[NDArray[np.float32]], Any]:
+    def _generate(self, utterance: Utterance, options: dict[str, Any]) -> tuple[list[NDArray[np.float32]], Any]:
         shared = {
             "text": utterance.text,
             "language": utterance.language,
@@ -127,9 +123,9 @@ class Oracle:
             **options,
         }
         if utterance.mode == "custom_voice":
-            return self.wrapper.generate_custom_voice(
-                speaker=utterance.speaker, instruct=utterance.instruct, **shared
-            )[0], None
+            return self.wrapper.generate_custom_voice(speaker=utterance.speaker, instruct=utterance.instruct, **shared)[
+                0
+            ], None
         if utterance.mode == "voice_design":
             return self.wrapper.generate_voice_design(instruct=utterance.instruct or "", **shared)[0], None
         prompt = self.wrapper.create_voice_clone_prompt(
