@@ -8,12 +8,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
-from runtime.errors import SpeechError
+from runtime.errors import Failed, SpeechError
 from runtime.request import Mode
 from runtime.settings import Settings, override
 
 BAD_INPUT = 2  # exit status where the operator can mend it
+FAILED = 1  # exit status where he cannot
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,15 +30,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.run(arguments))
     except SpeechError as error:
         print(f"voicewright: {error} [{error.code}]", file=sys.stderr)
-        return BAD_INPUT
+        return FAILED if isinstance(error, Failed) else BAD_INPUT
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # --stdout into a player that was closed
         return 0
 
 
+class Parser(argparse.ArgumentParser):
+    """Complains in one line, as every other bad input does."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help [invalid_setting]\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="voicewright", description="Qwen3-TTS as a streaming voice studio.")
+    parser = Parser(prog="voicewright", description="Qwen3-TTS as a streaming voice studio.")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens to stderr")
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_say(commands.add_parser("say", help="speak one text, in this process"))

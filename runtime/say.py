@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime.engine.engine import Engine
-from runtime.errors import MissingReference
+from runtime.errors import InvalidSetting, MissingReference
 from runtime.request import (
     SAMPLE_RATE,
     AudioChunk,
@@ -34,6 +34,8 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
     Raises:
         SpeechError: the request, the reference or the checkpoint cannot be used, or speech could not be made.
     """
+    _check_output("--out", arguments.out)
+    _check_output("--codes-out", arguments.codes_out)
     request = _request(arguments, settings.limits)
     engine = Engine.open(settings)
     sound: list[bytes] = []
@@ -59,7 +61,8 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
         write_wav(arguments.out, b"".join(sound))
     if arguments.codes_out:
         groups = engine.stations[0].checkpoint.config.talker.num_code_groups
-        np.save(arguments.codes_out, np.concatenate([np.empty((0, groups), np.int64), *codes]))
+        with arguments.codes_out.open("wb") as file:  # np.save would add a suffix to a name
+            np.save(file, np.concatenate([np.empty((0, groups), np.int64), *codes]))
     return 0
 
 
@@ -70,6 +73,16 @@ def write_wav(path: Path, pcm: bytes) -> None:
         file.setsampwidth(2)
         file.setframerate(SAMPLE_RATE)
         file.writeframes(pcm)
+
+
+def _check_output(option: str, path: Path | None) -> None:
+    """Find out that a file cannot be written before the work, not after it."""
+    if path is None:
+        return
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise InvalidSetting(name=option, value=repr(str(path)), why=error.strerror) from None
 
 
 def _request(arguments: argparse.Namespace, limits: Limits) -> SpeechRequest:

@@ -103,7 +103,6 @@ class Engine:
             raise ModeNotServed(param="task_type", mode=request.mode, known=", ".join(self._by_mode))
         admission = admit(request, station.checkpoint, self.settings.limits, station.length)
         seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
-        reference = request.reference if request.mode is Mode.BASE else None
         with self._lock:
             if not self.alive:
                 raise EngineDead
@@ -118,7 +117,6 @@ class Engine:
                 Job(
                     ticket=ticket,
                     admission=admission,
-                    reference=reference,
                     seed=seed,
                     sink=self._closing_sink(ticket, sink),
                     submitted=self.clock(),
@@ -188,13 +186,17 @@ class Engine:
                 self._open[order].cancel(order)
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:
-        """The client's sink, forgetting the ticket at its last event."""
+        """The client's sink, forgetting the ticket at its last event. A sink that fails ends its request only."""
 
         def tell(event: SpeechEvent) -> None:
             if isinstance(event, Finished | Broken):
                 with self._lock:
                     self._open.pop(ticket, None)
-            sink(event)
+            try:
+                sink(event)
+            except Exception:
+                log.exception("the sink of request %d failed", ticket)
+                self.cancel(ticket)
 
         return tell
 

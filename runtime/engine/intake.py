@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from runtime.engine.prompt import Utterance, prompt_length, spoken_language
 from runtime.engine.scheduler import frame_limit
 from runtime.engine.slots import RowSettings, fill_in
-from runtime.engine.text import GRACE_FRAMES, checked_instruct, checked_text, frame_budget
+from runtime.engine.text import GRACE_FRAMES, checked_instruct, checked_text, frame_budget, refuse_control
 from runtime.errors import (
     DoesNotFit,
     InvalidConfig,
@@ -22,8 +22,17 @@ from runtime.errors import (
 )
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.config import ModelConfig
-from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, SpeechRequest, StopReason
+from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, SpeechRequest, StopReason
 from runtime.settings import Limits
+
+# What the device can count with; a request outside would stop its neighbours too.
+SEEDS = (0, 2**63 - 1)
+BOUNDS: dict[str, tuple[float, float]] = {
+    "temperature": (0, 100),
+    "top_k": (0, 2**31 - 1),
+    "top_p": (0, 1),
+    "repetition_penalty": (0.01, 100),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,7 @@ class Admission:
     """
 
     utterance: Utterance
+    reference: Reference | None
     settings: RowSettings
     max_frames: int
     at_limit: StopReason  # what it means to reach max_frames
@@ -48,6 +58,7 @@ def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_l
     """
     config, tokenizer = checkpoint.config, checkpoint.text_tokenizer
     notes: list[str] = []
+    _check_numbers(request)
     text = checked_text(request.text, tokenizer, limits)
     reference = _reference(request, checkpoint, limits)
     speaker = _speaker(request, config, notes)
@@ -77,11 +88,26 @@ def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_l
     allowed = frame_limit(room, min(budget, limits.max_frames), asked)
     return Admission(
         utterance=utterance,
+        reference=reference,
         settings=fill_in(request.sampling, config.generation),
         max_frames=allowed,
         at_limit=StopReason.RUNAWAY if asked is None and allowed == budget else StopReason.MAX_TOKENS,
         notes=tuple(notes),
     )
+
+
+def _check_numbers(request: SpeechRequest) -> None:
+    _check_bounds("seed", request.seed, SEEDS)
+    for knob in fields(Sampling):
+        bounds = BOUNDS.get(knob.name.removeprefix("predictor_"))
+        if bounds is not None:
+            _check_bounds(knob.name, getattr(request.sampling, knob.name), bounds)
+
+
+def _check_bounds(name: str, value: float | None, bounds: tuple[float, float]) -> None:
+    low, high = bounds
+    if value is not None and not low <= value <= high:
+        raise InvalidConfig(param=name, where=name, why=f"it must be {low} to {high}")
 
 
 def _check_max_frames(asked: int | None, limits: Limits) -> None:
@@ -144,12 +170,10 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         raise ReferenceTooLong(param="ref_audio", seconds=seconds, limit=limits.max_reference_s)
     if reference.x_vector_only:
         return reference
-    if not (reference.text or "").strip():
+    text = (reference.text or "").strip()  # as the text itself: a newline would merge with the template's
+    if not text:
         raise MissingReferenceText(param="ref_text")
-    text = reference.text or ""
     if len(text) > limits.max_text_chars:
         raise TextTooLong(param="ref_text", count=len(text), unit="characters", limit=limits.max_text_chars)
-    if checkpoint.text_tokenizer.reserved_in(text):
-        why = "it holds a control token of the model; remove it"
-        raise InvalidConfig(param="ref_text", where="ref_text", why=why)
-    return reference
+    refuse_control(text, checkpoint.text_tokenizer, "ref_text")
+    return replace(reference, text=text)

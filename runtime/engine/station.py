@@ -42,7 +42,6 @@ class Job:
 
     ticket: int
     admission: Admission
-    reference: Reference | None
     seed: int
     sink: Sink
     submitted: float
@@ -174,8 +173,8 @@ class Station:
         checkpoint, admission = self.checkpoint, job.admission
         try:
             utterance = admission.utterance
-            if job.reference is not None:
-                utterance = replace(utterance, voice=self._clone(job.reference))
+            if admission.reference is not None:
+                utterance = replace(utterance, voice=self._clone(admission.reference))
             with torch.inference_mode():
                 prompt = build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
         except Exception:

@@ -32,7 +32,7 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
         raise EmptyText(param="text")
     if len(text) > limits.max_text_chars:
         raise TextTooLong(param="text", count=len(text), unit="characters", limit=limits.max_text_chars)
-    _refuse_control(text, tokenizer, "text")
+    refuse_control(text, tokenizer, "text")
     return text
 
 
@@ -46,7 +46,7 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
     instruct = (instruct or "").strip()
     if len(instruct) > limits.max_instruct_chars:
         raise InstructTooLong(param="instructions", count=len(instruct), limit=limits.max_instruct_chars)
-    _refuse_control(instruct, tokenizer, "instructions")
+    refuse_control(instruct, tokenizer, "instructions")
     return instruct or None
 
 
@@ -66,6 +66,15 @@ def _frames(character: str) -> float:
     return LETTER_FRAMES
 
 
-def _refuse_control(text: str, tokenizer: TextTokenizer, where: str) -> None:
+def refuse_control(text: str, tokenizer: TextTokenizer, where: str) -> None:
+    """Refuse what the tokenizer cannot take or the prompt must not hold.
+
+    Raises:
+        InvalidConfig: a control token of the model, or half a character.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidConfig(param=where, where=where, why="it is not valid Unicode") from None
     if tokenizer.reserved_in(text):
         raise InvalidConfig(param=where, where=where, why="it holds a control token of the model; remove it")

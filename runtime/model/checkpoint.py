@@ -113,11 +113,11 @@ def resolve(reference: str) -> Path:
     folder = Path(reference).expanduser()
     if folder.is_dir():
         return folder
-    if folder.is_absolute() or reference.startswith((".", "~")) or reference.count("/") != 1:
+    name, _, revision = reference.partition("@")  # a revision may hold slashes (refs/pr/1)
+    if folder.is_absolute() or reference.startswith((".", "~")) or name.count("/") != 1:
         raise CheckpointMissing(path=reference, what="the folder", hint="Give a folder or a Hub id (owner/name).")
     from huggingface_hub import snapshot_download  # only who downloads waits for its import
 
-    name, _, revision = reference.partition("@")
     try:
         return Path(snapshot_download(name, revision=revision or None, allow_patterns=HUB_FILES))
     except Exception as error:  # the hub client raises many kinds, from no network to no such revision

@@ -18,6 +18,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.request import Layout, Mode
 
 Section = TypeVar("Section")
+Word = TypeVar("Word", Mode, Layout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +217,9 @@ def read_model_config(folder: Path) -> ModelConfig:
     ):
         _require(part.hidden_act == "silu", path, f"{name}.hidden_act must be silu")
         _require(not raw.get("use_sliding_window"), path, f"{name}.use_sliding_window is not supported")
-        rope_type = (raw.get("rope_scaling") or {}).get("rope_type", "default")
+        scaling = raw.get("rope_scaling") or {}
+        _require(isinstance(scaling, dict), path, f"{name}.rope_scaling is not an object")
+        rope_type = scaling.get("rope_type", "default")
         _require(rope_type == "default", path, f"{name}.rope_scaling of type {rope_type} is not supported")
         heads, groups = part.num_attention_heads, part.num_key_value_heads
         _require(heads % groups == 0, path, f"{name}.num_key_value_heads must divide num_attention_heads")
@@ -240,7 +243,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         _require(bool(talker.spk_id), path, "talker_config.spk_id names no speaker")
 
     def token(name: str) -> int:
-        return int(_field(top, name, path, ""))
+        return _integer(top, name, path)
 
     return ModelConfig(
         talker=talker,
@@ -248,7 +251,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         speaker_encoder=speaker_encoder,
         generation=_generation(folder),
         modes=modes,
-        layouts=tuple(Layout(word) for word in top.get("voicewright_layouts", list(Layout))),
+        layouts=_words(Layout, top.get("voicewright_layouts", list(Layout)), path, "voicewright_layouts"),
         speaks=bool(top.get("voicewright_speaks", True)),
         # The reference drops instruct for the 0.6B CustomVoice model (facts 3.2).
         takes_instruct=str(_field(top, "tts_model_size", path, "")) not in {"0b6"},
@@ -278,10 +281,10 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
     return SpeechTokenizerConfig(
         code2wav=code2wav,
         encoder=encoder,
-        encoder_valid_num_quantizers=int(_field(top, "encoder_valid_num_quantizers", path, "")),
-        input_sample_rate=int(_field(top, "input_sample_rate", path, "")),
-        output_sample_rate=int(_field(top, "output_sample_rate", path, "")),
-        encode_downsample_rate=int(_field(top, "encode_downsample_rate", path, "")),
+        encoder_valid_num_quantizers=_integer(top, "encoder_valid_num_quantizers", path),
+        input_sample_rate=_integer(top, "input_sample_rate", path),
+        output_sample_rate=_integer(top, "output_sample_rate", path),
+        encode_downsample_rate=_integer(top, "encode_downsample_rate", path),
     )
 
 
@@ -298,6 +301,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise CheckpointMissing(
             path=path.parent, what=path.name, hint="A checkpoint folder holds it in the published layout."
         ) from None
+    except OSError as error:
+        raise CheckpointInvalid(path=path, why=f"it cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
         raise CheckpointInvalid(path=path, why=f"it is not JSON ({error})") from None
     if not isinstance(value, dict):
@@ -326,12 +331,20 @@ def _generation(folder: Path) -> GenerationDefaults:
 
 
 def _modes(top: dict[str, Any], path: Path) -> tuple[Mode, ...]:
-    words = top.get("voicewright_modes") or [_field(top, "tts_model_type", path, "")]
-    try:
-        return tuple(Mode(word) for word in words)
-    except ValueError:
-        known = ", ".join(Mode)
-        raise CheckpointInvalid(path=path, why=f"tts_model_type is not one of {known}") from None
+    if top.get("voicewright_modes"):
+        return _words(Mode, top["voicewright_modes"], path, "voicewright_modes")
+    return _words(Mode, [_field(top, "tts_model_type", path, "")], path, "tts_model_type")
+
+
+def _words(kind: type[Word], words: Any, path: Path, where: str) -> tuple[Word, ...]:
+    known = set(kind)
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word in known for word in words):
+        raise CheckpointInvalid(path=path, why=f"{where} is not of {', '.join(kind)}")
+    return tuple(kind(word) for word in words)
+
+
+def _integer(raw: dict[str, Any], name: str, path: Path) -> int:
+    return int(_typed(_field(raw, name, path, ""), int, path, name))
 
 
 def _section(raw: dict[str, Any], name: str, path: Path) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""The stored outputs of the reference implementation, as tests ask for them."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.audio import Sound, resample
+from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, SpeechRequest
+from tests.support.signals import voice
+
+DATA = Path(__file__).parent / "data"
+CASES: dict[str, dict[str, Any]] = {
+    case["name"]: case for case in json.loads((DATA / "cases.json").read_text(encoding="utf-8"))["cases"]
+}
+
+
+@cache
+def arrays(name: str) -> dict[str, NDArray[Any]]:
+    """Every array of one file."""
+    with np.load(DATA / f"{name}.npz", allow_pickle=False) as stored:
+        return dict(stored)
+
+
+def request_of(case: dict[str, Any]) -> SpeechRequest:
+    """A stored case in our own words."""
+    return SpeechRequest(
+        text=case["text"],
+        mode=Mode(case["mode"]),
+        voice=case["voice"],
+        language=case["language"] or "auto",
+        instruct=case["instruct"],
+        reference=_reference(case),
+        layout=Layout(case["layout"]),
+        sampling=Sampling(greedy=True),
+        max_frames=case["max_frames"],
+    )
+
+
+def _reference(case: dict[str, Any]) -> Reference | None:
+    audio = case["reference"]
+    if audio is None:
+        return None
+    rate = audio["sample_rate"]
+    samples = voice(audio["seconds"], audio["seed"], rate)
+    return Reference(
+        samples=resample(Sound(samples, rate), SAMPLE_RATE).samples,
+        text=case["reference_text"],
+        x_vector_only=case["x_vector_only"],
+    )

@@ -1,0 +1,67 @@
+"""References to voices and codes, and codes to sound, as the reference implementation does it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.speaker_encoder import log_mel
+from tests.conftest import Loaded
+from tests.golden.cases import LENGTHY, MIDDLE, SEEDS, SHORT
+from tests.golden.stored import arrays
+from tests.support.signals import voice
+
+MEL_ATOL = 2e-4  # of logarithms between -11.5 and 3; both compute in float32, with other FFTs
+X_VECTOR_ATOL = 2e-5
+WAVEFORM_ATOL = 2e-5  # of full scale 1
+
+REFERENCES = {"short": SHORT, "middle": MIDDLE, "lengthy": LENGTHY}
+
+
+@pytest.fixture(params=["tiny", "odd"])
+def checkpoint(request: pytest.FixtureRequest, loaded: Loaded) -> Checkpoint:
+    return loaded(request.param, "base", SEEDS[request.param])
+
+
+def stored(checkpoint: Checkpoint, kind: str) -> dict[str, np.ndarray]:
+    return arrays(f"{kind}_{checkpoint.name.split('-')[0]}")
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_x_vectors_equal_the_reference(checkpoint: Checkpoint, name: str) -> None:
+    reference = REFERENCES[name]
+    assert checkpoint.speaker_encoder is not None
+    with torch.inference_mode():
+        vector = checkpoint.speaker_encoder(torch.from_numpy(voice(reference.seconds, reference.seed)))
+    expected = stored(checkpoint, "references")[f"x_vector_{name}"]
+    np.testing.assert_allclose(vector.numpy(), expected, rtol=0, atol=X_VECTOR_ATOL)
+
+
+def test_the_log_mel_spectrogram_equals_the_reference(checkpoint: Checkpoint) -> None:
+    assert checkpoint.speaker_encoder is not None
+    mel = log_mel(torch.from_numpy(voice(SHORT.seconds, SHORT.seed)), checkpoint.speaker_encoder.config)
+    expected = stored(checkpoint, "references")["log_mel_short"].T
+    np.testing.assert_allclose(mel.numpy(), expected, rtol=0, atol=MEL_ATOL)
+
+
+@pytest.mark.parametrize("seconds", [3, 14])
+def test_reference_codes_equal_the_reference(checkpoint: Checkpoint, seconds: int) -> None:
+    """Fourteen seconds pass the 250 steps at which newer versions of `transformers` cut the past off."""
+    with torch.inference_mode():
+        codes = checkpoint.speech_tokenizer.encoder(torch.from_numpy(voice(float(seconds), 21)))
+    assert np.array_equal(codes.numpy(), stored(checkpoint, "references")[f"codes_{seconds}s"])
+
+
+@pytest.mark.parametrize("frames", ["1", "5", "longest"])
+def test_full_decodes_equal_the_reference(checkpoint: Checkpoint, frames: str) -> None:
+    expected = stored(checkpoint, "code2wav")
+    if frames == "longest":
+        frames = str(max(int(name.split("_")[1]) for name in expected))
+    codes = torch.from_numpy(expected[f"codes_{frames}"]).unsqueeze(0)
+    code2wav = checkpoint.speech_tokenizer.code2wav
+    with torch.inference_mode():
+        wave = code2wav(codes, code2wav.fresh_state(1))[0]
+    np.testing.assert_allclose(wave.numpy(), expected[f"waveform_{frames}"], rtol=0, atol=WAVEFORM_ATOL)
+    assert len(wave) == int(frames) * code2wav.config.samples_per_frame

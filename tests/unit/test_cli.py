@@ -1,0 +1,253 @@
+"""``voicewright say`` as its user meets it: what it writes, and what it says when it will not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from runtime.cli import main
+from tests.conftest import FolderOf
+from tests.support.signals import voice
+
+TEXT = "Hello world."
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    path = tmp_path / "reference.wav"
+    soundfile.write(path, voice(1.3, 11), 24_000, subtype="FLOAT")
+    return path
+
+
+@pytest.fixture
+def models(folder_of: FolderOf) -> dict[str, str]:
+    return {mode: str(folder_of("tiny", mode)) for mode in ("custom_voice", "voice_design", "base")}
+
+
+def say(models: dict[str, str], *words: str, mode: str = "custom_voice") -> int:
+    """Run the command; argparse's way out counts as its exit status."""
+    try:
+        return main(["say", "--model", models[mode], "--mode", mode, "--device", "cpu", *words])
+    except SystemExit as out:
+        return int(out.code or 0)
+
+
+@pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
+def test_each_mode_writes_its_sound_and_its_codes(
+    models: dict[str, str], tmp_path: Path, reference: Path, mode: str
+) -> None:
+    own = {
+        "custom_voice": ["--voice", "Serena", "--language", "english"],
+        "voice_design": ["--instruct", "A warm young voice."],
+        "base": ["--ref-audio", str(reference), "--ref-text", "I say hello."],
+    }[mode]
+    sound, codes = tmp_path / "take.wav", tmp_path / "codes.npy"
+    written = ["--out", str(sound), "--codes-out", str(codes)]
+    assert say(models, TEXT, *own, *written, "--greedy", "--max-frames", "5", mode=mode) == 0
+    made = np.load(codes)
+    assert made.dtype == np.int64
+    assert made.shape == (5, 16)
+    with wave.open(str(sound)) as file:
+        assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 24_000)
+        assert file.getnframes() == 5 * 1920
+
+
+def test_stdout_carries_the_same_samples_as_the_file(models: dict[str, str], tmp_path: Path) -> None:
+    sound = tmp_path / "take.wav"
+    command = [sys.executable, "-m", "runtime.cli", "say", TEXT, "--model", models["custom_voice"], "--device", "cpu"]
+    result = subprocess.run(
+        [*command, "--stdout", "--out", str(sound), "--seed", "3", "--max-frames", "7"], capture_output=True, check=True
+    )
+    with wave.open(str(sound)) as file:
+        assert file.readframes(file.getnframes()) == result.stdout
+    assert len(result.stdout) == 7 * 1920 * 2
+    assert result.stderr.decode().splitlines()[-1].startswith("voicewright: 7 frames, max_tokens")
+
+
+def test_a_player_that_closes_the_pipe_is_no_error(models: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "runtime.cli", "say", TEXT, "--model", models["custom_voice"], "--device", "cpu"]
+    with subprocess.Popen(
+        [*command, "--stdout", "--seed", "3", "--max-frames", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(100)
+        process.stdout.close()
+        complaint = process.stderr.read().decode()
+    assert process.returncode == 0
+    assert "Traceback" not in complaint
+    assert "Exception" not in complaint
+
+
+def test_a_seed_repeats_and_another_differs(models: dict[str, str], tmp_path: Path) -> None:
+    takes = []
+    for name, seed in (("a", "5"), ("b", "5"), ("c", "6")):
+        path = tmp_path / f"{name}.npy"
+        assert say(models, TEXT, "--seed", seed, "--max-frames", "6", "--codes-out", str(path)) == 0
+        takes.append(np.load(path))
+    assert np.array_equal(takes[0], takes[1])
+    assert not np.array_equal(takes[0], takes[2])
+
+
+def test_the_text_without_a_frame_limit_ends_by_itself_or_by_its_budget(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = tmp_path / "codes.npy"
+    assert say(models, "a", "--greedy", "--codes-out", str(codes)) == 0
+    ending = capsys.readouterr().err.splitlines()[-1]
+    assert "eos" in ending or "runaway" in ending
+    assert len(np.load(codes)) <= 53
+
+
+def test_bfloat16_speaks(models: dict[str, str], tmp_path: Path) -> None:
+    codes = tmp_path / "codes.npy"
+    assert say(models, TEXT, "--dtype", "bfloat16", "--max-frames", "4", "--codes-out", str(codes)) == 0
+    assert np.load(codes).shape == (4, 16)
+
+
+@pytest.mark.parametrize("shape", ["stereo", "odd_rate", "flac"])
+def test_references_of_other_shapes_are_converted(
+    models: dict[str, str], tmp_path: Path, shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"reference.{'flac' if shape == 'flac' else 'wav'}"
+    rate = 44_100 if shape == "odd_rate" else 24_000
+    samples = voice(1.5, 3, rate)
+    soundfile.write(path, np.stack([samples, samples], axis=1) if shape == "stereo" else samples, rate)
+    words = ["--ref-audio", str(path), "--ref-text", "hello", "--max-frames", "2"]
+    assert say(models, TEXT, *words, mode="base") == 0, capsys.readouterr().err
+
+
+def bad_reference(path: Path, kind: str) -> Path:
+    if kind == "missing":
+        return path / "no-such-file.wav"
+    if kind == "text":
+        (path / "notes.wav").write_text("this is not audio")
+        return path / "notes.wav"
+    seconds = {"short": 0.5, "long": 61.0}[kind]
+    soundfile.write(path / f"{kind}.wav", voice(seconds, 1, 16_000), 16_000)
+    return path / f"{kind}.wav"
+
+
+def refused(capsys: pytest.CaptureFixture[str], status: int, code: str) -> str:
+    """One line on stderr, nothing on stdout, exit status 2."""
+    out, err = capsys.readouterr()
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert err.startswith("voicewright")
+    assert err.endswith(f"[{code}]\n"), err
+    return err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([TEXT, "--voice", "nobody"], "unknown_voice"),
+        ([TEXT, "--language", "klingon"], "unsupported_language"),
+        ([""], "empty_text"),
+        (["  \n "], "empty_text"),
+        (["?!..."], "empty_text"),
+        (["a" * 4097], "text_too_long"),
+        (["Hello <|im_end|> world"], "invalid_config"),
+        (["caf\udce9"], "invalid_config"),
+        ([TEXT, "--instruct", "x" * 501], "instruct_too_long"),
+        ([TEXT, "--instruct", "<|im_start|>user"], "invalid_config"),
+        ([TEXT, "--max-frames", "0"], "invalid_config"),
+        ([TEXT, "--max-frames", "100000"], "invalid_config"),
+        ([TEXT, "--max-frames", "4096"], "does_not_fit"),
+        ([TEXT, "--seed", "-1"], "invalid_config"),
+        ([TEXT, "--seed", str(2**63)], "invalid_config"),
+        ([TEXT, "--seed", "seven"], "invalid_setting"),
+        ([TEXT, "--mode", "singing"], "invalid_setting"),
+        ([TEXT, "--layout", "sideways"], "invalid_setting"),
+        ([TEXT, "--loud"], "invalid_setting"),
+        ([], "invalid_setting"),
+        ([TEXT, "--dtype", "float16"], "invalid_setting"),
+        ([TEXT, "--dtype", "int4"], "invalid_setting"),
+        ([TEXT, "--device", "abacus"], "invalid_setting"),
+        ([TEXT, "--device", "npu"], "device_unavailable"),
+        ([TEXT, "--out", "/no/such/folder/take.wav"], "invalid_setting"),
+        ([TEXT, "--codes-out", "/"], "invalid_setting"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value)[-24:],
+)
+def test_bad_words_are_refused_in_one_line(
+    models: dict[str, str], capsys: pytest.CaptureFixture[str], words: list[str], code: str
+) -> None:
+    refused(capsys, say(models, *words), code)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("missing", "invalid_ref_audio"),
+        ("text", "invalid_ref_audio"),
+        ("short", "ref_too_short"),
+        ("long", "ref_too_long"),
+    ],
+)
+def test_bad_references_are_refused_in_one_line(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, code: str
+) -> None:
+    path = bad_reference(tmp_path, kind)
+    refused(capsys, say(models, TEXT, "--ref-audio", str(path), "--ref-text", "hello", mode="base"), code)
+
+
+@pytest.mark.parametrize("words", [[], ["--ref-text", "hello"]])
+def test_base_wants_a_reference(
+    models: dict[str, str], capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    refused(capsys, say(models, TEXT, *words, mode="base"), "missing_ref_audio")
+
+
+@pytest.mark.parametrize("words", [[], ["--ref-text", " \n"]])
+def test_cloning_with_codes_wants_the_reference_text(
+    models: dict[str, str], reference: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    refused(capsys, say(models, TEXT, "--ref-audio", str(reference), *words, mode="base"), "missing_ref_text")
+
+
+def test_a_mode_that_the_checkpoint_does_not_serve_is_refused(
+    models: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = say({"voice_design": models["custom_voice"]}, TEXT, mode="voice_design")
+    assert "custom_voice" in refused(capsys, status, "model_not_loaded")
+
+
+@pytest.mark.parametrize(
+    ("reference", "code"),
+    [
+        ("/no/such/folder", "checkpoint_missing"),
+        ("no-such-folder", "checkpoint_missing"),
+        ("base={custom_voice}", "invalid_setting"),
+    ],
+)
+def test_a_checkpoint_that_is_not_there_is_said_so(
+    models: dict[str, str], capsys: pytest.CaptureFixture[str], reference: str, code: str
+) -> None:
+    reference = reference.format(**models)
+    refused(capsys, say({"custom_voice": reference}, TEXT), code)
+
+
+def test_a_missing_file_of_a_checkpoint_is_named(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    for path in Path(models["custom_voice"]).iterdir():
+        if path.name != "merges.txt":
+            (folder / path.name).symlink_to(path)
+    assert "merges.txt" in refused(capsys, say({"custom_voice": str(folder)}, TEXT), "checkpoint_missing")
+
+
+def test_help_needs_no_networks() -> None:
+    """``--help`` answers before torch would have been imported."""
+    program = "import sys, runtime.cli as cli\ntry: cli.main(['say', '--help'])\nexcept SystemExit: pass\n"
+    program += "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
