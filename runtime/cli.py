@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_say(commands.add_parser("say", help="speak one text, in this process"))
     _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio talk to"))
+    _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
     return parser
 
 
@@ -83,6 +84,13 @@ def _add_runtime(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_runtime)
 
 
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    _add_engine_arguments(parser)
+    parser.add_argument("--replies", type=int, default=10, metavar="N", help="counted replies of each client")
+    parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
+    parser.set_defaults(run=_bench)
+
+
 def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
@@ -114,6 +122,13 @@ def _runtime(arguments: argparse.Namespace) -> int:
 
     settings = _settings(arguments, max_slots=arguments.max_slots)
     return serve(replace(settings, server=override(settings.server, host=arguments.host, port=arguments.port)))
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from benchmarks import quick
+
+    quick.show(quick.run(_settings(arguments), arguments.replies), arguments.json)
+    return 0
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
 
 def compile_lock(target: Path, *options: str) -> None:
     """Resolve pyproject.toml for both Pythons and write the pins, without what depends on torch's build."""
-    command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11"]
-    command += ["--no-annotate", "--no-header", "--constraint", "-", *options]
+    command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *options]
+    command += ["--universal", "--python-version", "3.11", "--no-annotate", "--no-header", "--constraint", "-"]
     done = subprocess.run(command, input=TORCH, capture_output=True, text=True, check=True)
     pins = [line for line in done.stdout.splitlines() if line and not line.startswith(BUILD_DEPENDENT)]
     head = f"# Made by `make lock` from pyproject.toml.\n{TORCH}\n"

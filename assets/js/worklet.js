@@ -6,7 +6,7 @@
  * Outside of those ramps every sample that leaves is the served one, int16 / 32768, in order, once.
  *
  * Messages in:  {type: 'begin', take, target} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
- *               {type: 'stop'} {type: 'report'}
+ *               {type: 'stop'} {type: 'report', id}: asks for counters now
  * Messages out: {type: 'counters', ...Counters} ten times a second of sound, and at each change of state.
  *
  * @typedef {Object} Counters
@@ -19,6 +19,7 @@
  * @property {number|null} firstTime    context time of the take's first sample, seconds
  * @property {number} target            samples to wait for before (re)starting
  * @property {boolean} finished         the whole take was played, or it was stopped
+ * @property {number} [id]              of the 'report' that this answers
  */
 
 // 5 ms: long enough to hide the step, too short to be heard as a fade.
@@ -77,7 +78,7 @@ class PcmPlayer extends AudioWorkletProcessor {
         this.stop();
         break;
       case 'report':
-        this.report();
+        this.report(message.id);
         break;
     }
   }
@@ -186,7 +187,8 @@ class PcmPlayer extends AudioWorkletProcessor {
     }
   }
 
-  report() {
+  /** @param {number} [id] */
+  report(id) {
     this.sinceReport = 0;
     this.port.postMessage({
       type: 'counters',
@@ -199,6 +201,7 @@ class PcmPlayer extends AudioWorkletProcessor {
       firstTime: this.firstTime,
       target: this.target,
       finished: this.finished,
+      id,
     });
   }
 }

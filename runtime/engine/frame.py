@@ -1,6 +1,6 @@
 """One frame for every row that may run: next input, talker, code 0, codes 1 to Q-1, state moved on (facts 4, 5).
 
-Everything that differs between rows lies in the arena's tensors, so that the whole of ``_frame`` is one function of
+Everything that differs between rows lies in the arena's tensors, so that a whole frame is one function of
 device state; the host adds only what it knows anyway (slots and lengths).
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.engine.prompt import Prompt
-from runtime.engine.sampling import gumbel_noise, pick, talker_rules
+from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
 from runtime.engine.slots import SlotArena
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
@@ -84,29 +84,32 @@ class FrameRunner:
 
     def _draw_frame(self, slots: list[int], rows: Tensor, hidden: Tensor) -> FrameResult:
         """All codes of one frame from the talker's hidden states. Shapes: rows [B] int64; hidden [B, H]."""
-        arena, config = self.arena, self.config.talker
+        arena, config, predictor = self.arena, self.config.talker, self.talker.code_predictor
         frame, noise = arena.frame[rows], None
         if arena.draws(slots):
             widest = max(config.vocab_size, self.config.predictor.vocab_size)
             noise = gumbel_noise(arena.seed[rows], frame, config.num_code_groups, widest)
-        logits = self.talker.logits(hidden)
-        scores = talker_rules(
-            logits, arena.seen[rows], arena.penalty[rows], frame, self.allowed, config.codec_eos_token_id
-        )
-        first = pick(scores, arena.talker_level(slots, rows), noise if noise is None else noise[:, 0, : config.vocab_size])
+        sums: list[Tensor] = []  # one a codebook; a score that is not finite makes its sum so
 
-        level = arena.predictor_level(slots, rows)
-        sums = [logits.sum(dim=-1)]  # a score that is not finite makes its sum so
-
-        def pick_code(group: int, logits: Tensor) -> Tensor:
+        def draw(codebook: int, logits: Tensor, scores: Tensor, level: LevelSettings) -> Tensor:
             sums.append(logits.sum(dim=-1))
-            return pick(logits, level, noise if noise is None else noise[:, group, : logits.shape[-1]])
+            return pick(scores, level, None if noise is None else noise[:, codebook, : scores.shape[-1]])
 
-        rest = self.talker.code_predictor.predict(hidden, self.talker.embed_codec(first), self.cache, pick_code)
+        logits = self.talker.logits(hidden)
+        eos = config.codec_eos_token_id
+        scores = talker_rules(logits, arena.seen[rows], arena.penalty[rows], frame, self.allowed, eos)
+        first = draw(0, logits, scores, arena.talker_level(slots, rows))
+        level = arena.predictor_level(slots, rows)
+        rest = predictor.predict(
+            hidden,
+            self.talker.embed_codec(first),
+            self.cache,
+            lambda codebook, logits: draw(codebook, logits, logits, level),
+        )
         codes = torch.stack((first, *rest), dim=-1)
         arena.codes[rows] = codes
         arena.seen[rows, first] = True
         arena.frame[rows] = frame + 1
-        ended = first == config.codec_eos_token_id
+        ended = first == eos
         finite = torch.stack(sums).isfinite().all(dim=0)
         return FrameResult(codes.cpu(), ended.tolist(), finite.tolist())

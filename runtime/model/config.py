@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import types
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -53,9 +53,9 @@ class TalkerConfig(DecoderConfig):
     codec_nothink_id: int
     codec_think_bos_id: int
     codec_think_eos_id: int
-    codec_language_id: dict[str, int]
-    spk_id: dict[str, int]
-    spk_is_dialect: dict[str, str | bool]
+    codec_language_id: dict[str, int] = field(default_factory=dict)
+    spk_id: dict[str, int] = field(default_factory=dict)  # null or {} where there are no speakers
+    spk_is_dialect: dict[str, str | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +75,17 @@ class SpeakerEncoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationDefaults:
-    """``generation_config.json``: what a request gets where it says nothing."""
+    """``generation_config.json``: what a request gets where it says nothing (facts 4 has these last resorts)."""
 
-    do_sample: bool
-    temperature: float
-    top_k: int
-    top_p: float
-    repetition_penalty: float
-    subtalker_dosample: bool
-    subtalker_temperature: float
-    subtalker_top_k: int
-    subtalker_top_p: float
+    do_sample: bool = True
+    temperature: float = 0.9
+    top_k: int = 50
+    top_p: float = 1.0
+    repetition_penalty: float = 1.05
+    subtalker_dosample: bool = True
+    subtalker_temperature: float = 0.9
+    subtalker_top_k: int = 50
+    subtalker_top_p: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +105,6 @@ class ModelConfig:
     speaks: bool
     takes_instruct: bool
     im_start_token_id: int
-    im_end_token_id: int
-    assistant_token_id: int
     tts_pad_token_id: int
     tts_bos_token_id: int
     tts_eos_token_id: int
@@ -254,10 +252,8 @@ def read_model_config(folder: Path) -> ModelConfig:
         layouts=_words(Layout, top.get("voicewright_layouts", list(Layout)), path, "voicewright_layouts"),
         speaks=bool(top.get("voicewright_speaks", True)),
         # The reference drops instruct for the 0.6B CustomVoice model (facts 3.2).
-        takes_instruct=str(_field(top, "tts_model_size", path, "")) not in {"0b6"},
+        takes_instruct=top.get("tts_model_size") != "0b6",
         im_start_token_id=token("im_start_token_id"),
-        im_end_token_id=token("im_end_token_id"),
-        assistant_token_id=token("assistant_token_id"),
         tts_pad_token_id=token("tts_pad_token_id"),
         tts_bos_token_id=token("tts_bos_token_id"),
         tts_eos_token_id=token("tts_eos_token_id"),
@@ -319,7 +315,8 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str) -> S
     hints = get_type_hints(kind)
     values = {}
     for spec in fields(kind):  # type: ignore[arg-type]
-        if spec.default is not MISSING and raw.get(spec.name) is None:
+        has_default = spec.default is not MISSING or spec.default_factory is not MISSING
+        if has_default and raw.get(spec.name) is None:
             continue
         values[spec.name] = _typed(_field(raw, spec.name, path, where), hints[spec.name], path, f"{where}.{spec.name}")
     return kind(**values)
@@ -350,7 +347,11 @@ def _integer(raw: dict[str, Any], name: str, path: Path) -> int:
 def _section(raw: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
     value = _field(raw, name, path, "")
     _require(isinstance(value, dict), path, f"{name} is not an object")
-    return dict(value)
+    section = dict(value)
+    width, heads = section.get("hidden_size"), section.get("num_attention_heads")
+    if section.get("head_dim") is None and isinstance(width, int) and isinstance(heads, int) and heads > 0:
+        section["head_dim"] = width // heads  # a rule of the architecture, not a default
+    return section
 
 
 def _field(raw: dict[str, Any], name: str, path: Path, where: str) -> Any:

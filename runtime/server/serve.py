@@ -15,6 +15,7 @@ import uvicorn
 from runtime.errors import Draining, EngineDead, InvalidSetting, PortInUse
 from runtime.server.app import create_app
 from runtime.server.host import Host, OpenEngine
+from runtime.server.speech_engine import SpeechEngine
 from runtime.settings import ServerSettings, Settings
 
 ENGINE_DIED = 70  # EX_SOFTWARE: whoever started the process should start it again
@@ -29,10 +30,13 @@ def serve(settings: Settings) -> int:
     Raises:
         SetUpError: the port, a checkpoint or the device cannot be used.
     """
-    from runtime.engine.engine import Engine  # torch takes seconds to import; a port in use is said before
+    return asyncio.run(run(settings, listen(settings.server), _open_engine))
 
-    listener = listen(settings.server)
-    return asyncio.run(run(settings, listener, Engine.open))
+
+def _open_engine(settings: Settings) -> SpeechEngine:
+    from runtime.engine.engine import Engine  # torch takes seconds to import; the port is open meanwhile
+
+    return Engine.open(settings)
 
 
 def listen(settings: ServerSettings) -> socket.socket:
@@ -82,6 +86,8 @@ async def run(settings: Settings, listener: socket.socket, open_engine: OpenEngi
             await host.shut(EngineDead(), EngineDead().outcome.close, patience_s=_GOODBYE_S)
         elif living.done():
             living.result()
+        elif serving.done():
+            serving.result()  # uvicorn could not start
         else:
             await host.shut(Draining(), 1001, patience_s=_GOODBYE_S)
         return ENGINE_DIED if died else 0

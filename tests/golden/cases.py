@@ -88,12 +88,8 @@ def _custom_voice() -> Iterator[Case]:
     yield Case(name="cv_other_voice", mode=mode, text=ENGLISH, voice="Ryan", language="english")
     yield Case(name="cv_chinese", mode=mode, text=CHINESE, voice="vivian", language="Chinese")
     yield Case(name="cv_mixed_auto", mode=mode, text=MIXED, voice="uncle_fu", language="Auto")
-    yield Case(
-        name="cv_stream_auto", mode=mode, text=ENGLISH, voice="serena", layout="streaming", max_frames=60
-    )
-    yield Case(
-        name="cv_stream_german", mode=mode, text=ENGLISH, voice="ryan", language="German", layout="streaming"
-    )
+    yield Case(name="cv_stream_auto", mode=mode, text=ENGLISH, voice="serena", layout="streaming", max_frames=60)
+    yield Case(name="cv_stream_german", mode=mode, text=ENGLISH, voice="ryan", language="German", layout="streaming")
     yield Case(
         name="cv_stream_chinese",
         mode=mode,
@@ -170,9 +166,7 @@ def _x_vector() -> Iterator[Case]:
     shared: dict[str, Any] = {"mode": "base", "x_vector_only": True}
     yield Case(name="xv_auto", text=ENGLISH, reference=MIDDLE, layout="streaming", **shared)
     yield Case(name="xv_short_reference", text=ENGLISH, reference=SHORT, layout="streaming", **shared)
-    yield Case(
-        name="xv_english", text=ENGLISH, reference=MIDDLE, language="English", keeps_waveform=True, **shared
-    )
+    yield Case(name="xv_english", text=ENGLISH, reference=MIDDLE, language="English", keeps_waveform=True, **shared)
     yield Case(name="xv_chinese", text=CHINESE, reference=LENGTHY, language="Chinese", **shared)
     yield Case(name="xv_resampled", text=ENGLISH, reference=NARROW, layout="streaming", **shared)
     yield Case(
@@ -217,9 +211,7 @@ def _icl() -> Iterator[Case]:
         layout="streaming",
     )
     yield Case(name="icl_short", mode=mode, text=ENGLISH, reference=SHORT, reference_text=said)
-    yield Case(
-        name="icl_long", mode=mode, text=ENGLISH, reference=LENGTHY, reference_text=said, language="English"
-    )
+    yield Case(name="icl_long", mode=mode, text=ENGLISH, reference=LENGTHY, reference_text=said, language="English")
     yield Case(name="icl_one_token", mode=mode, text="a", reference=MIDDLE, reference_text="b")
     yield Case(
         name="icl_resampled",
@@ -243,9 +235,7 @@ def _odd() -> Iterator[Case]:
     shared: dict[str, Any] = {"checkpoint": ODD.name, "text": ENGLISH}
     cv, vd = {**shared, "mode": "custom_voice"}, {**shared, "mode": "voice_design", "instruct": DESIGN}
     yield Case(name="odd_cv_auto", voice="ada", keeps_waveform=True, **cv)
-    yield Case(
-        name="odd_cv_stream", voice="bob_2", language="French", layout="streaming", max_frames=60, **cv
-    )
+    yield Case(name="odd_cv_stream", voice="bob_2", language="French", layout="streaming", max_frames=60, **cv)
     yield Case(name="odd_cv_dialect", voice="mei", instruct=INSTRUCT, **cv)
     yield Case(name="odd_cv_penalty", voice="bob_2", language="Korean", max_frames=120, **cv)
     yield Case(name="odd_vd_auto", **vd)

@@ -47,17 +47,13 @@ class Checkpoints:
 def main() -> None:
     """Write every golden file, or say which case is not fit to be one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--only", default="", help="cases whose name starts with this; then nothing else is made"
-    )
+    parser.add_argument("--only", default="", help="cases whose name starts with this; then nothing else is made")
     only = parser.parse_args().only
     torch.set_num_threads(2)
     DATA.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(Path(folder))
-        results = {
-            case.name: (case, _speak(checkpoints, case)) for case in cases() if case.name.startswith(only)
-        }
+        results = {case.name: (case, _speak(checkpoints, case)) for case in cases() if case.name.startswith(only)}
         _check(results)
         if only:
             return

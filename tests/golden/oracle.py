@@ -1,6 +1,6 @@
 """The reference implementation, driven for one utterance, with what a comparison needs written down.
 
-Runs inside .venv-oracle only (see oracle_env.sh). Everything is float32 on the CPU.
+Runs inside .venv-oracle only (see oracle_env.sh). Golden files are float32 on the CPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Utterance:
     non_streaming: bool
     speaker: str | None = None
     instruct: str | None = None
-    reference: tuple[NDArray[np.float32], int] | None = None
+    reference: tuple[NDArray[np.float32], int] | str | None = None  # samples and rate, or a path
     reference_text: str | None = None
     x_vector_only: bool = False
 
@@ -68,8 +68,8 @@ class _Gaps(LogitsProcessor):
 class Oracle:
     """One checkpoint in the reference's own classes."""
 
-    def __init__(self, folder: Path) -> None:
-        self.wrapper = Qwen3TTSModel.from_pretrained(str(folder), dtype=torch.float32)
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+        self.wrapper = Qwen3TTSModel.from_pretrained(str(folder), dtype=dtype)
         # The package asks for a Mistral pre-tokenizer, which local folders with a large vocabulary then get.
         self.wrapper.processor = AutoProcessor.from_pretrained(str(folder))
         self.model = self.wrapper.model
@@ -101,12 +101,10 @@ class Oracle:
             logits=np.stack(watched.logits),
             smallest_gaps=np.array(gaps),
             reference_codes=reference.ref_code.numpy() if _has_codes(reference) else None,
-            x_vector=None if reference is None else reference.ref_spk_embedding.numpy(),
+            x_vector=None if reference is None else reference.ref_spk_embedding.float().numpy(),
         )
 
-    def _cut(
-        self, codes: NDArray[np.int64], reference: Any, official: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
+    def _cut(self, codes: NDArray[np.int64], reference: Any, official: NDArray[np.float32]) -> NDArray[np.float32]:
         # The reference cuts its own lead-in off by a ratio of floats, which can miss by one sample.
         if not _has_codes(reference):
             return official
@@ -117,9 +115,7 @@ class Oracle:
             raise AssertionError(f"{len(official)} samples from the reference, {len(exact)} by frames")
         return exact
 
-    def _generate(
-        self, utterance: Utterance, options: dict[str, Any]
-    ) -> tuple[list[NDArray[np.float32]], Any]:
+    def _generate(self, utterance: Utterance, options: dict[str, Any]) -> tuple[list[NDArray[np.float32]], Any]:
         shared = {
             "text": utterance.text,
             "language": utterance.language,
@@ -127,9 +123,9 @@ class Oracle:
             **options,
         }
         if utterance.mode == "custom_voice":
-            return self.wrapper.generate_custom_voice(
-                speaker=utterance.speaker, instruct=utterance.instruct, **shared
-            )[0], None
+            return self.wrapper.generate_custom_voice(speaker=utterance.speaker, instruct=utterance.instruct, **shared)[
+                0
+            ], None
         if utterance.mode == "voice_design":
             return self.wrapper.generate_voice_design(instruct=utterance.instruct or "", **shared)[0], None
         prompt = self.wrapper.create_voice_clone_prompt(

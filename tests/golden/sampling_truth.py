@@ -84,9 +84,7 @@ def _probabilities(
         repetition_penalty=setting.repetition_penalty,
         eos_token_id=eos,
         min_new_tokens=2,
-        suppress_tokens=[
-            index for index in range(config.vocab_size - 1024, config.vocab_size) if index != eos
-        ],
+        suppress_tokens=[index for index in range(config.vocab_size - 1024, config.vocab_size) if index != eos],
     )
     talker._prepare_special_tokens(asked, kwargs_has_attention_mask=True, device="cpu")
     chain = talker._get_logits_processor(generation_config=asked, input_ids_seq_length=0, device="cpu")

@@ -40,9 +40,7 @@ GENERATION = {
 }
 
 
-def write_checkpoint(
-    folder: Path, spec: CheckpointSpec, mode: str, seed: int, dtype: str = "float32"
-) -> None:
+def write_checkpoint(folder: Path, spec: CheckpointSpec, mode: str, seed: int, dtype: str = "float32") -> None:
     """Write every file of a published repository into `folder`; `dtype` is that of model.safetensors."""
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is not one of {MODES}")
@@ -101,9 +99,7 @@ def _talker_config(spec: CheckpointSpec, mode: str) -> dict[str, Any]:
         "code_predictor_config": _predictor_config(spec),
         "codec_language_id": {**spec.languages, **(spec.dialects if named else {})},
         "spk_id": dict(spec.speakers) if named else {},
-        "spk_is_dialect": (
-            {name: spec.speaker_dialects.get(name, False) for name in spec.speakers} if named else {}
-        ),
+        "spk_is_dialect": ({name: spec.speaker_dialects.get(name, False) for name in spec.speakers} if named else {}),
         "max_position_embeddings": 32768,
         "model_type": "qwen3_tts_talker",
         "num_code_groups": spec.code_groups,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,5 +168,3 @@ def station_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> Station:
 def seeded(seed: int, **words: Any) -> dict[str, Any]:
     """Words of a request that samples as the checkpoint says."""
     return {"seed": seed, "sampling": Sampling(**words)}
-
-

@@ -200,9 +200,7 @@ def test_bad_references_are_refused_in_one_line(
 
 
 @pytest.mark.parametrize("words", [[], ["--ref-text", "hello"]])
-def test_base_wants_a_reference(
-    models: dict[str, str], capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
+def test_base_wants_a_reference(models: dict[str, str], capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     refused(capsys, say(models, TEXT, *words, mode="base"), "missing_ref_audio")
 
 

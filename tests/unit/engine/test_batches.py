@@ -13,7 +13,13 @@ from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of,
 # A batch takes other matrix kernels than a row alone, so sound may differ by rounding, codes never.
 ONE_STEP = 1  # of s16le
 
-TEXTS = ["Hello world.", "a", "The old phone is slow and the young voice is warm.", "你好，今天的声音很清楚。", "iPhone 12"]
+TEXTS = [
+    "Hello world.",
+    "a",
+    "The old phone is slow and the young voice is warm.",
+    "你好，今天的声音很清楚。",
+    "iPhone 12",
+]
 
 
 def varied(sampled: bool) -> list[SpeechRequest]:

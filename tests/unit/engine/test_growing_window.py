@@ -69,9 +69,7 @@ def slow_codes(checkpoint: Checkpoint, prompt: Prompt, frames: int, seed: int, p
             )[0]
         history = [codes[0] for codes in made]
         logits = talker.logits(hidden)
-        first = first_code(
-            logits, history, penalty, config.codec_eos_token_id, None if noise is None else noise[0]
-        )
+        first = first_code(logits, history, penalty, config.codec_eos_token_id, None if noise is None else noise[0])
         if first == config.codec_eos_token_id:
             break
         made.append([first, *other_codes(talker, hidden, first, noise)])

@@ -62,18 +62,13 @@ PREDICTOR = ("talker_config", "code_predictor_config")
     [
         (MODEL, ("talker_config",)),
         (MODEL, ("tts_model_type",)),
-        (MODEL, ("tts_model_size",)),
         (MODEL, ("tts_pad_token_id",)),
-        (MODEL, ("assistant_token_id",)),
-        (MODEL, ("talker_config", "head_dim")),
+        (MODEL, ("talker_config", "rms_norm_eps")),
         (MODEL, ("talker_config", "codec_eos_token_id")),
-        (MODEL, ("talker_config", "spk_id")),
         (MODEL, PREDICTOR),
         (MODEL, (*PREDICTOR, "num_key_value_heads")),
         (MODEL, ("speaker_encoder_config",)),
         (MODEL, ("speaker_encoder_config", "enc_dim")),
-        (GENERATION, ("temperature",)),
-        (GENERATION, ("subtalker_top_k",)),
         (TOKENIZER, ("decoder_config", "sliding_window")),
         (TOKENIZER, ("encoder_config", "codebook_dim")),
         (TOKENIZER, ("encode_downsample_rate",)),
@@ -109,7 +104,7 @@ def test_a_missing_field_is_named(folder_of: FolderOf, tmp_path: Path, file: str
         (MODEL, ["sideways"], ("voicewright_layouts",), "voicewright_layouts is not of"),
         (MODEL, [], ("voicewright_layouts",), "voicewright_layouts is not of"),
         (MODEL, 5, ("voicewright_modes",), "voicewright_modes is not of"),
-        (GENERATION, None, ("top_p",), "top_p is missing"),
+        (MODEL, None, ("talker_config", "spk_id"), "names no speaker"),
         (GENERATION, "0.9", ("temperature",), "temperature is not a float"),
         (GENERATION, 1, ("do_sample",), "do_sample is not a bool"),
         (TOKENIZER, "gelu", ("decoder_config", "hidden_act"), "hidden_act must be silu"),
@@ -176,3 +171,16 @@ def test_our_own_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: Path)
     assert config.modes == (Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)
     assert config.layouts == (Layout.NON_STREAMING,)
     assert not config.speaks
+
+
+def test_what_official_classes_leave_out_or_save_as_null_has_one_meaning(folder_of: FolderOf, tmp_path: Path) -> None:
+    def change(content: dict[str, Any]) -> None:
+        talker = content["talker_config"]
+        del talker["head_dim"], content["tts_model_size"]
+        talker |= {"spk_id": None, "spk_is_dialect": None}
+
+    source = folder_of("tiny", "voice_design")
+    left_out, whole = read_model_config(changed(source, tmp_path, MODEL, change)), read_model_config(source)
+    assert left_out == whole
+    (tmp_path / GENERATION).write_text("{}")
+    assert read_model_config(tmp_path).generation == whole.generation

@@ -1,0 +1,90 @@
+"""Time to first audio over the WebSocket of a real runtime process on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from websockets.asyncio.client import connect
+
+PROTOCOL = "voicewright.speech.v1"
+TEXT = "The harbour was quiet, and the lights of the last boat went out one by one."
+FRAMES = 25  # of each reply, so that replies are equally long
+WARM_UP = 2  # replies of each client that are not counted
+
+
+@asynccontextmanager
+async def runtime_process(arguments: list[str]) -> AsyncIterator[str]:
+    """Start `voicewright runtime` on a free port; yields its WebSocket address once it is ready."""
+    command = [sys.executable, "-m", "runtime.cli", "runtime", "--port", "0", *arguments]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE, env={**os.environ, "VOICEWRIGHT_HOST": "127.0.0.1"}
+    )
+    assert process.stdout is not None
+    try:
+        line = (await process.stdout.readline()).decode()
+        if " at http" not in line:
+            raise SystemExit("the runtime did not start; its error is above")
+        yield line.rpartition(" at ")[2].strip().replace("http", "ws", 1) + "/v1/audio/speech/stream"
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def measure_sockets(arguments: list[str], clients: tuple[int, ...], replies: int) -> list[dict[str, Any]]:
+    """TTFA (request sent to first sound received) for some numbers of closed-loop clients."""
+    async with runtime_process(arguments) as url:
+        return [await _closed_loop(url, count, replies) for count in clients]
+
+
+async def _closed_loop(url: str, clients: int, replies: int) -> dict[str, Any]:
+    start = time.perf_counter()
+    figures = [
+        figure for one in await asyncio.gather(*(_client(url, n, replies) for n in range(clients))) for figure in one
+    ]
+    wall = time.perf_counter() - start
+    ttfa = sorted(figure["ttfa_ms"] for figure in figures)
+    return {
+        "clients": clients,
+        "replies": len(figures),
+        "ttfa_p50_ms": round(statistics.median(ttfa), 1),
+        "ttfa_p95_ms": round(ttfa[int(0.95 * (len(ttfa) - 1))], 1),
+        "rtf_p50": round(statistics.median(figure["rtf"] for figure in figures), 3),
+        "audio_s_per_s": round(clients * (replies + WARM_UP) * FRAMES * 0.08 / wall, 2),
+    }
+
+
+async def _client(url: str, number: int, replies: int) -> list[dict[str, float]]:
+    """One client that speaks again as soon as its reply has ended."""
+    figures = []
+    async with connect(url, subprotocols=[PROTOCOL], max_size=None) as socket:  # type: ignore[list-item]
+        mode = json.loads(await socket.recv())["models"][0]["modes"][0]
+        for turn in range(WARM_UP + replies):
+            sent = time.perf_counter()
+            seed = 1000 * number + turn
+            config = {"type": "session.config", "task_type": mode, "max_frames": FRAMES, "seed": seed}
+            for request in (config, {"type": "input.text", "text": TEXT}, {"type": "input.done"}):
+                await socket.send(json.dumps(request))
+            first = None
+            while True:
+                message = await socket.recv()
+                if isinstance(message, bytes):
+                    first = first or time.perf_counter()
+                    continue
+                reply = json.loads(message)
+                if reply["type"] == "error":
+                    raise SystemExit(f"a reply failed: {reply['message']}")
+                if reply["type"] == "audio.done":
+                    break
+            if turn >= WARM_UP and first is not None:
+                figures.append({"ttfa_ms": 1000 * (first - sent), "rtf": reply["metrics"]["rtf"]})
+    return figures

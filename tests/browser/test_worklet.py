@@ -1,0 +1,202 @@
+"""worklet.js in an OfflineAudioContext: what leaves for a given arrival of sound, sample by sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+RATE = 24000
+FRAME = 1920
+QUANTUM = 128
+RAMP = 120  # 5 ms
+TARGET = FRAME
+Message = tuple[float, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Played:
+    samples: NDArray[np.float64]
+    reports: list[dict[str, Any]]
+
+    @property
+    def last(self) -> dict[str, Any]:
+        return self.reports[-1]
+
+    @property
+    def sounding(self) -> NDArray[np.float64]:
+        """From the first sample that is not silence to the last."""
+        (loud,) = np.nonzero(self.samples)
+        return self.samples[loud[0] : loud[-1] + 1]
+
+
+@pytest.fixture
+def play(blank: Page, modules: str) -> Any:
+    blank.add_script_tag(path=Path(__file__).with_name("offline.js"))
+
+    def run(seconds: float, schedule: list[Message]) -> Played:
+        call = "([url, seconds, schedule]) => playSchedule(url, seconds, schedule)"
+        result = blank.evaluate(call, [f"{modules}/js/worklet.js", seconds, schedule])
+        return Played(np.array(result["samples"]), result["reports"])
+
+    return run
+
+
+def sound(frames: int, seed: int = 0) -> NDArray[np.int16]:
+    """Noise that is loud at both ends and nowhere zero, so that every lost, doubled or cut sample shows."""
+    stream = np.random.default_rng(seed)
+    pcm = stream.integers(1000, 32768, frames * FRAME) * stream.choice([-1, 1], frames * FRAME)
+    return pcm.astype(np.int16)
+
+
+def begin(take: int = 1, target: int = TARGET, at: float = 0.0) -> Message:
+    return at, {"type": "begin", "take": take, "target": target}
+
+
+def push(at: float, pcm: NDArray[np.int16], take: int = 1) -> Message:
+    return at, {"type": "push", "take": take, "pcm": pcm.tolist()}
+
+
+def end(at: float, take: int = 1) -> Message:
+    return at, {"type": "end", "take": take}
+
+
+def exact(pcm: NDArray[np.int16]) -> NDArray[np.float64]:
+    return pcm.astype(np.float32).astype(np.float64) / 32768
+
+
+@pytest.mark.parametrize("sizes", [[1] * 10, [1, 2, 4, 3], [10]], ids=str)
+def test_sound_that_comes_in_time_leaves_bit_for_bit(play: Any, sizes: list[int]) -> None:
+    pcm = sound(10)
+    schedule, at = [begin()], 0
+    for size in sizes:
+        # Each chunk comes when half of the sound before it has been played.
+        schedule.append(push(at / 2 / RATE, pcm[at : at + size * FRAME]))
+        at += size * FRAME
+    schedule.append(end(at / 2 / RATE))
+    played = play(1.2, schedule)
+    assert np.array_equal(played.sounding, exact(pcm))
+    assert (played.last["underruns"], played.last["underrunSamples"]) == (0, 0)
+    assert played.last["played"] == pcm.size
+    assert played.last["finished"]
+    assert played.last["state"] == "idle"
+    assert played.reports[0]["state"] == "buffering"
+
+
+def test_chunks_of_any_size_join_without_a_seam(play: Any) -> None:
+    pcm = sound(6)
+    cuts = np.sort(np.random.default_rng(5).integers(1, pcm.size, 40))
+    parts = [part for part in np.split(pcm, cuts) if part.size]
+    played = play(0.8, [begin(), *(push(0, part) for part in parts), end(0)])
+    assert np.array_equal(played.sounding, exact(pcm))
+
+
+def test_it_waits_for_its_target_and_no_longer(play: Any) -> None:
+    pcm = sound(4)
+    schedule = [begin(target=2 * FRAME), push(0.1, pcm[:FRAME]), push(0.3, pcm[FRAME:]), end(0.3)]
+    played = play(0.8, schedule)
+    (first,) = np.nonzero(played.samples)
+    assert 0.3 * RATE <= first[0] < 0.3 * RATE + 2 * QUANTUM
+    assert played.last["firstTime"] == pytest.approx(first[0] / RATE)
+    assert played.last["underruns"] == 0
+
+
+def test_a_short_take_is_played_although_it_never_reaches_the_target(play: Any) -> None:
+    pcm = sound(1)[:500]
+    played = play(0.4, [begin(target=FRAME), push(0, pcm), end(0.1)])
+    assert np.array_equal(played.sounding, exact(pcm))
+    assert played.last["underruns"] == 0
+
+
+def test_a_stall_is_counted_ramped_and_loses_nothing(play: Any) -> None:
+    pcm = sound(6)
+    schedule = [begin(), push(0, pcm[: 2 * FRAME]), push(0.4, pcm[2 * FRAME :]), end(0.4)]
+    played = play(1.2, schedule)
+    before, after = exact(pcm[: 2 * FRAME]), exact(pcm[2 * FRAME :])
+    start = np.nonzero(played.samples)[0][0]
+    gap = start + before.size
+    assert np.array_equal(played.samples[start:gap], before)
+    silence = played.last["underrunSamples"]
+    resumed = gap + silence
+    assert played.last["underruns"] == 1
+    assert resumed == pytest.approx(0.4 * RATE, abs=2 * QUANTUM)
+    # The last value runs out over 5 ms, then there is silence, then 5 ms of rising gain.
+    tail = before[-1] * np.arange(RAMP - 1, -1, -1) / RAMP
+    assert played.samples[gap : gap + RAMP] == pytest.approx(tail, abs=1e-6)
+    assert not played.samples[gap + RAMP : resumed].any()
+    gain = np.arange(RAMP) / RAMP
+    assert played.samples[resumed : resumed + RAMP] == pytest.approx(after[:RAMP] * gain, abs=1e-6)
+    rest = played.samples[resumed + RAMP : resumed + after.size]
+    assert np.array_equal(rest, after[RAMP:])
+    assert not played.samples[resumed + after.size :].any()
+    assert played.last["played"] == pcm.size
+
+
+def test_each_stall_doubles_the_target_up_to_its_limit(play: Any) -> None:
+    pcm = sound(40)
+    schedule, at, targets = [begin()], 0, []
+    for stall in range(4):
+        # One frame alone never reaches a raised target; the end of the schedule lets all of it out.
+        take = FRAME * 2**stall
+        schedule.append(push(stall * 0.8, pcm[at : at + take]))
+        at += take
+    schedule.append(end(3.6))
+    played = play(6.0, schedule)
+    targets = sorted({report["target"] for report in played.reports if report["take"] == 1})
+    assert targets == [FRAME, 2 * FRAME, 4 * FRAME, int(0.6 * RATE)]
+    assert played.last["underruns"] == 3
+    assert played.last["played"] == at
+
+
+def test_an_end_that_comes_late_is_no_underrun(play: Any) -> None:
+    pcm = sound(1)
+    played = play(0.6, [begin(), push(0, pcm), end(0.3)])
+    assert (played.last["underruns"], played.last["underrunSamples"]) == (0, 0)
+    assert played.last["finished"]
+
+
+def test_stop_is_silence_within_five_milliseconds(play: Any) -> None:
+    pcm = sound(10)
+    played = play(0.8, [begin(), push(0, pcm), (0.2, {"type": "stop"}), push(0.3, pcm), end(0.3)])
+    start = np.nonzero(played.samples)[0][0]
+    stopped = int(np.ceil(0.2 * RATE / QUANTUM)) * QUANTUM
+    assert np.array_equal(played.samples[start:stopped], exact(pcm[: stopped - start]))
+    tail = played.samples[stopped - 1] * np.arange(RAMP - 1, -1, -1) / RAMP
+    assert played.samples[stopped : stopped + RAMP] == pytest.approx(tail, abs=1e-6)
+    assert not played.samples[stopped + RAMP :].any()
+    assert played.last["finished"]
+    assert played.last["played"] == stopped - start
+
+
+def test_a_new_take_plays_none_of_the_one_before(play: Any) -> None:
+    old, new = sound(10, seed=1), sound(3, seed=2)
+    schedule = [begin(), push(0, old), begin(take=2, at=0.2), push(0.25, old, take=1), push(0.3, new, take=2)]
+    played = play(0.8, [*schedule, end(0.3, take=1), end(0.3, take=2)])
+    at = int(np.ceil(0.3 * RATE / QUANTUM)) * QUANTUM
+    assert np.array_equal(played.samples[at : at + new.size], exact(new))
+    assert not played.samples[at + new.size :].any()
+    assert (played.last["take"], played.last["played"]) == (2, new.size)
+
+
+@pytest.mark.parametrize("fault", ["lost", "doubled", "swapped", "halved"])
+def test_the_comparison_sees_every_fault(play: Any, fault: str) -> None:
+    """Negative controls: what the tests above accept must not be so wide that a fault slips through."""
+    pcm = sound(4)
+    parts = list(np.split(pcm, 4))
+    if fault == "lost":
+        del parts[2]
+    elif fault == "doubled":
+        parts.insert(2, parts[2])
+    elif fault == "swapped":
+        parts[1], parts[2] = parts[2], parts[1]
+    else:
+        parts[2] = parts[2] // 2
+    played = play(0.8, [begin(), *(push(0, part) for part in parts), end(0)])
+    assert not np.array_equal(played.sounding, exact(pcm))

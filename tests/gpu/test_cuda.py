@@ -1,0 +1,73 @@
+"""The CUDA device against the CPU: the same codes from the same seeds, sound within what TF32 rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.engine.engine import Engine
+from runtime.request import Sampling, SpeechRequest
+from runtime.settings import EngineSettings, Settings
+from tests.conftest import FolderOf
+from tests.golden.stored import CASES, arrays, request_of
+from tests.support.engines import said, said_together
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+SOUND_ATOL = 2e-3  # convolutions may run in TF32 on the card
+
+
+@pytest.fixture(scope="module", autouse=True)
+def exact_convolutions() -> Iterator[None]:
+    """Mimi's codes come from nearest neighbours; TF32 would move ties."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+def engine_on(folder: str, device: str, dtype: str = "float32", slots: int = 8) -> Engine:
+    return Engine.open(Settings(models=(folder,), engine=EngineSettings(device=device, dtype=dtype, max_slots=slots)))
+
+
+@pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
+@pytest.mark.parametrize("name", ["tiny", "odd"])
+def test_codes_equal_the_reference_on_the_card(folder_of: FolderOf, name: str, mode: str) -> None:
+    cases = [case for case in CASES.values() if (case["checkpoint"], case["mode"]) == (name, mode)]
+    engine = engine_on(str(folder_of(name, mode, cases[0]["seed"])), "cuda", slots=len(cases))
+    for case in cases:
+        heard = said(engine, request_of(case))
+        assert np.array_equal(heard.codes, arrays(case["name"])["codes"]), case["name"]
+        if case["keeps_waveform"]:
+            waveform = arrays(case["name"])["waveform"]
+            ours = heard.pcm[len(heard.pcm) - len(waveform) :] / 32767
+            np.testing.assert_allclose(ours, waveform, rtol=0, atol=SOUND_ATOL)
+    for case, heard in zip(cases, said_together(engine, *map(request_of, cases), apart=1), strict=True):
+        assert np.array_equal(heard.codes, arrays(case["name"])["codes"]), case["name"]
+
+
+def test_a_seed_means_the_same_on_the_card_and_on_the_cpu(folder_of: FolderOf) -> None:
+    folder = str(folder_of("tiny", "custom_voice"))
+    requests = [
+        SpeechRequest(text="A seed is a promise.", mode=engine_mode, seed=seed, max_frames=30, sampling=sampling)
+        for engine_mode in [engine_on(folder, "cpu").cards[0].modes[0]]
+        for seed in (0, 7, 2**63 - 1)
+        for sampling in (Sampling(), Sampling(top_p=0.8, temperature=1.1), Sampling(top_k=0, repetition_penalty=1.3))
+    ]
+    on_cpu = said_together(engine_on(folder, "cpu", slots=len(requests)), *requests)
+    on_card = said_together(engine_on(folder, "cuda", slots=len(requests)), *requests)
+    for here, there in zip(on_cpu, on_card, strict=True):
+        assert np.array_equal(here.codes, there.codes)
+
+
+def test_bfloat16_speaks_on_the_card(folder_of: FolderOf) -> None:
+    engine = engine_on(str(folder_of("tiny", "voice_design")), "cuda", "bfloat16")
+    heard = said(engine, SpeechRequest(text="Half the bits.", mode=engine.cards[0].modes[0], seed=1, max_frames=12))
+    assert heard.codes.shape[0] > 2
+    assert np.abs(heard.pcm).max() > 100
