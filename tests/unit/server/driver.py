@@ -73,7 +73,9 @@ class Driver:
         self.session.on_speech(number, AudioChunk(pcm=pcm, codes=codes, first_sample=first * 1920))
 
     def finish(self, number: int, reason: StopReason = StopReason.EOS) -> None:
-        self.session.on_speech(number, Finished(stop_reason=reason, stats=RequestStats(frames=1, audio_s=0.08, total_ms=20)))
+        self.session.on_speech(
+            number, Finished(stop_reason=reason, stats=RequestStats(frames=1, audio_s=0.08, total_ms=20))
+        )
         self.commands += self.session.commands()
 
     def heard(self) -> list[Any]:

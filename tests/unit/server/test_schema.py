@@ -100,7 +100,9 @@ def test_a_type_of_another_type_is_refused(kind: object) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(MESSAGES))
-@pytest.mark.parametrize("where", ["context_id", "type", "text", "task_type", "voice", "seed", "frames", "t", "played_ms"])
+@pytest.mark.parametrize(
+    "where", ["context_id", "type", "text", "task_type", "voice", "seed", "frames", "t", "played_ms"]
+)
 def test_no_sentence_quotes_the_client(kind: str, where: str) -> None:
     driver = Driver()
     driver.send(kind, **{"text": "x", "played_ms": 1, where: [CANARY]} if where != "type" else {})

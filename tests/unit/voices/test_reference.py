@@ -150,7 +150,8 @@ def test_what_is_not_sound_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "subtype"), [("WAV", "IMA_ADPCM"), ("WAV", "MS_ADPCM"), ("WAV", "GSM610"), ("CAF", "PCM_16"), ("AU", "PCM_16")]
+    ("kind", "subtype"),
+    [("WAV", "IMA_ADPCM"), ("WAV", "MS_ADPCM"), ("WAV", "GSM610"), ("CAF", "PCM_16"), ("AU", "PCM_16")],
 )
 def test_formats_beyond_the_list_are_refused(kind: str, subtype: str) -> None:
     rate = 8_000 if subtype == "GSM610" else SAMPLE_RATE
