@@ -111,7 +111,7 @@ def resolve(reference: str) -> Path:
         CheckpointMissing: there is no such folder, or the Hub does not give it.
     """
     folder = Path(reference).expanduser()
-    if folder.is_dir():
+    if reference and folder.is_dir():
         return folder
     name, _, revision = reference.partition("@")  # a revision may hold slashes (refs/pr/1)
     if folder.is_absolute() or reference.startswith((".", "~")) or name.count("/") != 1:

@@ -13,8 +13,8 @@ from tests.golden.cases import LENGTHY, MIDDLE, SEEDS, SHORT
 from tests.golden.stored import arrays
 from tests.support.signals import voice
 
-MEL_ATOL = 2e-4  # of logarithms between -11.5 and 3; both compute in float32, with other FFTs
-X_VECTOR_ATOL = 2e-5
+MEL_ATOL = 1e-5  # of logarithms between -11.5 and 3
+X_VECTOR_ATOL = 1e-5
 WAVEFORM_ATOL = 2e-5  # of full scale 1
 
 REFERENCES = {"short": SHORT, "middle": MIDDLE, "lengthy": LENGTHY}

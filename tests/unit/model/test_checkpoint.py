@@ -1,0 +1,262 @@
+"""Loading: strict about every key and shape, safetensors only, one speech tokenizer for all who ship the same."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import huggingface_hub
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
+from tests.conftest import FolderOf, Loaded
+from tests.support.engines import custom_voice, engine_of, said
+
+CPU = torch.device("cpu")
+WEIGHTS = ("model.safetensors", "speech_tokenizer/model.safetensors")
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "merges.txt",
+    "speech_tokenizer/config.json",
+    *WEIGHTS,
+)
+
+Tensors = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
+    """A checkpoint that a test may damage."""
+    return shutil.copytree(folder_of("tiny", "custom_voice"), tmp_path / "damaged")
+
+
+def load(folder: Path | str, dtype: torch.dtype = torch.float32) -> Checkpoint:
+    return load_checkpoint(str(folder), CPU, dtype)
+
+
+def rewrite(path: Path, change: Callable[[Tensors], object]) -> None:
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(CheckpointMissing) as caught:
+        load(folder)
+    assert Path(name).name in str(caught.value)
+    assert str((folder / name).parent) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        (WEIGHTS[0], "talker.codec_head.weight"),
+        (WEIGHTS[0], "talker.model.layers.1.self_attn.k_proj.weight"),
+        (WEIGHTS[0], "talker.code_predictor.lm_head.14.weight"),
+        (WEIGHTS[1], "decoder.pre_conv.conv.bias"),
+        (WEIGHTS[1], "encoder.downsample.conv.weight"),
+    ],
+)
+def test_missing_unexpected_and_misshaped_keys_are_named(folder: Path, file: str, key: str) -> None:
+    def change(tensors: Tensors) -> None:
+        tensors["talker.surprise"] = torch.zeros(1)
+        tensors[key + "_renamed"] = tensors.pop(key)
+        other = next(name for name in tensors if name.endswith("norm.weight"))
+        tensors[other] = torch.zeros(3, 2)
+
+    rewrite(folder / file, change)
+    with pytest.raises(CheckpointInvalid) as caught:
+        load(folder)
+    sentence = str(caught.value)
+    assert f"missing {key}" in sentence
+    assert "unexpected" in sentence
+    assert "talker.surprise" in sentence
+    assert "[3, 2] instead of [" in sentence
+
+
+def test_a_long_list_of_complaints_is_counted(folder: Path) -> None:
+    rewrite(folder / WEIGHTS[0], lambda tensors: [tensors.pop(key) for key in list(tensors)[:40]])
+    with pytest.raises(CheckpointInvalid, match="and 35 more") as caught:
+        load(folder)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("file", WEIGHTS)
+@pytest.mark.parametrize("damage", ["cut", "noise", "empty", "pickle"])
+def test_damaged_weights_are_said_so(folder: Path, file: str, damage: str) -> None:
+    path = folder / file
+    whole = path.read_bytes()
+    content = {
+        "cut": whole[: len(whole) // 2],
+        "noise": bytes(range(256)) * 40,
+        "empty": b"",
+        "pickle": pickle.dumps({"talker.codec_head.weight": [0.0]}),
+    }[damage]
+    path.write_bytes(content)
+    with pytest.raises(CheckpointInvalid, match="not a readable safetensors file"):
+        load(folder)
+
+
+def test_a_pickle_is_never_read(folder: Path) -> None:
+    """A pickled checkpoint beside the missing weights would run its code if anybody opened it."""
+    (folder / WEIGHTS[0]).unlink()
+    trap = folder / "opened"
+
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+            return (Path.touch, (trap,))
+
+    for name in ("pytorch_model.bin", "model.pt", "model.bin", "speech_tokenizer/pytorch_model.bin"):
+        (folder / name).write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(CheckpointMissing, match="safetensors files only"):
+        load(folder)
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("vocab.json", "not json"),
+        ("vocab.json", '{"a": 0}'),
+        ("merges.txt", "#version: 0.2\nnot a b c\n"),
+        ("merges.txt", "#version: 0.2\nzz yy\n"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": []}'),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {"content": "<a>"}}}'),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"0": {"content": "<|im_start|>"}}}'),
+        ("tokenizer_config.json", "{}"),
+    ],
+)
+def test_a_damaged_text_tokenizer_is_said_so(folder: Path, name: str, content: str) -> None:
+    (folder / name).write_text(content, encoding="utf-8")
+    with pytest.raises(CheckpointInvalid) as caught:
+        load(folder)
+    assert str(folder) in str(caught.value)
+
+
+def test_a_speech_tokenizer_with_another_number_of_codebooks_is_refused(folder_of: FolderOf, folder: Path) -> None:
+    shutil.rmtree(folder / "speech_tokenizer")
+    shutil.copytree(folder_of("odd", "custom_voice") / "speech_tokenizer", folder / "speech_tokenizer")
+    with pytest.raises(CheckpointInvalid, match="num_quantizers disagree"):
+        load(folder)
+
+
+def test_a_speech_tokenizer_at_another_rate_is_refused(folder: Path) -> None:
+    path = folder / "speech_tokenizer" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"output_sample_rate": 16_000}))
+    with pytest.raises(CheckpointInvalid, match="24000 Hz"):
+        load(folder)
+
+
+def test_bfloat16_is_for_talker_and_code_predictor_only(folder: Path, folder_of: FolderOf) -> None:
+    checkpoint = load(folder, torch.bfloat16)
+    assert {weight.dtype for weight in checkpoint.talker.parameters()} == {torch.bfloat16}
+    tokenizer = checkpoint.speech_tokenizer
+    for network in (tokenizer.code2wav, tokenizer.encoder):
+        assert {weight.dtype for weight in network.parameters()} == {torch.float32}
+    heard = said(engine_of(checkpoint), custom_voice(max_frames=6))
+    assert heard.codes.shape == (6, 16)
+    assert heard.pcm.any()
+    base = load(folder_of("tiny", "base"), torch.bfloat16)
+    assert base.speaker_encoder is not None
+    assert base.speaker_encoder.fc.weight.dtype is torch.float32
+
+
+def test_weights_arrive_bit_for_bit_and_frozen(folder: Path) -> None:
+    talker, stored = load(folder).talker, load_file(folder / WEIGHTS[0])
+    layer = talker.model.layers[1].self_attn
+    names = ("q_proj", "k_proj", "v_proj")
+    rows = torch.cat([stored[f"talker.model.layers.1.self_attn.{name}.weight"] for name in names])
+    assert torch.equal(layer.qkv_proj.weight, rows)
+    assert torch.equal(talker.codec_head.weight, stored["talker.codec_head.weight"])
+    assert not any(weight.requires_grad for weight in talker.parameters())
+    assert not talker.training
+
+
+def test_checkpoints_share_a_speech_tokenizer_that_is_the_same_file(loaded: Loaded, folder_of: FolderOf) -> None:
+    first = loaded("tiny", "custom_voice")
+    second = load_checkpoint(str(folder_of("tiny", "base")), CPU, torch.float32, [first])
+    other = load_checkpoint(str(folder_of("tiny", "base", 2)), CPU, torch.float32, [first])
+    assert second.speech_tokenizer is first.speech_tokenizer
+    assert other.speech_tokenizer is not first.speech_tokenizer
+
+
+def test_a_folder_is_named_by_its_last_part_only(folder: Path) -> None:
+    assert load(folder).name == "damaged"
+
+
+@pytest.mark.parametrize(
+    ("reference", "name", "revision"),
+    [
+        ("Qwen/Qwen3-TTS-12Hz-0.6B-Base", "Qwen/Qwen3-TTS-12Hz-0.6B-Base", None),
+        ("Qwen/Qwen3-TTS-12Hz-0.6B-Base@0c0e305", "Qwen/Qwen3-TTS-12Hz-0.6B-Base", "0c0e305"),
+        ("owner/name@refs/pr/1", "owner/name", "refs/pr/1"),
+    ],
+)
+def test_a_hub_id_is_downloaded_at_its_revision_without_pickles(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, reference: str, name: str, revision: str | None
+) -> None:
+    asked: dict[str, object] = {}
+
+    def download(repo_id: str, **words: object) -> str:
+        asked.update(words, repo_id=repo_id)
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    checkpoint = load(reference)
+    assert (asked["repo_id"], asked["revision"]) == (name, revision)
+    assert checkpoint.name == reference
+    patterns = asked["allow_patterns"]
+    assert isinstance(patterns, list)
+    taken = list(huggingface_hub.utils.filter_repo_objects(
+        [*FILES, "pytorch_model.bin", "model.pt", "tool.py", "speech_tokenizer/tool.py", "weights.gguf"],
+        allow_patterns=patterns,
+    ))
+    assert sorted(taken) == sorted(FILES)
+
+
+NOT_FOUND = httpx.Response(404, request=httpx.Request("GET", "https://hub.invalid"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("no network"),
+        httpx.ConnectError("no network\nat all"),
+        huggingface_hub.errors.RepositoryNotFoundError("404 Client Error.\n\nRepository", response=NOT_FOUND),
+        huggingface_hub.errors.RevisionNotFoundError("404 Client Error.\n\nRevision", response=NOT_FOUND),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_hub_that_does_not_give_is_one_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def download(*_: object, **__: object) -> str:
+        raise error
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    with pytest.raises(CheckpointMissing) as caught:
+        resolve("owner/no-such-model")
+    assert str(caught.value).count("\n") == 0
+    assert "the Hub did not give it" in str(caught.value)
+
+
+@pytest.mark.parametrize("reference", ["/no/such/folder", "./nothing", "~/nothing", "name", "a/b/c", ""])
+def test_what_is_neither_folder_nor_hub_id_is_not_looked_for_on_the_hub(
+    monkeypatch: pytest.MonkeyPatch, reference: str
+) -> None:
+    def download(*_: object, **__: object) -> str:
+        raise AssertionError("the Hub was asked")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    with pytest.raises(CheckpointMissing):
+        resolve(reference)

@@ -1,0 +1,233 @@
+"""Streaming sound equals a full decode, whatever the chunks, the batch and the neighbours (facts 6)."""
+
+from __future__ import annotations
+
+import copy
+from itertools import accumulate, cycle, pairwise, repeat
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from runtime.engine.codec import SoundStreams, to_s16
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.code2wav import Code2Wav
+from runtime.model.weights import on_meta
+from tests.conftest import Loaded
+from tests.unit.model.published import speech_tokenizer_config
+
+FRAMES = 60  # longer than every attention window (16 and 7 frames) and every convolution behind it
+
+# In float64 rounding is far below anything that a wrong seam would do.
+EXACT = 1e-9
+# In float32 other chunk sizes take other kernels; full scale is 1.
+ROUNDING = 2e-5
+
+SCHEDULES = {
+    "ones": repeat(1),
+    "ramp": (1, 2, 4, 8, 16, 29),
+    "sevens": repeat(7),
+    "first_alone": (1, 59),
+    "last_alone": (59, 1),
+    "uneven": cycle((3, 1, 11, 2)),
+}
+
+
+@pytest.fixture(scope="module", params=["tiny", "odd"])
+def precise(request: pytest.FixtureRequest, loaded: Loaded) -> Code2Wav:
+    """Code2Wav in float64."""
+    return copy.deepcopy(loaded(request.param, "base").speech_tokenizer.code2wav).double()
+
+
+def codes_of(code2wav: Code2Wav, rows: int, frames: int = FRAMES, seed: int = 0) -> Tensor:
+    config = code2wav.config
+    stream = np.random.RandomState(seed)
+    return torch.from_numpy(stream.randint(0, config.codebook_size, (rows, frames, config.num_quantizers)))
+
+
+def cuts_of(schedule: object, frames: int) -> list[tuple[int, int]]:
+    """Start and end of each chunk, the last one cut to the frames there are."""
+    ends = [0]
+    for size in schedule:  # type: ignore[attr-defined]
+        ends.append(min(ends[-1] + size, frames))
+        if ends[-1] == frames:
+            break
+    assert ends[-1] == frames
+    return list(pairwise(ends))
+
+
+@torch.inference_mode()
+def decoded(code2wav: Code2Wav, codes: Tensor, cuts: list[tuple[int, int]] | None = None) -> Tensor:
+    state = code2wav.fresh_state(len(codes))
+    return torch.cat([code2wav(codes[:, start:end], state) for start, end in cuts or [(0, codes.shape[1])]], dim=1)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_any_schedule_equals_the_full_decode(precise: Code2Wav, name: str, rows: int) -> None:
+    codes = codes_of(precise, rows)
+    streamed = decoded(precise, codes, cuts_of(copy.copy(SCHEDULES[name]), FRAMES))
+    assert streamed.shape == (rows, FRAMES * precise.config.samples_per_frame)
+    torch.testing.assert_close(streamed, decoded(precise, codes), rtol=0, atol=EXACT)
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(sizes=st.lists(st.integers(1, 25), min_size=1, max_size=12), rows=st.integers(1, 4), seed=st.integers(0, 99))
+def test_random_schedules_equal_the_full_decode(precise: Code2Wav, sizes: list[int], rows: int, seed: int) -> None:
+    frames = min(sum(sizes), 80)
+    codes = codes_of(precise, rows, frames, seed)
+    streamed = decoded(precise, codes, cuts_of(sizes, frames))
+    torch.testing.assert_close(streamed, decoded(precise, codes), rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_float32_differs_by_rounding_only(cloner: Checkpoint, name: str) -> None:
+    code2wav = cloner.speech_tokenizer.code2wav
+    codes = codes_of(code2wav, 2)
+    streamed = decoded(code2wav, codes, cuts_of(copy.copy(SCHEDULES[name]), FRAMES))
+    torch.testing.assert_close(streamed, decoded(code2wav, codes), rtol=0, atol=ROUNDING)
+
+
+def test_the_sound_is_neither_silent_nor_clipped(precise: Code2Wav) -> None:
+    """Else the comparisons above would compare nothing."""
+    wave = decoded(precise, codes_of(precise, 2))
+    assert wave.std() > 0.01
+    assert (wave.abs() == 1).double().mean() < 0.05
+    assert not torch.allclose(wave[0], wave[1], atol=1e-3)
+
+
+def test_a_frame_changes_no_sample_before_its_own_and_none_past_the_window(precise: Code2Wav) -> None:
+    config, codes = precise.config, codes_of(precise, 1)
+    changed = codes.clone()
+    changed[0, 10] = (changed[0, 10] + 1) % config.codebook_size
+    differs = (decoded(precise, codes) != decoded(precise, changed))[0].nonzero()[:, 0] // config.samples_per_frame
+    assert int(differs.min()) == 10
+    # Each layer hands on what it saw to the last frame that still sees it; then pre_conv and the convolutions behind.
+    through_layers = config.num_hidden_layers * (config.sliding_window - 1)
+    assert through_layers <= int(differs.max()) - 10 <= through_layers + 2 + precise.tail_frames - 1
+
+
+@torch.inference_mode()
+def test_streams_that_start_at_different_times_share_batches(precise: Code2Wav) -> None:
+    """Rows join and leave a shared state, each at its own position and with its own chunk sizes."""
+    stream = np.random.RandomState(4)
+    codes = codes_of(precise, 5)
+    arena, whole = precise.fresh_state(8), decoded(precise, codes)
+    slots = [6, 0, 3, 7, 2]
+    sounds: list[list[Tensor]] = [[] for _ in slots]
+    done = [0] * 5
+    begins = [0, 0, 3, 9, 20]
+    turn = 0
+    while min(done) < FRAMES:
+        size = int(stream.randint(1, 9))
+        members = [
+            index
+            for index in range(5)
+            if turn >= begins[index] and done[index] + size <= FRAMES and stream.random_sample() < 0.7
+        ]
+        last = [index for index in range(5) if 0 < FRAMES - done[index] < size and turn >= begins[index]]
+        for group, length in ((members, size), *(([index], FRAMES - done[index]) for index in last)):
+            if not group:
+                continue
+            rows = torch.tensor([slots[index] for index in group])
+            state = arena.rows(rows)
+            wave = precise(torch.stack([codes[index, done[index] : done[index] + length] for index in group]), state)
+            arena.write(rows, state)
+            for index, samples in zip(group, wave, strict=True):
+                sounds[index].append(samples)
+                done[index] += length
+        turn += 1
+    for index in range(5):
+        torch.testing.assert_close(torch.cat(sounds[index]), whole[index], rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("reference", [1, 2, 5, 10, 11, 12, 13, 16, 17, 40])
+def test_warming_equals_decoding_the_reference_and_dropping_its_sound(precise: Code2Wav, reference: int) -> None:
+    codes = codes_of(precise, 2)
+    expected = decoded(precise, codes)[:, reference * precise.config.samples_per_frame :]
+    with torch.inference_mode():
+        state = precise.fresh_state(2)
+        precise.warm(codes[:, :reference], state)
+        for start, end in cuts_of(cycle((1, 2, 5)), FRAMES - reference):
+            samples = slice(start * precise.config.samples_per_frame, end * precise.config.samples_per_frame)
+            wave = precise(codes[:, reference + start : reference + end], state)
+            torch.testing.assert_close(wave, expected[:, samples], rtol=0, atol=EXACT)
+
+
+def test_a_warm_start_remembers_exactly_what_the_convolutions_can(precise: Code2Wav) -> None:
+    """One frame less than ``tail_frames`` is still enough (one is to spare), a few less are not."""
+    reference, tail = 40, precise.tail_frames
+
+    def after(kept: int) -> Tensor:
+        codes = codes_of(precise, 1)
+        with torch.inference_mode():
+            state = precise.fresh_state(1)
+            latents = precise._latents(codes[:, :reference], state)
+            precise._vocode(latents[:, -kept:], state)
+            return precise(codes[:, reference:], state)
+
+    whole = after(reference)
+    torch.testing.assert_close(after(tail - 1), whole, rtol=0, atol=EXACT)
+    assert (after(tail - 4) - whole).abs().max() > 100 * EXACT
+
+
+def test_the_published_decoder_remembers_ten_frames() -> None:
+    """Facts 6.2: ten frames of transformer output; ``tail_frames`` has one to spare."""
+    with on_meta():
+        code2wav = Code2Wav(speech_tokenizer_config().code2wav)
+    assert code2wav.tail_frames == 11
+    assert code2wav.config.samples_per_frame == 1920
+    kept = code2wav.fresh_state(1)
+    assert sum(part.numel() for part in kept.convs) == 1_024 + 12_288 + 6_144 + 2_880 + 112_320 + 576
+    assert sum(part.numel() for part in (*kept.keys, *kept.values)) == 1_163_264
+
+
+def test_sound_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> None:
+    code2wav = cloner.speech_tokenizer.code2wav
+    codes = codes_of(code2wav, 4, 20)
+    whole = to_s16(decoded(code2wav, codes)).numpy()
+    streams = SoundStreams(code2wav, 6)
+    slots = [5, 1, 2, 4]
+    for slot in slots:
+        streams.open(slot)
+    sounds = [b""] * 4
+    for ends in ([0, 0, 0, 0], [1, 3, 1, 3], [3, 4, 2, 10], [20, 20, 20, 20]):
+        if not any(ends):
+            begins = ends
+            continue
+        chunks = [(slots[row], codes[row, begins[row] : ends[row]]) for row in range(4)]
+        for row, pcm in enumerate(streams.decode(chunks)):
+            sounds[row] += pcm
+        begins = ends
+    for row in range(4):
+        pcm = np.frombuffer(sounds[row], np.int16)
+        assert pcm.shape == whole[row].shape
+        assert np.abs(pcm.astype(int) - whole[row]).max() <= 1
+
+
+def test_a_stream_that_is_opened_again_is_fresh(cloner: Checkpoint) -> None:
+    code2wav = cloner.speech_tokenizer.code2wav
+    first, second = codes_of(code2wav, 2, 10)
+    streams = SoundStreams(code2wav, 2)
+    streams.open(1)
+    fresh = streams.decode([(1, second)])
+    streams.open(1, reference=first)
+    warmed = streams.decode([(1, second)])
+    streams.open(1)
+    assert streams.decode([(1, second)]) == fresh
+    assert warmed != fresh
+
+
+@pytest.mark.parametrize(
+    ("wave", "steps"),
+    [(0.0, 0), (1.0, 32767), (-1.0, -32767), (0.5 / 32767, 0), (0.6 / 32767, 1), (float("nan"), 0)],
+)
+def test_full_scale_is_32767_steps(wave: float, steps: int) -> None:
+    assert to_s16(torch.tensor([wave])).tolist() == [steps]
+
+
+def test_schedules_are_what_they_are_called() -> None:
+    assert list(accumulate(end - start for start, end in cuts_of(SCHEDULES["ramp"], FRAMES))) == [1, 3, 7, 15, 31, 60]

@@ -1,0 +1,186 @@
+"""Configuration files are data: what is missing, mistyped or unsupported is named, and nothing is guessed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.model.config import read_model_config, read_speech_tokenizer_config
+from runtime.request import Layout, Mode
+from tests.conftest import FolderOf
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def changed(source: Path, folder: Path, file: str, change: Change) -> Path:
+    """A copy of a checkpoint's JSON files with one of them changed."""
+    for name in ("config.json", "generation_config.json", "speech_tokenizer/config.json"):
+        content = json.loads((source / name).read_text(encoding="utf-8"))
+        if name == file:
+            change(content)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def read(folder: Path, file: str) -> None:
+    if file.startswith("speech_tokenizer"):
+        read_speech_tokenizer_config(folder / "speech_tokenizer")
+    else:
+        read_model_config(folder)
+
+
+def forget(*path: str) -> Change:
+    def change(content: dict[str, Any]) -> None:
+        for name in path[:-1]:
+            content = content[name]
+        del content[path[-1]]
+
+    return change
+
+
+def put(value: Any, *path: str) -> Change:
+    def change(content: dict[str, Any]) -> None:
+        for name in path[:-1]:
+            content = content[name]
+        content[path[-1]] = value
+
+    return change
+
+
+MODEL, GENERATION, TOKENIZER = "config.json", "generation_config.json", "speech_tokenizer/config.json"
+PREDICTOR = ("talker_config", "code_predictor_config")
+
+
+@pytest.mark.parametrize(
+    ("file", "path"),
+    [
+        (MODEL, ("talker_config",)),
+        (MODEL, ("tts_model_type",)),
+        (MODEL, ("tts_pad_token_id",)),
+        (MODEL, ("talker_config", "rms_norm_eps")),
+        (MODEL, ("talker_config", "codec_eos_token_id")),
+        (MODEL, PREDICTOR),
+        (MODEL, (*PREDICTOR, "num_key_value_heads")),
+        (MODEL, ("speaker_encoder_config",)),
+        (MODEL, ("speaker_encoder_config", "enc_dim")),
+        (TOKENIZER, ("decoder_config", "sliding_window")),
+        (TOKENIZER, ("encoder_config", "codebook_dim")),
+        (TOKENIZER, ("encode_downsample_rate",)),
+    ],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_missing_field_is_named(folder_of: FolderOf, tmp_path: Path, file: str, path: tuple[str, ...]) -> None:
+    folder = changed(folder_of("tiny", "base"), tmp_path, file, forget(*path))
+    with pytest.raises(CheckpointInvalid, match=rf"{path[-1]} is missing"):
+        read(folder, file)
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "path", "words"),
+    [
+        (MODEL, "64", ("talker_config", "hidden_size"), "talker_config.hidden_size is not a int"),
+        (MODEL, True, ("talker_config", "num_hidden_layers"), "num_hidden_layers is not a int"),
+        (MODEL, [1], ("talker_config",), "talker_config is not an object"),
+        (MODEL, ["serena"], ("talker_config", "spk_id"), "spk_id is not an object"),
+        (MODEL, {"serena": "x"}, ("talker_config", "spk_id"), "spk_id.serena is not a int"),
+        (MODEL, {"eric": 3}, ("talker_config", "spk_is_dialect"), "spk_is_dialect.eric has another type"),
+        (MODEL, "many", ("tts_pad_token_id",), "tts_pad_token_id is not a int"),
+        (MODEL, 1.5, ("im_start_token_id",), "im_start_token_id is not a int"),
+        (MODEL, {}, ("talker_config", "spk_id"), "names no speaker"),
+        (MODEL, "qwen2", ("model_type",), "model_type is not qwen3_tts"),
+        (MODEL, "singing", ("tts_model_type",), "tts_model_type is not of"),
+        (MODEL, "gelu", ("talker_config", "hidden_act"), "hidden_act must be silu"),
+        (MODEL, True, (*PREDICTOR, "use_sliding_window"), "use_sliding_window is not supported"),
+        (MODEL, {"rope_type": "yarn"}, ("talker_config", "rope_scaling"), "of type yarn is not supported"),
+        (MODEL, "yarn", ("talker_config", "rope_scaling"), "rope_scaling is not an object"),
+        (MODEL, 3, ("talker_config", "num_key_value_heads"), "must divide num_attention_heads"),
+        (MODEL, 15, ("talker_config", "num_code_groups"), "disagree on num_code_groups"),
+        (MODEL, ["sideways"], ("voicewright_layouts",), "voicewright_layouts is not of"),
+        (MODEL, [], ("voicewright_layouts",), "voicewright_layouts is not of"),
+        (MODEL, 5, ("voicewright_modes",), "voicewright_modes is not of"),
+        (MODEL, None, ("talker_config", "spk_id"), "names no speaker"),
+        (GENERATION, "0.9", ("temperature",), "temperature is not a float"),
+        (GENERATION, 1, ("do_sample",), "do_sample is not a bool"),
+        (TOKENIZER, "gelu", ("decoder_config", "hidden_act"), "hidden_act must be silu"),
+        (TOKENIZER, False, ("encoder_config", "use_causal_conv"), "use_causal_conv must be true"),
+        (TOKENIZER, 8, ("decoder_config", "upsample_rates"), "upsample_rates is not a list"),
+        (TOKENIZER, "all", ("encoder_valid_num_quantizers",), "encoder_valid_num_quantizers is not a int"),
+    ],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_wrong_value_is_named(
+    folder_of: FolderOf, tmp_path: Path, file: str, value: Any, path: tuple[str, ...], words: str
+) -> None:
+    folder = changed(folder_of("tiny", "custom_voice"), tmp_path, file, put(value, *path))
+    with pytest.raises(CheckpointInvalid) as caught:
+        read(folder, file)
+    assert words in str(caught.value)
+    assert file.split("/")[-1] in str(caught.value)
+
+
+def test_a_speaker_encoder_of_another_width_is_refused(folder_of: FolderOf, tmp_path: Path) -> None:
+    folder = changed(folder_of("tiny", "base"), tmp_path, MODEL, put(32, "speaker_encoder_config", "enc_dim"))
+    with pytest.raises(CheckpointInvalid, match="enc_dim must equal"):
+        read_model_config(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("", "not JSON"), ("{", "not JSON"), ("[1]", "not a JSON object"), ("[" * 100_000, "not JSON"), ("\udcff", "not JSON")],
+    ids=["empty", "half", "list", "deep", "not_text"],
+)
+def test_a_file_that_is_no_json_object_is_said_so(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "config.json").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(CheckpointInvalid, match=words):
+        read_model_config(tmp_path)
+
+
+def test_a_folder_in_the_place_of_a_file_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "config.json").mkdir()
+    with pytest.raises(CheckpointInvalid, match="cannot be read"):
+        read_model_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_a_missing_file_is_named(folder_of: FolderOf, tmp_path: Path, name: str) -> None:
+    folder = changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, lambda content: None)
+    (folder / name).unlink()
+    with pytest.raises(CheckpointMissing, match=name):
+        read_model_config(folder)
+
+
+def test_unknown_fields_are_ignored(folder_of: FolderOf, tmp_path: Path) -> None:
+    source = folder_of("tiny", "custom_voice")
+    change = put({"__reduce__": "os.system"}, "auto_map")
+    assert read_model_config(changed(source, tmp_path, MODEL, change)) == read_model_config(source)
+
+
+def test_our_own_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: Path) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["voicewright_modes"] = ["custom_voice", "voice_design"]
+        content["voicewright_layouts"] = ["non_streaming"]
+        content["voicewright_speaks"] = False
+
+    config = read_model_config(changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, change))
+    assert config.modes == (Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)
+    assert config.layouts == (Layout.NON_STREAMING,)
+    assert not config.speaks
+
+
+def test_what_official_classes_leave_out_or_save_as_null_has_one_meaning(folder_of: FolderOf, tmp_path: Path) -> None:
+    def change(content: dict[str, Any]) -> None:
+        talker = content["talker_config"]
+        del talker["head_dim"], content["tts_model_size"]
+        talker |= {"spk_id": None, "spk_is_dialect": None}
+
+    source = folder_of("tiny", "voice_design")
+    left_out, whole = read_model_config(changed(source, tmp_path, MODEL, change)), read_model_config(source)
+    assert left_out == whole
+    (tmp_path / GENERATION).write_text("{}")
+    assert read_model_config(tmp_path).generation == whole.generation
