@@ -96,13 +96,15 @@ export class Player extends EventTarget {
   /**
    * When the take's first sample left the loudspeaker, on the clock of performance.now().
    *
-   * @returns {number|null} milliseconds, or null before there is sound
+   * @returns {number|null} milliseconds, or null before it has
    */
   audibleAt() {
     const first = this.counters?.firstTime ?? null;
     if (first === null) return null;
-    const latency = this.context.outputLatency || this.context.baseLatency || 0;
-    return performance.now() + (first + latency - this.context.currentTime) * 1000;
+    // What the device plays now, its latency included. Older Safari gives zeros: then the context's word must do.
+    const { contextTime, performanceTime } = this.context.getOutputTimestamp?.() ?? {};
+    if (!performanceTime) return performance.now() + (first - this.context.currentTime) * 1000;
+    return contextTime < first ? null : performanceTime + (first - contextTime) * 1000;
   }
 }
 
