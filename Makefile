@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 .PHONY: run test check format bench oracle golden lock clean
 
 run: $(VENV)/.ready
-	@PORT=$(PORT) $(BIN)/python app.py
+	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest $(TESTS)

@@ -6,7 +6,7 @@ const FRAME_SAMPLES = 1920;
 const REASONS = {
   eos: 'end of speech',
   max_tokens: 'frame limit',
-  runaway: 'cut: no end came',
+  runaway: 'no end came',
   cancelled: 'stopped',
   error: 'error',
 };

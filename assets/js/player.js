@@ -22,6 +22,7 @@ export class Player extends EventTarget {
     this.target = MIN_TARGET;
     /** @type {Counters|null} */
     this.counters = null;
+    this.sounding = false; // a take was begun and has neither ended nor been stopped
     this.exact = false;
   }
 
@@ -51,6 +52,7 @@ export class Player extends EventTarget {
   begin() {
     this.take += 1;
     this.counters = null;
+    this.sounding = true;
     const { take, target } = this;
     this.whenArmed((output) => output.begin(take, target));
     return take;
@@ -67,6 +69,7 @@ export class Player extends EventTarget {
 
   /** Be silent now. */
   stop() {
+    this.sounding = false;
     this.whenArmed((output) => output.stop());
   }
 
@@ -77,6 +80,7 @@ export class Player extends EventTarget {
     this.counters = counters;
     this.countedAt = this.context.currentTime;
     if (finished) {
+      this.sounding = false;
       // A stall raises the next take's target at once; a clean take lowers it a little.
       this.target = counters.underruns ? counters.target : Math.max(MIN_TARGET, this.target * 0.8);
     }
@@ -96,13 +100,15 @@ export class Player extends EventTarget {
   /**
    * When the take's first sample left the loudspeaker, on the clock of performance.now().
    *
-   * @returns {number|null} milliseconds, or null before there is sound
+   * @returns {number|null} milliseconds, or null before it has
    */
   audibleAt() {
     const first = this.counters?.firstTime ?? null;
     if (first === null) return null;
-    const latency = this.context.outputLatency || this.context.baseLatency || 0;
-    return performance.now() + (first + latency - this.context.currentTime) * 1000;
+    // What the device plays now, its latency included. Older Safari gives zeros: then the context's word must do.
+    const { contextTime, performanceTime } = this.context.getOutputTimestamp?.() ?? {};
+    if (!performanceTime) return performance.now() + (first - this.context.currentTime) * 1000;
+    return contextTime < first ? null : performanceTime + (first - contextTime) * 1000;
   }
 }
 

@@ -114,8 +114,7 @@ class Studio {
   /** Make the buttons say what can be done. */
   refresh() {
     this.speakButton.disabled = !this.cards.has(this.current.mode);
-    const sounding = this.take !== null && this.player.counters?.finished === false;
-    this.stopButton.disabled = !this.utterance && !sounding;
+    this.stopButton.disabled = !this.utterance && !this.player.sounding;
     const whole = Boolean(this.take?.samples) && !this.utterance;
     this.again.disabled = !whole;
     this.download.setAttribute('aria-disabled', !whole);
@@ -222,8 +221,7 @@ class Studio {
     const step = () => {
       this.waveform.seek(this.player.position());
       this.meter.follow(this.player);
-      const over = !this.utterance && (this.player.counters?.finished ?? true);
-      if (!over) this.frame = requestAnimationFrame(step);
+      if (this.utterance || this.player.sounding) this.frame = requestAnimationFrame(step);
     };
     this.frame = requestAnimationFrame(step);
   }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import (
     AfterValidator,
@@ -40,14 +40,24 @@ def _mode(word: object) -> object:
     raise ValueError("it must be CustomVoice, VoiceDesign or Base")
 
 
-def _no_nul(text: str) -> str:
+def _whole(text: str) -> str:
     if "\x00" in text:
         raise ValueError("it holds a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a character (a lone surrogate)") from None
     return text
 
 
+def _pcm(word: str) -> str:
+    if word != "pcm":
+        raise ValueError("it must be pcm; other formats are not served on this route")
+    return word
+
+
 ContextId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
-Text = Annotated[str, AfterValidator(_no_nul)]
+Text = Annotated[str, AfterValidator(_whole)]
 Name = Annotated[Text, StringConstraints(max_length=256)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
 Temperature = Annotated[float, Field(gt=0, le=5)]
@@ -72,7 +82,7 @@ class SessionConfig(Message):
     voice: Name | None = Field(None, validation_alias=AliasChoices("voice", "speaker"))
     language: Name | None = None
     instruct: Text | None = Field(None, validation_alias=AliasChoices("instructions", "instruct", "voice_description"))
-    response_format: str = "pcm"
+    response_format: Annotated[str, AfterValidator(_pcm)] = "pcm"
     ref_audio: str | None = Field(None, repr=False)
     ref_text: Text | None = None
     x_vector_only_mode: bool = False
@@ -99,12 +109,6 @@ class SessionConfig(Message):
                 raise ValueError(f"{' and '.join(names)} are the same field and differ")
         # An alias that is null must not hide the other one that is set.
         return {name: value for name, value in fields.items() if value is not None}
-
-    @model_validator(mode="after")
-    def _pcm_only(self) -> Self:
-        if self.response_format != "pcm":
-            raise ValueError("response_format must be pcm; other formats are not served on this route")
-        return self
 
     @property
     def frame_limit(self) -> int | None:

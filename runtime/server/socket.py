@@ -84,6 +84,8 @@ class SpeechSocket:
             while self._session.is_congested:
                 self._taken.clear()
                 await self._taken.wait()
+            # Thousands of small messages may have been read at once; others' sound goes out between them.
+            await asyncio.sleep(0)
 
     def _feed(self, event: Callable[[], None]) -> None:
         """Give the session an event, and do what it wants done about it."""

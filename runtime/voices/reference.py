@@ -34,7 +34,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
         BadReferenceAudio: not audio, silent, not finite, or of a kind that is not taken.
         ReferenceTooShort, ReferenceTooLong: outside the limits.
     """
-    return _read(io.BytesIO(data), limits)
+    return _read(_Upload(data), limits)
 
 
 def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:
@@ -62,6 +62,16 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     margin = int(MARGIN_S * SAMPLE_RATE)
     start, end = max(0, spoken[0] * step - margin), (spoken[-1] + 1) * step + margin
     return np.concatenate([samples[start:end], pause])
+
+
+class _Upload(io.BytesIO):
+    """Bytes in which damaged headers may send libsndfile anywhere without a traceback on stderr."""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except (ValueError, OverflowError):
+            return self.tell()
 
 
 def _read(file: BinaryIO | int, limits: Limits) -> NDArray[np.float32]:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import soundfile
 from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
+from tests.support.app import ROOT, App, running_app
+from tests.support.checkpoints import MODES, TINY, write_checkpoint
 from tests.support.signals import SAMPLE_RATE, voice
 
-ROOT = Path(__file__).resolve().parents[2]
 HOW_TO_GET_IT = "Chromium was not found; get it with: apt-get install chromium (or set CHROMIUM to its path)"
 MICROPHONE_S = 2.5
+INSECURE_HOST = "studio.test"
+SCREENSHOTS = ROOT / "artifacts" / "screenshots"
+READY_MS = 30_000
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +59,8 @@ def browser(playwright: Playwright, chromium: str, microphone: Path) -> Iterator
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",
         f"--use-file-for-fake-audio-capture={microphone}",
+        # A name that is not localhost: the page's origin is as insecure there as on a neighbour's machine.
+        f"--host-resolver-rules=MAP {INSECURE_HOST} 127.0.0.1",
     ]
     launched = playwright.chromium.launch(executable_path=chromium, args=arguments)
     yield launched
@@ -84,3 +91,47 @@ def blank(browser: Browser, modules: str) -> Iterator[Page]:
     page.goto(f"{modules}/html/base.html")
     yield page
     page.close()
+
+
+@pytest.fixture(scope="session")
+def app(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """The studio with a tiny random checkpoint for each mode."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    arguments = []
+    for mode in MODES:
+        write_checkpoint(folder / mode, TINY, mode, seed=1)
+        arguments += ["--model", f"{mode}={folder / mode}"]
+    with running_app(arguments) as running:
+        yield running
+
+
+OpenStudio = Callable[..., Page]
+
+
+@pytest.fixture
+def open_studio(browser: Browser, app: App) -> Iterator[OpenStudio]:
+    """Open the page in a window of its own; a script error in any of them fails the test."""
+    contexts, errors = [], []
+
+    def open_page(*, url: str = app.url, script: str | None = None, await_ready: bool = True, **options: Any) -> Page:
+        context = browser.new_context(**({"viewport": {"width": 1200, "height": 860}} | options))
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.set_default_timeout(READY_MS)
+        if script is not None:
+            page.add_init_script(script)
+        page.goto(url, wait_until="domcontentloaded")
+        if await_ready:
+            page.locator("#vw-speak:enabled").wait_for()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def studio(open_studio: OpenStudio) -> Page:
+    return open_studio()

@@ -72,9 +72,7 @@ def _randomise(network: torch.nn.Module) -> None:
         else:
             gain = 4.0 if "head" in name else 0.6 if name.startswith("decoder.decoder.") else 1.2
             tensor.normal_(0.0, gain / tensor[0].numel() ** 0.5)
-    vocoder_end = max(
-        (name for name in network.state_dict() if name.startswith("decoder.decoder.")), default=None
-    )
+    vocoder_end = max((name for name in network.state_dict() if name.startswith("decoder.decoder.")), default=None)
     if vocoder_end is not None:
         network.state_dict()[vocoder_end].mul_(0.6)
 

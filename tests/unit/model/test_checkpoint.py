@@ -219,10 +219,12 @@ def test_a_hub_id_is_downloaded_at_its_revision_without_pickles(
     assert checkpoint.name == reference
     patterns = asked["allow_patterns"]
     assert isinstance(patterns, list)
-    taken = list(huggingface_hub.utils.filter_repo_objects(
-        [*FILES, "pytorch_model.bin", "model.pt", "tool.py", "speech_tokenizer/tool.py", "weights.gguf"],
-        allow_patterns=patterns,
-    ))
+    taken = list(
+        huggingface_hub.utils.filter_repo_objects(
+            [*FILES, "pytorch_model.bin", "model.pt", "tool.py", "speech_tokenizer/tool.py", "weights.gguf"],
+            allow_patterns=patterns,
+        )
+    )
     assert sorted(taken) == sorted(FILES)
 
 

@@ -132,7 +132,13 @@ def test_a_speaker_encoder_of_another_width_is_refused(folder_of: FolderOf, tmp_
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("", "not JSON"), ("{", "not JSON"), ("[1]", "not a JSON object"), ("[" * 100_000, "not JSON"), ("\udcff", "not JSON")],
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ("[" * 100_000, "not JSON"),
+        ("\udcff", "not JSON"),
+    ],
     ids=["empty", "half", "list", "deep", "not_text"],
 )
 def test_a_file_that_is_no_json_object_is_said_so(tmp_path: Path, content: str, words: str) -> None:

@@ -37,7 +37,9 @@ def shapes_of(folder: Path) -> Shapes:
         if config.speaker_encoder is not None:
             networks["speaker_encoder."] = SpeakerEncoder(config.speaker_encoder)
     return {
-        key: place.shape for prefix, network in networks.items() for key, place in published_places(network, prefix).items()
+        key: place.shape
+        for prefix, network in networks.items()
+        for key, place in published_places(network, prefix).items()
     }
 
 

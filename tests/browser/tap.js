@@ -1,0 +1,48 @@
+/**
+ * Listens at the destination: whatever is connected to a context's loudspeaker is connected to this as well.
+ *
+ * window.tap.samples() gives all that passed, from the first sample that was not silence; window.tap.lastLoud
+ * is the context time at which the last such sample passed.
+ */
+(() => {
+  const source = `
+    registerProcessor('tap', class extends AudioWorkletProcessor {
+      process(inputs) {
+        const heard = inputs[0][0];
+        if (heard) this.port.postMessage({ at: currentTime, heard: heard.slice() });
+        return true;
+      }
+    });`;
+  const module = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
+  const blocks = [];
+  window.tap = {
+    context: null,
+    lastLoud: 0,
+    clear: () => (blocks.length = 0),
+    samples: () => {
+      const all = blocks.flatMap((block) => [...block]);
+      return all.map((sample) => sample * 32768);
+    },
+  };
+  const hear = ({ data: { at, heard } }) => {
+    const loud = heard.findLastIndex((sample) => sample !== 0);
+    if (loud >= 0) window.tap.lastLoud = at + loud / window.tap.context.sampleRate;
+    if (loud >= 0 || blocks.length > 0) blocks.push(heard);
+  };
+  const { addModule } = AudioWorklet.prototype;
+  AudioWorklet.prototype.addModule = async function (url) {
+    await addModule.call(this, module);
+    return addModule.call(this, url);
+  };
+  const { connect } = AudioNode.prototype;
+  AudioNode.prototype.connect = function (target, ...rest) {
+    const { context } = this;
+    if (target === context.destination && context instanceof AudioContext) {
+      window.tap.context = context;
+      const tap = new AudioWorkletNode(context, 'tap', { numberOfOutputs: 0 });
+      tap.port.onmessage = hear;
+      connect.call(this, tap);
+    }
+    return connect.call(this, target, ...rest);
+  };
+})();

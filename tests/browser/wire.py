@@ -1,0 +1,40 @@
+"""The same request over a socket of its own, to compare what the page plays with what was served."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+from websockets.sync.client import connect
+
+from tests.support.app import App
+
+
+def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:
+    """Fetch an utterance's PCM."""
+    url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
+    with connect(url, subprotocols=["voicewright.speech.v1"], compression=None) as socket:
+        for message in (
+            {"type": "session.config", **config},
+            {"type": "input.text", "text": text},
+            {"type": "input.done"},
+        ):
+            socket.send(json.dumps(message))
+        sound = b""
+        while True:
+            message = socket.recv()
+            if isinstance(message, bytes):
+                sound += message
+                continue
+            event = json.loads(message)
+            assert event["type"] != "error", event
+            if event["type"] == "audio.done":
+                return np.frombuffer(sound, "<i2")
+
+
+def active_slots(app: App) -> int:
+    """Ask the runtime how many utterances hold a slot."""
+    return int(httpx.get(f"{app.url}/ready", trust_env=False).json()["active"])

@@ -1,0 +1,66 @@
+"""The whole product as a user starts it: app.py and its runtime, on a port of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 120.0  # a cold import of torch and gradio on a busy machine
+STOP_S = 20.0
+READY = re.compile(r"Voicewright is ready at (http://\S+)")
+
+
+@dataclass(frozen=True)
+class App:
+    """A running app.py that has said where it is."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    @property
+    def port(self) -> str:
+        return self.url.rpartition(":")[2]
+
+    @property
+    def runtime_pid(self) -> int:
+        """The child, as the kernel knows it."""
+        pid = self.process.pid
+        (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(child)
+
+
+@contextmanager
+def running_app(arguments: Sequence[str]) -> Iterator[App]:
+    """Start app.py, wait for its line, and end it as Ctrl-C does."""
+    command = [sys.executable, "app.py", "--port", "0", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VOICEWRIGHT_THREADS": "1"}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        late = threading.Timer(START_S, process.kill)
+        late.start()
+        try:
+            url = _url(process.stdout)
+            late.cancel()
+            yield App(url, process)
+        finally:
+            late.cancel()
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.wait(STOP_S)
+
+
+def _url(output: IO[str]) -> str:
+    for line in output:
+        if said := READY.match(line):
+            return said[1]
+    raise AssertionError("app.py ended without having been ready; see its standard error above")

@@ -1,0 +1,114 @@
+"""The real runtime server in this process: uvicorn and engine on threads of their own, real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from runtime.engine.engine import Engine
+from runtime.server.serve import listen, run
+from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
+
+START_S = 60.0
+
+
+@dataclass(slots=True)
+class RunningServer:
+    """A server that answers. ``exit_status`` is there once it has ended."""
+
+    port: int
+    engine: Engine | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+    exit_status: int | None = None
+
+    @property
+    def http(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def socket(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/v1/audio/speech/stream"
+
+    def load(self) -> dict[str, Any]:
+        return dict(httpx.get(f"{self.http}/ready").json())
+
+    def tasks(self) -> set[str]:
+        """Names of the server's tasks that serve a socket now."""
+        assert self.loop is not None
+        return {name for task in asyncio.all_tasks(self.loop) if (name := task.get_name()).startswith("speech-socket")}
+
+    def wait_until_idle(self, seconds: float) -> float:
+        """Return how long it took until no slot was taken.
+
+        Raises:
+            AssertionError: it took longer than ``seconds``.
+        """
+        start = time.monotonic()
+        while (load := self.load())["active"] or load["waiting"]:
+            assert time.monotonic() - start < seconds, load
+            time.sleep(0.002)
+        return time.monotonic() - start
+
+
+@contextmanager
+def running_server(
+    *models: Path,
+    engine: EngineSettings | None = None,
+    server: ServerSettings | None = None,
+    limits: Limits | None = None,
+) -> Iterator[RunningServer]:
+    """Serve these checkpoints on a free port until the block ends."""
+    settings = Settings(
+        models=tuple(map(str, models)),
+        engine=engine or EngineSettings(threads=1),
+        server=replace(server or ServerSettings(), port=0),
+        limits=limits or Limits(),
+    )
+    listener = listen(settings.server)
+    running = RunningServer(listener.getsockname()[1])
+    stop = threading.Event()
+
+    def open_engine(settings: Settings) -> Engine:
+        running.engine = Engine.open(settings)
+        return running.engine
+
+    async def serve() -> None:
+        running.loop = asyncio.get_running_loop()
+        serving = asyncio.create_task(run(settings, listener, open_engine))
+        stopping = asyncio.create_task(asyncio.to_thread(stop.wait))
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            running.exit_status = serving.result()
+        serving.cancel()
+        stop.set()
+        await asyncio.gather(serving, stopping, return_exceptions=True)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), name="test-server")
+    thread.start()
+    try:
+        _await_ready(running)
+        yield running
+    finally:
+        stop.set()
+        thread.join(30)
+        assert not thread.is_alive(), "the server did not end"
+
+
+def _await_ready(running: RunningServer) -> None:
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        try:
+            if httpx.get(f"{running.http}/ready").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)
+    raise TimeoutError("the server was not ready in time")

@@ -1,0 +1,92 @@
+"""A client of the native protocol for tests: the `websockets` library and a few words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+PROTOCOL = "voicewright.speech.v1"
+WAIT_S = 30.0
+
+
+@dataclass(slots=True)
+class Take:
+    """All that came for one context."""
+
+    pcm: bytes = b""
+    start: dict[str, Any] = field(default_factory=dict)
+    end: dict[str, Any] = field(default_factory=dict)
+
+
+class Talk:
+    """One open session."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self.created: dict[str, Any] = {}
+
+    async def send(self, kind: str, **fields: Any) -> None:
+        await self.connection.send(json.dumps({"type": kind, **fields}))
+
+    async def hear(self) -> dict[str, Any] | bytes:
+        message = await asyncio.wait_for(self.connection.recv(), WAIT_S)
+        return json.loads(message) if isinstance(message, str) else message
+
+    async def until(self, *kinds: str) -> dict[str, Any]:
+        """The next message of one of these types; what comes before it is passed over."""
+        while True:
+            message = await self.hear()
+            if isinstance(message, dict) and message["type"] in kinds:
+                return message
+
+    async def say(self, text: str, **fields: Any) -> None:
+        await self.send("input.text", text=text, **fields)
+        await self.send("input.done", **fields)
+
+    async def take(self) -> Take:
+        """Everything up to the end of the one context that speaks, with plain frames."""
+        take = Take()
+        while True:
+            message = await self.hear()
+            if isinstance(message, bytes):
+                take.pcm += message
+            elif message["type"] == "audio.start":
+                take.start = message
+            elif message["type"] in {"audio.done", "context.cancelled", "error"}:
+                take.end = message
+                return take
+
+    async def closed(self) -> tuple[int, str]:
+        """Wait for the server to close, and return its code and reason."""
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await asyncio.wait_for(self.connection.recv(), WAIT_S)
+        return self.connection.close_code or 0, self.connection.close_reason or ""
+
+
+@asynccontextmanager
+async def talk(url: str, **config: Any) -> AsyncIterator[Talk]:
+    """Connect, read session.created, and configure if fields are given."""
+    async with connect(url, subprotocols=[PROTOCOL], max_size=None, compression=None) as connection:
+        one = Talk(connection)
+        created = await one.hear()
+        assert isinstance(created, dict)
+        one.created = created
+        if config:
+            await one.send("session.config", **config)
+        yield one
+
+
+async def spoken(url: str, text: str, **config: Any) -> Take:
+    """One utterance on a socket of its own."""
+    async with talk(url, **config) as one:
+        await one.say(text)
+        return await one.take()

@@ -1,0 +1,117 @@
+"""Drives a session by hand: messages in, what it says and wants out, time by the test's own clock."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from runtime.request import AudioChunk, Finished, Layout, Mode, ModelCard, RequestStats, Started, StopReason
+from runtime.server.effects import Cancel, Close, Command, Decode, Sound, Submit, Text
+from runtime.server.session import Session
+from runtime.settings import Limits
+
+CARD = ModelCard(
+    name="tiny",
+    modes=(Mode.CUSTOM_VOICE,),
+    speakers=("anna",),
+    languages=("english",),
+    layouts=(Layout.NON_STREAMING, Layout.STREAMING),
+    takes_instruct=True,
+    speaks=False,
+    samples_per_frame=1920,
+    device="cpu",
+    dtype="float32",
+)
+CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, "name": "clone", "modes": (Mode.BASE,)})
+REFERENCE = np.zeros(24_000, np.float32)
+REFERENCE[::100] = 0.5
+
+
+class Driver:
+    """A session and the process around it, played by a test."""
+
+    def __init__(self, limits: Limits | None = None, cards: tuple[ModelCard, ...] = (CARD, CLONER)) -> None:
+        self.now = 0.0
+        self.session = Session(
+            limits=limits or Limits(), cards=cards, session_id="s", server="test", clock=lambda: self.now
+        )
+        self.commands: list[Command] = []
+
+    def send(self, kind: str, **fields: Any) -> None:
+        self.session.receive_text(json.dumps({"type": kind, **fields}))
+        self.commands += self.session.commands()
+
+    def configure(self, **fields: Any) -> None:
+        self.send("session.config", **fields)
+
+    def speak(self, text: str = "Hello.", **fields: Any) -> int:
+        """Send a whole text and return the number of the utterance that it became."""
+        self.send("input.text", text=text, **fields)
+        self.send("input.done", **fields)
+        return self.submitted[-1].utterance
+
+    @property
+    def submitted(self) -> list[Submit]:
+        return [command for command in self.commands if isinstance(command, Submit)]
+
+    @property
+    def cancelled(self) -> list[int]:
+        return [command.utterance for command in self.commands if isinstance(command, Cancel)]
+
+    @property
+    def decodes(self) -> list[Decode]:
+        return [command for command in self.commands if isinstance(command, Decode)]
+
+    def start(self, number: int, seed: int = 7) -> None:
+        self.session.on_speech(number, Started(seed=seed, checkpoint="tiny"))
+
+    def sound(self, number: int, frames: int = 1, first: int = 0) -> None:
+        pcm = np.arange(first * 1920, (first + frames) * 1920).astype("<i2").tobytes()
+        codes = np.zeros((frames, 16), np.int64)
+        self.session.on_speech(number, AudioChunk(pcm=pcm, codes=codes, first_sample=first * 1920))
+
+    def finish(self, number: int, reason: StopReason = StopReason.EOS) -> None:
+        self.session.on_speech(
+            number, Finished(stop_reason=reason, stats=RequestStats(frames=1, audio_s=0.08, total_ms=20))
+        )
+        self.commands += self.session.commands()
+
+    def heard(self) -> list[Any]:
+        """Take everything that waits for the client: dicts, bytes and Close."""
+        heard: list[Any] = []
+        while (item := self.session.take()) is not None:
+            match item:
+                case Text(text):
+                    heard.append(json.loads(text))
+                case Sound(data):
+                    heard.append(data)
+                case Close():
+                    heard.append(item)
+        return heard
+
+    def replies(self) -> list[dict[str, Any]]:
+        return [item for item in self.heard() if isinstance(item, dict)]
+
+    def kinds(self) -> list[str]:
+        """Take everything and name it: message types, ``code@context`` of errors, sound, close codes."""
+        return [_kind(item) for item in self.heard()]
+
+
+def _kind(item: Any) -> str:
+    if isinstance(item, bytes):
+        return "sound"
+    if isinstance(item, Close):
+        return f"close {item.code}"
+    if item["type"] == "error":
+        return f"{item['code']}@{item['context_id']}"
+    return str(item["type"])
+
+
+def ready(limits: Limits | None = None, **config: Any) -> Driver:
+    """A driver past session.created and one session.config."""
+    driver = Driver(limits)
+    driver.configure(**config)
+    assert driver.kinds() == ["session.created"]
+    return driver

@@ -1,0 +1,227 @@
+"""Reference audio of every making: taken in, or refused by one sentence before it costs anything."""
+
+from __future__ import annotations
+
+import io
+import struct
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from runtime.audio import MAX_CHANNELS
+from runtime.errors import BadReferenceAudio, ReferenceTooLong, ReferenceTooShort
+from runtime.request import SAMPLE_RATE
+from runtime.settings import Limits
+from runtime.voices.reference import clean_reference, load_reference, read_reference
+from tests.support.signals import voice
+
+LIMITS = Limits()
+VOICE = voice(2.0, 1)
+
+
+def encoded(
+    samples: NDArray[np.generic], rate: int = SAMPLE_RATE, kind: str = "WAV", subtype: str | None = None
+) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format=kind, subtype=subtype)
+    return file.getvalue()
+
+
+def float_wav(samples: NDArray[np.floating]) -> bytes:
+    return encoded(samples.astype(np.float32), subtype="FLOAT")
+
+
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "AIFF"])
+def test_mono_24_khz_passes_bit_for_bit(kind: str) -> None:
+    read = read_reference(encoded(VOICE, kind=kind, subtype="PCM_16"), LIMITS)
+    assert read.dtype == np.float32
+    assert np.array_equal(read, VOICE)  # the signal lies on the 16-bit grid
+
+
+def test_float_samples_pass_bit_for_bit() -> None:
+    samples = (VOICE * np.float32(np.pi)).astype(np.float32)  # a little over full scale too
+    assert np.array_equal(read_reference(float_wav(samples), LIMITS), samples)
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 44_100, 48_000, 96_000, 192_000])
+def test_other_rates_are_resampled(rate: int) -> None:
+    tone = 0.5 * np.sin(2 * np.pi * 440 * np.arange(2 * rate) / rate)
+    read = read_reference(encoded(tone, rate), LIMITS)
+    assert abs(len(read) - 2 * SAMPLE_RATE) <= 2
+    wanted = 0.5 * np.sin(2 * np.pi * 440 * np.arange(len(read)) / SAMPLE_RATE)
+    inside = slice(SAMPLE_RATE // 2, 3 * SAMPLE_RATE // 2)
+    assert np.abs(read[inside] - wanted[inside]).max() < 2e-3
+
+
+@pytest.mark.parametrize("channels", [2, MAX_CHANNELS])
+def test_channels_are_mixed_down(channels: int) -> None:
+    parts = np.stack([voice(2.0, seed) for seed in range(channels)], axis=1)
+    read = read_reference(encoded(parts, subtype="FLOAT"), LIMITS)
+    assert np.abs(read - parts.mean(axis=1)).max() < 1e-6
+
+
+@pytest.mark.parametrize(("kind", "subtype"), [("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")])
+def test_lossy_formats_are_taken(kind: str, subtype: str) -> None:
+    read = read_reference(encoded(VOICE, kind=kind, subtype=subtype), LIMITS)
+    assert abs(len(read) / SAMPLE_RATE - 2.0) < 0.2
+    assert np.abs(read).max() > 0.1
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 0.999])
+def test_too_short(seconds: float) -> None:
+    with pytest.raises(ReferenceTooShort):
+        read_reference(encoded(VOICE[: int(seconds * SAMPLE_RATE)]), LIMITS)
+
+
+def test_the_limits_themselves_are_taken() -> None:
+    assert len(read_reference(encoded(VOICE[:SAMPLE_RATE]), LIMITS)) == SAMPLE_RATE
+    assert len(read_reference(encoded(np.tile(VOICE, 30)), LIMITS)) == 60 * SAMPLE_RATE
+    with pytest.raises(ReferenceTooLong):
+        read_reference(encoded(np.tile(VOICE, 31)), LIMITS)
+    with pytest.raises(ReferenceTooShort):  # and no crash where an operator set the limit to nothing
+        read_reference(encoded(VOICE[:0]), Limits(min_reference_s=0.0))
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """Most memory that Python and numpy held at a time while ``work`` ran and was refused."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadReferenceAudio):
+            work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_decompression_bomb_costs_little(honest: bool) -> None:
+    """Half an hour of silence is 70 KB of FLAC, and 173 MB decoded. Its header may also not say how long it is."""
+    bomb = bytearray(encoded(np.zeros(1800 * SAMPLE_RATE, np.int16), kind="FLAC"))
+    assert len(bomb) < 2**20
+    if not honest:
+        bomb[21] &= 0xF0  # STREAMINFO: 36 bits of total samples, 0 is unknown
+        bomb[22:26] = bytes(4)
+    peak = peak_bytes(lambda: read_reference(bytes(bomb), LIMITS))
+    assert peak < (2**20 if honest else 20 * 2**20)
+
+
+def test_the_longest_widest_file_stays_within_bounds() -> None:
+    wide = np.zeros((60 * 48_000, MAX_CHANNELS), np.int16)
+    wide[::100] = 8000
+    data = encoded(wide, 48_000, kind="FLAC")
+    del wide
+    assert len(read_reference(data, LIMITS)) == 60 * SAMPLE_RATE
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, 32767.0])
+def test_numbers_that_are_no_sound_are_refused(value: float) -> None:
+    samples = VOICE.copy()
+    samples[1000] = value
+    with pytest.raises(BadReferenceAudio):
+        read_reference(float_wav(samples), LIMITS)
+
+
+@pytest.mark.parametrize("level", [0.0, 1e-4])
+def test_silence_is_refused(level: float) -> None:
+    with pytest.raises(BadReferenceAudio, match="silent"):
+        read_reference(float_wav(np.full(2 * SAMPLE_RATE, level)), LIMITS)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"RIFF",
+        b"This is no sound at all." * 100,
+        b"\x89PNG\r\n\x1a\n" + bytes(1000),
+        encoded(VOICE)[:30],
+        encoded(VOICE, kind="FLAC")[:60],
+        encoded(VOICE, kind="OGG", subtype="VORBIS")[:200],
+    ],
+)
+def test_what_is_not_sound_is_refused(data: bytes) -> None:
+    with pytest.raises(BadReferenceAudio):
+        read_reference(data, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype"),
+    [("WAV", "IMA_ADPCM"), ("WAV", "MS_ADPCM"), ("WAV", "GSM610"), ("CAF", "PCM_16"), ("AU", "PCM_16")],
+)
+def test_formats_beyond_the_list_are_refused(kind: str, subtype: str) -> None:
+    rate = 8_000 if subtype == "GSM610" else SAMPLE_RATE
+    with pytest.raises(BadReferenceAudio, match="format"):
+        read_reference(encoded(VOICE, rate, kind=kind, subtype=subtype), LIMITS)
+
+
+@pytest.mark.parametrize("rate", [4_000, 7_999, 192_001, 384_000])
+def test_rates_beyond_the_range_are_refused(rate: int) -> None:
+    with pytest.raises(BadReferenceAudio, match="sample rate"):
+        read_reference(encoded(np.tile(VOICE, 20), rate), LIMITS)
+
+
+def test_too_many_channels_are_refused() -> None:
+    with pytest.raises(BadReferenceAudio, match="channels"):
+        read_reference(encoded(np.zeros((SAMPLE_RATE, MAX_CHANNELS + 1)), subtype="PCM_16"), LIMITS)
+
+
+@pytest.mark.parametrize("size", [0, 2**31, 2**32 - 1])
+def test_a_header_that_lies_about_its_length(size: int) -> None:
+    """Streaming writers leave 0 or 0xFFFFFFFF there: what is in the file counts, or it is refused."""
+    data = bytearray(encoded(VOICE, subtype="PCM_16"))
+    place = data.index(b"data") + 4
+    data[place : place + 4] = struct.pack("<I", size)
+    try:
+        read = read_reference(bytes(data), LIMITS)
+    except (BadReferenceAudio, ReferenceTooShort):
+        return
+    assert np.array_equal(read, VOICE)
+
+
+def test_any_damage_to_a_header_is_read_or_refused() -> None:
+    """Each byte of the first 64 of each format, set to each of four values: no crash, no other exception."""
+    for kind, subtype in [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("AIFF", "PCM_16")]:
+        whole = encoded(VOICE[:36_000], kind=kind, subtype=subtype)
+        for place in range(64):
+            for value in (0x00, 0x01, 0x7F, 0xFF):
+                data = bytearray(whole)
+                data[place] = value
+                try:
+                    read = read_reference(bytes(data), LIMITS)
+                except BadReferenceAudio:
+                    continue
+                assert np.isfinite(read).all()
+                assert 0 < len(read) <= 60 * SAMPLE_RATE * 3
+
+
+def test_files_are_judged_by_content_and_not_by_name(tmp_path: Path) -> None:
+    for name in ("voice.wav", "voice.raw", "voice.mp3", "voice"):
+        (tmp_path / name).write_bytes(encoded(VOICE, subtype="PCM_16"))
+        assert np.array_equal(load_reference(tmp_path / name, LIMITS), VOICE)
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.wav", tmp_path):
+        with pytest.raises(BadReferenceAudio, match="cannot be opened"):
+            load_reference(path, LIMITS)
+
+
+def test_cleaning_cuts_silence_and_ends_on_a_pause() -> None:
+    silence = np.zeros(SAMPLE_RATE, np.float32)
+    cleaned = clean_reference(np.concatenate([silence, VOICE, silence]))
+    pause = cleaned[-SAMPLE_RATE // 2 :]
+    assert not pause.any()
+    assert abs(len(cleaned) - len(VOICE) - len(pause) - 0.2 * SAMPLE_RATE) <= 480
+    start = np.flatnonzero(cleaned)[0]
+    assert np.array_equal(cleaned[start : start + 40_000], VOICE[np.flatnonzero(VOICE)[0] :][:40_000])
+
+
+def test_cleaning_leaves_what_has_no_silence() -> None:
+    cleaned = clean_reference(VOICE)
+    assert np.array_equal(cleaned[: len(VOICE)], VOICE)
+    assert len(clean_reference(np.zeros(100, np.float32))) == 100 + SAMPLE_RATE // 2

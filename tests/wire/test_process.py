@@ -1,0 +1,232 @@
+"""The runtime as a process, and what its HTTP routes say: start, readiness, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.speech_client import PROTOCOL, Talk, spoken, talk
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "runtime.cli", "runtime", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "VOICEWRIGHT_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A runtime process that is ready, and its address."""
+    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0")
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+    assert found, (line, child.stderr and child.stderr.read())
+    try:
+        yield child, found[0]
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_the_routes_answer(server: RunningServer) -> None:
+    for method in ("GET", "HEAD"):
+        assert httpx.request(method, f"{server.http}/health").status_code == 200
+        assert httpx.request(method, f"{server.http}/ready").status_code == 200
+    assert httpx.get(f"{server.http}/health").json() == {"status": "ok"}
+    assert httpx.get(f"{server.http}/ready").json() == {"status": "ready", "slots": 12, "active": 0, "waiting": 0}
+
+
+def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) -> None:
+    reply = httpx.get(f"{server.http}/v1/models").json()
+    assert reply["object"] == "list"
+    assert sorted(mode for card in reply["data"] for mode in card["modes"]) == ["base", "custom_voice", "voice_design"]
+    assert set(reply["data"][0]) == {
+        "id", "object", "owned_by", "modes", "speakers", "languages", "layouts", "takes_instruct", "speaks",
+        "sample_rate", "samples_per_frame", "device", "dtype",
+    }  # fmt: skip
+    assert not any("/" in card["id"] for card in reply["data"])  # a name, never a path
+
+    async def created() -> dict[str, object]:
+        async with talk(server.socket) as one:
+            return one.created
+
+    assert asyncio.run(created())["models"] == reply["data"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/nothing", 404, "unknown_route"),
+        ("POST", "/v1/nothing/at/all", 404, "unknown_route"),
+        ("GET", "/../../etc/passwd", 404, "unknown_route"),
+        ("POST", "/v1/models", 405, "method_not_allowed"),
+        ("DELETE", "/ready", 405, "method_not_allowed"),
+    ],
+)
+def test_other_routes_say_so_in_json(server: RunningServer, method: str, path: str, status: int, code: str) -> None:
+    reply = httpx.request(method, server.http + path)
+    assert reply.status_code == status
+    error = reply.json()["error"]
+    assert (error["code"], error["type"], error["retryable"]) == (code, "invalid_request_error", False)
+
+
+def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of: FolderOf) -> None:
+    with running_server(folder_of("tiny", "custom_voice")) as server:
+        engine = server.engine
+        assert engine is not None
+
+        async def speaking() -> tuple[list[object], tuple[int, str]]:
+            async with talk(server.socket, **LONG) as one, talk(server.socket) as idle:
+                await one.say("Speak for a long time.")
+                while not isinstance(await one.hear(), bytes):
+                    pass
+                engine.tick = broken  # type: ignore[method-assign]
+                told = [(error := await one.until("error"))["context_id"], error["code"]]
+                error = await idle.until("error")
+                assert (error["code"], error["context_id"]) == ("engine_dead", None)
+                assert await idle.closed() == (1011, "engine_dead")
+                return told, await one.closed()
+
+        def broken() -> bool:
+            raise RuntimeError("the device is gone")
+
+        start_s = time.monotonic()
+        assert asyncio.run(speaking()) == (["default", "engine_dead"], (1011, "engine_dead"))
+        assert time.monotonic() - start_s < 3
+        end = time.monotonic() + 10
+        while server.exit_status is None and time.monotonic() < end:
+            time.sleep(0.02)
+        assert server.exit_status == 70
+
+
+def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
+    """The port is open before the checkpoint is: a first process waits for the lock of a second's making."""
+    from runtime.engine.engine import Engine
+    from runtime.server.serve import listen, run
+    from runtime.settings import ServerSettings, Settings
+
+    gate = threading.Event()
+    settings = Settings(models=(str(folder_of("tiny", "custom_voice")),), server=ServerSettings(port=0))
+
+    def open_when_told(settings: Settings) -> Engine:
+        gate.wait(30)
+        return Engine.open(settings)
+
+    async def scenario() -> None:
+        listener = listen(settings.server)
+        port = listener.getsockname()[1]
+        serving = asyncio.create_task(run(settings, listener, open_when_told))
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            reply = await client.get("/ready")
+            assert (reply.status_code, reply.json()["error"]["code"]) == (503, "loading")
+            assert (await client.get("/health")).status_code == 200
+            assert (await client.get("/v1/models")).json()["data"] == []
+            url = f"ws://127.0.0.1:{port}/v1/audio/speech/stream"
+            async with connect(url, subprotocols=[PROTOCOL]) as connection:
+                error = await Talk(connection).hear()
+                assert isinstance(error, dict)
+                assert (error["code"], error["retryable"]) == ("loading", True)
+                assert await Talk(connection).closed() == (1013, "loading")
+            gate.set()
+            while (await client.get("/ready")).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            assert (await spoken(url, "Now.", task_type="custom_voice", max_frames=2)).end["type"] == "audio.done"
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_while_it_speaks(process: tuple[subprocess.Popen[str], str], number: signal.Signals) -> None:
+    child, url = process
+
+    async def speaking() -> tuple[str, tuple[int, str]]:
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as one:
+            await one.say("Speak for a long time.")
+            while not isinstance(await one.hear(), bytes):
+                pass
+            child.send_signal(number)
+            error = await one.until("error")
+            assert error["context_id"] == "default"
+            return error["code"], await one.closed()
+
+    assert asyncio.run(speaking()) == ("draining", (1001, "draining"))
+    assert child.wait(10) == 0
+    assert child.stderr is not None
+    assert child.stderr.read() == ""
+
+
+def test_a_signal_ends_it_while_it_loads(folder_of: FolderOf) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", str(port))
+    try:
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            time.sleep(0.01)
+        child.terminate()
+        assert child.wait(10) == 0
+        assert child.stderr is not None
+        assert "Traceback" not in child.stderr.read()
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def one_sentence(child: subprocess.Popen[str]) -> str:
+    """The only line on stderr of a process that ends with status 2."""
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 2, errors
+    assert len(errors.splitlines()) == 1, errors
+    return errors
+
+
+def test_a_port_in_use_is_one_sentence(folder_of: FolderOf) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", str(port))
+        begun = time.monotonic()
+        sentence = one_sentence(child)
+        assert "port_in_use" in sentence
+        assert str(port) in sentence
+        assert time.monotonic() - begun < 20  # before torch is imported
+
+
+def test_a_host_that_is_not_ours_is_one_sentence() -> None:
+    assert "invalid_setting" in one_sentence(start("--host", "192.0.2.1", "--port", "0"))
+    assert "invalid_setting" in one_sentence(start("--host", "no such host", "--port", "0"))
+
+
+def test_a_missing_checkpoint_is_one_sentence(tmp_path: Path) -> None:
+    child = start("--model", str(tmp_path / "nowhere"), "--port", "0")
+    assert "nowhere" in one_sentence(child)

@@ -1,0 +1,422 @@
+"""Speech over real sockets from the real engine: modes, contexts, cancel, hang-up, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import socket as sockets
+import struct
+import threading
+import time
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from runtime.engine.engine import Engine
+from runtime.errors import TABLE
+from runtime.request import AudioChunk, Mode, Sampling, SpeechRequest
+from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.speech_client import PROTOCOL, Talk, spoken, talk
+
+VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+
+
+def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
+    configs: list[dict[str, Any]] = [
+        {"task_type": "CustomVoice"},
+        {"task_type": "VoiceDesign", "voice_description": "A calm old man."},
+        {"task_type": "Base", "ref_audio": ref_audio, "ref_text": "Some words."},
+        {"task_type": "Base", "ref_audio": ref_audio, "x_vector_only_mode": True},
+    ]
+    for config in configs:
+        take = asyncio.run(spoken(server.socket, "Good morning.", seed=3, max_frames=5, **config))
+        assert take.end["type"] == "audio.done", take.end
+        assert take.end["stop_reason"] in {"eos", "max_tokens"}
+        assert len(take.pcm) == take.end["total_bytes"] == 2 * take.end["total_samples"] > 0
+        assert take.end["metrics"]["frames"] * 1920 == take.end["total_samples"]
+        assert take.end["metrics"]["ttfa_ms"] > 0
+        assert take.start["seed"] == take.end["seed"] == 3
+        assert np.frombuffer(take.pcm, "<i2").any()
+
+
+def same_sound(one: bytes, other: bytes) -> bool:
+    """Equal to one step of 16 bits: chunk sizes and batches follow the clock, and with them the last bit of a float."""
+    a, b = np.frombuffer(one, "<i2").astype(int), np.frombuffer(other, "<i2").astype(int)
+    return len(a) == len(b) > 0 and int(np.abs(a - b).max()) <= 1
+
+
+def test_the_sound_is_the_engines(server: RunningServer, folder_of: FolderOf) -> None:
+    engine = Engine.open(Settings(models=(str(folder_of("tiny", "custom_voice")),)))
+    request = SpeechRequest(
+        text="Good morning.", mode=Mode.CUSTOM_VOICE, sampling=Sampling(greedy=True), seed=1, max_frames=9
+    )
+    wanted = b"".join(event.pcm for event in engine.speak(request) if isinstance(event, AudioChunk))
+    config = {"task_type": "custom_voice", "do_sample": False, "seed": 1, "max_frames": 9}
+    assert same_sound(asyncio.run(spoken(server.socket, "Good morning.", **config)).pcm, wanted)
+    other = asyncio.run(spoken(server.socket, "Good evening.", **config)).pcm
+    assert not same_sound(other, wanted)  # the comparison can fail
+
+
+def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> None:
+    alone = {name: asyncio.run(spoken(server.socket, f"This is {name}.", **VOICE)).pcm for name in "ab"}
+
+    async def both() -> tuple[dict[str, bytes], list[str]]:
+        pcm: dict[str, bytes] = defaultdict(bytes)
+        order: list[str] = []
+        channels: dict[int, str] = {}
+        async with talk(server.socket, frames="labelled", **VOICE) as one:
+            for name in "ab":
+                await one.say(f"This is {name}.", context_id=name)
+            ends = 0
+            while ends < 2:
+                message = await one.hear()
+                if isinstance(message, bytes):
+                    version, kind, channel, number, first = struct.unpack("<BBHIQ", message[:16])
+                    name = channels[channel]
+                    assert (version, kind, first) == (1, 1, len(pcm[name]) // 2)
+                    assert number == order.count(name)
+                    pcm[name] += message[16:]
+                    order.append(name)
+                elif message["type"] == "audio.start":
+                    channels[message["channel"]] = message["context_id"]
+                elif message["type"] == "audio.done":
+                    assert message["total_bytes"] == len(pcm[message["context_id"]])
+                    ends += 1
+        return pcm, order
+
+    pcm, order = asyncio.run(both())
+    assert all(same_sound(pcm[name], alone[name]) for name in "ab")
+    assert order != sorted(order)  # they took turns
+
+
+def test_two_sockets_at_once_sound_as_each_alone(server: RunningServer, ref_audio: str) -> None:
+    clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 12}
+    alone = [
+        asyncio.run(spoken(server.socket, text, **config)).pcm
+        for text, config in [("One.", VOICE), ("Two, longer.", VOICE), ("Three.", clone)]
+    ]
+
+    async def at_once() -> list[bytes]:
+        takes = await asyncio.gather(
+            spoken(server.socket, "One.", **VOICE),
+            spoken(server.socket, "Two, longer.", **VOICE),
+            spoken(server.socket, "Three.", **clone),
+        )
+        return [take.pcm for take in takes]
+
+    assert all(same_sound(one, other) for one, other in zip(asyncio.run(at_once()), alone, strict=True))
+
+
+def test_a_session_speaks_again_and_again_with_one_reference(server: RunningServer, ref_audio: str) -> None:
+    async def twice() -> list[bytes]:
+        config = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 4}
+        async with talk(server.socket, **config) as one:
+            sounds = []
+            for _ in range(2):
+                await one.say("Again.")
+                sounds.append((await one.take()).pcm)
+            await one.send("session.close")
+            assert (await one.until("session.done"))["utterances"] == 2
+            assert await one.closed() == (1000, "")
+            return sounds
+
+    first, second = asyncio.run(twice())
+    assert same_sound(first, second)
+
+
+def test_cancel_silences_at_once_and_frees_the_slot(server: RunningServer) -> None:
+    async def cancel() -> float:
+        async with talk(server.socket, **LONG) as one:
+            await one.say("Speak for a long time.")
+            for _ in range(3):
+                while not isinstance(await one.hear(), bytes):
+                    pass
+            await one.send("context.cancel", played_ms=100)
+            end = await one.until("context.cancelled")
+            start = time.monotonic()
+            assert end["played_ms"] == 100
+            assert end["sent_ms"] >= 240
+            await one.send("ping", t=1)
+            following = await one.hear()
+            assert isinstance(following, dict)  # not a byte more
+            assert following == {"type": "pong", "t": 1}
+            server.wait_until_idle(2)
+            freed = time.monotonic() - start
+            await one.send("session.config", **VOICE)
+            await one.say("And once more.")
+            assert (await one.take()).end["type"] == "audio.done"
+            return freed
+
+    assert asyncio.run(cancel()) < 1.0
+
+
+def test_hang_up_200_times_leaves_nothing_behind(server: RunningServer, ref_audio: str) -> None:
+    """Abort the connection anywhere between the handshake and the middle of the sound."""
+    dice = random.Random(1)
+    clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "max_frames": 4000}
+
+    async def hang_up() -> None:
+        async with connect(server.socket, subprotocols=[PROTOCOL], compression=None) as connection:
+            one = Talk(connection)
+            await one.send("session.config", **dice.choice([LONG, clone]))
+            await one.say("Speak for a long time.")
+            if dice.random() < 0.8:
+                await one.until("audio.start")
+                await asyncio.sleep(dice.random() * 0.03)
+            connection.transport.abort()
+
+    async def all_of_them() -> None:
+        for _ in range(50):
+            await asyncio.gather(*(hang_up() for _ in range(4)))
+
+    threads = threading.active_count()
+    asyncio.run(all_of_them())
+    assert server.wait_until_idle(5) < 5
+    end = time.monotonic() + 5
+    while server.tasks() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert server.tasks() == set()
+    assert threading.active_count() <= threads + 2  # the two decoders
+    assert asyncio.run(spoken(server.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
+
+
+def test_a_hang_up_frees_its_slot_within_a_frame_or_two(server: RunningServer) -> None:
+    async def hang_up() -> None:
+        async with talk(server.socket, **LONG) as one:
+            await one.say("Speak for a long time.")
+            while not isinstance(await one.hear(), bytes):
+                pass
+            one.connection.transport.abort()
+
+    for _ in range(5):
+        asyncio.run(hang_up())
+        assert server.wait_until_idle(2) < 0.5
+
+
+def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer) -> None:
+    async def speak(index: int) -> tuple[list[int], str]:
+        places: list[int] = []
+        async with talk(server.socket, task_type="custom_voice", seed=index, max_frames=30) as one:
+            await one.say("Wait for it.")
+            while True:
+                message = await one.hear()
+                if isinstance(message, dict):
+                    if message["type"] == "queue":
+                        places.append(message["position"])
+                    elif message["type"] in {"audio.done", "error"}:
+                        return places, message["type"]
+
+    async def crowd() -> list[tuple[list[int], str]]:
+        return await asyncio.gather(*(speak(index) for index in range(8)))
+
+    results = asyncio.run(crowd())
+    assert {kind for _, kind in results} == {"audio.done"}
+    waited = [places for places, _ in results if places]
+    assert len(waited) >= 1
+    assert all(places == sorted(places, reverse=True) for places in waited)
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "code"),
+    [
+        ({"voice": "nobody"}, "Hello.", "unknown_voice"),
+        ({"language": "klingon"}, "Hello.", "unsupported_language"),
+        ({}, "", "empty_text"),
+        ({}, " \n", "empty_text"),
+        ({}, "x" * 5000, "text_too_long"),
+        ({"instructions": "x" * 501}, "Hello.", "instruct_too_long"),
+        ({"task_type": "base"}, "Hello.", "missing_ref_audio"),
+        ({"task_type": "base", "ref_audio": "REF"}, "Hello.", "missing_ref_text"),
+        ({"task_type": "base", "ref_audio": "bm8gc291bmQ="}, "Hello.", "invalid_ref_audio"),
+        ({"task_type": "base", "ref_audio": "http://localhost/x.wav"}, "Hello.", "invalid_ref_audio"),
+        ({"max_frames": 5000}, "Hello.", "invalid_config"),
+        ({"response_format": "mp3"}, "Hello.", "invalid_config"),
+        ({"model": "other"}, "Hello.", "invalid_config"),
+    ],
+)
+def test_bad_requests_get_one_error_and_the_session_goes_on(
+    server: RunningServer, ref_audio: str, config: dict[str, Any], text: str, code: str
+) -> None:
+    if config.get("ref_audio") == "REF":
+        config = {**config, "ref_audio": ref_audio}
+
+    async def ask() -> None:
+        async with talk(server.socket, **{"task_type": "custom_voice", **config}) as one:
+            await one.say(text)
+            error = await one.hear()
+            assert isinstance(error, dict)
+            assert (error["type"], error["code"], error["context_id"]) == ("error", code, "default")
+            assert error["message"].endswith(".")
+            await one.send("session.config", **VOICE)
+            await one.say("Good.")
+            assert (await one.take()).end["type"] == "audio.done"
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "close"),
+    [("{", "invalid_json", 1007), ("[1]", "invalid_json", 1007), (b"\0" * 10, "invalid_json", 1003)],
+)
+def test_what_is_not_the_protocol_closes_with_its_code(
+    server: RunningServer, message: str | bytes, code: str, close: int
+) -> None:
+    async def speak() -> None:
+        async with talk(server.socket) as one:
+            await one.connection.send(message)
+            error = await one.hear()
+            assert isinstance(error, dict)
+            assert error["code"] == code
+            assert await one.closed() == (close, code)
+
+    asyncio.run(speak())
+
+
+def test_oversized_messages(folder_of: FolderOf) -> None:
+    limits = Limits(max_config_bytes=20_000, max_message_bytes=5_000)
+    with running_server(folder_of("tiny", "custom_voice"), limits=limits) as server:
+
+        async def speak() -> None:
+            async with talk(server.socket, **VOICE) as one:
+                await one.send("input.text", text="x" * 6_000)
+                await one.send("input.done")
+                await one.send("session.config", ref_audio="A" * 25_000)
+                for expected in ("default", "default"):
+                    error = await one.until("error")
+                    assert (error["code"], error["context_id"]) == ("message_too_large", expected)
+                await one.send("session.config", **VOICE)
+                await one.say("Good.")
+                assert (await one.take()).end["type"] == "audio.done"
+                await one.connection.send("x" * 50_000)
+                assert (await one.closed())[0] == 1009
+
+        asyncio.run(speak())
+
+
+def test_invalid_utf8_closes_with_1007(server: RunningServer) -> None:
+    async def speak() -> None:
+        async with talk(server.socket) as one:
+            await one.connection.send(b"\xff\xfe", text=True)
+            assert (await one.closed())[0] == 1007
+
+    asyncio.run(speak())
+
+
+def test_without_the_subprotocol_it_is_named(server: RunningServer) -> None:
+    async def speak(subprotocols: Any) -> None:
+        async with connect(server.socket, subprotocols=subprotocols) as connection:
+            error = json.loads(await connection.recv())
+            assert error["code"] == "subprotocol_required"
+            assert PROTOCOL in error["message"]
+            with pytest.raises(ConnectionClosed) as end:
+                await connection.recv()
+            assert end.value.rcvd is not None
+            assert end.value.rcvd.code == 1002
+
+    asyncio.run(speak(None))
+    asyncio.run(speak(["nari.speech.v1"]))
+
+
+def test_compression_is_not_negotiated(server: RunningServer) -> None:
+    async def extensions() -> list[Any]:
+        async with connect(server.socket, subprotocols=[PROTOCOL]) as connection:
+            return list(connection.protocol.extensions)
+
+    assert asyncio.run(extensions()) == []
+
+
+def test_nobody_configures_and_nobody_speaks(folder_of: FolderOf) -> None:
+    limits = Limits(config_s=0.3, idle_s=1.0)
+    with running_server(folder_of("tiny", "custom_voice"), limits=limits) as server:
+
+        async def wait(**config: Any) -> tuple[float, tuple[int, str]]:
+            async with talk(server.socket, **config) as one:
+                start = time.monotonic()
+                end = await one.closed()
+                return time.monotonic() - start, end
+
+        seconds, end = asyncio.run(wait())
+        assert end == (1008, "idle_timeout")
+        assert 0.2 < seconds < 1.0
+        seconds, end = asyncio.run(wait(**VOICE))
+        assert end == (1008, "idle_timeout")
+        assert 0.9 < seconds < 2.0
+
+
+def test_a_client_that_reads_nothing_is_dropped(folder_of: FolderOf) -> None:
+    engine = EngineSettings(threads=1, max_slots=1)
+    patience = ServerSettings(send_s=1.0, send_buffer_bytes=4096)
+    with running_server(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
+        deaf = sockets.socket()
+        deaf.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
+        deaf.connect(("127.0.0.1", server.port))
+
+        async def start_speaking() -> None:
+            async with connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None) as connection:
+                one = Talk(connection)
+                await one.send("session.config", **LONG)
+                await one.say("Speak for a long time.")
+                await one.until("audio.start")
+                connection.transport.pause_reading()
+                start = time.monotonic()
+                while server.tasks() and time.monotonic() - start < 60:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                assert server.tasks() == set()
+                connection.transport.abort()
+
+        asyncio.run(start_speaking())
+        server.wait_until_idle(2)
+        assert asyncio.run(spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
+
+
+MESSAGES = st.one_of(
+    st.text(max_size=60),
+    st.binary(max_size=40),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["session.config", "input.text", "input.done", "context.cancel", "playback", "ping"])},
+        optional={
+            "context_id": st.sampled_from(["a", "b", "", None, 7]),
+            "text": st.sampled_from(["Hi.", "", None, 3]),
+            "task_type": st.sampled_from(["custom_voice", "base", "x"]),
+            "ref_audio": st.sampled_from(["AAAA", "", 5]),
+            "max_frames": st.sampled_from([1, 2, 0, "1"]),
+            "frames": st.sampled_from(["labelled", "plain", 1]),
+            "played_ms": st.sampled_from([0, -1, 1.5, None]),
+        },
+    ).map(json.dumps),
+)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(messages=st.lists(MESSAGES, max_size=10))
+def test_any_sequence_of_messages_is_answered_by_codes(server: RunningServer, messages: list[str | bytes]) -> None:
+    async def speak() -> None:
+        async with talk(server.socket) as one:
+            with contextlib.suppress(ConnectionClosed):
+                for message in messages:
+                    await one.connection.send(message)
+                await one.send("ping", t=42)
+                while (reply := await one.hear()) != {"type": "pong", "t": 42}:
+                    if isinstance(reply, dict) and reply["type"] == "error":
+                        assert reply["code"] in TABLE
+                        assert reply["code"] not in {"generation_failed", "engine_dead"}
+                return
+            assert one.connection.close_code in {1003, 1007}
+
+    asyncio.run(speak())
+    server.wait_until_idle(5)
