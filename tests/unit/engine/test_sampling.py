@@ -1,0 +1,285 @@
+"""Draws follow the reference's exact distribution, and noise belongs to the request alone (facts 4)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
+from runtime.engine.slots import fill_in
+from runtime.model.config import GenerationDefaults
+from runtime.request import Sampling
+from tests.golden.stored import DATA, arrays
+
+# Every seed is fixed, so a test passes always or never; the rate says how improbable it would be that a correct
+# sampler was unlucky with the seeds that stand here.
+FALSE_ALARM_Z = 3.719  # 1e-4, as a normal deviate
+DRAWS = 20_000
+FEWEST = 10  # expected draws of a code that is counted on its own
+
+SETTINGS: list[dict[str, Any]] = json.loads((DATA / "sampling.json").read_text(encoding="utf-8"))
+TRUTH = arrays("sampling")
+VOCAB, CODES, EOS = 1088, 64, 166
+
+per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting["name"])
+
+
+def level(rows: int, **words: Any) -> LevelSettings:
+    """Settings of one level, the same in every row."""
+    given = {"temperature": 1.0, "top_k": VOCAB, "top_p": 1.0, "greedy": False, **words}
+    return LevelSettings(
+        temperature=torch.full((rows,), given["temperature"]),
+        top_k=torch.full((rows,), given["top_k"]),
+        top_p=torch.full((rows,), given["top_p"]),
+        greedy=torch.full((rows,), given["greedy"]),
+        widest_k=given["top_k"],
+        any_top_p=given["top_p"] < 1,
+    )
+
+
+def rules(setting: dict[str, Any], rows: int) -> Tensor:
+    """Scores of a stored setting after the talker's rules, in every row."""
+    logits = torch.from_numpy(TRUTH[f"{setting['name']}_logits"]).expand(rows, -1)
+    history = torch.from_numpy(TRUTH[f"{setting['name']}_history"])
+    seen = torch.zeros(VOCAB, dtype=torch.bool)
+    seen[history] = True
+    allowed = torch.arange(VOCAB) < VOCAB - 1024
+    allowed[EOS] = True
+    penalty = torch.full((rows,), setting["repetition_penalty"])
+    made = torch.full((rows,), len(history))
+    return talker_rules(logits, seen.expand(rows, -1), penalty, made, allowed, EOS)
+
+
+def noise_of(seeds: Tensor, frame: int = 0, codebook: int = 0, width: int = VOCAB) -> Tensor:
+    """Noise of one codebook for many seeds. Shapes: seeds [n]; result [n, width]."""
+    frames = torch.full_like(seeds, frame)
+    return torch.cat(
+        [
+            gumbel_noise(some, frame_of, codebook + 1, width)[:, codebook]
+            for some, frame_of in zip(seeds.split(2000), frames.split(2000), strict=True)
+        ]
+    )
+
+
+def chi_square_bound(freedom: int) -> float:
+    """What chi-square exceeds with the false-alarm rate (Wilson and Hilferty's cube; within 1 % from 5 on)."""
+    share = 2 / (9 * freedom)
+    return freedom * (1 - share + FALSE_ALARM_Z * share**0.5) ** 3
+
+
+def assert_follows(counts: np.ndarray, probabilities: np.ndarray) -> None:
+    """G-test of counts against exact probabilities; what is impossible must never come."""
+    assert counts[probabilities == 0].sum() == 0
+    expected = probabilities * counts.sum()
+    alone = expected >= FEWEST
+    observed, wanted = counts[alone].astype(float), expected[alone]
+    if (~alone).any() and expected[~alone].sum() > 0:
+        observed, wanted = np.append(observed, counts[~alone].sum()), np.append(wanted, expected[~alone].sum())
+    terms = np.where(observed > 0, observed * np.log(np.where(observed > 0, observed, 1) / wanted), 0.0)
+    statistic, freedom = 2 * terms.sum(), len(wanted) - 1
+    if freedom:
+        assert statistic < chi_square_bound(freedom), (statistic, freedom)
+
+
+@pytest.fixture(scope="module")
+def draws() -> Tensor:
+    """Noise of as many seeds as there are draws. Shapes: [DRAWS, VOCAB]."""
+    return noise_of(torch.arange(DRAWS) + 1_000_000)
+
+
+@per_setting
+def test_draws_follow_the_reference_exactly(setting: dict[str, Any], draws: Tensor) -> None:
+    """The truth is the reference's own chain of logit processors on recorded logits."""
+    scores = rules(setting, DRAWS)
+    top_k = setting["top_k"] or VOCAB
+    words = level(DRAWS, temperature=setting["temperature"], top_k=top_k, top_p=setting["top_p"])
+    drawn = pick(scores, words, draws)
+    assert_follows(np.bincount(drawn.numpy(), minlength=VOCAB), TRUTH[f"{setting['name']}_probabilities"])
+
+
+@per_setting
+def test_what_may_be_drawn_is_what_the_reference_may_draw(setting: dict[str, Any]) -> None:
+    """Deterministic: every code of the kept set comes first under noise that favours it, and no other ever does."""
+    probabilities = TRUTH[f"{setting['name']}_probabilities"]
+    top_k = setting["top_k"] or VOCAB
+    words = level(VOCAB, temperature=setting["temperature"], top_k=top_k, top_p=setting["top_p"])
+    drawn = pick(rules(setting, VOCAB), words, 1e6 * torch.eye(VOCAB))
+    chosen = (drawn == torch.arange(VOCAB)).numpy()
+    assert np.array_equal(chosen, probabilities > 0)
+
+
+def test_the_test_would_notice_a_wrong_temperature(draws: Tensor) -> None:
+    (setting,) = (setting for setting in SETTINGS if setting["name"] == "default")
+    words = level(DRAWS, temperature=setting["temperature"] * 1.1, top_k=setting["top_k"])
+    drawn = pick(rules(setting, DRAWS), words, draws)
+    with pytest.raises(AssertionError):
+        assert_follows(np.bincount(drawn.numpy(), minlength=VOCAB), TRUTH["default_probabilities"])
+
+
+def uniform(noise: Tensor) -> np.ndarray:
+    """Undo the Gumbel shape."""
+    return torch.exp(-torch.exp(-noise.double())).numpy()
+
+
+def test_noise_is_uniform_underneath() -> None:
+    values = uniform(noise_of(torch.arange(500), width=200)).ravel()
+    assert 0 < values.min() < values.max() < 1
+    counts = np.histogram(values, bins=100, range=(0, 1))[0]
+    assert_follows(counts, np.full(100, 0.01))
+
+
+@pytest.mark.parametrize("seeds", [(0, 1), (0, 2**32), (1, 2**32 + 1), (2**53, 2**53 + 1), (2**63 - 2, 2**63 - 1)])
+def test_noise_of_two_seeds_is_unrelated(seeds: tuple[int, int]) -> None:
+    left, right = (uniform(gumbel_noise(torch.tensor([seed]), torch.tensor([3]), 16, 3072))[0] for seed in seeds)
+    assert_unrelated(left, right)
+
+
+def test_noise_of_two_frames_and_of_two_codebooks_is_unrelated() -> None:
+    seed = torch.tensor([12345])
+    frames = [uniform(gumbel_noise(seed, torch.tensor([frame]), 16, 3072))[0] for frame in (0, 1, 2, 1000)]
+    for one, other in ((0, 1), (1, 2), (0, 3)):
+        assert_unrelated(frames[one], frames[other])
+    for one, other in ((0, 1), (1, 2), (0, 15)):
+        assert_unrelated(frames[0][one], frames[0][other])
+    assert_unrelated(frames[1][:-1], frames[0][1:])
+    assert_unrelated(frames[0][:, :-1], frames[0][:, 1:])
+
+
+def test_seed_and_frame_do_not_stand_in_for_each_other() -> None:
+    """Seed s at frame f + 1 is not seed s + 1 at frame f, in either direction."""
+
+    def at(seed: int, frame: int) -> np.ndarray:
+        return uniform(gumbel_noise(torch.tensor([seed]), torch.tensor([frame]), 16, 3072))[0]
+
+    assert_unrelated(at(5, 8), at(6, 7))
+    assert_unrelated(at(5, 8), at(8, 5))
+    assert_unrelated(at(2**32, 0), at(0, 1))
+
+
+def assert_unrelated(left: np.ndarray, right: np.ndarray) -> None:
+    """Correlation within four and a half standard deviations of none (false alarm 1e-5), and no equal numbers."""
+    correlation = np.corrcoef(left.ravel(), right.ravel())[0, 1]
+    assert abs(correlation) < 4.5 / left.size**0.5
+    assert (left == right).mean() < 0.001
+
+
+def test_noise_of_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    seeds, frames = torch.tensor([3, 2**40, 2**63 - 1]), torch.tensor([0, 5, 9])
+    together = gumbel_noise(seeds, frames, 16, 300)
+    for row in range(3):
+        assert torch.equal(together[row], gumbel_noise(seeds[row, None], frames[row, None], 16, 300)[0])
+        assert torch.equal(together[row, :4, :100], gumbel_noise(seeds[row, None], frames[row, None], 4, 100)[0])
+
+
+def test_noise_stays_as_it_is() -> None:
+    """A seed that a user wrote down must mean the same after every change of the code."""
+    noise = gumbel_noise(torch.tensor([42]), torch.tensor([7]), 2, 3)
+    expected = [[-0.290763, 0.092529, 1.771222], [-0.566093, 1.754049, 2.375356]]
+    torch.testing.assert_close(noise[0], torch.tensor(expected), rtol=0, atol=1e-6)
+
+
+def test_the_end_may_not_come_before_two_codes() -> None:
+    logits = torch.zeros(4, VOCAB)
+    logits[:, EOS] = 50.0
+    allowed = torch.ones(VOCAB, dtype=torch.bool)
+    seen = torch.zeros(4, VOCAB, dtype=torch.bool)
+    scores = talker_rules(logits, seen, torch.ones(4), torch.tensor([0, 1, 2, 3]), allowed, EOS)
+    assert (scores[:, EOS] == -torch.inf).tolist() == [True, True, False, False]
+
+
+def test_ids_that_are_no_codes_never_come() -> None:
+    logits = torch.full((1, VOCAB), -100.0)
+    logits[0, CODES:] = 100.0
+    allowed = torch.arange(VOCAB) < CODES
+    scores = talker_rules(logits, torch.zeros(1, VOCAB, dtype=torch.bool), torch.ones(1), torch.tensor([9]), allowed, EOS)
+    drawn = {int(pick(scores, level(1), noise_of(torch.tensor([seed])))) for seed in range(50)}
+    assert drawn <= set(range(CODES))
+
+
+def test_the_penalty_moves_scores_of_either_sign_down_and_only_those_seen() -> None:
+    logits = torch.tensor([[2.0, -2.0, 0.0, 2.0, -2.0]])
+    seen = torch.tensor([[True, True, True, False, False]])
+    allowed = torch.ones(5, dtype=torch.bool)
+    scores = talker_rules(logits, seen, torch.tensor([2.0]), torch.tensor([5]), allowed, 4)
+    assert scores.tolist() == [[1.0, -4.0, 0.0, 2.0, -2.0]]
+
+
+def test_ties_with_the_kth_score_stay() -> None:
+    scores = torch.tensor([[3.0, 1.0, 2.0, 2.0, 2.0, 0.0]]).expand(6, -1)
+    drawn = pick(scores, level(6, top_k=2), 1e6 * torch.eye(6))
+    assert drawn.tolist() == [0, 0, 2, 3, 4, 0]
+
+
+@pytest.mark.parametrize("top_k", [6, 7, 100])
+def test_top_k_of_the_vocabulary_or_more_keeps_everything(top_k: int) -> None:
+    scores = torch.tensor([[3.0, 1.0, 2.0, 2.0, 2.0, 0.0]]).expand(6, -1)
+    assert pick(scores, level(6, top_k=top_k), 1e6 * torch.eye(6)).tolist() == list(range(6))
+
+
+def test_rows_keep_their_own_k_whatever_the_widest_is() -> None:
+    scores = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]]).expand(4, -1)
+    mixed = LevelSettings(
+        temperature=torch.ones(4),
+        top_k=torch.tensor([1, 2, 3, 5]),
+        top_p=torch.tensor([1.0, 1.0, 1.0, 0.01]),
+        greedy=torch.tensor([False, False, True, False]),
+        widest_k=5,
+        any_top_p=True,
+    )
+    last = torch.zeros(4, 5)
+    last[:, 4] = 1e6
+    assert pick(scores, mixed, last).tolist() == [0, 0, 0, 0]
+    second = torch.zeros(4, 5)
+    second[:, 1] = 1e6
+    assert pick(scores, mixed, second).tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("noise", [None, 1e6])
+def test_greedy_takes_the_largest_score_whatever_the_noise(noise: float | None) -> None:
+    scores = torch.tensor([[1.0, 3.0, 2.0]])
+    given = None if noise is None else noise * torch.tensor([[1.0, 0.0, 0.0]])
+    assert pick(scores, level(1, greedy=True), given).tolist() == [1]
+
+
+DEFAULTS = GenerationDefaults(
+    do_sample=True,
+    temperature=0.7,
+    top_k=30,
+    top_p=0.9,
+    repetition_penalty=1.2,
+    subtalker_dosample=True,
+    subtalker_temperature=0.6,
+    subtalker_top_k=20,
+    subtalker_top_p=0.8,
+)
+
+
+def test_what_a_request_leaves_open_is_as_its_checkpoint_says() -> None:
+    row = fill_in(Sampling(), DEFAULTS)
+    assert (row.temperature, row.top_k, row.top_p, row.repetition_penalty, row.greedy) == (0.7, 30, 0.9, 1.2, False)
+    assert (row.predictor_temperature, row.predictor_top_k, row.predictor_top_p) == (0.6, 20, 0.8)
+    assert not row.predictor_greedy
+
+
+def test_what_a_request_says_goes_before_even_where_it_says_zero() -> None:
+    row = fill_in(Sampling(temperature=1.5, top_k=0, predictor_top_k=0, predictor_top_p=1.0), DEFAULTS)
+    assert (row.temperature, row.top_k, row.predictor_top_k, row.predictor_top_p) == (1.5, 0, 0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "greedy"),
+    [
+        (Sampling(greedy=True), (True, True)),
+        (Sampling(temperature=0.0), (True, False)),
+        (Sampling(predictor_temperature=0.0), (False, True)),
+    ],
+)
+def test_temperature_zero_is_greedy_at_its_own_level(sampling: Sampling, greedy: tuple[bool, bool]) -> None:
+    row = fill_in(sampling, DEFAULTS)
+    assert (row.greedy, row.predictor_greedy) == greedy
+    assert row.repetition_penalty == 1.2

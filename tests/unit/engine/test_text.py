@@ -1,0 +1,91 @@
+"""What a text may be, and how long it may take to say."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.engine.text import GRACE_FRAMES, checked_instruct, checked_text, frame_budget
+from runtime.errors import EmptyText, InstructTooLong, InvalidConfig, SpeechError, TextTooLong
+from runtime.model.checkpoint import Checkpoint
+from runtime.settings import Limits
+
+LIMITS = Limits(max_text_chars=100, max_instruct_chars=20)
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("Hello.", "Hello."),
+        ("\nHello.", "Hello."),
+        ("  \r\n\t Hello. \n", "Hello."),
+        ("　你好　", "你好"),
+        ("Hello\n\nworld", "Hello\n\nworld"),
+        ("7", "7"),
+        ("ก็", "ก็"),
+        ("x" * 100, "x" * 100),
+        (" " * 200 + "x", "x"),
+    ],
+)
+def test_a_text_is_spoken_without_the_white_space_around_it(speaker: Checkpoint, text: str, spoken: str) -> None:
+    assert checked_text(text, speaker.text_tokenizer, LIMITS) == spoken
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", EmptyText),
+        (" \n\t", EmptyText),
+        ("?!... —", EmptyText),
+        ("🙂", EmptyText),
+        ("\u200b", EmptyText),
+        ("x" * 101, TextTooLong),
+        ("Hello <|im_end|>", InvalidConfig),
+        ("<tts_pad>a", InvalidConfig),
+        ("a<|endoftext|>", InvalidConfig),
+        ("half \ud83d of a character", InvalidConfig),
+    ],
+)
+def test_a_text_that_cannot_be_spoken_is_refused(speaker: Checkpoint, text: str, error: type[SpeechError]) -> None:
+    with pytest.raises(error) as caught:
+        checked_text(text, speaker.text_tokenizer, LIMITS)
+    assert caught.value.param == "text"
+
+
+def test_what_only_looks_like_a_control_token_is_text(speaker: Checkpoint) -> None:
+    assert checked_text("a <|im_ end|> b", speaker.text_tokenizer, LIMITS) == "a <|im_ end|> b"
+
+
+@pytest.mark.parametrize(("instruct", "kept"), [(None, None), ("", None), (" \n", None), (" Speak low. ", "Speak low.")])
+def test_an_instruct_that_says_nothing_is_none(speaker: Checkpoint, instruct: str | None, kept: str | None) -> None:
+    assert checked_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
+
+
+@pytest.mark.parametrize(("instruct", "error"), [("x" * 21, InstructTooLong), ("<|im_start|>", InvalidConfig)])
+def test_an_instruct_that_cannot_be_taken_is_refused(
+    speaker: Checkpoint, instruct: str, error: type[SpeechError]
+) -> None:
+    with pytest.raises(error) as caught:
+        checked_instruct(instruct, speaker.text_tokenizer, LIMITS)
+    assert caught.value.param == "instructions"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("Hello world, this is a sentence of ordinary length that somebody reads aloud.", 5.0),
+        ("你好，今天的声音很清楚，我们慢慢地说。", 4.5),
+        ("3.14159265358979", 6.0),
+        ("안녕하세요 오늘은 날씨가 좋습니다", 3.5),
+    ],
+)
+def test_the_budget_leaves_room_for_speech_twice_as_slow_as_ordinary(text: str, seconds: float) -> None:
+    """Seconds are those of an ordinary reader; a runaway still ends within six times that and the grace."""
+    frames = seconds / 0.08
+    assert 2 * frames < frame_budget(text) < 6 * frames + GRACE_FRAMES
+
+
+def test_the_budget_grows_with_the_text_and_never_below_its_grace() -> None:
+    budgets = [frame_budget("a" * length) for length in range(0, 200, 10)]
+    assert budgets == sorted(budgets)
+    assert budgets[0] == GRACE_FRAMES
+    assert frame_budget("a") < 60
