@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,38 +13,15 @@ from numpy.typing import NDArray
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.steps import PLAYED_MS, SHORT, await_end, await_sound, play_through, prepare, reading, seed, wav
 from tests.browser.wire import active_slots, speak
 from tests.support.app import App
 from tests.support.signals import voice
 
 pytestmark = pytest.mark.browser
 
-SHORT = "Hi."
 TAP = Path(__file__).with_name("tap.js").read_text("utf-8")
-PLAYED_MS = 30_000
 HEADER_BYTES = 16  # of a labelled frame
-
-
-def reading(page: Page, name: str) -> str:
-    return page.inner_text(f"#vw-{name}")
-
-
-def await_sound(page: Page) -> None:
-    expect(page.locator("#vw-audible")).not_to_have_text("–")
-
-
-def play_through(page: Page, button: str) -> None:
-    page.click(button)
-    expect(page.locator("#vw-stop")).to_be_enabled()
-    await_end(page)
-
-
-def await_end(page: Page) -> None:
-    expect(page.locator("#vw-stop")).to_be_disabled(timeout=PLAYED_MS)
-
-
-def seed(page: Page) -> int:
-    return int(page.input_value("#vw-seed"))
 
 
 def accent_pixels(page: Page) -> int:
@@ -67,20 +43,6 @@ def accent_pixels(page: Page) -> int:
             }"""
         )
     )
-
-
-def wav(seconds: float, rate: int = 24000, seed: int = 9) -> dict[str, Any]:
-    file = io.BytesIO()
-    soundfile.write(file, voice(seconds, seed, rate), rate, format="WAV", subtype="PCM_16")
-    return {"name": "voice.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
-
-
-def prepare(page: Page, mode: str) -> None:
-    """Enter a room and fill in what it needs."""
-    page.click(f"#vw-tab-{mode}")
-    if mode == "base":
-        page.set_input_files("#vw-b-file", wav(3.0))
-        page.fill("#vw-b-transcript", "The boat came back in the evening.")
 
 
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])

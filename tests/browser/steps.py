@@ -1,0 +1,50 @@
+"""What a user does and sees on the page."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import soundfile
+from playwright.sync_api import Page, expect
+
+from tests.support.signals import voice
+
+SHORT = "Hi."
+PLAYED_MS = 30_000
+
+
+def reading(page: Page, name: str) -> str:
+    return page.inner_text(f"#vw-{name}")
+
+
+def await_sound(page: Page) -> None:
+    expect(page.locator("#vw-audible")).not_to_have_text("–")
+
+
+def play_through(page: Page, button: str) -> None:
+    page.click(button)
+    expect(page.locator("#vw-stop")).to_be_enabled()
+    await_end(page)
+
+
+def await_end(page: Page) -> None:
+    expect(page.locator("#vw-stop")).to_be_disabled(timeout=PLAYED_MS)
+
+
+def seed(page: Page) -> int:
+    return int(page.input_value("#vw-seed"))
+
+
+def wav(seconds: float, rate: int = 24000, seed: int = 9) -> dict[str, Any]:
+    file = io.BytesIO()
+    soundfile.write(file, voice(seconds, seed, rate), rate, format="WAV", subtype="PCM_16")
+    return {"name": "voice.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
+
+
+def prepare(page: Page, mode: str) -> None:
+    """Enter a room and fill in what it needs."""
+    page.click(f"#vw-tab-{mode}")
+    if mode == "base":
+        page.set_input_files("#vw-b-file", wav(3.0))
+        page.fill("#vw-b-transcript", "The boat came back in the evening.")

@@ -1,0 +1,287 @@
+"""The page when something is wrong or small: bad input, a runtime that dies, an insecure origin, a phone."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import INSECURE_HOST, SCREENSHOTS, OpenStudio
+from tests.browser.steps import SHORT, await_end, await_sound, play_through, prepare, reading, wav
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+SCHEDULED = Path(__file__).with_name("scheduled.js").read_text("utf-8")
+
+
+def complaints(page: Page) -> dict[str, str]:
+    """What the page says is wrong, by the field where it stands."""
+    said = page.evaluate(
+        "() => [...document.querySelectorAll('[data-error-for]')].map((p) => [p.dataset.errorFor, p.textContent])"
+    )
+    return {field: sentence for field, sentence in said if sentence}
+
+
+def expect_complaint(page: Page, field: str, *words: str) -> None:
+    """Speak, and expect one sentence, near its field, and nothing else."""
+    page.click("#vw-speak")
+    page.wait_for_function("[...document.querySelectorAll('[data-error-for]')].some((p) => p.textContent)")
+    said = complaints(page)
+    assert said.keys() == {field}
+    sentence = said[field]
+    assert sentence.endswith(".")
+    assert all(word in sentence for word in words), sentence
+    place = page.locator(f"[data-error-for={field}]:not(:empty)")
+    assert place.is_visible()
+    expect(page.locator("#vw-stop")).to_be_disabled()
+
+
+def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
+    text = studio.input_value("#vw-text")
+    studio.fill("#vw-text", "   ")
+    expect_complaint(studio, "text", "Write something")
+    studio.fill("#vw-text", "?!")
+    expect_complaint(studio, "text", "The text is empty")
+    studio.fill("#vw-text", "a" * 4097)
+    expect_complaint(studio, "text", "4097", "4096")
+    studio.fill("#vw-text", text)
+    studio.fill("#vw-seed", "1.5")
+    expect_complaint(studio, "seed", "whole number")
+    studio.fill("#vw-seed", "")
+    studio.fill("#vw-cv-instruct", "a" * 501)
+    expect_complaint(studio, "instructions", "501", "500")
+    studio.click("#vw-tab-voice_design")
+    assert complaints(studio) == {}
+    studio.fill("#vw-vd-description", "")
+    expect_complaint(studio, "instructions", "Describe the voice")
+    studio.click("#vw-vd-chips button")
+    studio.click("#vw-speak")
+    await_sound(studio)
+    studio.click("#vw-stop")
+
+
+def test_a_bad_reference_is_said_at_the_reference(studio: Page) -> None:
+    studio.click("#vw-tab-base")
+    expect_complaint(studio, "ref_audio", "Record or upload")
+    studio.set_input_files("#vw-b-file", wav(3.0))
+    assert complaints(studio) == {}
+    expect_complaint(studio, "ref_text", "Write down")
+    studio.check("#vw-b-xvector")
+    assert complaints(studio) == {}
+    studio.set_input_files("#vw-b-file", wav(0.5))
+    expect_complaint(studio, "ref_audio", "0.50 s")
+    studio.set_input_files("#vw-b-file", {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99})
+    expect_complaint(studio, "ref_audio")
+    studio.set_input_files("#vw-b-file", wav(61.0, rate=16000))
+    expect_complaint(studio, "ref_audio", "61.0 s", "60 s")
+    studio.set_input_files("#vw-b-file", {"name": "long.wav", "mimeType": "audio/wav", "buffer": bytes(13 * 2**20)})
+    assert "13.0 MB" in complaints(studio)["ref_audio"]
+    studio.set_input_files("#vw-b-file", _stereo())
+    studio.click("#vw-speak")
+    await_sound(studio)
+    studio.click("#vw-stop")
+
+
+def _stereo() -> dict[str, Any]:
+    samples, rate = soundfile.read(io.BytesIO(wav(2.0, rate=44100)["buffer"]))
+    file = io.BytesIO()
+    soundfile.write(file, np.stack([samples, samples / 2], axis=1), rate, format="FLAC")
+    return {"name": "voice.flac", "mimeType": "audio/flac", "buffer": file.getvalue()}
+
+
+def test_a_killed_runtime_is_told_and_comes_back(app: App, studio: Page) -> None:
+    studio.click("#vw-speak")
+    await_sound(studio)
+    killed = app.runtime_pid
+    os.kill(killed, signal.SIGKILL)
+    status = studio.locator("#vw-status")
+    expect(status).to_have_attribute("data-state", "waiting")
+    expect(status).to_contain_text("started again")
+    assert "runtime" in complaints(studio)["request"]
+    expect(status).to_have_attribute("data-state", "ready", timeout=60_000)
+    assert app.runtime_pid != killed
+    assert app.process.poll() is None
+    studio.fill("#vw-text", SHORT)
+    play_through(studio, "#vw-speak")
+    assert complaints(studio) == {}
+    assert int(reading(studio, "frames")) > 0
+
+
+def test_speaking_while_the_runtime_is_away_waits_for_it_or_says_so(app: App, studio: Page) -> None:
+    os.kill(app.runtime_pid, signal.SIGKILL)
+    expect(studio.locator("#vw-status")).to_have_attribute("data-state", "waiting")
+    studio.click("#vw-speak")
+    studio.wait_for_function(
+        """() => document.querySelector('#vw-audible').textContent !== '–'
+              || document.querySelector('.vw-actions [data-error-for=request]').textContent""",
+        timeout=60_000,
+    )
+    expect(studio.locator("#vw-status")).to_have_attribute("data-state", "ready", timeout=60_000)
+    studio.click("#vw-speak")
+    await_sound(studio)
+    assert complaints(studio) == {}
+    studio.click("#vw-stop")
+
+
+def test_an_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio: OpenStudio) -> None:
+    page = open_studio(url=f"http://{INSECURE_HOST}:{app.port}", script=SCHEDULED)
+    assert page.evaluate("[isSecureContext, 'audioWorklet' in AudioContext.prototype]") == [False, False]
+    page.click("#vw-tab-base")
+    assert page.is_disabled("#vw-b-record")
+    assert "https" in page.inner_text("#vw-b-name")
+    page.click("#vw-tab-custom_voice")
+    page.fill("#vw-text", SHORT)
+    play_through(page, "#vw-speak")
+    frames = int(reading(page, "frames"))
+    assert reading(page, "audible").endswith("s")
+    played = page.evaluate("scheduled")
+    sound = np.concatenate([np.array(each["samples"]) for each in played])
+    assert sound.size == frames * 1920
+    with page.expect_download() as download:
+        page.click("#vw-download")
+    saved, _ = soundfile.read(download.value.path(), dtype="int16")
+    assert np.array_equal(sound * 32768, saved)
+    gaps = sum(after["at"] > before["end"] + 1e-6 for before, after in pairwise(played))
+    assert gaps == int(reading(page, "underruns"))
+    assert all(after["at"] >= before["end"] - 1e-6 for before, after in pairwise(played))
+    page.fill("#vw-text", "A longer sentence, so that there is something to stop.")
+    page.click("#vw-speak")
+    await_sound(page)
+    page.click("#vw-stop")
+    await_end(page)
+    assert page.evaluate("scheduled.every((each) => each.stopped || each.end <= each.now())")
+
+
+def _only(*modes: str) -> Any:
+    """Answer /v1/models as the runtime does, but with fewer modes."""
+
+    def answer(route: Route) -> None:
+        listing = route.fetch().json()
+        cards = [card for card in listing["data"] if set(card["modes"]) & set(modes)]
+        cards = [{**card, "modes": [mode for mode in card["modes"] if mode in modes]} for card in cards]
+        route.fulfill(json={**listing, "data": cards})
+
+    return answer
+
+
+def test_a_mode_that_nothing_serves_is_shown_with_the_reason(studio: Page) -> None:
+    studio.route("**/v1/models", _only("voice_design"))
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    assert studio.get_attribute("#vw-tab-voice_design", "aria-selected") == "true", "the first that can speak"
+    assert studio.get_attribute("#vw-tab-base", "aria-disabled") == "true"
+    studio.click("#vw-tab-base", force=True)
+    assert studio.is_disabled("#vw-speak")
+    reason = studio.locator("#vw-room-base .vw-unserved")
+    expect(reason).to_be_visible()
+    expect(reason).to_contain_text("No loaded checkpoint serves Base")
+    studio.keyboard.press("Control+Enter")
+    assert reading(studio, "ttfa") == "–"
+    studio.click("#vw-tab-voice_design")
+    assert studio.is_enabled("#vw-speak")
+
+
+def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
+    def mute(route: Route) -> None:
+        listing = route.fetch().json()
+        route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
+
+    assert "custom_voice on cpu" in studio.inner_text("#vw-models")
+    expect(studio.locator("#vw-status")).to_have_text("Ready")
+    studio.route("**/v1/models", mute)
+    studio.reload(wait_until="domcontentloaded")
+    expect(studio.locator("#vw-status")).to_have_text("Random weights: sound, not speech")
+
+
+def test_the_sample_text_follows_the_language_until_it_is_the_users(studio: Page) -> None:
+    studio.select_option("#vw-cv-language", "german")
+    assert "Kaffee" in studio.input_value("#vw-text")
+    studio.fill("#vw-text", "My own words.")
+    studio.select_option("#vw-cv-language", "english")
+    assert studio.input_value("#vw-text") == "My own words."
+
+
+@pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
+def test_a_phone_is_wide_enough(open_studio: OpenStudio, mode: str) -> None:
+    page = open_studio(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    prepare(page, mode)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll('#vw *')]
+          .filter((e) => e.offsetParent && e.getBoundingClientRect().right > 361)
+          .map((e) => e.id || e.className)"""
+    )
+    assert outside == []
+    page.tap("#vw-speak")
+    await_sound(page)
+    page.screenshot(path=SCREENSHOTS / f"{mode}-phone.png", full_page=True)
+    page.tap("#vw-stop")
+
+
+def test_dark_is_dark(open_studio: OpenStudio) -> None:
+    page = open_studio(color_scheme="dark")
+    page.click("#vw-speak")
+    await_sound(page)
+    page.wait_for_timeout(800)
+    page.screenshot(path=SCREENSHOTS / "custom_voice-dark.png", full_page=True)
+    luminance = """(element) => {
+      const [r, g, b] = getComputedStyle(element).color.match(/[\\d.]+/g).map(Number);
+      return (r + g + b) / 765;
+    }"""
+    assert page.locator("#vw").evaluate(luminance) > 0.8
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(23, 21, 19)"
+    page.click("#vw-stop")
+
+
+def test_tabs_are_reached_by_arrow_keys(studio: Page) -> None:
+    studio.focus("#vw-tab-custom_voice")
+    studio.keyboard.press("ArrowRight")
+    assert studio.is_visible("#vw-room-voice_design")
+    assert studio.evaluate("document.activeElement.id") == "vw-tab-voice_design"
+    studio.keyboard.press("ArrowLeft")
+    studio.keyboard.press("ArrowLeft")
+    assert studio.is_visible("#vw-room-base")
+
+
+def test_the_page_asks_nobody_but_its_own_origin(app: App, studio: Page) -> None:
+    asked: list[str] = []
+    studio.on("request", lambda request: asked.append(request.url))
+    studio.reload(wait_until="load")
+    studio.locator("#vw-speak:enabled").wait_for()
+    assert len(asked) > 10
+    assert [url for url in asked if not url.startswith((app.url, "data:", "blob:"))] == []
+
+
+def test_every_field_has_a_name_for_a_screen_reader(studio: Page) -> None:
+    nameless = studio.evaluate(
+        """() => [...document.querySelectorAll('#vw :is(input, select, textarea, button, meter, audio)')]
+          .filter((e) => !(e.labels?.length || e.textContent.trim() || e.ariaLabel || e.title))
+          .map((e) => e.id)"""
+    )
+    assert nameless == []
+
+
+def test_the_port_answers_heads_and_keeps_its_closed_routes_closed(app: App) -> None:
+    with httpx.Client(base_url=app.url, trust_env=False) as client:
+        for path in ("/", "/health", "/ready", "/v1/models", "/studio/status"):
+            assert client.head(path).status_code == 200, path
+            assert client.get(path).status_code == 200, path
+        assert client.post("/gradio_api/upload", files={"files": b"x"}).status_code == 404
+        assert client.get("/gradio_api/file=/etc/passwd").status_code == 404
+        assert client.get("/gradio_api/proxy=http://127.0.0.1/").status_code == 404
+        assert client.get("/studio/js/../page.py").status_code == 404
+        assert client.get("/studio/js/studio.js").headers["cache-control"] == "no-cache"
+        missing = client.get("/v1/nothing")
+        assert missing.status_code == 404
+        assert json.loads(missing.text)["error"]["code"] == "unknown_route"
