@@ -196,7 +196,9 @@ def test_ids_that_are_no_codes_never_come() -> None:
     logits = torch.full((1, VOCAB), -100.0)
     logits[0, CODES:] = 100.0
     allowed = torch.arange(VOCAB) < CODES
-    scores = talker_rules(logits, torch.zeros(1, VOCAB, dtype=torch.bool), torch.ones(1), torch.tensor([9]), allowed, EOS)
+    scores = talker_rules(
+        logits, torch.zeros(1, VOCAB, dtype=torch.bool), torch.ones(1), torch.tensor([9]), allowed, EOS
+    )
     drawn = {int(pick(scores, level(1), noise_of(torch.tensor([seed])))) for seed in range(50)}
     assert drawn <= set(range(CODES))
 
