@@ -32,12 +32,12 @@ class SoundStreams:
             self.state.write(row, state)
 
     @torch.inference_mode()
-    def decode(self, chunks: Sequence[tuple[int, Tensor]]) -> list[bytes]:
-        """The sound of the next frames of some streams, as s16le.
+    def decode(self, chunks: Sequence[tuple[int, Tensor]]) -> list[bytes | None]:
+        """The sound of the next frames of some streams, as s16le; None where it is not finite.
 
         Shapes: chunks of (slot, codes [n, Q] int64); each result has n * samples_per_frame samples.
         """
-        sounds: list[bytes] = [b""] * len(chunks)
+        sounds: list[bytes | None] = [None] * len(chunks)
         sizes: dict[int, list[int]] = defaultdict(list)
         for index, (_, codes) in enumerate(chunks):
             sizes[len(codes)].append(index)
@@ -47,8 +47,9 @@ class SoundStreams:
             state = self.state.rows(rows)
             wave = self.code2wav(codes, state)
             self.state.write(rows, state)
-            for index, samples in zip(members, to_s16(wave).cpu(), strict=True):
-                sounds[index] = samples.numpy().tobytes()
+            finite = wave.isfinite().all(dim=-1).tolist()
+            for index, samples, sane in zip(members, to_s16(wave).cpu(), finite, strict=True):
+                sounds[index] = samples.numpy().tobytes() if sane else None
         return sounds
 
 

@@ -147,10 +147,14 @@ class Engine:
         """
         events: deque[SpeechEvent] = deque()
         ticket = self.submit(request, events.append)
-        while ticket in self._open or events:
-            while events:
-                yield events.popleft()
-            self.tick()
+        try:
+            while ticket in self._open or events:
+                while events:
+                    yield events.popleft()
+                self.tick()
+        finally:  # who stops listening frees the slot
+            self.cancel(ticket)
+            self._take_orders()
 
     def tick(self) -> bool:
         """One turn for every checkpoint; returns whether there is more to do. Thread: engine."""

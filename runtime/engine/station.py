@@ -145,6 +145,9 @@ class Station:
                 self._break(job, GenerationFailed())
             return
         for (job, size), (_, codes), pcm in zip(due, chunks, sounds, strict=True):
+            if pcm is None:
+                self._break(job, NonFiniteOutput())
+                continue
             del job.pending[:size]
             job.first_sound = job.first_sound or self.clock()
             job.sink(AudioChunk(pcm=pcm, codes=codes.numpy(), first_sample=job.sent * self.samples_per_frame))
