@@ -79,7 +79,9 @@ def test_custom_voice_in_the_whole_layout(
     speaker: Checkpoint, columns: list[Columns], language: str | None, positions: int
 ) -> None:
     config, talker = speaker.config, speaker.config.talker
-    prompt = build(speaker, utterance(Mode.CUSTOM_VOICE, Layout.NON_STREAMING, language=language or "auto", speaker="ryan"))
+    prompt = build(
+        speaker, utterance(Mode.CUSTOM_VOICE, Layout.NON_STREAMING, language=language or "auto", speaker="ryan")
+    )
     text, codec = prefix(speaker, language, talker.spk_id["ryan"])
     assert len(text) == positions
     body = speaker.text_tokenizer.body(TEXT)

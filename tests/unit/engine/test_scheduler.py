@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,7 +58,7 @@ def test_chunks_double_up_to_the_largest_when_there_is_time() -> None:
     sizes, _ = played(POLICY, [0.05 * FRAME_S] * 200)
     assert sizes[0] == 1
     assert max(sizes) == 16
-    assert all(after <= 2 * before for before, after in zip(sizes, sizes[1:], strict=False))
+    assert all(after <= 2 * before for before, after in pairwise(sizes))
     assert sizes[-1] == 16
 
 
@@ -66,9 +68,7 @@ def test_an_engine_slower_than_speech_sends_every_frame_as_soon_as_it_is_made() 
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    first=st.integers(1, 8), largest=st.integers(1, 64), last=st.integers(0, 64), lead=st.floats(-10, 60)
-)
+@given(first=st.integers(1, 8), largest=st.integers(1, 64), last=st.integers(0, 64), lead=st.floats(-10, 60))
 def test_a_chunk_never_outgrows_the_largest_the_double_or_the_lead(
     first: int, largest: int, last: int, lead: float
 ) -> None:

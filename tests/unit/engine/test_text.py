@@ -55,7 +55,9 @@ def test_what_only_looks_like_a_control_token_is_text(speaker: Checkpoint) -> No
     assert checked_text("a <|im_ end|> b", speaker.text_tokenizer, LIMITS) == "a <|im_ end|> b"
 
 
-@pytest.mark.parametrize(("instruct", "kept"), [(None, None), ("", None), (" \n", None), (" Speak low. ", "Speak low.")])
+@pytest.mark.parametrize(
+    ("instruct", "kept"), [(None, None), ("", None), (" \n", None), (" Speak low. ", "Speak low.")]
+)
 def test_an_instruct_that_says_nothing_is_none(speaker: Checkpoint, instruct: str | None, kept: str | None) -> None:
     assert checked_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
 
