@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -112,7 +113,7 @@ class Settings:
             InvalidSetting: a variable does not parse or is out of its range.
         """
         env = os.environ if env is None else env
-        models = tuple(env["VOICEWRIGHT_MODEL"].split()) if env.get("VOICEWRIGHT_MODEL") else cls().models
+        models = tuple(env.get("VOICEWRIGHT_MODEL", "").split()) or cls().models
         return cls(
             models=models,
             limits=_from_env(Limits, env),
@@ -148,6 +149,8 @@ def _from_env(group: type[Group], env: Mapping[str, str]) -> Group:
 def _checked(group: Group) -> Group:
     for knob_ in fields(group):
         value, low, high = getattr(group, knob_.name), knob_.metadata["low"], knob_.metadata["high"]
+        if isinstance(value, float) and not isfinite(value):
+            raise InvalidSetting(name=knob_.name, value=value, why="it must be a finite number")
         if low is not None and value < low:
             raise InvalidSetting(name=knob_.name, value=value, why=f"it must be at least {low}")
         if high is not None and value > high:

@@ -86,7 +86,8 @@ class Engine:
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
-        self.alive = False
+        else:
+            self._end()
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         """Take a request and return its ticket; its sink hears the rest on the engine's thread.
@@ -171,11 +172,14 @@ class Engine:
         except Exception:
             log.critical("the engine thread died", exc_info=True)
         finally:
-            with self._lock:
-                self.alive = False
-            self._take_orders()
-            for station in self.stations:
-                station.break_all(EngineDead())
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self.alive = False
+        self._take_orders()
+        for station in self.stations:
+            station.break_all(EngineDead())
 
     def _take_orders(self) -> None:
         while self._orders:

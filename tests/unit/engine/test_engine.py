@@ -1,0 +1,444 @@
+"""The life of requests: how they queue, begin, end, are cancelled and are counted."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.engine.engine import Engine
+from runtime.errors import EngineDead, InvalidSetting, ModeNotServed, Overloaded, UnknownVoice
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.request import (
+    AudioChunk,
+    Broken,
+    EngineLoad,
+    Finished,
+    Layout,
+    Mode,
+    Queued,
+    Sampling,
+    SpeechEvent,
+    Started,
+    StopReason,
+)
+from runtime.settings import EngineSettings, Settings
+from tests.conftest import FolderOf, Loaded
+from tests.support.checkpoints import TINY, write_checkpoint
+from tests.support.engines import (
+    Heard,
+    VirtualClock,
+    cloned,
+    custom_voice,
+    drain,
+    engine_of,
+    said,
+    said_together,
+    station_of,
+    voice_design,
+)
+
+WAIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """A checkpoint whose most probable code is never the end."""
+    folder = tmp_path_factory.mktemp("endless")
+    write_checkpoint(folder, replace(TINY, eos_scale=0.0), "custom_voice", 1)
+    return load_checkpoint(str(folder), torch.device("cpu"), torch.float32)
+
+
+def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int, Heard]]:
+    """Submit one request a dictionary of words; tickets and sinks."""
+    heards = [Heard() for _ in count_or_words]
+    return [
+        (engine.submit(custom_voice(**words), heard), heard)
+        for words, heard in zip(count_or_words, heards, strict=True)
+    ]
+
+
+# --- how it ends
+
+
+def test_the_talker_ends_a_request_but_not_before_two_frames(speaker: Checkpoint) -> None:
+    engine = engine_of(speaker)
+    allowed = station_of(engine).runner.allowed
+    allowed[:] = False
+    allowed[speaker.config.talker.codec_eos_token_id] = True
+    heard = said(engine, custom_voice(max_frames=50))
+    assert heard.end.stop_reason is StopReason.EOS
+    assert len(heard.codes) == 2
+    assert len(heard.pcm) == 2 * 1920
+
+
+@pytest.mark.parametrize("frames", [1, 2, 7])
+def test_max_frames_is_exact(endless: Checkpoint, frames: int) -> None:
+    heard = said(engine_of(endless), custom_voice(max_frames=frames))
+    assert heard.end.stop_reason is StopReason.MAX_TOKENS
+    assert heard.codes.shape == (frames, 16)
+    assert len(heard.pcm) == frames * 1920
+
+
+def test_a_text_that_does_not_end_within_its_budget_is_a_runaway(endless: Checkpoint) -> None:
+    heard = said(engine_of(endless), custom_voice("a", max_frames=None))
+    assert heard.end.stop_reason is StopReason.RUNAWAY
+    assert len(heard.codes) == 53
+
+
+def test_a_slot_that_is_used_up_is_no_runaway(endless: Checkpoint) -> None:
+    heard = said(engine_of(endless, length=128), custom_voice("Hello world. " * 3, max_frames=None))
+    assert heard.end.stop_reason is StopReason.MAX_TOKENS
+    assert len(heard.codes) + heard.end.stats.prompt_tokens == 128
+
+
+def test_streamed_text_longer_than_the_slot_is_spoken_as_far_as_it_goes(endless: Checkpoint) -> None:
+    """The ids beside the frames end with the slot; nobody is harmed by those that no frame reaches."""
+    engine = engine_of(endless, slots=2, length=80)
+    long, short = custom_voice("x y " * 100, layout=Layout.STREAMING, max_frames=60), custom_voice(max_frames=5)
+    heards = said_together(engine, long, short)
+    assert [len(heard.codes) for heard in heards] == [60, 5]
+    (alone,) = said_together(engine_of(endless, slots=1), long)
+    assert np.array_equal(alone.codes, heards[0].codes)
+
+
+# --- what it says on the way
+
+
+def test_events_come_in_order_and_samples_are_counted(speaker: Checkpoint) -> None:
+    heard = said(engine_of(speaker), custom_voice(max_frames=30))
+    kinds = [type(event) for event in heard.events]
+    assert kinds[0] is Started
+    assert set(kinds[1:-1]) == {AudioChunk}
+    assert kinds[-1] is Finished
+    at = 0
+    for chunk in heard.chunks:
+        assert chunk.first_sample == at
+        assert chunk.codes.dtype == np.int64
+        assert len(chunk.pcm) == 2 * 1920 * len(chunk.codes)
+        at += 1920 * len(chunk.codes)
+    assert at == 30 * 1920
+
+
+def test_the_first_chunk_is_one_frame_and_later_ones_grow_with_the_lead(endless: Checkpoint) -> None:
+    clock = VirtualClock()
+    heard, engine = Heard(), engine_of(endless, clock=clock)
+    engine.submit(custom_voice(max_frames=80), heard)
+    for _ in range(200):
+        engine.tick()
+        clock.now += 0.01
+        if heard.ended:
+            break
+    sizes = [len(chunk.codes) for chunk in heard.chunks]
+    assert sizes[0] == 1
+    assert max(sizes) == 16
+    assert sum(sizes) == 80
+
+
+def test_an_engine_that_falls_behind_sends_frame_by_frame(endless: Checkpoint) -> None:
+    clock = VirtualClock()
+    heard, engine = Heard(), engine_of(endless, clock=clock)
+    engine.submit(custom_voice(max_frames=12), heard)
+    while not heard.ended:
+        engine.tick()
+        clock.now += 0.2
+    assert [len(chunk.codes) for chunk in heard.chunks] == [1] * 12
+
+
+def test_figures_are_of_this_request_alone(endless: Checkpoint) -> None:
+    clock = VirtualClock()
+    engine = engine_of(endless, slots=1, clock=clock)
+    (_, first), (_, second) = submit(engine, {"max_frames": 3}, {"max_frames": 4})
+    while not second.ended:
+        engine.tick()
+        clock.now += 0.25
+    assert first.end.stats.queue_ms == 0
+    assert first.end.stats.ttfa_ms == 0
+    stats = second.end.stats
+    assert stats.queue_ms == pytest.approx(500)
+    assert stats.ttfa_ms == pytest.approx(500)
+    assert stats.total_ms == pytest.approx(1000)
+    assert (stats.frames, stats.audio_s) == (4, pytest.approx(0.32))
+    assert stats.rtf == pytest.approx(0.5 / 0.32)
+    assert stats.prompt_tokens > 9
+
+
+# --- how they wait
+
+
+def test_who_waits_hears_its_place_when_it_changes(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=1)
+    given = submit(engine, *[{"max_frames": 3}] * 4)
+    drain(engine)
+    assert [heard.places for _, heard in given] == [[], [0], [1, 0], [2, 1, 0]]
+    for _, heard in given:
+        assert not any(isinstance(event, Queued) for event in heard.events[heard.events.index(heard.started) :])
+
+
+def test_requests_are_served_in_the_order_they_came(endless: Checkpoint) -> None:
+    engine, order = engine_of(endless, slots=2), []
+    for index in range(6):
+
+        def sink(event: SpeechEvent, index: int = index) -> None:
+            if isinstance(event, Started):
+                order.append(index)
+
+        engine.submit(custom_voice(max_frames=2 + index % 3), sink)
+    drain(engine)
+    assert order == list(range(6))
+
+
+def test_places_are_limited_and_free_up(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=2, max_waiting=1)
+    submit(engine, *[{"max_frames": 2}] * 3)
+    with pytest.raises(Overloaded, match="2 slots are busy and 1 requests wait") as caught:
+        engine.submit(custom_voice(), Heard())
+    assert caught.value.outcome.retryable
+    drain(engine)
+    assert said(engine, custom_voice(max_frames=2)).end.stats.frames == 2
+
+
+def test_no_place_to_wait_still_lets_the_slots_be_used(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=1, max_waiting=0)
+    submit(engine, {"max_frames": 2})
+    with pytest.raises(Overloaded):
+        engine.submit(custom_voice(), Heard())
+
+
+def test_load_counts_slots_and_places(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=2)
+    assert engine.load() == EngineLoad(slots=2, active=0, waiting=0)
+    submit(engine, *[{"max_frames": 3}] * 5)
+    assert engine.load() == EngineLoad(slots=2, active=2, waiting=3)
+    engine.tick()
+    assert engine.load() == EngineLoad(slots=2, active=2, waiting=3)
+    drain(engine)
+    assert engine.load() == EngineLoad(slots=2, active=0, waiting=0)
+
+
+def test_a_refused_request_takes_no_place(speaker: Checkpoint) -> None:
+    engine = engine_of(speaker)
+    with pytest.raises(UnknownVoice):
+        engine.submit(custom_voice(voice="nobody"), Heard())
+    with pytest.raises(ModeNotServed, match="loaded modes: custom_voice"):
+        engine.submit(voice_design(), Heard())
+    assert engine.load().active == 0
+    assert not engine.tick()
+
+
+# --- how they are cancelled
+
+
+def test_cancel_before_the_engine_has_seen_the_request(endless: Checkpoint) -> None:
+    engine = engine_of(endless)
+    ((ticket, heard),) = submit(engine, {})
+    engine.cancel(ticket)
+    engine.tick()
+    assert len(heard.events) == 1
+    assert heard.end.stop_reason is StopReason.CANCELLED
+    assert heard.end.stats.ttfa_ms is None
+    assert heard.end.stats.rtf is None
+
+
+def test_cancel_while_waiting_lets_the_next_one_up(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=1)
+    given = submit(engine, *[{"max_frames": 30}] * 3)
+    engine.tick()
+    engine.cancel(given[1][0])
+    engine.tick()
+    assert given[1][1].end.stop_reason is StopReason.CANCELLED
+    assert given[2][1].places == [1, 0]
+    drain(engine)
+    assert not given[1][1].chunks
+    assert len(given[2][1].codes) == 30
+
+
+def test_cancel_while_speaking_frees_the_slot_within_a_frame(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=1)
+    (ticket, heard), (_, waiting) = submit(engine, {"max_frames": 100}, {"max_frames": 3})
+    for _ in range(10):
+        engine.tick()
+    before = len(heard.events)
+    engine.cancel(ticket)
+    engine.tick()
+    assert len(heard.events) == before + 1
+    assert heard.end.stop_reason is StopReason.CANCELLED
+    assert heard.end.stats.frames == len(heard.codes) > 0
+    assert station_of(engine).runner.arena.free == 1
+    engine.tick()
+    assert isinstance(waiting.events[1], Started)
+    drain(engine)
+    assert len(heard.events) == before + 1
+    assert len(waiting.codes) == 3
+
+
+def test_cancel_after_the_end_and_of_nobody_changes_nothing(endless: Checkpoint) -> None:
+    engine = engine_of(endless)
+    ((ticket, heard),) = submit(engine, {"max_frames": 2})
+    drain(engine)
+    events = list(heard.events)
+    for stranger in (ticket, ticket, 0, -1, 10**9):
+        engine.cancel(stranger)
+    assert not engine.tick()
+    assert heard.events == events
+    assert said(engine, custom_voice(max_frames=2)).end.stop_reason is StopReason.MAX_TOKENS
+
+
+def test_cancelling_twice_ends_once(endless: Checkpoint) -> None:
+    engine = engine_of(endless)
+    ((ticket, heard),) = submit(engine, {"max_frames": 50})
+    engine.tick()
+    engine.cancel(ticket)
+    engine.cancel(ticket)
+    drain(engine)
+    assert heard.end.stop_reason is StopReason.CANCELLED
+
+
+# --- on a thread, and without one
+
+
+def test_the_thread_serves_requests_from_any_thread(endless: Checkpoint) -> None:
+    engine, done = engine_of(endless, slots=2), threading.Barrier(5)
+    heards = [Heard() for _ in range(4)]
+
+    def client(index: int) -> None:
+        ended = threading.Event()
+
+        def sink(event: SpeechEvent) -> None:
+            heards[index](event)
+            if isinstance(event, Finished | Broken):
+                ended.set()
+
+        engine.submit(custom_voice(max_frames=5 + index), sink)
+        assert ended.wait(WAIT_S)
+        done.wait(WAIT_S)
+
+    engine.start()
+    try:
+        for index in range(4):
+            threading.Thread(target=client, args=(index,), daemon=True).start()
+        done.wait(WAIT_S)
+    finally:
+        engine.close()
+    assert [len(heard.codes) for heard in heards] == [5, 6, 7, 8]
+    for index, heard in enumerate(heards):
+        assert np.array_equal(heard.codes, said(engine_of(endless), custom_voice(max_frames=5 + index)).codes)
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_closing_tells_everybody_and_takes_nobody_more(endless: Checkpoint, started: bool) -> None:
+    engine, begun = engine_of(endless, slots=1), threading.Event()
+    heards = [Heard(), Heard()]
+
+    def sink(event: SpeechEvent) -> None:
+        heards[0](event)
+        begun.set()
+
+    engine.submit(custom_voice(max_frames=400), sink)
+    engine.submit(custom_voice(max_frames=400), heards[1])
+    if started:
+        engine.start()
+        assert begun.wait(WAIT_S)
+    engine.close()
+    for heard in heards:
+        assert isinstance(heard.end, Broken)
+        assert isinstance(heard.end.error, EngineDead)
+    with pytest.raises(EngineDead):
+        engine.submit(custom_voice(), Heard())
+    assert not engine.alive
+
+
+def test_speak_serves_on_the_callers_thread(speaker: Checkpoint) -> None:
+    engine = engine_of(speaker)
+    events = list(engine.speak(custom_voice(max_frames=5)))
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Finished)
+    heard = Heard(events)
+    assert np.array_equal(heard.codes, said(engine_of(speaker), custom_voice(max_frames=5)).codes)
+    assert engine.load().active == 0
+
+
+def test_speak_hands_out_sound_before_the_end(endless: Checkpoint) -> None:
+    engine = engine_of(endless)
+    events = engine.speak(custom_voice(max_frames=200))
+    assert isinstance(next(events), Started)
+    assert isinstance(next(events), AudioChunk)
+    assert station_of(engine).speaking[0].frames < 5
+
+
+def test_speak_refuses_before_it_begins(speaker: Checkpoint) -> None:
+    with pytest.raises(UnknownVoice):
+        next(engine_of(speaker).speak(custom_voice(voice="nobody")))
+
+
+# --- several checkpoints
+
+
+def settings_of(*models: str) -> Settings:
+    return Settings(models=models, engine=EngineSettings(device="cpu", max_slots=2, max_model_len=256))
+
+
+def test_an_engine_holds_a_checkpoint_a_mode_and_one_speech_tokenizer(folder_of: FolderOf) -> None:
+    folders = [str(folder_of("tiny", mode)) for mode in ("custom_voice", "voice_design", "base")]
+    engine = Engine.open(settings_of(folders[0], f"voice_design={folders[1]}", folders[2]))
+    assert [card.modes for card in engine.cards] == [(Mode.CUSTOM_VOICE,), (Mode.VOICE_DESIGN,), (Mode.BASE,)]
+    tokenizers = {id(station.checkpoint.speech_tokenizer) for station in engine.stations}
+    assert len(tokenizers) == 1
+    requests = [custom_voice(max_frames=6), voice_design(max_frames=6), cloned(max_frames=6)]
+    heards = said_together(engine, *requests, apart=1)
+    for request, heard, station in zip(requests, heards, engine.stations, strict=True):
+        assert np.array_equal(heard.codes, said(engine_of(station.checkpoint), request).codes)
+        assert heard.started.checkpoint == station.checkpoint.name
+    assert engine.load().slots == 6
+
+
+def test_a_card_says_what_a_checkpoint_can_do(folder_of: FolderOf) -> None:
+    (card,) = Engine.open(settings_of(str(folder_of("odd", "custom_voice")))).cards
+    assert card.name == "odd-custom_voice-1"
+    assert card.speakers == ("ada", "bob_2", "mei")
+    assert set(card.languages) == {"chinese", "english", "french", "korean", "cantonese_dialect"}
+    assert card.layouts == tuple(Layout)
+    assert card.takes_instruct
+    assert card.speaks
+    assert (card.samples_per_frame, card.device, card.dtype) == (960, "cpu", "float32")
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        (("{custom_voice}", "{custom_voice}"), "served by another already"),
+        (("base={custom_voice}",), "it serves custom_voice, not base"),
+        (("base={base}", "{base}"), "served by another already"),
+    ],
+)
+def test_entries_that_contradict_each_other_are_refused(
+    folder_of: FolderOf, entries: tuple[str, ...], words: str
+) -> None:
+    folders = {mode: str(folder_of("tiny", mode)) for mode in ("custom_voice", "base")}
+    with pytest.raises(InvalidSetting, match=words):
+        Engine.open(settings_of(*(entry.format(**folders) for entry in entries)))
+
+
+def test_an_equals_sign_in_a_path_is_no_mode(folder_of: FolderOf, tmp_path: Path) -> None:
+    link = tmp_path / "a=b"
+    link.symlink_to(folder_of("tiny", "custom_voice"))
+    assert Engine.open(settings_of(str(link))).cards[0].modes == (Mode.CUSTOM_VOICE,)
+
+
+def test_a_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loaded) -> None:
+    base = loaded("tiny", "custom_voice")
+    both = replace(base, config=replace(base.config, modes=(Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)))
+    engine = engine_of(both)
+    heards = said_together(engine, custom_voice(max_frames=4), voice_design(max_frames=4))
+    assert len(engine.stations) == 1
+    assert [len(heard.codes) for heard in heards] == [4, 4]
+
+
+def test_sampled_requests_differ_from_greedy_ones(speaker: Checkpoint) -> None:
+    """Else a test of sampling above might compare greedy codes."""
+    sampled = said(engine_of(speaker), custom_voice(sampling=Sampling()))
+    assert not np.array_equal(sampled.codes, said(engine_of(speaker), custom_voice()).codes)

@@ -1,0 +1,151 @@
+"""What breaks one request, and how little else (E1)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.engine.engine import Engine
+from runtime.errors import EngineDead, GenerationFailed
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Broken, Finished, SpeechEvent
+from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said, station_of
+
+WAIT_S = 60
+
+
+class Boom(Exception):
+    """What no code of ours expects."""
+
+
+def failing(call: Callable[..., Any], nth: int) -> Callable[..., Any]:
+    """The same call, failing the ``nth`` time."""
+    calls = 0
+
+    def wrapped(*args: Any, **words: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == nth:
+            raise Boom
+        return call(*args, **words)
+
+    return wrapped
+
+
+def failed(heard: Heard) -> bool:
+    return isinstance(heard.end, Broken) and type(heard.end.error) is GenerationFailed
+
+
+@pytest.mark.parametrize("where", ["prefill", "open", "build_prompt"])
+def test_a_request_that_fails_at_its_beginning_fails_alone(
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    from runtime.engine import station as module
+
+    engine = engine_of(speaker, slots=3)
+    station = station_of(engine)
+    owner = {"prefill": station.runner, "open": station.streams, "build_prompt": module}[where]
+    monkeypatch.setattr(owner, where, failing(getattr(owner, where), 2))
+    requests = [custom_voice(seed=index) for index in range(4)]
+    heards = [Heard() for _ in requests]
+    for request, heard in zip(requests, heards, strict=True):
+        engine.submit(request, heard)
+    drain(engine)
+    assert [failed(heard) for heard in heards] == [False, True, False, False]
+    expected = said(engine_of(speaker), requests[0]).codes
+    for index in (0, 2, 3):
+        assert np.array_equal(heards[index].codes, expected)
+    assert station.runner.arena.free == 3
+    assert engine.load().active == 0
+
+
+def test_a_reference_that_cannot_be_read_fails_alone(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(cloner)
+    station = station_of(engine, cloned().mode)
+    monkeypatch.setattr(station, "_clone", failing(station._clone, 1))
+    broken, whole = Heard(), Heard()
+    engine.submit(cloned(), broken)
+    engine.submit(cloned(), whole)
+    drain(engine)
+    assert failed(broken)
+    assert len(whole.codes) == 12
+
+
+@pytest.mark.parametrize(("owner", "where"), [("runner", "step"), ("streams", "decode")])
+def test_a_frame_that_fails_ends_its_batch_and_the_next_ones_are_served(
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, owner: str, where: str
+) -> None:
+    engine = engine_of(speaker, slots=2)
+    part = getattr(station_of(engine), owner)
+    monkeypatch.setattr(part, where, failing(getattr(part, where), 3))
+    heards = [Heard() for _ in range(4)]
+    for heard in heards:
+        engine.submit(custom_voice(), heard)
+    drain(engine)
+    assert [failed(heard) for heard in heards] == [True, True, False, False]
+    assert np.array_equal(heards[2].codes, said(engine_of(speaker), custom_voice()).codes)
+
+
+@pytest.mark.parametrize("kind", ["Started", "AudioChunk", "Finished"])
+def test_a_sink_that_fails_ends_its_own_request_only(speaker: Checkpoint, kind: str) -> None:
+    engine, other, heard_by_bad = engine_of(speaker, slots=2), Heard(), Heard()
+
+    def bad(event: SpeechEvent) -> None:
+        heard_by_bad(event)
+        if type(event).__name__ == kind:
+            raise Boom
+
+    engine.submit(custom_voice(max_frames=30), bad)
+    engine.submit(custom_voice(max_frames=12), other)
+    drain(engine)
+    assert isinstance(other.end, Finished)
+    assert len(other.codes) == 12
+    assert isinstance(heard_by_bad.end, Finished)
+    assert engine.load().active == 0
+    if kind == "AudioChunk":
+        assert len(heard_by_bad.codes) < 30
+
+
+def test_a_thread_that_dies_tells_everybody(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(speaker, slots=1)
+    station = station_of(engine)
+    monkeypatch.setattr(station, "retire", failing(station.retire, 3))
+    heards, ended = [Heard() for _ in range(3)], [threading.Event() for _ in range(3)]
+
+    def sink_of(index: int) -> Callable[[SpeechEvent], None]:
+        def sink(event: SpeechEvent) -> None:
+            heards[index](event)
+            if isinstance(event, Finished | Broken):
+                ended[index].set()
+
+        return sink
+
+    for index in range(3):
+        engine.submit(custom_voice(max_frames=50), sink_of(index))
+    engine.start()
+    for event in ended:
+        assert event.wait(WAIT_S)
+    for heard in heards:
+        assert isinstance(heard.end, Broken)
+        assert isinstance(heard.end.error, EngineDead)
+    assert not engine.alive
+    with pytest.raises(EngineDead):
+        engine.submit(custom_voice(), Heard())
+    engine.close()
+
+
+def test_what_an_error_says_holds_nothing_of_its_cause(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine: Engine = engine_of(speaker)
+    runner = station_of(engine).runner
+
+    def leak(*_: object) -> None:
+        raise RuntimeError("/home/somebody/secret: traceback")
+
+    monkeypatch.setattr(runner, "prefill", leak)
+    heard = said(engine, custom_voice())
+    assert isinstance(heard.end, Broken)
+    assert "secret" not in str(heard.end.error)

@@ -1,0 +1,203 @@
+"""At the door: what a request means on its checkpoint, and what is refused before anything has begun."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.engine.intake import Admission, admit
+from runtime.errors import (
+    DoesNotFit,
+    EmptyText,
+    InvalidConfig,
+    MissingReference,
+    MissingReferenceText,
+    ReferenceTooLong,
+    ReferenceTooShort,
+    SpeechError,
+    TextTooLong,
+    UnknownVoice,
+    UnsupportedLanguage,
+    UnsupportedLayout,
+)
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Layout, Reference, Sampling, SpeechRequest
+from runtime.settings import Limits
+from tests.conftest import Loaded
+from tests.support.engines import cloned, custom_voice, voice_design
+
+LENGTH = 512
+
+
+def admitted(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH, **limits: Any) -> Admission:
+    return admit(request, checkpoint, Limits(**limits), length)
+
+
+@pytest.mark.parametrize("name", ["uncle_fu", "Uncle_Fu", "UNCLE_FU"])
+def test_speakers_are_known_by_any_case(speaker: Checkpoint, name: str) -> None:
+    assert admitted(custom_voice(voice=name), speaker).utterance.speaker == "uncle_fu"
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_no_speaker_is_the_first_one_and_it_is_said(speaker: Checkpoint, name: str | None) -> None:
+    admission = admitted(custom_voice(voice=name), speaker)
+    assert admission.utterance.speaker == "serena"
+    assert "first speaker" in admission.notes[0]
+
+
+def test_an_unknown_speaker_hears_who_is_known(speaker: Checkpoint) -> None:
+    with pytest.raises(UnknownVoice, match="serena, vivian, ryan, uncle_fu, eric, dylan") as caught:
+        admitted(custom_voice(voice="Nobody Secret"), speaker)
+    assert "Secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("language", "known"), [("English", "english"), ("AUTO", "auto"), ("", "auto"), ("sichuan_dialect",) * 2]
+)
+def test_languages_are_known_by_any_case(speaker: Checkpoint, language: str, known: str) -> None:
+    assert admitted(custom_voice(language=language), speaker).utterance.language == known
+
+
+@pytest.mark.parametrize("language", ["klingon", "en", "english "])
+def test_an_unknown_language_hears_which_are_known(speaker: Checkpoint, language: str) -> None:
+    with pytest.raises(UnsupportedLanguage, match="auto or one of: chinese, english"):
+        admitted(custom_voice(language=language), speaker)
+
+
+def test_dialects_belong_to_custom_voice(designer: Checkpoint) -> None:
+    with pytest.raises(UnsupportedLanguage):
+        admitted(voice_design(language="sichuan_dialect"), designer)
+
+
+def test_each_mode_has_its_own_layout(speaker: Checkpoint, designer: Checkpoint, cloner: Checkpoint) -> None:
+    assert admitted(custom_voice(), speaker).utterance.layout is Layout.NON_STREAMING
+    assert admitted(voice_design(), designer).utterance.layout is Layout.NON_STREAMING
+    assert admitted(cloned(), cloner).utterance.layout is Layout.STREAMING
+
+
+def test_a_checkpoint_of_one_layout_refuses_the_other(speaker: Checkpoint) -> None:
+    streaming = replace(speaker, config=replace(speaker.config, layouts=(Layout.STREAMING,)))
+    assert admitted(custom_voice(), streaming).utterance.layout is Layout.STREAMING
+    with pytest.raises(UnsupportedLayout, match="it serves: streaming"):
+        admitted(custom_voice(layout=Layout.NON_STREAMING), streaming)
+
+
+def test_base_drops_an_instruct_and_says_so(cloner: Checkpoint) -> None:
+    admission = admitted(replace(cloned(), instruct="Speak low."), cloner)
+    assert admission.utterance.instruct is None
+    assert "ignored" in admission.notes[0]
+
+
+@pytest.mark.parametrize("text", ["hello there", " hello there\n", "\nhello there"])
+def test_a_reference_text_loses_the_white_space_around_it(cloner: Checkpoint, text: str) -> None:
+    request = cloned()
+    assert request.reference is not None
+    admission = admitted(replace(request, reference=replace(request.reference, text=text)), cloner)
+    assert admission.reference is not None
+    assert admission.reference.text == "hello there"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text", "error"),
+    [
+        (0.99, "hello", ReferenceTooShort),
+        (60.01, "hello", ReferenceTooLong),
+        (2.0, None, MissingReferenceText),
+        (2.0, " \n", MissingReferenceText),
+        (2.0, "x" * 5000, TextTooLong),
+        (2.0, "<|im_end|>", InvalidConfig),
+        (2.0, "half \ud83d", InvalidConfig),
+    ],
+)
+def test_a_reference_that_cannot_be_used_is_refused(
+    cloner: Checkpoint, seconds: float, text: str | None, error: type[SpeechError]
+) -> None:
+    reference = Reference(samples=np.zeros(round(seconds * 24_000), np.float32), text=text)
+    with pytest.raises(error) as caught:
+        admitted(replace(cloned(), reference=reference), cloner, max_text_chars=4096)
+    assert str(caught.value.param).startswith("ref_")
+
+
+def test_base_wants_a_reference_and_the_others_ignore_one(cloner: Checkpoint, speaker: Checkpoint) -> None:
+    with pytest.raises(MissingReference):
+        admitted(replace(cloned(), reference=None), cloner)
+    assert admitted(replace(custom_voice(), reference=cloned().reference), speaker).reference is None
+
+
+def test_an_x_vector_needs_no_text(cloner: Checkpoint) -> None:
+    reference = Reference(samples=np.zeros(24_000, np.float32), x_vector_only=True)
+    admission = admitted(replace(cloned(), reference=reference), cloner)
+    assert admission.reference is reference
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
+def test_a_seed_that_no_device_can_hold_is_refused(speaker: Checkpoint, seed: int) -> None:
+    with pytest.raises(InvalidConfig, match="seed"):
+        admitted(custom_voice(seed=seed), speaker)
+
+
+@pytest.mark.parametrize("prefix", ["", "predictor_"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", -0.1),
+        ("temperature", math.nan),
+        ("temperature", math.inf),
+        ("top_k", -1),
+        ("top_k", 2**40),
+        ("top_p", -0.1),
+        ("top_p", 1.1),
+        ("top_p", math.nan),
+    ],
+)
+def test_sampling_that_would_break_the_batch_is_refused(
+    speaker: Checkpoint, prefix: str, name: str, value: float
+) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        admitted(custom_voice(sampling=Sampling(**{prefix + name: value})), speaker)
+    assert caught.value.param == prefix + name
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_a_penalty_that_divides_by_nothing_is_refused(speaker: Checkpoint, value: float) -> None:
+    with pytest.raises(InvalidConfig, match="repetition_penalty"):
+        admitted(custom_voice(sampling=Sampling(repetition_penalty=value)), speaker)
+
+
+@pytest.mark.parametrize("frames", [0, -1, 4097])
+def test_max_frames_has_bounds(speaker: Checkpoint, frames: int) -> None:
+    with pytest.raises(InvalidConfig, match="1 to 4096"):
+        admitted(custom_voice(max_frames=frames), speaker, length=10_000)
+
+
+def test_what_can_never_fit_is_refused_with_its_numbers(speaker: Checkpoint) -> None:
+    with pytest.raises(DoesNotFit) as caught:
+        admitted(custom_voice(max_frames=4000), speaker)
+    facts = caught.value.facts
+    fits = LENGTH - facts["prompt"]
+    assert (facts["frames"], facts["count"], facts["limit"]) == (4000, facts["prompt"] + 4000, LENGTH)
+    assert admitted(custom_voice(max_frames=fits), speaker).max_frames == fits
+    with pytest.raises(DoesNotFit, match=f"needs {LENGTH + 1} positions"):
+        admitted(custom_voice(max_frames=fits + 1), speaker)
+
+
+def test_a_long_reference_counts(cloner: Checkpoint) -> None:
+    with pytest.raises(DoesNotFit):
+        admitted(cloned(seconds=10.0, max_frames=50), cloner, length=150)
+    assert admitted(cloned(seconds=1.2, max_frames=50), cloner, length=150).max_frames == 50
+
+
+def test_the_text_is_checked_before_anything_else_is_said(speaker: Checkpoint) -> None:
+    with pytest.raises(EmptyText):
+        admitted(custom_voice("", voice="nobody"), speaker)
+
+
+def test_odd_tables_are_looked_up_as_well(loaded: Loaded) -> None:
+    admission = admitted(custom_voice(voice="MEI"), loaded("odd", "custom_voice"))
+    assert admission.utterance.speaker == "mei"
+    assert admission.utterance.language == "cantonese_dialect"
+    assert admission.settings.repetition_penalty == 1.2

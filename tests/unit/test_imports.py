@@ -1,0 +1,149 @@
+"""Imports run one way: studio, server, engine, model, device, values. The tables here are the architecture."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("runtime", "studio", "presets", "benchmarks", "tests", "tools", "app")
+
+VALUES = ("runtime.errors", "runtime.request", "runtime.settings")
+
+# Which of our own modules a file may import; the longest matching path counts.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "runtime/errors.py": (),
+    "runtime/request.py": ("runtime.errors",),
+    "runtime/settings.py": ("runtime.errors",),
+    "runtime/audio.py": VALUES,
+    "runtime/voices/": (*VALUES, "runtime.audio", "runtime.voices"),
+    "runtime/device/": (*VALUES, "runtime.device"),
+    "runtime/model/": (*VALUES, "runtime.device", "runtime.model"),
+    "runtime/engine/": (*VALUES, "runtime.device", "runtime.model", "runtime.engine"),
+    "runtime/server/": (*VALUES, "runtime.voices", "runtime.engine.engine", "runtime.server"),
+    "runtime/say.py": (*VALUES, "runtime.voices", "runtime.engine.engine"),
+    "runtime/cli.py": (*VALUES, "runtime.say", "runtime.server.serve", "benchmarks"),
+    "runtime/": VALUES,
+    "studio/": (*VALUES, "runtime.client", "studio", "presets"),  # the runtime's public side only
+    "presets/": (),
+    "app.py": (*VALUES, "studio"),
+}
+
+# Where a library may be imported at all; what is not listed here is free.
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "asyncio": ("runtime/server/", "studio/", "app.py"),
+    "fastapi": ("runtime/server/", "studio/"),
+    "starlette": ("runtime/server/", "studio/"),
+    "uvicorn": ("runtime/server/", "studio/"),
+    "pydantic": ("runtime/server/",),
+    "websockets": ("runtime/server/", "studio/"),
+    "gradio": ("studio/",),
+    "torch": ("runtime/device/", "runtime/model/", "runtime/engine/"),
+    "transformers": ("runtime/model/",),
+    "tokenizers": ("runtime/model/",),
+    "safetensors": ("runtime/model/", "runtime/voices/"),
+    "huggingface_hub": ("runtime/model/",),
+    "soundfile": ("runtime/audio.py",),
+    "soxr": ("runtime/audio.py",),
+    "pickle": (),
+    "importlib.import_module": (),  # no import that this test cannot see
+    "importlib.util": (),
+}
+
+# Files that keep to pure policy or pure protocol, though their neighbours do not.
+NEVER: dict[str, tuple[str, ...]] = {
+    "runtime/engine/scheduler.py": ("torch", "time", "runtime.model", "runtime.device"),
+    "runtime/engine/text.py": ("torch",),
+    "runtime/engine/intake.py": ("torch", "runtime.device"),
+    "runtime/server/session.py": ("asyncio", "starlette", "fastapi", "torch", "time", "runtime.engine"),
+    "runtime/server/contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/configs.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/effects.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/outbox.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/replies.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+}
+
+# Calls that would run or unpickle what a checkpoint or a client sent.
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "torch.load", "from_pretrained", "import_module"}
+
+
+def sources() -> list[Path]:
+    return [
+        *sorted(path for room in ("runtime", "studio", "presets") for path in (ROOT / room).rglob("*.py")),
+        *([ROOT / "app.py"] if (ROOT / "app.py").exists() else []),
+    ]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Dotted names that a file imports, wherever in it: a module, or a module and a name in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(path)} imports relatively"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def within(name: str, module: str) -> bool:
+    return name == module or name.startswith(module + ".")
+
+
+def allowed_to(path: str) -> tuple[str, ...]:
+    matches = [place for place in MAY_IMPORT if path == place or (place.endswith("/") and path.startswith(place))]
+    return MAY_IMPORT[max(matches, key=len)]
+
+
+per_file = pytest.mark.parametrize("path", sources(), ids=name_of)
+
+
+@per_file
+def test_a_file_imports_only_what_lies_below_it(path: Path) -> None:
+    allowed = allowed_to(name_of(path))
+    for name in imports_of(path):
+        if name.split(".")[0] in OURS and not (name.startswith("runtime.__") or name in {"runtime", "studio"}):
+            assert any(within(name, module) for module in allowed), f"{name_of(path)} imports {name}"
+
+
+@per_file
+def test_libraries_stay_in_their_rooms(path: Path) -> None:
+    for name in imports_of(path):
+        for library, rooms in ONLY_IN.items():
+            if within(name, library):
+                assert name_of(path).startswith(rooms) if rooms else False, f"{name_of(path)} imports {name}"
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_pure_files_are_pure(name: str) -> None:
+    for imported in imports_of(ROOT / name):
+        assert not any(within(imported, module) for module in NEVER[name]), imported
+
+
+@per_file
+def test_nothing_is_run_or_unpickled(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in FORBIDDEN_CALLS, f"{name_of(path)}:{node.lineno} {called}"
+            assert called.split(".")[-1] not in {"from_pretrained", "import_module"}, f"{name_of(path)}:{node.lineno}"
+
+
+def test_the_tables_name_files_that_exist() -> None:
+    for place in (*MAY_IMPORT, *NEVER, *(room for rooms in ONLY_IN.values() for room in rooms)):
+        assert (ROOT / place).exists(), place
+
+
+def test_the_walls_would_be_seen_to_fall(tmp_path: Path) -> None:
+    """The walk finds imports inside functions and under conditions, not only at the top."""
+    path = tmp_path / "file.py"
+    path.write_text("if True:\n    import torch.nn as nn\ndef f():\n    from runtime.engine import slots\n")
+    assert sorted(imports_of(path)) == ["runtime.engine.slots", "torch.nn"]
+    assert "runtime.engine" not in allowed_to("studio/relay.py")
+    assert allowed_to("runtime/model/layers.py") == MAY_IMPORT["runtime/model/"]

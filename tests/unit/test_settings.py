@@ -1,0 +1,99 @@
+"""Every knob: its default, its environment name, its range, and who goes before whom."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from runtime.errors import InvalidSetting
+from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, ServerSettings, Settings, override
+
+GROUPS = (Limits, EngineSettings, ServerSettings)
+KNOBS = [(group, knob) for group in GROUPS for knob in fields(group)]
+NUMBERS = [knob for _, knob in KNOBS if not isinstance(knob.default, str)]  # a word is checked where it is used
+
+per_knob = pytest.mark.parametrize(("group", "knob"), KNOBS, ids=[knob.name for _, knob in KNOBS])
+
+
+def group_of(settings: Settings, group: type) -> Any:
+    return next(value for value in (settings.limits, settings.engine, settings.server) if isinstance(value, group))
+
+
+def test_an_empty_environment_leaves_the_defaults() -> None:
+    assert Settings.from_env({}) == Settings()
+    assert Settings().models == (str(DEMO_CHECKPOINT),)
+
+
+def test_the_limits_that_the_design_names() -> None:
+    limits, engine = Limits(), EngineSettings()
+    assert limits.max_instruct_chars == 500
+    assert (limits.min_reference_s, limits.max_reference_s) == (1.0, 60.0)
+    assert engine.first_chunk_frames == 1
+
+
+def test_environment_names_are_distinct_and_ours() -> None:
+    names = [knob.metadata["env"] for _, knob in KNOBS]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("VOICEWRIGHT_") for name in names)
+
+
+@per_knob
+def test_a_knob_says_what_it_is_and_its_default_is_in_range(group: type, knob: Any) -> None:
+    assert len(knob.metadata["about"]) > 10
+    low, high = knob.metadata["low"], knob.metadata["high"]
+    assert low is None or knob.default >= low
+    assert high is None or knob.default <= high
+
+
+@per_knob
+def test_the_environment_goes_before_the_default(group: type, knob: Any) -> None:
+    value = "words" if isinstance(knob.default, str) else type(knob.default)(knob.default + 1)
+    settings = Settings.from_env({knob.metadata["env"]: str(value)})
+    assert getattr(group_of(settings, group), knob.name) == value
+    assert type(getattr(group_of(settings, group), knob.name)) is type(knob.default)
+
+
+@pytest.mark.parametrize("knob", NUMBERS, ids=lambda knob: knob.name)
+@pytest.mark.parametrize("text", ["many", "", "1e", "nan", "inf"])
+def test_a_value_that_is_no_number_is_refused_by_name(knob: Any, text: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        Settings.from_env({knob.metadata["env"]: text})
+    assert knob.metadata["env"] in str(caught.value) or knob.name in str(caught.value)
+
+
+@per_knob
+def test_a_value_out_of_range_is_refused(group: type, knob: Any) -> None:
+    for bound, step in ((knob.metadata["low"], -1), (knob.metadata["high"], 1)):
+        if bound is None:
+            continue
+        with pytest.raises(InvalidSetting, match="it must be at"):
+            Settings.from_env({knob.metadata["env"]: str(type(knob.default)(bound + step))})
+        with pytest.raises(InvalidSetting, match=knob.name):
+            override(group(), **{knob.name: bound + step})
+
+
+def test_the_command_line_goes_before_the_environment_and_none_says_nothing() -> None:
+    engine = Settings.from_env({"VOICEWRIGHT_MAX_SLOTS": "3", "VOICEWRIGHT_DEVICE": "cuda"}).engine
+    changed = override(engine, max_slots=5, device=None, dtype=None)
+    assert (changed.max_slots, changed.device, changed.dtype) == (5, "cuda", "auto")
+    assert engine.max_slots == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "models"),
+    [
+        ("/a", ("/a",)),
+        ("base=/a custom_voice=owner/name@main", ("base=/a", "custom_voice=owner/name@main")),
+        ("", (str(DEMO_CHECKPOINT),)),
+        ("  ", (str(DEMO_CHECKPOINT),)),
+    ],
+)
+def test_models_are_a_list_of_words(text: str, models: tuple[str, ...]) -> None:
+    assert Settings.from_env({"VOICEWRIGHT_MODEL": text}).models == models
+
+
+def test_settings_cannot_be_changed_in_place() -> None:
+    with pytest.raises(AttributeError):
+        Settings().engine.max_slots = 2  # type: ignore[misc]
