@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.engine.scheduler import ChunkPolicy, frame_limit
-import itertools
 
 FRAME_S = 0.08
 
