@@ -24,8 +24,7 @@ from runtime.request import (
     Started,
 )
 from runtime.settings import Limits, Settings
-from runtime.voices.cleaning import clean_reference
-from runtime.voices.reference import load_reference
+from runtime.voices.reference import clean_reference, load_reference
 
 
 def say(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -86,7 +86,7 @@ class FrameRunner:
         """All codes of one frame from the talker's hidden states. Shapes: rows [B] int64; hidden [B, H]."""
         arena, config, predictor = self.arena, self.config.talker, self.talker.code_predictor
         frame, noise = arena.frame[rows], None
-        if arena.draws(slots):
+        if arena.talker_level.draws(slots) or arena.predictor_level.draws(slots):
             widest = max(config.vocab_size, self.config.predictor.vocab_size)
             noise = gumbel_noise(arena.seed[rows], frame, config.num_code_groups, widest)
         sums: list[Tensor] = []  # one a codebook; a score that is not finite makes its sum so
@@ -98,8 +98,8 @@ class FrameRunner:
         logits = self.talker.logits(hidden)
         eos = config.codec_eos_token_id
         scores = talker_rules(logits, arena.seen[rows], arena.penalty[rows], frame, self.allowed, eos)
-        first = draw(0, logits, scores, arena.talker_level(slots, rows))
-        level = arena.predictor_level(slots, rows)
+        first = draw(0, logits, scores, arena.talker_level.of(slots, rows))
+        level = arena.predictor_level.of(slots, rows)
         rest = predictor.predict(
             hidden,
             self.talker.embed_codec(first),

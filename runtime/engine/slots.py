@@ -17,18 +17,22 @@ from runtime.request import Sampling
 
 
 @dataclass(frozen=True, slots=True)
-class RowSettings:
-    """A request's sampling with every default filled in; a level with temperature 0 is greedy."""
+class LevelChoice:
+    """How one level of one request draws, every default filled in. ``top_k`` 0 is off; temperature 0 is greedy."""
 
     temperature: float
     top_k: int
     top_p: float
     greedy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowSettings:
+    """A request's sampling: the talker's level and the code predictor's."""
+
+    talker: LevelChoice
+    predictor: LevelChoice
     repetition_penalty: float
-    predictor_temperature: float
-    predictor_top_k: int
-    predictor_top_p: float
-    predictor_greedy: bool
 
 
 def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
@@ -37,19 +41,64 @@ def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
     def own(value: float | None, default: float) -> float:
         return default if value is None else value
 
-    temperature = own(sampling.temperature, defaults.temperature)
-    predictor_temperature = own(sampling.predictor_temperature, defaults.subtalker_temperature)
+    def choice(temperature: float, top_k: float, top_p: float, drawn: bool) -> LevelChoice:
+        greedy = sampling.greedy or not drawn or temperature == 0
+        return LevelChoice(temperature or 1.0, int(top_k), top_p, greedy)
+
     return RowSettings(
-        temperature=temperature or 1.0,
-        top_k=int(own(sampling.top_k, defaults.top_k)),
-        top_p=own(sampling.top_p, defaults.top_p),
-        greedy=sampling.greedy or not defaults.do_sample or temperature == 0,
+        talker=choice(
+            own(sampling.temperature, defaults.temperature),
+            own(sampling.top_k, defaults.top_k),
+            own(sampling.top_p, defaults.top_p),
+            defaults.do_sample,
+        ),
+        predictor=choice(
+            own(sampling.predictor_temperature, defaults.subtalker_temperature),
+            own(sampling.predictor_top_k, defaults.subtalker_top_k),
+            own(sampling.predictor_top_p, defaults.subtalker_top_p),
+            defaults.subtalker_dosample,
+        ),
         repetition_penalty=own(sampling.repetition_penalty, defaults.repetition_penalty),
-        predictor_temperature=predictor_temperature or 1.0,
-        predictor_top_k=int(own(sampling.predictor_top_k, defaults.subtalker_top_k)),
-        predictor_top_p=own(sampling.predictor_top_p, defaults.subtalker_top_p),
-        predictor_greedy=sampling.greedy or not defaults.subtalker_dosample or predictor_temperature == 0,
     )
+
+
+class LevelArena:
+    """One level's sampling settings of every slot, on the device, and what the host may know of them.
+
+    Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool.
+    """
+
+    def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
+        self.vocabulary = vocabulary
+        self.temperature = torch.ones(slots, device=device)
+        self.top_k = torch.full((slots,), vocabulary, device=device)
+        self.top_p = torch.ones(slots, device=device)
+        self.greedy = torch.zeros(slots, device=device, dtype=torch.bool)
+        self._choices: list[LevelChoice] = [LevelChoice(1.0, 0, 1.0, False)] * slots
+
+    def write(self, slot: int, choice: LevelChoice) -> None:
+        """Give a slot its settings."""
+        self._choices[slot] = choice
+        self.temperature[slot] = choice.temperature
+        self.top_k[slot] = choice.top_k or self.vocabulary
+        self.top_p[slot] = choice.top_p
+        self.greedy[slot] = choice.greedy
+
+    def of(self, slots: list[int], rows: Tensor) -> LevelSettings:
+        """The settings of some rows. Shapes: rows [B] int64, the same as ``slots``."""
+        choices = [self._choices[slot] for slot in slots]
+        return LevelSettings(
+            temperature=self.temperature[rows],
+            top_k=self.top_k[rows],
+            top_p=self.top_p[rows],
+            greedy=self.greedy[rows],
+            widest_k=max(choice.top_k or self.vocabulary for choice in choices),
+            any_top_p=any(choice.top_p < 1 for choice in choices),
+        )
+
+    def draws(self, slots: list[int]) -> bool:
+        """Whether some row needs noise."""
+        return not all(self._choices[slot].greedy for slot in slots)
 
 
 class SlotArena:
@@ -61,7 +110,6 @@ class SlotArena:
     def __init__(self, config: ModelConfig, slots: int, length: int, device: torch.device, dtype: torch.dtype) -> None:
         talker = config.talker
         self.slots, self.length, self.pad = slots, length, config.tts_pad_token_id
-        self.vocab, self.predictor_vocab = talker.vocab_size, config.predictor.vocab_size
         shape = (slots, talker.num_key_value_heads, length, talker.head_dim)
         layers = range(talker.num_hidden_layers)
         self.keys = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
@@ -70,30 +118,17 @@ class SlotArena:
         def ints(*shape: int) -> Tensor:
             return torch.zeros(shape, device=device, dtype=torch.int64)
 
-        def floats() -> Tensor:
-            return torch.ones(slots, device=device)
-
-        def bools(*shape: int) -> Tensor:
-            return torch.zeros(shape, device=device, dtype=torch.bool)
-
         self.position = ints(slots)  # where the next frame's input goes
         self.frame = ints(slots)  # frames made
         self.codes = ints(slots, talker.num_code_groups)  # of the last frame
         self.trailing = ints(slots, length)  # text ids beside the coming frames, then padding
-        self.seen = bools(slots, talker.vocab_size)  # c0 drawn so far
+        self.seen = torch.zeros(slots, talker.vocab_size, device=device, dtype=torch.bool)  # c0 drawn so far
         self.seed = ints(slots)
-        self.penalty = floats()
-        self.temperature, self.top_k, self.top_p = floats(), ints(slots), floats()
-        self.greedy = bools(slots)
-        self.predictor_temperature, self.predictor_top_k, self.predictor_top_p = (
-            floats(),
-            ints(slots),
-            floats(),
-        )
-        self.predictor_greedy = bools(slots)
+        self.penalty = torch.ones(slots, device=device)
+        self.talker_level = LevelArena(slots, talker.vocab_size, device)
+        self.predictor_level = LevelArena(slots, config.predictor.vocab_size, device)
 
         self.generation = [0] * slots
-        self._settings: list[RowSettings | None] = [None] * slots
         self._free = list(reversed(range(slots)))
 
     @property
@@ -107,7 +142,6 @@ class SlotArena:
         Text ids past the slot's length are dropped: no frame of it can reach them.
         """
         slot = self._free.pop()
-        self._settings[slot] = settings
         self.position[slot] = 0
         self.frame[slot] = 0
         self.codes[slot] = 0
@@ -118,49 +152,11 @@ class SlotArena:
             self.trailing[slot, : len(beside)] = beside
         self.seed[slot] = seed
         self.penalty[slot] = settings.repetition_penalty
-        self.temperature[slot] = settings.temperature
-        self.top_k[slot] = settings.top_k or self.vocab
-        self.top_p[slot] = settings.top_p
-        self.greedy[slot] = settings.greedy
-        self.predictor_temperature[slot] = settings.predictor_temperature
-        self.predictor_top_k[slot] = settings.predictor_top_k or self.predictor_vocab
-        self.predictor_top_p[slot] = settings.predictor_top_p
-        self.predictor_greedy[slot] = settings.predictor_greedy
+        self.talker_level.write(slot, settings.talker)
+        self.predictor_level.write(slot, settings.predictor)
         return slot
 
     def give_back(self, slot: int) -> None:
         """Free a slot. What it held is never read again: the next owner reads only what it has written itself."""
         self.generation[slot] += 1
-        self._settings[slot] = None
         self._free.append(slot)
-
-    def talker_level(self, slots: list[int], rows: Tensor) -> LevelSettings:
-        """The talker's sampling settings of some rows. Shapes: rows [B] int64, the same as ``slots``."""
-        own = self._owned(slots)
-        return LevelSettings(
-            temperature=self.temperature[rows],
-            top_k=self.top_k[rows],
-            top_p=self.top_p[rows],
-            greedy=self.greedy[rows],
-            widest_k=max(settings.top_k or self.vocab for settings in own),
-            any_top_p=any(settings.top_p < 1 for settings in own),
-        )
-
-    def predictor_level(self, slots: list[int], rows: Tensor) -> LevelSettings:
-        """The code predictor's sampling settings of some rows. Shapes: rows [B] int64, the same as ``slots``."""
-        own = self._owned(slots)
-        return LevelSettings(
-            temperature=self.predictor_temperature[rows],
-            top_k=self.predictor_top_k[rows],
-            top_p=self.predictor_top_p[rows],
-            greedy=self.predictor_greedy[rows],
-            widest_k=max(settings.predictor_top_k or self.predictor_vocab for settings in own),
-            any_top_p=any(settings.predictor_top_p < 1 for settings in own),
-        )
-
-    def draws(self, slots: list[int]) -> bool:
-        """Whether some row needs noise."""
-        return not all(settings.greedy and settings.predictor_greedy for settings in self._owned(slots))
-
-    def _owned(self, slots: list[int]) -> list[RowSettings]:
-        return [settings for slot in slots if (settings := self._settings[slot]) is not None]

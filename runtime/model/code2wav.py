@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.model.config import Code2WavConfig
-from runtime.model.layers import FusedLinear, RMSNorm, rotary, rotate
+from runtime.model.layers import FusedLinear, LayerScale, RMSNorm, SwiGLU, rotary, rotate
 
 CODEBOOK_EPS = 1e-5  # cluster usage below this counts as this (facts 2.4)
 SNAKE_EPS = 1e-9
@@ -220,15 +220,6 @@ class SplitQuantizer(nn.Module):
         return self.rvq_first(codes[..., :1]) + self.rvq_rest(codes[..., 1:])
 
 
-class LayerScale(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.empty(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.scale * x
-
-
 class WindowAttention(nn.Module):
     """Attention over the last ``window`` frames, the present one included, without q/k norms."""
 
@@ -253,18 +244,6 @@ class WindowAttention(nn.Module):
         return self.o_proj(out.transpose(1, 2).reshape(B, T, -1))
 
 
-class WindowMlp(nn.Module):
-    def __init__(self, config: Code2WavConfig) -> None:
-        super().__init__()
-        parts = {"gate_proj": config.intermediate_size, "up_proj": config.intermediate_size}
-        self.gate_up_proj = FusedLinear(config.hidden_size, parts, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        return self.down_proj(F.silu(gate) * up)
-
-
 class WindowLayer(nn.Module):
     def __init__(self, config: Code2WavConfig, layer: int) -> None:
         super().__init__()
@@ -272,7 +251,7 @@ class WindowLayer(nn.Module):
         self.self_attn = WindowAttention(config, layer)
         self.self_attn_layer_scale = LayerScale(config.hidden_size)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.mlp = WindowMlp(config)
+        self.mlp = SwiGLU(config.hidden_size, config.intermediate_size)
         self.mlp_layer_scale = LayerScale(config.hidden_size)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, state: StreamState) -> Tensor:

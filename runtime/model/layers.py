@@ -52,6 +52,17 @@ class RMSNorm(nn.Module):
         return self.weight * (wide * scale).to(x.dtype)
 
 
+class LayerScale(nn.Module):
+    """A learnt scale for each channel of a residual branch (Touvron et al. 2021)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.empty(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * x
+
+
 def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosine and sine of split-half RoPE.
 
@@ -95,11 +106,10 @@ class Attention(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    def __init__(self, config: DecoderConfig) -> None:
+    def __init__(self, width: int, inner: int) -> None:
         super().__init__()
-        parts = {"gate_proj": config.intermediate_size, "up_proj": config.intermediate_size}
-        self.gate_up_proj = FusedLinear(config.hidden_size, parts, bias=False)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        self.gate_up_proj = FusedLinear(width, {"gate_proj": inner, "up_proj": inner}, bias=False)
+        self.down_proj = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
@@ -112,7 +122,7 @@ class DecoderLayer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.mlp = SwiGLU(config)
+        self.mlp = SwiGLU(config.hidden_size, config.intermediate_size)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, attend: Attend) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cos, sin, layer, attend)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.model.config import SpeechEncoderConfig
-from runtime.model.layers import rotary, rotate
+from runtime.model.layers import LayerScale, rotary, rotate
 
 CODEBOOK_EPS = 1e-5
 
@@ -83,15 +83,6 @@ class SEANet(nn.Module):
         return x
 
 
-class Scale(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.empty(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.scale * x
-
-
 class PastAttention(nn.Module):
     """Multi-head attention over the whole past."""
 
@@ -136,10 +127,10 @@ class EncoderLayer(nn.Module):
         width = config.hidden_size
         self.input_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
         self.self_attn = PastAttention(config)
-        self.self_attn_layer_scale = Scale(width)
+        self.self_attn_layer_scale = LayerScale(width)
         self.post_attention_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
         self.mlp = GeluMlp(config)
-        self.mlp_layer_scale = Scale(width)
+        self.mlp_layer_scale = LayerScale(width)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x)))

@@ -97,7 +97,7 @@ def slow(checkpoint: Checkpoint, request: SpeechRequest) -> Codes:
             admission.max_frames,
             request.seed or 0,
             settings.repetition_penalty,
-            settings.greedy,
+            settings.talker.greedy,
         )
 
 

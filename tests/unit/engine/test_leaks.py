@@ -28,13 +28,12 @@ def poison(station: Station) -> None:
         for part in (*arena.keys, *arena.values):
             part[slot, :, written:] = math.nan
     for slot in arena._free:
-        for ints in (arena.position, arena.frame, arena.codes, arena.trailing, arena.seed, arena.top_k):
+        for ints in (arena.position, arena.frame, arena.codes, arena.trailing, arena.seed):
             ints[slot] = NONSENSE
-        for floats in (arena.penalty, arena.temperature, arena.top_p, arena.predictor_temperature):
-            floats[slot] = math.nan
-        arena.predictor_top_p[slot], arena.predictor_top_k[slot] = math.nan, -NONSENSE
-        for flags in (arena.seen, arena.greedy, arena.predictor_greedy):
-            flags[slot] = True
+        arena.penalty[slot], arena.seen[slot] = math.nan, True
+        for level in (arena.talker_level, arena.predictor_level):
+            level.temperature[slot], level.top_p[slot] = math.nan, math.nan
+            level.top_k[slot], level.greedy[slot] = -NONSENSE, True
         station.runner.host_position[slot] = NONSENSE
         for part in station.streams.state.tensors():
             part[slot] = math.nan if part.is_floating_point() else -NONSENSE

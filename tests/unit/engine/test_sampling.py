@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
-from runtime.engine.slots import fill_in
+from runtime.engine.slots import LevelChoice, fill_in
 from runtime.model.config import GenerationDefaults
 from runtime.request import Sampling
 from tests.golden.stored import DATA, arrays
@@ -263,14 +263,15 @@ DEFAULTS = GenerationDefaults(
 
 def test_what_a_request_leaves_open_is_as_its_checkpoint_says() -> None:
     row = fill_in(Sampling(), DEFAULTS)
-    assert (row.temperature, row.top_k, row.top_p, row.repetition_penalty, row.greedy) == (0.7, 30, 0.9, 1.2, False)
-    assert (row.predictor_temperature, row.predictor_top_k, row.predictor_top_p) == (0.6, 20, 0.8)
-    assert not row.predictor_greedy
+    assert row.talker == LevelChoice(temperature=0.7, top_k=30, top_p=0.9, greedy=False)
+    assert row.predictor == LevelChoice(temperature=0.6, top_k=20, top_p=0.8, greedy=False)
+    assert row.repetition_penalty == 1.2
 
 
 def test_what_a_request_says_goes_before_even_where_it_says_zero() -> None:
     row = fill_in(Sampling(temperature=1.5, top_k=0, predictor_top_k=0, predictor_top_p=1.0), DEFAULTS)
-    assert (row.temperature, row.top_k, row.predictor_top_k, row.predictor_top_p) == (1.5, 0, 0, 1.0)
+    assert (row.talker.temperature, row.talker.top_k) == (1.5, 0)
+    assert (row.predictor.top_k, row.predictor.top_p) == (0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -283,5 +284,5 @@ def test_what_a_request_says_goes_before_even_where_it_says_zero() -> None:
 )
 def test_temperature_zero_is_greedy_at_its_own_level(sampling: Sampling, greedy: tuple[bool, bool]) -> None:
     row = fill_in(sampling, DEFAULTS)
-    assert (row.greedy, row.predictor_greedy) == greedy
+    assert (row.talker.greedy, row.predictor.greedy) == greedy
     assert row.repetition_penalty == 1.2

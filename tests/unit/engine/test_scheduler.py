@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import itertools
 
 import pytest
 from hypothesis import given, settings
@@ -58,7 +58,7 @@ def test_chunks_double_up_to_the_largest_when_there_is_time() -> None:
     sizes, _ = played(POLICY, [0.05 * FRAME_S] * 200)
     assert sizes[0] == 1
     assert max(sizes) == 16
-    assert all(after <= 2 * before for before, after in pairwise(sizes))
+    assert all(after <= 2 * before for before, after in itertools.pairwise(sizes))
     assert sizes[-1] == 16
 
 
