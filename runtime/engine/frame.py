@@ -18,8 +18,6 @@ from runtime.engine.slots import SlotArena
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
 
-RESERVED_IDS = 1024  # last rows of codec_embedding: no codes, banned but for the end token (facts 4)
-
 
 @dataclass(frozen=True, slots=True)
 class FrameResult:
@@ -42,7 +40,7 @@ class FrameRunner:
         self.cache = FrameCache(self.config.predictor, slots, device.torch_device, dtype)
         self.host_position = [0] * slots  # the arena's positions, known without asking the device
         talker = self.config.talker
-        self.allowed = torch.arange(talker.vocab_size, device=device.torch_device) < talker.vocab_size - RESERVED_IDS
+        self.allowed = torch.arange(talker.vocab_size, device=device.torch_device) < talker.codes
         self.allowed[talker.codec_eos_token_id] = True
 
     @torch.inference_mode()

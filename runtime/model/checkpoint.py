@@ -89,10 +89,7 @@ def load_checkpoint(
         dtypes["speaker_encoder."] = torch.float32
     load_weights(folder / "model.safetensors", networks, device, dtypes)
     speech_tokenizer = _speech_tokenizer(folder / "speech_tokenizer", device, loaded)
-    if speech_tokenizer.config.code2wav.num_quantizers != config.talker.num_code_groups:
-        raise CheckpointInvalid(
-            path=folder, why="talker_config.num_code_groups and decoder_config.num_quantizers disagree"
-        )
+    _check_fit(folder, config, text_tokenizer, speech_tokenizer.config)
     log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), dtype, device)
     return Checkpoint(
         name=_public_name(reference),
@@ -126,6 +123,35 @@ def resolve(reference: str) -> Path:
             what="the checkpoint",
             hint=f"There is no such folder and the Hub did not give it ({type(error).__name__}).",
         ) from error
+
+
+def _check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:
+    """What one part of a checkpoint says must have its row in the tables of the next."""
+    talker, predictor, code2wav = config.talker, config.predictor, speech.code2wav
+    for holds, why in (
+        (
+            talker.num_code_groups == code2wav.num_quantizers == speech.encoder_valid_num_quantizers,
+            "num_code_groups, num_quantizers and encoder_valid_num_quantizers disagree",
+        ),
+        (
+            max(talker.codes, predictor.vocab_size) <= code2wav.codebook_size,
+            "the talker or the code predictor has more codes than the speech tokenizer's codebooks",
+        ),
+        (
+            speech.encoder.codebook_size <= min(talker.vocab_size, predictor.vocab_size),
+            "the speech tokenizer's encoder has more codes than the talker or the code predictor",
+        ),
+        (
+            speech.encode_downsample_rate == code2wav.samples_per_frame,
+            "encode_downsample_rate is not what the decoder's upsampling rates make",
+        ),
+        (
+            text_tokenizer.ids <= talker.text_vocab_size,
+            "the text tokenizer has more ids than talker_config.text_vocab_size",
+        ),
+    ):
+        if not holds:
+            raise CheckpointInvalid(path=folder, why=why)
 
 
 def _speech_tokenizer(folder: Path, device: torch.device, loaded: Sequence[Checkpoint]) -> SpeechTokenizer:

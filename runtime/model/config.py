@@ -17,6 +17,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.request import Layout, Mode
 
+RESERVED_IDS = 1024  # last rows of codec_embedding: no codes, banned but for the end token (facts 4)
+
 Section = TypeVar("Section")
 Word = TypeVar("Word", Mode, Layout)
 
@@ -56,6 +58,11 @@ class TalkerConfig(DecoderConfig):
     codec_language_id: dict[str, int] = field(default_factory=dict)
     spk_id: dict[str, int] = field(default_factory=dict)  # null or {} where there are no speakers
     spk_is_dialect: dict[str, str | bool] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> int:
+        """How many ids are codes c0."""
+        return self.vocab_size - RESERVED_IDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +247,12 @@ def read_model_config(folder: Path) -> ModelConfig:
     if Mode.CUSTOM_VOICE in modes:
         _require(bool(talker.spk_id), path, "talker_config.spk_id names no speaker")
 
+    _check_ids(talker, path)
+
     def token(name: str) -> int:
-        return _integer(top, name, path)
+        index = _integer(top, name, path)
+        _require(0 <= index < talker.text_vocab_size, path, f"{name} is {index}, which text_embedding does not have")
+        return index
 
     return ModelConfig(
         talker=talker,
@@ -320,6 +331,17 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str) -> S
             continue
         values[spec.name] = _typed(_field(raw, spec.name, path, where), hints[spec.name], path, f"{where}.{spec.name}")
     return kind(**values)
+
+
+def _check_ids(talker: TalkerConfig, path: Path) -> None:
+    """Every id that a prompt may hold must have its row: on a card, a read past a table ends the process."""
+    special = {spec.name: getattr(talker, spec.name) for spec in fields(talker) if spec.name.startswith("codec_")}
+    del special["codec_language_id"]
+    for name, index in {**special, **talker.codec_language_id, **talker.spk_id}.items():
+        _require(0 <= index < talker.vocab_size, path, f"{name} is {index}, which codec_embedding does not have")
+    for speaker, dialect in talker.spk_is_dialect.items():
+        known = isinstance(dialect, bool) or dialect in talker.codec_language_id
+        _require(known, path, f"the dialect of {speaker} is not in codec_language_id")
 
 
 def _generation(folder: Path) -> GenerationDefaults:

@@ -43,6 +43,7 @@ class TextTokenizer:
                     path=folder / "tokenizer_config.json",
                     why=f"added token {index} does not follow the vocabulary",
                 )
+        self.ids = max(self._tokenizer.get_vocab().values()) + 1  # rows that an embedding must have
         self._reserved = tuple(token["content"] for token in added.values())
         self._check_template(folder, config)
 

@@ -370,6 +370,15 @@ def test_speak_hands_out_sound_before_the_end(endless: Checkpoint) -> None:
     assert station_of(engine).speaking[0].frames < 5
 
 
+def test_who_stops_listening_to_speak_frees_the_slot(endless: Checkpoint) -> None:
+    engine = engine_of(endless, slots=1)
+    events = engine.speak(custom_voice(max_frames=400))
+    next(events)
+    events.close()
+    assert said(engine, custom_voice(max_frames=3)).end.stats.frames == 3
+    assert engine.load().active == 0
+
+
 def test_speak_refuses_before_it_begins(speaker: Checkpoint) -> None:
     with pytest.raises(UnknownVoice):
         next(engine_of(speaker).speak(custom_voice(voice="nobody")))

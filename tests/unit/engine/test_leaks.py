@@ -132,6 +132,23 @@ def test_weights_that_overflow_end_the_request_and_not_in_silence(
     assert not heard.chunks
 
 
+def test_sound_that_is_not_finite_is_an_error_and_not_silence(speaker: Checkpoint) -> None:
+    engine, heards = engine_of(speaker, slots=2), [Heard(), Heard()]
+    for heard in heards:
+        engine.submit(custom_voice(max_frames=16), heard)
+    engine.tick()
+    with torch.inference_mode():
+        station_of(engine).streams.state.convs[0][1] = math.nan
+    while engine.tick():
+        pass
+    (whole,) = said_together(engine_of(speaker, slots=1), custom_voice(max_frames=16))
+    by_slot = {0: heards[0], 1: heards[1]}
+    assert isinstance(by_slot[0].end, Finished)
+    assert np.array_equal(by_slot[0].codes, whole.codes)
+    assert isinstance(by_slot[1].end, Broken)
+    assert isinstance(by_slot[1].end.error, NonFiniteOutput)
+
+
 def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=1)
     heard, after = Heard(), Heard()

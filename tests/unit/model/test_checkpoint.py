@@ -7,6 +7,7 @@ import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import huggingface_hub
@@ -148,7 +149,45 @@ def test_a_damaged_text_tokenizer_is_said_so(folder: Path, name: str, content: s
 def test_a_speech_tokenizer_with_another_number_of_codebooks_is_refused(folder_of: FolderOf, folder: Path) -> None:
     shutil.rmtree(folder / "speech_tokenizer")
     shutil.copytree(folder_of("odd", "custom_voice") / "speech_tokenizer", folder / "speech_tokenizer")
-    with pytest.raises(CheckpointInvalid, match="num_quantizers disagree"):
+    with pytest.raises(CheckpointInvalid, match="num_quantizers and encoder_valid_num_quantizers disagree"):
+        load(folder)
+
+
+def rewrite_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = folder / "config.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_codes_that_the_speech_tokenizer_does_not_know_are_refused(folder: Path) -> None:
+    """Read past its table, a codebook would take the process down with it on a card."""
+
+    def widen(tensors: Tensors) -> None:
+        for key in ("talker.codec_head.weight", "talker.model.codec_embedding.weight"):
+            tensors[key] = torch.cat((tensors[key], tensors[key][:1]))
+
+    rewrite(folder / WEIGHTS[0], widen)
+    rewrite_config(folder, lambda content: content["talker_config"].update(vocab_size=1089))
+    with pytest.raises(CheckpointInvalid, match="more codes than the speech tokenizer"):
+        load(folder)
+
+
+def test_a_text_embedding_with_fewer_rows_than_the_tokenizer_has_ids_is_refused(folder: Path) -> None:
+    rows = 475
+    ids = {"im_start_token_id": 472, "tts_pad_token_id": 474, "tts_bos_token_id": 474, "tts_eos_token_id": 474}
+    rewrite_config(folder, lambda content: content.update(ids))
+    rewrite_config(folder, lambda content: content["talker_config"].update(text_vocab_size=rows))
+    key = "talker.model.text_embedding.weight"
+    rewrite(folder / WEIGHTS[0], lambda tensors: tensors.update({key: tensors[key][:rows].clone()}))
+    with pytest.raises(CheckpointInvalid, match="more ids than"):
+        load(folder)
+
+
+def test_an_encoder_at_another_frame_rate_is_refused(folder: Path) -> None:
+    path = folder / "speech_tokenizer" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"encode_downsample_rate": 960}))
+    with pytest.raises(CheckpointInvalid, match="downsample"):
         load(folder)
 
 
