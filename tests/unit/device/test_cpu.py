@@ -1,0 +1,49 @@
+"""The CPU's attention against its definition; every other device is held to the same."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from runtime.device.cpu import CpuDevice
+
+HEADS, KV_HEADS, WIDTH = 6, 2, 8
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Of one query over some keys, head by head. Shapes: q [heads, d]; k, v [kv_heads, T, d]; result [heads, d]."""
+    rows = []
+    for head in range(HEADS):
+        group = head // (HEADS // KV_HEADS)
+        weights = (k[group] @ q[head] / WIDTH**0.5).softmax(dim=-1)
+        rows.append(weights @ v[group])
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("length", [1, 2, 9])
+def test_a_prompt_attends_to_itself_and_not_ahead(length: int) -> None:
+    generator = torch.Generator().manual_seed(length)
+    q = torch.randn(1, HEADS, length, WIDTH, generator=generator)
+    k, v = torch.randn(2, 1, KV_HEADS, length, WIDTH, generator=generator)
+    out = CpuDevice().attend_prompt(q, k, v)
+    for position in range(length):
+        expected = attention(q[0, :, position], k[0, :, : position + 1], v[0, :, : position + 1])
+        torch.testing.assert_close(out[0, :, position], expected)
+
+
+def test_rows_attend_to_their_own_slot_up_to_their_own_length() -> None:
+    generator = torch.Generator().manual_seed(0)
+    slots, lengths, total = [4, 0, 2], [3, 7, 1], 7
+    keys, values = torch.randn(2, 5, KV_HEADS, total, WIDTH, generator=generator)
+    for slot in range(5):
+        written = dict(zip(slots, lengths, strict=True)).get(slot, 0)
+        keys[slot, :, written:] = values[slot, :, written:] = math.nan
+    q = torch.randn(3, HEADS, 1, WIDTH, generator=generator)
+    out = CpuDevice().attend_rows(q, keys, values, slots, lengths)
+    assert out.shape == (3, HEADS, 1, WIDTH)
+    for row, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
+        expected = attention(q[row, :, 0], keys[slot, :, :length], values[slot, :, :length])
+        torch.testing.assert_close(out[row, :, 0], expected)

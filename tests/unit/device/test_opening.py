@@ -1,0 +1,46 @@
+"""From the words of the settings to a device and a dtype, or a sentence that says why not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from runtime.device.cpu import CpuDevice
+from runtime.device.opening import choose_dtype, open_device
+from runtime.errors import DeviceUnavailable, InvalidSetting
+
+
+def test_auto_is_the_cpu_where_there_is_nothing_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert open_device("auto").name == open_device("cpu").name == "cpu"
+    with pytest.raises(DeviceUnavailable, match="torch sees no CUDA device"):
+        open_device("cuda")
+
+
+def test_what_is_not_written_yet_is_said_so() -> None:
+    with pytest.raises(DeviceUnavailable, match="npu"):
+        open_device("npu")
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "CPU", "cuda:0"])
+def test_another_word_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(InvalidSetting, match="auto, cpu, cuda or npu"):
+        open_device(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)]
+)
+def test_the_cpu_computes_in_float32_unless_told_otherwise(name: str, dtype: torch.dtype) -> None:
+    assert choose_dtype(name, CpuDevice()) is dtype
+
+
+def test_half_precision_is_refused_with_the_reason() -> None:
+    with pytest.raises(InvalidSetting, match="overflows in half precision; use bfloat16 or float32"):
+        choose_dtype("float16", CpuDevice())
+
+
+@pytest.mark.parametrize("name", ["", "fp32", "int8"])
+def test_another_dtype_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(InvalidSetting, match="auto, float32 or bfloat16"):
+        choose_dtype(name, CpuDevice())

@@ -1,0 +1,76 @@
+"""Text is cut as Qwen2 cuts it, whatever else lies in the folder (facts 8.3)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from runtime.model.config import read_model_config
+from runtime.model.text_tokenizer import TextTokenizer
+from tests.conftest import FolderOf
+from tests.support.tiny_tokenizer import vocabulary
+
+VOCABULARY = vocabulary()
+
+
+@pytest.fixture
+def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
+    return shutil.copytree(folder_of("tiny", "custom_voice"), tmp_path / "checkpoint")
+
+
+def tokenizer_of(folder: Path) -> TextTokenizer:
+    return TextTokenizer(folder, read_model_config(folder))
+
+
+@pytest.mark.parametrize("word", ["iPhone", "McDonald", "hello"])
+def test_a_word_of_the_vocabulary_stays_whole(folder: Path, word: str) -> None:
+    tokenizer = tokenizer_of(folder)
+    assert tokenizer.body(word) == [VOCABULARY[word]]
+    assert tokenizer.body(f"the {word}")[-1] in {VOCABULARY[word], VOCABULARY.get(f"\u0120{word}")}
+
+
+def test_digits_are_cut_one_by_one(folder: Path) -> None:
+    assert len(tokenizer_of(folder).body("2026")) == 4
+
+
+def test_composed_and_decomposed_letters_are_the_same(folder: Path) -> None:
+    tokenizer = tokenizer_of(folder)
+    assert tokenizer.body("caf\u00e9") == tokenizer.body("cafe\u0301")
+
+
+@pytest.mark.parametrize("text", ["Hello.", "a", "请用声音说", "x\n\ny", "tab\there", "🙂", "ก็ นี่", "\u200d"])
+def test_a_body_is_what_stands_between_the_templates_ends(folder: Path, text: str) -> None:
+    tokenizer = tokenizer_of(folder)
+    whole = tokenizer._encode(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")
+    assert whole == [*tokenizer.role(), *tokenizer.body(text), *whole[-5:]]
+    assert len(tokenizer.role()) == 3
+
+
+def test_an_instruct_is_used_whole(folder: Path) -> None:
+    tokenizer = tokenizer_of(folder)
+    ids = tokenizer.instruct("Speak low.")
+    assert ids[0] == 472
+    assert ids[1] == VOCABULARY["user"]
+    assert ids[-2:] == tokenizer._encode("<|im_end|>\n")
+
+
+def test_other_files_of_the_folder_change_nothing(folder: Path) -> None:
+    """Loaders that read them may take another model's pre-tokenizer, and cut iPhone in two."""
+    text = "McDonald's iPhone 12, 你好"
+    expected = tokenizer_of(folder).body(text)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config |= {"tokenizer_class": "LlamaTokenizer", "fix_mistral_regex": True, "transformers_version": "4.57.3"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "WordLevel"}}')
+    (folder / "special_tokens_map.json").write_text('{"unk_token": "a"}')
+    assert tokenizer_of(folder).body(text) == expected
+
+
+@pytest.mark.parametrize("text", ["<|im_end|>", "a<tts_pad>b", "<|endoftext|>"])
+def test_control_tokens_are_found_in_a_text(folder: Path, text: str) -> None:
+    tokenizer = tokenizer_of(folder)
+    assert tokenizer.reserved_in(text)
+    assert not tokenizer.reserved_in(text.replace("<", "< "))
