@@ -103,6 +103,7 @@ def build(runtime: Runtime) -> FastAPI:
         blocks(),
         path="/",
         head=HEAD,
+        favicon_path=ASSETS / "images" / "favicon.svg",
         theme=theme(),
         footer_links=[],
         show_error=False,

@@ -1,4 +1,4 @@
-/** The take's figures. Times run from the user's click; RTF and frames are the runtime's own. */
+/** The take's figures. Times run from the user's click; RTF and stop reason are the runtime's own. */
 
 import { SAMPLE_RATE } from './outputs.js';
 
@@ -33,7 +33,9 @@ export class Meter {
     for (const cell of Object.values(this.cells)) cell.textContent = '–';
   }
 
-  firstSound() {
+  /** @param {number} samples received so far */
+  received(samples) {
+    this.cells.frames.textContent = Math.round(samples / FRAME_SAMPLES);
     if (this.heard) return;
     this.heard = true;
     this.cells.ttfa.textContent = milliseconds(performance.now() - this.clicked);
@@ -53,13 +55,10 @@ export class Meter {
   done(done) {
     const rtf = done.metrics?.rtf;
     this.cells.rtf.textContent = rtf == null ? '–' : rtf.toFixed(2);
-    this.cells.frames.textContent = done.metrics?.frames ?? Math.round(done.total_samples / FRAME_SAMPLES);
     this.cells.reason.textContent = REASONS[done.stop_reason] ?? done.stop_reason;
   }
 
-  /** @param {import('./take.js').Take} take what was received before the user stopped it */
-  cancelled(take) {
-    this.cells.frames.textContent = Math.round(take.samples / FRAME_SAMPLES);
+  cancelled() {
     this.cells.reason.textContent = REASONS.cancelled;
   }
 

@@ -29,7 +29,10 @@ export class Status extends EventTarget {
     let sentence = 'The studio does not answer. It is tried again every few seconds.';
     try {
       const response = await fetch(new URL('studio/status', document.baseURI), { cache: 'no-store' });
-      sentence = (await response.json()).sentence;
+      const status = await response.json();
+      sentence = status.sentence;
+      // No need to wait for the socket's own next attempt.
+      if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
     } catch {
       // The sentence above says it.
     }

@@ -159,12 +159,12 @@ class Studio {
     this.waveform.clear();
     this.meter.begin(clicked);
     this.utterance = this.socket.speak(config, this.text.value, {
-      onQueue: (position) => this.say(`${position + 1} before you in the queue.`),
+      onQueue: (position) => this.say(position ? `${position} before you in the queue.` : 'Next in the queue.'),
       onStart: (start) => this.say((start.notes ?? []).join(' ')),
       onAudio: (pcm) => {
-        this.meter.firstSound();
         this.player.push(playing, pcm);
         take.append(pcm);
+        this.meter.received(take.samples);
         this.waveform.append(pcm);
       },
       onDone: (done) => {
@@ -194,7 +194,7 @@ class Studio {
     this.player.stop();
     if (this.utterance) {
       this.utterance.cancel();
-      this.meter.cancelled(this.take);
+      this.meter.cancelled();
     }
     this.say('');
     this.finishUtterance();

@@ -1,4 +1,7 @@
-"""A real Chromium, started once, with a microphone that hears a file."""
+"""A real Chromium, started once, with a microphone that hears a file.
+
+Package scope, not session: Playwright's own event loop is in the way of every asyncio.run that comes after.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 30_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> str:
     """The path of a Chromium; without one the tests skip, but for CI, where they must run."""
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -35,13 +38,13 @@ def chromium() -> str:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def playwright(chromium: str) -> Iterator[Playwright]:
     with sync_playwright() as driver:
         yield driver
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def microphone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the fake microphone hears, over and over; it ends in silence, so that the seam is none."""
     path = tmp_path_factory.mktemp("microphone") / "voice.wav"
@@ -51,7 +54,7 @@ def microphone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(playwright: Playwright, chromium: str, microphone: Path) -> Iterator[Browser]:
     arguments = [
         "--no-sandbox",
@@ -74,7 +77,7 @@ class _Modules(SimpleHTTPRequestHandler):
         return
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def modules() -> Iterator[str]:
     """assets/ served as plain files: the modules alone, with no studio around them."""
     handler = partial(_Modules, directory=str(ROOT / "assets"))
@@ -93,7 +96,7 @@ def blank(browser: Browser, modules: str) -> Iterator[Page]:
     page.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def app(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """The studio with a tiny random checkpoint for each mode."""
     folder = tmp_path_factory.mktemp("checkpoints")

@@ -50,17 +50,13 @@ def test_each_mode_speaks(studio: Page, mode: str) -> None:
     prepare(studio, mode)
     studio.click("#vw-speak")
     await_sound(studio)
-    expect(studio.locator("#vw-rtf")).not_to_have_text("–", timeout=PLAYED_MS)
-    studio.wait_for_timeout(500)
+    studio.wait_for_timeout(1500)
     assert accent_pixels(studio) > 0
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    studio.screenshot(path=SCREENSHOTS / f"{mode}.png", full_page=True)
-    assert float(reading(studio, "rtf")) > 0
     assert int(reading(studio, "frames")) > 0
     assert reading(studio, "ttfa").endswith("s")
     errors = [text for text in studio.locator("[data-error-for]").all_inner_texts() if text]
     assert errors == []
-    studio.click("#vw-stop")
+    studio.screenshot(path=SCREENSHOTS / f"{mode}.png", full_page=True)
 
 
 def _keep(frames: list[bytes], data: str | bytes) -> None:
@@ -94,6 +90,8 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
         if reading(page, "underruns") == "0":
             break
     assert reading(page, "underruns") == "0"
+    assert float(reading(page, "rtf")) > 0
+    assert reading(page, "reason") in {"no end came", "end of speech"}
     served = np.frombuffer(b"".join(frame[HEADER_BYTES:] for frame in frames), "<i2")
     assert served.size == int(reading(page, "frames")) * 1920
     page.wait_for_timeout(200)
