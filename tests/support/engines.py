@@ -112,11 +112,13 @@ def engine_of(
     return Engine(stations, device, everything, clock)
 
 
-def drain(engine: Engine) -> None:
-    """Tick until nothing is left to do."""
+def drain(engine: Engine, clock: VirtualClock | None = None, turn_s: float = 0.0) -> None:
+    """Tick until nothing is left to do, while the clock moves on by so much a turn."""
     for _ in range(MOST_TICKS):
         if not engine.tick():
             return
+        if clock is not None:
+            clock.now += turn_s
     raise AssertionError(f"still busy after {MOST_TICKS} ticks")
 
 

@@ -128,11 +128,7 @@ def test_the_first_chunk_is_one_frame_and_later_ones_grow_with_the_lead(endless:
     clock = VirtualClock()
     heard, engine = Heard(), engine_of(endless, clock=clock)
     engine.submit(custom_voice(max_frames=80), heard)
-    for _ in range(200):
-        engine.tick()
-        clock.now += 0.01
-        if heard.ended:
-            break
+    drain(engine, clock, 0.01)
     sizes = [len(chunk.codes) for chunk in heard.chunks]
     assert sizes[0] == 1
     assert max(sizes) == 16
@@ -143,9 +139,7 @@ def test_an_engine_that_falls_behind_sends_frame_by_frame(endless: Checkpoint) -
     clock = VirtualClock()
     heard, engine = Heard(), engine_of(endless, clock=clock)
     engine.submit(custom_voice(max_frames=12), heard)
-    while not heard.ended:
-        engine.tick()
-        clock.now += 0.2
+    drain(engine, clock, 0.2)
     assert [len(chunk.codes) for chunk in heard.chunks] == [1] * 12
 
 
@@ -153,9 +147,7 @@ def test_figures_are_of_this_request_alone(endless: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(endless, slots=1, clock=clock)
     (_, first), (_, second) = submit(engine, {"max_frames": 3}, {"max_frames": 4})
-    while not second.ended:
-        engine.tick()
-        clock.now += 0.25
+    drain(engine, clock, 0.25)
     assert first.end.stats.queue_ms == 0
     assert first.end.stats.ttfa_ms == 0
     stats = second.end.stats

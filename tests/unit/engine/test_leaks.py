@@ -14,7 +14,7 @@ from runtime.engine.station import Station
 from runtime.errors import NonFiniteOutput
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, SpeechRequest
-from tests.support.engines import Heard, cloned, custom_voice, engine_of, said_together, seeded, station_of
+from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said_together, seeded, station_of
 
 NONSENSE = 10**9  # out of every table's range: an index error where it is read
 
@@ -100,8 +100,7 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[Heard, list[H
         runner.step = flagged  # type: ignore[method-assign]
     engine.tick()
     runner.__dict__.pop("step", None)
-    while engine.tick():
-        pass
+    drain(engine)
     return heards[1], [heards[0], heards[2]]
 
 
@@ -125,8 +124,7 @@ def test_weights_that_overflow_end_the_request_and_not_in_silence(
     engine = engine_of(speaker)
     heard = Heard()
     engine.submit(custom_voice(), heard)
-    while engine.tick():
-        pass
+    drain(engine)
     assert isinstance(heard.end, Broken)
     assert isinstance(heard.end.error, NonFiniteOutput)
     assert not heard.chunks
@@ -139,8 +137,7 @@ def test_sound_that_is_not_finite_is_an_error_and_not_silence(speaker: Checkpoin
     engine.tick()
     with torch.inference_mode():
         station_of(engine).streams.state.convs[0][1] = math.nan
-    while engine.tick():
-        pass
+    drain(engine)
     (whole,) = said_together(engine_of(speaker, slots=1), custom_voice(max_frames=16))
     by_slot = {0: heards[0], 1: heards[1]}
     assert isinstance(by_slot[0].end, Finished)
@@ -156,8 +153,7 @@ def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> 
     engine.tick()
     station_of(engine).runner.arena.keys[1][0] = math.nan
     engine.submit(custom_voice(), after)
-    while engine.tick():
-        pass
+    drain(engine)
     assert isinstance(heard.end, Broken)
     (fresh,) = said_together(engine_of(speaker, slots=1), custom_voice())
     assert_identical([after], [fresh])
