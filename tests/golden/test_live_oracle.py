@@ -45,8 +45,6 @@ def run(python: Path | str, *words: str) -> None:
         ("odd", "base_x_vector", 902),
         ("reference", "custom_voice", 904),
         ("reference", "base_whole", 905),
-        ("reference", "voice_design", 907),
-        ("reference", "base", 908),
     ],
 )
 def test_say_equals_the_reference_on_a_checkpoint_made_just_now(
