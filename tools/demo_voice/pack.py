@@ -31,7 +31,8 @@ def pack(source: Path, stem: Path) -> None:
     tensors = {}
     for kind in ("codec", "voice"):
         for name, value in state.get(kind, {}).items():
-            tensors[f"{kind}/{name}"] = value.half() if value.is_floating_point() else value
+            keep = "running_" in name or not value.is_floating_point()  # a variance can exceed half precision
+            tensors[f"{kind}/{name}"] = value if keep else value.half()
     if "codec" in state:  # rows, not sums: sums and tiny usages would not survive half precision
         usage = state["codec"]["quantizer.usage"].clamp(min=1e-5)
         tensors["codec/quantizer.sums"] = (state["codec"]["quantizer.sums"] / usage[..., None]).half()

@@ -133,6 +133,7 @@ def main() -> None:
     parser.add_argument("--shards", type=Path, default=HERE / CONFIG["paths"]["work"] / "shards")
     parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"] / "codec.pt")
     parser.add_argument("--resume", type=Path)
+    parser.add_argument("--rate", type=float, default=CONFIG["codec"]["lr"], help="peak learning rate")
     parser.add_argument("--small", action="store_true", help="tiny batches, for trying it out on a CPU")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -169,7 +170,7 @@ def main() -> None:
                 break
             flat = 0.35  # the rate stays flat for this share of the stage, then falls along a cosine
             fall = max(0.0, (share - flat) / (1 - flat))
-            rate = c["lr"] * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
+            rate = args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
             trainer.rate.fill_(rate)
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate

@@ -89,7 +89,7 @@ class Trainer:
         trait = x.new_zeros(())
         if len(which):
             vectors = self.references(batch["spans"], which).to(x.dtype)
-            x = x.index_put((which, batch["slots"][which]), vectors)
+            x = x.index_put((which, batch["slots"][which]), vectors, accumulate=True)
             pitch = batch["pitch"][which]
             known = (pitch > 0).float()
             guess = self.traits(vectors.float())[:, 0]
