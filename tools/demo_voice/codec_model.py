@@ -1,0 +1,384 @@
+"""The speech tokenizer in training form: Mimi encoder, split RVQ, Code2Wav, under the published key names.
+
+Only two things differ from what is exported: a BatchNorm before the quantiser, which `fold` writes into the
+input projections and the first codebooks, and codebooks kept as running sums of an exponential average.
+"""
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SAMPLES_PER_FRAME = 1920
+
+
+def snake(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
+    """SnakeBeta: x + sin^2(x e^alpha) / (e^beta + 1e-9). Shapes: [B, C, T], [C], [C]."""
+    return x + torch.sin(x * alpha.exp()[:, None]).square() / (beta.exp()[:, None] + 1e-9)
+
+
+class Snake(nn.Module):
+    function = staticmethod(snake)
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(channels))
+        self.beta = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Snake.function(x, self.alpha, self.beta)
+
+
+class CausalConv(nn.Module):
+    """Conv1d that pads on the left only."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1,
+                 groups: int = 1, bias: bool = True, mode: str = "constant") -> None:  # fmt: skip
+        super().__init__()
+        self.conv = nn.Conv1d(inputs, outputs, kernel, stride, dilation=dilation, groups=groups, bias=bias)
+        self.left, self.mode = (kernel - 1) * dilation + 1 - stride, mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(F.pad(x, (self.left, 0), mode=self.mode) if self.left else x)
+
+
+class CausalTransposedConv(nn.Module):
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.conv = nn.ConvTranspose1d(inputs, outputs, kernel, stride)
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x)[..., : x.shape[-1] * self.stride]
+
+
+def rope(length: int, dim: int, theta: float, device: torch.device, start: int = 0) -> tuple[Tensor, Tensor]:
+    """Return (cos, sin), each [length, dim], in the split-half layout."""
+    inverse = theta ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim)
+    angle = torch.arange(start, start + length, device=device, dtype=torch.float32)[:, None] * inverse
+    angle = torch.cat((angle, angle), -1)
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
+    """Apply split-half RoPE. Shapes: x [..., T, D], table 2 x [T, D]."""
+    low, high = x.chunk(2, -1)
+    return x * table[0] + torch.cat((-high, low), -1) * table[1]
+
+
+class Attention(nn.Module):
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(hidden, hidden, bias=False) for _ in range(4))
+
+    def forward(self, x: Tensor, table: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+        q, k, v = (p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k = rotate(q, table).to(v.dtype), rotate(k, table).to(v.dtype)
+        return self.o_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2))
+
+
+class Scale(nn.Module):
+    def __init__(self, channels: int, value: float = 0.2) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((channels,), value))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+
+class GeluMlp(nn.Module):
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(hidden, inner, bias=False), nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class SwiGlu(nn.Module):
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj = nn.Linear(hidden, inner, bias=False), nn.Linear(hidden, inner, bias=False)
+        self.down_proj = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Layer(nn.Module):
+    """Pre-norm transformer layer with layer scales: Mimi's (LayerNorm, GELU) or Code2Wav's (RMSNorm, SwiGLU)."""
+
+    def __init__(self, hidden: int, heads: int, inner: int, mimi: bool) -> None:
+        super().__init__()
+        self.self_attn = Attention(hidden, heads)
+        self.mlp = GeluMlp(hidden, inner) if mimi else SwiGlu(hidden, inner)
+        norm = nn.LayerNorm if mimi else nn.RMSNorm
+        self.input_layernorm, self.post_attention_layernorm = norm(hidden, eps=1e-5), norm(hidden, eps=1e-5)
+        self.self_attn_layer_scale, self.mlp_layer_scale = Scale(hidden), Scale(hidden)
+
+    def forward(self, x: Tensor, table: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), table, mask))
+        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
+
+
+class Stack(nn.Module):
+    """Transformer layers under one causal mask of at most `window` keys (None: all)."""
+
+    def __init__(self, hidden: int, heads: int, inner: int, layers: int, mimi: bool, window: int | None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer(hidden, heads, inner, mimi) for _ in range(layers))
+        self.head_dim, self.window = hidden // heads, window
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[1]
+        table = rope(length, self.head_dim, 10000.0, x.device)
+        gap = torch.arange(length, device=x.device)[:, None] - torch.arange(length, device=x.device)[None]
+        mask = (gap >= 0) & (gap < (self.window or length))
+        for layer in self.layers:
+            x = layer(x, table, mask)
+        return x
+
+
+class PreTransformer(Stack):
+    def __init__(self, c: dict) -> None:
+        super().__init__(c["decoder_hidden"], c["decoder_heads"], c["decoder_ffn"], c["decoder_layers"], False,
+                         c["decoder_window"])  # fmt: skip
+        self.norm = nn.RMSNorm(c["decoder_hidden"], eps=1e-5)
+        self.input_proj = nn.Linear(c["latent_dim"], c["decoder_hidden"])
+        self.output_proj = nn.Linear(c["decoder_hidden"], c["latent_dim"])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output_proj(self.norm(super().forward(self.input_proj(x))))
+
+
+class ConvNeXt(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dwconv = CausalConv(dim, dim, 7, groups=dim)
+        self.norm = nn.LayerNorm(dim, eps=1e-6)
+        self.pwconv1, self.pwconv2 = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+        self.gamma = nn.Parameter(torch.full((dim,), 0.2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.norm(self.dwconv(x).transpose(1, 2))
+        return x + (self.gamma * self.pwconv2(F.gelu(self.pwconv1(inner)))).transpose(1, 2)
+
+
+class ResidualUnit(nn.Module):
+    def __init__(self, dim: int, dilation: int) -> None:
+        super().__init__()
+        self.act1, self.conv1 = Snake(dim), CausalConv(dim, dim, 7, dilation=dilation)
+        self.act2, self.conv2 = Snake(dim), CausalConv(dim, dim, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.conv2(self.act2(self.conv1(self.act1(x))))
+
+
+class DecoderBlock(nn.Module):
+    def __init__(self, inputs: int, rate: int) -> None:
+        super().__init__()
+        outputs = inputs // 2
+        self.block = nn.ModuleList([Snake(inputs), CausalTransposedConv(inputs, outputs, 2 * rate, rate),
+                                    *(ResidualUnit(outputs, d) for d in (1, 3, 9))])  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.block:
+            x = part(x)
+        return x
+
+
+class Code2Wav(nn.Module):
+    """From the quantised sum [B, 2 vq_dim, T] to samples [B, 1920 T]."""
+
+    def __init__(self, c: dict) -> None:
+        super().__init__()
+        latent, dim = c["latent_dim"], c["decoder_dim"]
+        self.pre_conv = CausalConv(2 * c["vq_dim"], latent, 3)
+        self.pre_transformer = PreTransformer(c)
+        self.upsample = nn.ModuleList(
+            nn.ModuleList([CausalTransposedConv(latent, latent, 2, 2), ConvNeXt(latent)]) for _ in range(2)
+        )
+        self.decoder = nn.ModuleList([CausalConv(latent, dim, 7),
+                                      *(DecoderBlock(dim >> i, r) for i, r in enumerate((8, 5, 4, 3))),
+                                      Snake(dim >> 4), CausalConv(dim >> 4, 1, 7)])  # fmt: skip
+
+    def forward(self, z: Tensor) -> Tensor:
+        x = self.pre_transformer(self.pre_conv(z).transpose(1, 2)).transpose(1, 2)
+        for up, block in self.upsample:
+            x = block(up(x))
+        for part in self.decoder:
+            x = part(x)
+        return x[:, 0]
+
+
+class SeaResidual(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.block = nn.ModuleList([nn.ELU(), CausalConv(dim, dim // 2, 3), nn.ELU(), CausalConv(dim // 2, dim, 1)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for part in self.block:
+            y = part(y)
+        return x + y
+
+
+class SeaNet(nn.Module):
+    def __init__(self, filters: int, hidden: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [CausalConv(1, filters, 7)]
+        for i, ratio in enumerate((4, 5, 6, 8)):
+            dim = filters << i
+            layers += [SeaResidual(dim), nn.ELU(), CausalConv(dim, 2 * dim, 2 * ratio, ratio)]
+        self.layers = nn.ModuleList([*layers, nn.ELU(), CausalConv(filters << 4, hidden, 3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class MimiEncoder(nn.Module):
+    """From samples [B, 1920 T] to latents [B, hidden, T]."""
+
+    def __init__(self, c: dict) -> None:
+        super().__init__()
+        hidden = c["encoder_hidden"]
+        self.encoder = SeaNet(c["encoder_filters"], hidden)
+        self.encoder_transformer = Stack(hidden, c["encoder_heads"], c["encoder_ffn"], c["encoder_layers"], True, None)
+        self.downsample = CausalConv(hidden, hidden, 4, 2, bias=False, mode="replicate")
+
+    def forward(self, audio: Tensor) -> Tensor:
+        x = self.encoder(audio[:, None])
+        return self.downsample(self.encoder_transformer(x.transpose(1, 2)).transpose(1, 2))
+
+
+class SplitQuantizer(nn.Module):
+    """One semantic book and K-1 acoustic ones; each branch quantises its own projection of the same latent."""
+
+    def __init__(self, c: dict) -> None:
+        super().__init__()
+        self.dim, self.books, self.size = c["vq_dim"], c["codebooks"], c["codebook_size"]
+        self.input_proj = nn.Conv1d(c["encoder_hidden"], 2 * self.dim, 1, bias=False)
+        self.first_out = nn.Conv1d(self.dim, 2 * self.dim, 1, bias=False)
+        self.rest_out = nn.Conv1d(self.dim, 2 * self.dim, 1, bias=False)
+        self.norm = nn.BatchNorm1d(2 * self.dim, affine=False, momentum=0.02)
+        self.folded = False
+        self.register_buffer("sums", torch.randn(self.books, self.size, self.dim))
+        self.register_buffer("usage", torch.ones(self.books, self.size))
+        self.register_buffer("active", torch.zeros(()))
+
+    @property
+    def tables(self) -> Tensor:
+        return self.sums / self.usage.clamp(min=1e-5)[..., None]
+
+    def project(self, latent: Tensor) -> Tensor:
+        """Return the two branches side by side, [B T, 2 dim], normalised."""
+        y = self.input_proj(latent.float()).transpose(1, 2).flatten(0, 1)
+        return y if self.folded else self.norm(y)
+
+    @torch.no_grad()
+    def nearest(self, y: Tensor, tables: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return (codes [N, K], chosen rows [K, N, dim], what each book was asked to code [K, N, dim])."""
+        codes, rows, targets = [], [], []
+        rest = y[:, : self.dim]
+        for k in range(self.books):
+            if k == 1:
+                rest = y[:, self.dim :]
+            distance = tables[k].square().sum(-1) - 2 * rest @ tables[k].T
+            code = distance.argmin(-1)
+            row = tables[k][code]
+            codes.append(code), rows.append(row), targets.append(rest)
+            rest = rest - row
+        return torch.stack(codes, -1), torch.stack(rows), torch.stack(targets)
+
+    @torch.no_grad()
+    def learn(self, codes: Tensor, targets: Tensor, decay: float, floor: float) -> None:
+        """Move the books towards what they were asked to code; give dead entries a random target. Graph-safe."""
+        count = codes.shape[0]
+        hot = targets.new_zeros(self.books, count, self.size).scatter_(2, codes.T[..., None], 1.0)
+        usage = torch.lerp(hot.sum(1), self.usage, decay)
+        sums = torch.lerp(hot.transpose(1, 2) @ targets, self.sums, decay)
+        pick = torch.randint(count, (self.books, self.size), device=codes.device)
+        spare = targets.gather(1, pick[..., None].expand(-1, -1, self.dim))
+        mean = count / self.size
+        dead = usage < floor * mean
+        usage = torch.where(dead, torch.full_like(usage, mean), usage)
+        sums = torch.where(dead[..., None], spare * mean, sums)
+        self.usage.copy_(torch.where(self.active > 0, usage, self.usage))
+        self.sums.copy_(torch.where(self.active > 0, sums, self.sums))
+
+    @torch.no_grad()
+    def initialise(self, y: Tensor, rounds: int = 12) -> None:
+        """k-means of each book in turn on latents [N, 2 dim], then switch quantisation on."""
+        rest = y[:, : self.dim]
+        for k in range(self.books):
+            if k == 1:
+                rest = y[:, self.dim :]
+            table = rest[torch.randperm(len(rest), device=y.device)[: self.size]].clone()
+            if len(table) < self.size:
+                table = table.repeat(-(-self.size // len(table)), 1)[: self.size]
+            for _ in range(rounds):
+                code = (table.square().sum(-1) - 2 * rest @ table.T).argmin(-1)
+                hot = F.one_hot(code, self.size).to(rest.dtype)
+                total = hot.sum(0)
+                table = torch.where(total[:, None] > 0, hot.T @ rest / total.clamp(min=1)[:, None], table)
+            mean = 1.0
+            self.usage[k].fill_(mean)
+            self.sums[k].copy_(table * mean)
+            rest = rest - table[(table.square().sum(-1) - 2 * rest @ table.T).argmin(-1)]
+        self.active.fill_(1.0)
+
+    def combine(self, first: Tensor, rest: Tensor) -> Tensor:
+        """Project the two branches' sums, each [B, T, dim], to what Code2Wav reads, [B, 2 dim, T]."""
+        return self.first_out(first.transpose(1, 2)) + self.rest_out(rest.transpose(1, 2))
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """Codes [B, T, K] to the quantised sum [B, 2 dim, T]."""
+        tables = self.tables
+        parts = [F.embedding(codes[..., k], tables[k]) for k in range(self.books)]
+        return self.combine(parts[0], torch.stack(parts[1:]).sum(0))
+
+
+class Codec(nn.Module):
+    def __init__(self, c: dict) -> None:
+        super().__init__()
+        self.encoder, self.quantizer, self.decoder = MimiEncoder(c), SplitQuantizer(c), Code2Wav(c)
+
+    @torch.no_grad()
+    def encode(self, audio: Tensor) -> Tensor:
+        """Samples [B, 1920 T] to codes [B, T, K]."""
+        latent = self.encoder(audio)
+        codes, _, _ = self.quantizer.nearest(self.quantizer.project(latent), self.quantizer.tables)
+        return codes.unflatten(0, (audio.shape[0], -1))
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """Codes [B, T, K] to samples [B, 1920 T]."""
+        return self.decoder(self.quantizer.decode(codes))
+
+    @torch.no_grad()
+    def fold(self) -> float:
+        """Write the BatchNorm into weights and books; return the largest shift left to the padding's edge."""
+        q = self.quantizer
+        if q.folded:
+            return 0.0
+        sigma = (q.norm.running_var + q.norm.eps).sqrt()
+        shift = q.norm.running_mean / sigma
+        q.input_proj.weight.div_(sigma[:, None, None])
+        q.sums[0] += shift[: q.dim] * q.usage[0][:, None]
+        q.sums[1] += shift[q.dim :] * q.usage[1][:, None]
+        # the decoder now sees a constant more; its first convolution takes it back out
+        constant = q.first_out.weight[..., 0] @ shift[: q.dim] + q.rest_out.weight[..., 0] @ shift[q.dim :]
+        self.decoder.pre_conv.conv.bias.sub_((self.decoder.pre_conv.conv.weight.sum(-1) @ constant))
+        q.folded = True
+        return float(shift.abs().max())
+
+
+class Heads(nn.Module):
+    """Auxiliary readers of the code vectors, used in training only: phones from book 0, F0 from books 1 and 2."""
+
+    def __init__(self, c: dict, phones: int) -> None:
+        super().__init__()
+        self.phone = nn.Linear(c["vq_dim"], 4 * phones)
+        self.f0 = nn.Sequential(nn.Linear(c["vq_dim"], 256), nn.GELU(), nn.Linear(256, 8))

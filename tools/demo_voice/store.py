@@ -1,0 +1,55 @@
+"""All speech in one device tensor: shards are taken in as they appear, crops are gathers."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+LABEL = 480  # samples of one label: 50 a second
+
+
+class Store:
+    """Audio int16 and labels of every shard read so far.
+
+    `steps` is a device scalar (how many label positions are filled), so a captured graph sees new shards.
+    """
+
+    def __init__(self, folder: Path, device: torch.device, hours: float) -> None:
+        self.folder, self.device = folder, device
+        capacity = int(hours * 3600 * 24000) // LABEL * LABEL
+        self.audio = torch.zeros(capacity, dtype=torch.int16, device=device)
+        self.phones = torch.zeros(capacity // LABEL, dtype=torch.uint8, device=device)
+        self.f0 = torch.zeros(capacity // LABEL, dtype=torch.float16, device=device)
+        self.steps = torch.zeros((), dtype=torch.float64, device=device)
+        self.rows: list[dict] = []
+        self.filled = 0
+        self._seen: set[str] = set()
+
+    def take(self, limit: int = 1_000_000) -> int:
+        """Read up to `limit` new shards; return how many were read."""
+        fresh = sorted(p for p in self.folder.glob("*.json") if p.name not in self._seen)[:limit]
+        for path in fresh:
+            self._seen.add(path.name)
+            parts = {k: np.load(path.with_name(f"{path.stem}.{k}.npy")) for k in ("audio", "phones", "f0")}
+            if self.filled + len(parts["audio"]) > len(self.audio):
+                continue
+            at, n = self.filled, len(parts["audio"])
+            self.audio[at : at + n] = torch.from_numpy(parts["audio"]).to(self.device)
+            self.phones[at // LABEL : (at + n) // LABEL] = torch.from_numpy(parts["phones"]).to(self.device)
+            self.f0[at // LABEL : (at + n) // LABEL] = torch.from_numpy(parts["f0"]).to(self.device)
+            for row in json.loads(path.read_text()):
+                self.rows.append({**row, "start": row["start"] + at})
+            self.filled += n
+            self.steps.fill_(self.filled // LABEL)
+        return len(fresh)
+
+    def crops(self, batch: int, frames: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return random (audio [B, 1920 F], phones [B, 4 F], F0 [B, 4 F]). Graph-safe."""
+        room = self.steps - 4 * frames
+        start = (torch.rand(batch, dtype=torch.float64, device=self.device) * room).long()
+        labels = start[:, None] + torch.arange(4 * frames, device=self.device)
+        samples = start[:, None] * LABEL + torch.arange(1920 * frames, device=self.device)
+        return self.audio[samples].float() / 32768.0, self.phones[labels].long(), self.f0[labels].float()

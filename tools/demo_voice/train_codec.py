@@ -1,0 +1,202 @@
+"""Stage 2: train the speech tokenizer on crops, every step one captured graph.
+
+Run: python train_codec.py --seconds 840
+Phase 1 trains everything on short crops; at the last phase the BatchNorm is folded and crops grow.
+"""
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from codec_model import Codec, Heads, Snake
+from spectral import SpectralLoss
+from store import Store
+from teachers import PHONES, UNKNOWN_PHONE
+
+HERE = Path(__file__).parent
+CONFIG = tomllib.loads((HERE / "config.toml").read_text())
+
+
+class Trainer:
+    """The codec, its auxiliary heads and one optimiser."""
+
+    def __init__(self, store: Store, device: torch.device) -> None:
+        torch.manual_seed(CONFIG["seed"])
+        self.c, self.store, self.device = CONFIG["codec"], store, device
+        self.codec, self.heads = Codec(self.c).to(device), Heads(self.c, len(PHONES)).to(device)
+        self.spectral = SpectralLoss().to(device)
+        self.rate = torch.tensor(0.0, device=device)
+        self.parameters = [*self.codec.parameters(), *self.heads.parameters()]
+        cuda = device.type == "cuda"
+        self.optimiser = torch.optim.AdamW(self.parameters, lr=self.rate if cuda else 1e-3, betas=(0.8, 0.99),
+                                           weight_decay=0.01, capturable=cuda, fused=cuda)  # fmt: skip
+        self.decay = torch.tensor(0.97, device=device)
+        self.logged = torch.zeros(8, device=device)
+
+    def losses(self, frames: int, batch: int) -> Tensor:
+        audio, phones, f0 = self.store.crops(batch, frames)
+        codec, q = self.codec, self.codec.quantizer
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
+            latent = codec.encoder(audio)
+        raw = q.input_proj(latent.float()).transpose(1, 2).flatten(0, 1)
+        y = raw if q.folded else q.norm(raw)
+        codes, rows, targets = q.nearest(y, q.tables)
+        if codec.training:
+            q.learn(codes, targets, self.decay, 0.08)
+        coded = torch.cat((rows[0], rows[1:].sum(0)), -1)
+        commit = F.mse_loss(y, coded) * q.active
+        through = y + q.active * (coded - y).detach()
+        first, rest = through.unflatten(0, (batch, frames)).split(q.dim, -1)
+        made = codec.decoder(q.combine(first, rest))
+        spec, mel = self.spectral(made, audio)
+        # book 0 reads as phones, acoustic books 1 and 2 read as F0; the gradient passes to the encoder
+        known = phones.flatten() != UNKNOWN_PHONE
+        logits = self.heads.phone(first).reshape(-1, len(PHONES))
+        phone = F.cross_entropy(logits, torch.where(known, phones.flatten(), -100), reduction="sum") / known.sum().clamp(min=1)
+        early = rows[1] + rows[2]
+        tail = y[:, q.dim :]
+        early = (tail + q.active * (early - tail).detach()).unflatten(0, (batch, frames))
+        pitch, voiced = self.heads.f0(early).reshape(batch, 4 * frames, 2).unbind(-1)
+        is_voiced = (f0 > 0).float()
+        log_f0 = torch.log(f0.clamp(min=50) / 150) * 2
+        pitch_loss = ((pitch - log_f0).abs() * is_voiced).sum() / is_voiced.sum().clamp(min=1)
+        voice_loss = F.binary_cross_entropy_with_logits(voiced, is_voiced)
+        centre = (raw.mean(0).square() / (raw.var(0) + 1e-5)).mean()
+        total = (spec + self.c["commit_weight"] * commit + self.c["phone_weight"] * phone
+                 + self.c["f0_weight"] * (pitch_loss + 0.3 * voice_loss) + 0.05 * centre)  # fmt: skip
+        used = (q.usage[:2] > 0.2 * q.usage[:2].mean()).float().mean()
+        now = torch.stack((spec, mel, phone, pitch_loss, voice_loss, commit, used, centre)).detach()
+        self.logged.lerp_(now, 0.02)
+        return total
+
+    def step(self, frames: int, batch: int) -> None:
+        self.optimiser.zero_grad(set_to_none=False)
+        self.losses(frames, batch).backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 2.0, foreach=True)
+        self.optimiser.step()
+
+    @torch.no_grad()
+    def start_books(self, frames: int, batch: int) -> None:
+        """k-means on fresh latents, then quantisation on."""
+        seen = []
+        for _ in range(max(4, 12000 // (frames * batch)) if self.device.type == "cuda" else 4):
+            audio, _, _ = self.store.crops(batch, frames)
+            seen.append(self.codec.quantizer.project(self.codec.encoder(audio)))
+        self.codec.quantizer.initialise(torch.cat(seen))
+
+
+def capture(function: Callable[[], None], device: torch.device, warm: int = 8) -> Callable[[], None]:
+    """Return a replay of `function` as one CUDA graph (on the CPU: the function itself)."""
+    if device.type != "cuda":
+        return function
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(warm):
+            function()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function()
+    return graph.replay
+
+
+def save(codec: Codec, path: Path, **extra: float) -> None:
+    """Write a checkpoint whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    torch.save({"codec": codec.state_dict(), "folded": codec.quantizer.folded, **extra}, temporary)
+    temporary.rename(path)
+
+
+def load(path: Path, device: torch.device) -> Codec:
+    """Read a checkpoint made by `save`."""
+    state = torch.load(path, map_location=device, weights_only=True)
+    codec = Codec(CONFIG["codec"]).to(device)
+    codec.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in state["codec"].items()})
+    codec.quantizer.folded = state["folded"]
+    return codec.eval()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=840)
+    parser.add_argument("--hours", type=float, default=160, help="room for speech on the device")
+    parser.add_argument("--shards", type=Path, default=HERE / CONFIG["paths"]["work"] / "shards")
+    parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"] / "codec.pt")
+    parser.add_argument("--resume", type=Path)
+    parser.add_argument("--rate", type=float, default=CONFIG["codec"]["lr"], help="peak learning rate")
+    parser.add_argument("--small", action="store_true", help="tiny batches, for trying it out on a CPU")
+    args = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.benchmark = True
+    if device.type == "cuda":
+        from snake_kernel import snake
+
+        Snake.function = staticmethod(snake)
+    store = Store(args.shards, device, args.hours)
+    began = time.monotonic()
+    while not store.take(64) or store.filled < 24000 * 60:
+        time.sleep(0.5)
+    trainer, start = Trainer(store, device), time.monotonic()
+    print(f"waited {start - began:.1f} s for speech", flush=True)
+    if args.resume:
+        trainer.codec.load_state_dict(load(args.resume, device).state_dict())
+        trainer.codec.quantizer.folded = torch.load(args.resume, map_location="cpu", weights_only=True)["folded"]
+    trainer.codec.train()
+    step, c = 0, CONFIG["codec"]
+    phases = c["phases"][1:] if trainer.codec.quantizer.folded else c["phases"]
+    for number, phase in enumerate(phases):
+        frames, batch = (phase["frames"], 2 if args.small else phase["batch"])
+        last = number == len(phases) - 1
+        if last and not trainer.codec.quantizer.folded:
+            print(f"fold: largest shift {trainer.codec.fold():.3f}", flush=True)
+        if last:
+            trainer.decay.fill_(0.995)
+        replay = capture(lambda f=frames, b=batch: trainer.step(f, b), device)
+        print(f"phase {number}: {frames} frames x {batch}, captured at {time.monotonic() - start:.0f} s", flush=True)
+        while True:
+            share = (time.monotonic() - start) / args.seconds
+            if share >= phase["until"]:
+                break
+            flat = 0.35  # the rate stays flat for this share of the stage, then falls along a cosine
+            fall = max(0.0, (share - flat) / (1 - flat))
+            rate = args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
+            trainer.rate.fill_(rate)
+            for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
+                group["lr"] = rate
+            replay()
+            step += 1
+            if step == c["vq_start"] and not args.resume or args.small and step == 3:
+                trainer.start_books(frames, batch)
+            if step == 4 * c["vq_start"]:
+                trainer.decay.fill_(0.99)
+            if step % 50 == 0:
+                store.take(2)
+                if device.type == "cuda":
+                    torch.cuda.synchronize()
+            if step % 500 == 0 or args.small:
+                spec, mel, phone, pitch, voiced, commit, used, centre = trainer.logged.tolist()
+                gone = time.monotonic() - start
+                print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s spec {spec:.3f} mel {mel:.3f} phone {phone:.2f} f0 {pitch:.3f} "
+                      f"voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} centre {centre:.2f} "
+                      f"hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
+                if not math.isfinite(spec):
+                    raise SystemExit("the loss is not finite")
+            if step % 3000 == 0:
+                save(trainer.codec, args.out, step=step)
+    save(trainer.codec, args.out, step=step)
+    print("done", step, flush=True)
+
+
+if __name__ == "__main__":
+    main()
