@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from tests.support.checkpoints import MODES, TINY, CheckpointSpec, model_config, write_checkpoint
@@ -21,4 +22,4 @@ def write_stand_in(folder: Path, spec: CheckpointSpec = TINY, seed: int = 1) -> 
 
 
 if __name__ == "__main__":
-    write_stand_in(Path("assets/demo-voice"))
+    write_stand_in(Path(sys.argv[1]))
