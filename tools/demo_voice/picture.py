@@ -73,8 +73,8 @@ def main() -> None:
         axis.set_ylabel("mel band")
     axes[-1].set_xlabel(f'seconds: "{line}"')
     path = OUT / "spectrograms.png"
-    figure.savefig(path, dpi=100)
-    Image.open(path).convert("RGB").quantize(48).save(path, optimize=True)
+    figure.savefig(path, dpi=90)
+    Image.open(path).convert("RGB").quantize(32).save(path, optimize=True)
 
 
 if __name__ == "__main__":
