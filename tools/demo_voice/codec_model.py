@@ -363,7 +363,12 @@ class Codec(nn.Module):
         q = self.quantizer
         if q.folded:
             return 0.0
-        sigma = (q.norm.running_var + q.norm.eps).sqrt()
+        # under a BatchNorm the latents grow without bound; an optimiser's step would be huge for their projections
+        size = q.norm.running_var.mean().sqrt()
+        self.encoder.downsample.conv.weight.div_(size)
+        q.norm.running_mean.div_(size)
+        q.norm.running_var.div_(size.square())
+        sigma = (q.norm.running_var + q.norm.eps / size.square()).sqrt()
         shift = q.norm.running_mean / sigma
         q.input_proj.weight.div_(sigma[:, None, None])
         q.sums[0] += shift[: q.dim] * q.usage[0][:, None]

@@ -27,14 +27,15 @@ class Ask:
 @dataclass(frozen=True)
 class Sampling:
     temperature: float = 0.9
+    subtalker: float = 0.9  # temperature of the code predictor
     top_k: int = 50
     penalty: float = 1.05
     seed: int = 0
 
 
-def draw(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
+def draw(logits: Tensor, temperature: float, sampling: Sampling, generator: torch.Generator) -> Tensor:
     """Sample one id a row from float logits [B, V]."""
-    logits = logits / sampling.temperature
+    logits = logits / temperature
     edge = logits.topk(min(sampling.top_k, logits.shape[-1])).values[:, -1:]
     noise = torch.empty_like(logits).exponential_(generator=generator)
     return (logits.masked_fill(logits < edge, -torch.inf).softmax(-1) / noise).argmax(-1)
@@ -88,7 +89,7 @@ def generate(voice: Voice, asks: list[Ask], sampling: Sampling, limit: int = 170
         logits = logits.masked_fill(~allowed, -torch.inf)
         if step < 2:
             logits[:, v.CODEC_EOS] = -torch.inf
-        code = draw(logits, sampling, generator)
+        code = draw(logits, sampling.temperature, sampling, generator)
         seen.scatter_(1, code[:, None], True)
         now = (code == v.CODEC_EOS) & ~ended
         lengths = torch.where(now, step, lengths)
@@ -99,7 +100,7 @@ def generate(voice: Voice, asks: list[Ask], sampling: Sampling, limit: int = 170
         inner: list[list] = [[] for _ in predictor.model.layers]
         y = predictor.model.run(torch.stack((hidden, talker.model.codec_embedding(frame[0])), 1), inner)[:, -1]
         for k, head in enumerate(predictor.lm_head):
-            frame.append(draw(head(y).float(), sampling, generator))
+            frame.append(draw(head(y).float(), sampling.subtalker, sampling, generator))
             if k + 2 < voice.books:
                 y = predictor.model.run(predictor.model.codec_embedding[k](frame[-1])[:, None], inner, k + 2)[:, -1]
         frames.append(torch.stack(frame, -1))

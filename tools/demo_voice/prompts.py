@@ -78,10 +78,12 @@ class Corpus:
         pitch = self.group_pitch[row["group"]]
         if mode == "voice_design":
             robotic = row["kind"] == "espeak"
-            return self.encode(v.design(row["gender"], pitch, row["stretch"], robotic, rng)).ids
+            describe = v.portrait if rng.random() < 0.5 else v.design
+            return self.encode(describe(row["gender"], pitch, row["stretch"], robotic, rng)).ids
         if row["kind"] == "styled" or rng.random() < 0.12:
             own = self.own_pitch.get(row["speaker"], pitch) or 1.0
-            return self.encode(v.style(pitch / own if pitch else 1.0, row["stretch"], rng)).ids
+            describe = v.mood if rng.random() < 0.35 else v.style
+            return self.encode(describe(pitch / own if pitch else 1.0, row["stretch"], rng)).ids
         return None
 
     def sequence(self, index: int, rng: random.Random) -> dict:

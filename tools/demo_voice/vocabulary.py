@@ -113,6 +113,62 @@ def design(gender: str, f0: float, stretch: float, robotic: bool, rng: random.Ra
     return text + ("." if rng.random() < 0.6 else "")
 
 
+AGES = ("in {h} twenties", "in {h} thirties", "in {h} forties", "in {h} fifties", "of about sixty")
+TIMBRES = ("warm", "husky", "clear", "bright", "soft", "rough", "gravelly", "resonant", "friendly", "even", "lively", "smooth",
+           "authoritative", "neutral", "amused", "curious", "gentle", "velvety", "crisp", "breathy", "cheerful", "serious")
+MANNERS = ("like someone telling a story by the fire", "like a newsreader", "with clean pauses", "with crisp consonants",
+           "with long breaths between phrases", "with a smile", "as if to an old friend", "a little breathless with excitement",
+           "with perfect diction", "in an intimate tone", "like a teacher in front of a class", "close to the microphone")
+PACES = {
+    "slow": ("unhurriedly", "slowly", "at a leisurely pace", "slowly and calmly", "in a slow and measured way", "very slowly"),
+    "normal": ("at a natural pace", "evenly", "at a relaxed pace", "clearly", "steadily"),
+    "fast": ("briskly", "quickly", "at a brisk pace", "fast and with energy", "rapidly", "hurriedly"),
+    "": ("clearly", "naturally"),
+}
+HEIGHTS = {"low": ("low", "deep", "low-pitched", "dark and low"), "medium": ("mid-range", "medium-pitched", "balanced"),
+           "high": ("high", "high-pitched", "light and high", "bright and high")}  # fmt: skip
+
+
+def portrait(gender: str, f0: float, stretch: float, robotic: bool, rng: random.Random) -> str:
+    """Return a longer description with a person in it. What it adds beyond gender, pitch and pace is colour."""
+    female = gender == "female"
+    his, he = ("her", "She") if female else ("his", "He")
+    who, age = ("woman" if female else "man"), f" {rng.choice(AGES)}".format(h=his)
+    if female and f0 > 235:
+        who, age = rng.choice((("girl", " of about eight"), ("little girl", ""), ("young woman", ""), ("woman", "")))
+    elif rng.random() < 0.35:
+        who, age = rng.choice(("young", "elderly", "middle-aged", "old", "mature")) + " " + who, ""
+    pitch, colours = pitch_word(gender, f0), rng.sample(TIMBRES, rng.randint(0, 3))
+    if robotic:
+        colours[:1] = [rng.choice(("robotic", "synthetic", "mechanical"))]
+    colours += [rng.choice(HEIGHTS[pitch])] if pitch and (pitch != "medium" or rng.random() < 0.5) else []
+    rng.shuffle(colours)
+    joined = ", ".join(colours[:-1]) + (" and " if len(colours) > 1 else "") + colours[-1] if colours else "natural"
+    pace, manner = rng.choice(PACES[speed_word(stretch)]), rng.choice(MANNERS) if rng.random() < 0.6 else ""
+    end = f", {manner}" if manner else ""
+    article = "An" if who[0] in "aeiou" else "A"
+    verb = rng.choice(("reads", "speaks", "talks"))
+    return rng.choice((
+        f"{article} {who}{age} with a {joined} voice. {he} {verb} {pace}{end}.",
+        f"{article} {who}{age} with a {joined} voice, speaking {pace}{end}.",
+        f"{article} {who}{age}; the voice is {joined}, {his} speech goes {pace}{end}.",
+        f"The voice of a {who}{age}: {joined}. {pace.capitalize()}{end}.",
+    ))  # fmt: skip
+
+
+GENTLE = ("Speak warmly and gently", "Speak with bright excitement", "Speak softly", "Whisper softly", "Speak with contained anger",
+          "Speak with a smile", "Read this like the news", "Say it sadly", "Speak solemnly", "Speak with confidence", "Say it kindly")
+
+
+def mood(ratio: float, stretch: float, rng: random.Random) -> str:
+    """Return a way of speaking of which this corpus holds pace and pitch only; the rest is colour."""
+    pace = {"slow": ("slowly", "a little slower than usual", "with long pauses, slowly"),
+            "fast": ("a little faster than usual", "quickly", "in a hurry")}.get(speed_word(stretch), ("",))  # fmt: skip
+    pitch = ("in a deep voice",) if ratio < 0.92 else ("in a high voice",) if ratio > 1.08 else ("",)
+    extras = [rng.choice(pace), rng.choice(pitch), rng.choice(MANNERS) if rng.random() < 0.4 else ""]
+    return ", ".join([rng.choice(GENTLE), *(e for e in extras if e)]) + "."
+
+
 def style(ratio: float, stretch: float, rng: random.Random) -> str:
     """Return an instruction for a named speaker: `ratio` is pitch over the speaker's own."""
     speed = speed_word(stretch)

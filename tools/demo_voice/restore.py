@@ -1,0 +1,51 @@
+"""Read an exported checkpoint back into work/, so that training can go on from what is shipped.
+
+Run: python restore.py   (writes work/codec.pt and work/lm.pt)
+"""
+from __future__ import annotations
+
+import argparse
+import tomllib
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from codec_model import Codec
+
+HERE = Path(__file__).parent
+CONFIG = tomllib.loads((HERE / "config.toml").read_text())
+
+
+def codec_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the training form of the speech tokenizer's tensors."""
+    state = Codec(CONFIG["codec"]).state_dict()
+    state |= {k: t for k, t in tensors.items() if ".quantizer." not in k}
+    branches = (("semantic", "first", range(1)), ("acoustic", "rest", range(CONFIG["codec"]["codebooks"] - 1)))
+    inputs, tables = [], []
+    for name, short, books in branches:
+        inputs.append(tensors[f"encoder.quantizer.{name}_residual_vector_quantizer.input_proj.weight"])
+        state[f"quantizer.{short}_out.weight"] = tensors[f"decoder.quantizer.rvq_{short}.output_proj.weight"]
+        tables += [tensors[f"decoder.quantizer.rvq_{short}.vq.layers.{i}._codebook.embedding_sum"] for i in books]
+    state["quantizer.input_proj.weight"], state["quantizer.sums"] = torch.cat(inputs), torch.stack(tables)
+    state["quantizer.usage"] = torch.ones_like(state["quantizer.usage"])
+    state["quantizer.active"] = torch.ones(())
+    return state
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", type=Path, default=HERE.parents[1] / "assets" / "demo-voice")
+    parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"])
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    voice, speech = (
+        {k: t.float() for k, t in load_file(args.source / part / "model.safetensors").items()} for part in ("", "speech_tokenizer")
+    )
+    torch.save({"voice": voice}, args.out / "lm.pt")
+    torch.save({"codec": codec_state(speech), "folded": True}, args.out / "codec.pt")
+
+
+if __name__ == "__main__":
+    main()
