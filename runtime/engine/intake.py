@@ -7,7 +7,14 @@ from dataclasses import dataclass, fields, replace
 from runtime.engine.prompt import Utterance, prompt_length, spoken_language
 from runtime.engine.scheduler import frame_limit
 from runtime.engine.slots import RowSettings, fill_in
-from runtime.engine.text import GRACE_FRAMES, checked_instruct, checked_text, frame_budget, refuse_control
+from runtime.engine.text import (
+    GRACE_FRAMES,
+    checked_instruct,
+    checked_text,
+    expected_frames,
+    frame_budget,
+    refuse_control,
+)
 from runtime.errors import (
     DoesNotFit,
     InvalidConfig,
@@ -74,17 +81,12 @@ def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_l
     if reference is not None and not reference.x_vector_only:
         codes = -(-len(reference.samples) // checkpoint.speech_tokenizer.config.encode_downsample_rate)
     prompt = prompt_length(utterance, codes, (reference and reference.text) or "", tokenizer)
-    room, budget = slot_length - prompt, frame_budget(text)
-    asked = request.max_frames
+    room, budget, asked = slot_length - prompt, frame_budget(text), request.max_frames
     _check_max_frames(asked, limits)
-    if (asked or GRACE_FRAMES) > room:
-        raise DoesNotFit(
-            param="text",
-            count=prompt + (asked or GRACE_FRAMES),
-            prompt=prompt,
-            frames=asked or GRACE_FRAMES,
-            limit=slot_length,
-        )
+    # Without a number of the caller's own, a slot must at least hold the text at an ordinary pace.
+    needed = asked or min(GRACE_FRAMES + expected_frames(text), limits.max_frames)
+    if needed > room:
+        raise DoesNotFit(param="text", count=prompt + needed, prompt=prompt, frames=needed, limit=slot_length)
     allowed = frame_limit(room, min(budget, limits.max_frames), asked)
     return Admission(
         utterance=utterance,

@@ -50,12 +50,17 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
     return instruct or None
 
 
+def expected_frames(text: str) -> int:
+    """Frames of a text that is spoken at an ordinary pace."""
+    return round(sum(_frames(character) for character in text))
+
+
 def frame_budget(text: str) -> int:
     """Frames after which a text that has not ended by itself is a runaway (facts 8.1).
 
     The reference stops at 8191 frames (eleven minutes); about one request in three hundred gets there.
     """
-    return GRACE_FRAMES + round(SLOWEST * sum(_frames(character) for character in text))
+    return GRACE_FRAMES + round(SLOWEST * expected_frames(text))
 
 
 def _frames(character: str) -> float:

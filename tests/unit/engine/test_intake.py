@@ -185,6 +185,14 @@ def test_what_can_never_fit_is_refused_with_its_numbers(speaker: Checkpoint) -> 
         admitted(custom_voice(max_frames=fits + 1), speaker)
 
 
+def test_a_text_that_a_slot_could_only_hold_in_part_is_refused_and_not_cut(speaker: Checkpoint) -> None:
+    text = "a long story " * 40
+    with pytest.raises(DoesNotFit) as caught:
+        admitted(custom_voice(text, max_frames=None), speaker, length=800)
+    enough = admitted(custom_voice(text, max_frames=None), speaker, length=int(str(caught.value.facts["count"])))
+    assert enough.max_frames == caught.value.facts["frames"]
+
+
 def test_a_long_reference_counts(cloner: Checkpoint) -> None:
     with pytest.raises(DoesNotFit):
         admitted(cloned(seconds=10.0, max_frames=50), cloner, length=150)
