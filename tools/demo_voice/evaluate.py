@@ -2,6 +2,7 @@
 
 Run: python evaluate.py codec --codec work/codec.pt --sentences 100
 """
+
 from __future__ import annotations
 
 import argparse
@@ -12,13 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-
-from recognise import hear, rate
 from generate import Ask, Sampling, generate
 from lm_model import MelFront
 from lm_model import Voice as Speaker
-from synthesise import Studio, Voice, median_f0, named_voices, random_espeak, random_flite, track_f0
+from recognise import hear, rate
 from spectral import SpectralLoss
+from synthesise import Studio, Voice, median_f0, named_voices, random_espeak, random_flite, track_f0
 from text import corpus
 from train_codec import load
 
@@ -58,7 +58,9 @@ def report_codec(args: argparse.Namespace) -> dict:
     for name in named_voices():
         at = [i for i, r in enumerate(rows) if r["speaker"] == name]
         f0 = [median_f0(track_f0(made[i])) / rows[i]["f0"] for i in at]
-        mel = [float(distance(torch.from_numpy(made[i])[None], torch.from_numpy(rows[i]["audio"])[None])[1]) for i in at]
+        mel = [
+            float(distance(torch.from_numpy(made[i])[None], torch.from_numpy(rows[i]["audio"])[None])[1]) for i in at
+        ]
         table[name] = {"teacher": rate([truths[i] for i in at], [teacher[i] for i in at]),
                        "codec": rate([truths[i] for i in at], [ours[i] for i in at]),
                        "f0_ratio": float(np.median(f0)), "mel": float(np.mean(mel))}  # fmt: skip
@@ -79,7 +81,9 @@ def timbre(audio: np.ndarray) -> np.ndarray:
     return np.concatenate((shape.mean(1) - shape.mean(), 0.5 * shape.std(1)))
 
 
-def say_all(voice: Speaker, codec: torch.nn.Module, asks: list[Ask], seed: int = 0, size: int = 60) -> tuple[list, list, list]:
+def say_all(
+    voice: Speaker, codec: torch.nn.Module, asks: list[Ask], seed: int = 0, size: int = 60
+) -> tuple[list, list, list]:
     """Return (waveforms, stopped by themselves, codes)."""
     device, audio, ended, codes = next(voice.parameters()).device, [], [], []
     for at in range(0, len(asks), size):
@@ -100,33 +104,48 @@ def report_tts(args: argparse.Namespace) -> dict:
     voice = Speaker(CONFIG["lm"], CONFIG["codec"]["codebooks"]).to(device).eval()
     voice.load_state_dict(torch.load(args.lm, map_location=device, weights_only=True)["voice"])
     table: dict = {}
-    made, ended, codes = say_all(voice, codec, [Ask(r["text"], r["speaker"]) for r in rows])
+    made, ended, _ = say_all(voice, codec, [Ask(r["text"], r["speaker"]) for r in rows])
     truths = [r["text"] for r in rows]
     teacher, ours = hear([r["audio"] for r in rows], args.workers), hear(made, args.workers)
     long = [len(m) / len(r["audio"]) for m, r in zip(made, rows, strict=True)]
-    table["custom_voice"] = {"teacher": rate(truths, teacher), "tts": rate(truths, ours), "ended": float(np.mean(ended)),
-                             "within_1.3": float(np.mean(np.array(long) < 1.3)), "length": float(np.mean(long))}  # fmt: skip
+    table["custom_voice"] = {"teacher": rate(truths, teacher), "tts": rate(truths, ours),
+                             "ended": float(np.mean(ended)),
+                             "within_1.3": float(np.mean(np.array(long) < 1.3)),
+                             "length": float(np.mean(long))}  # fmt: skip
     for name in named_voices():
         at = [i for i, r in enumerate(rows) if r["speaker"] == name]
         table[name] = {"teacher": rate([truths[i] for i in at], [teacher[i] for i in at]),
                        "tts": rate([truths[i] for i in at], [ours[i] for i in at]),
-                       "f0_ratio": float(np.median([median_f0(track_f0(made[i])) for i in at]) / np.median([rows[i]["f0"] for i in at]))}  # fmt: skip
+                       "f0_ratio": float(np.median([median_f0(track_f0(made[i])) for i in at])
+                                         / np.median([rows[i]["f0"] for i in at]))}  # fmt: skip
     lines = list(dict.fromkeys(truths))[:20]
     forms = ("A {g} with a {p} voice, speaking {s}.", "Speak {s} in a {p} {g} voice.")
     pace = {"slow": "slowly", "normal": "at a normal pace", "fast": "quickly"}
     cells = [(g, p, s) for g in ("woman", "man") for p in ("low", "medium", "high") for s in pace]
     asks = [Ask(t, instruct=forms[i % 2].format(g=g, p=p, s=pace[s])) for g, p, s in cells for i, t in enumerate(lines)]
     made, ended, _ = say_all(voice, codec, asks, 7)
-    table["voice_design"] = {"ended": float(np.mean(ended)), "tts": rate([a.text for a in asks[::9]], hear(made[::9], args.workers))}
+    table["voice_design"] = {
+        "ended": float(np.mean(ended)),
+        "tts": rate([a.text for a in asks[::9]], hear(made[::9], args.workers)),
+    }
     f0 = np.array([median_f0(track_f0(m)) for m in made]).reshape(2, 3, 3, len(lines))
-    span = np.array([len(a.text) / (len(m) / 24000) for a, m in zip(asks, made, strict=True)]).reshape(2, 3, 3, len(lines))
-    table["design_f0"] = {f"{g}_{p}": float(np.median(f0[i, j])) for i, g in enumerate(("woman", "man")) for j, p in enumerate(("low", "medium", "high"))}
+    span = np.array([len(a.text) / (len(m) / 24000) for a, m in zip(asks, made, strict=True)]).reshape(
+        2, 3, 3, len(lines)
+    )
+    table["design_f0"] = {
+        f"{g}_{p}": float(np.median(f0[i, j]))
+        for i, g in enumerate(("woman", "man"))
+        for j, p in enumerate(("low", "medium", "high"))
+    }
     table["design_pace"] = {s: float(np.mean(span[:, :, k])) for k, s in enumerate(pace)}
     table["design_order"] = {"pitch": float(np.mean((f0[:, 0] < f0[:, 1]) & (f0[:, 1] < f0[:, 2]))),
                              "speed": float(np.mean((span[:, :, 0] < span[:, :, 1]) & (span[:, :, 1] < span[:, :, 2]))),
                              "gender": float(np.mean(f0[0, 1] > f0[1, 1]))}  # fmt: skip
     studio, voices = Studio(args.debs), clone_voices()
-    references = [studio.record("The old man walked slowly down to the river and sat on a stone.", v, v.stretch)[0] for v in voices]
+    references = [
+        studio.record("The old man walked slowly down to the river and sat on a stone.", v, v.stretch)[0]
+        for v in voices
+    ]
     others = [[studio.record(t, v, v.stretch)[0] for t in lines[:4]] for v in voices]
     shapes = np.stack([timbre(r) for r in references])
     truth_f0 = [np.median([median_f0(track_f0(a)) for a in o]) for o in others]
@@ -146,9 +165,11 @@ def report_tts(args: argparse.Namespace) -> dict:
             near.append(int(np.abs(shapes - mean).mean(1).argmin()) == i)
             best.append(int(np.abs(shapes - np.mean([timbre(o) for o in others[i]], 0)).mean(1).argmin()) == i)
             follow.append(abs(np.median([median_f0(track_f0(m)) for m in mine]) / truth_f0[i] - 1) < 0.08)
-        table[kind] = {"ended": float(np.mean(ended)), "tts": rate([a.text for a in asks], heard), "f0_within_8": float(np.mean(follow)),
-                       "nearest": float(np.mean(near)), "nearest_teacher": float(np.mean(best)),
-                       "teacher": rate([t for _ in voices for t in lines[:4]], hear([a for o in others for a in o], args.workers))}  # fmt: skip
+        table[kind] = {"ended": float(np.mean(ended)), "tts": rate([a.text for a in asks], heard),
+                       "f0_within_8": float(np.mean(follow)), "nearest": float(np.mean(near)),
+                       "nearest_teacher": float(np.mean(best)),
+                       "teacher": rate([t for _ in voices for t in lines[:4]],
+                                       hear([a for o in others for a in o], args.workers))}  # fmt: skip
     return table
 
 

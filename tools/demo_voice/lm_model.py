@@ -1,12 +1,12 @@
 """Talker, code predictor and speaker encoder in training form, under the published key names."""
+
 from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-
 from codec_model import SwiGlu, rope, rotate
 from spectral import mel_matrix
+from torch import Tensor, nn
 from vocabulary import CODEC_VOCAB, CODES, TEXT_VOCAB
 
 

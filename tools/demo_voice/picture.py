@@ -2,6 +2,7 @@
 
 Run: python picture.py   (after stage 6)
 """
+
 from __future__ import annotations
 
 import tomllib
@@ -11,11 +12,10 @@ import matplotlib
 import numpy as np
 import soundfile
 import torch
-from PIL import Image
-
 from evaluate import resynthesise
 from generate import Ask, Sampling, generate
 from lm_model import Voice
+from PIL import Image
 from spectral import mel_matrix
 from synthesise import Studio, named_voices, random_flite
 from text import corpus
@@ -53,18 +53,25 @@ def main() -> None:
         "clara": Ask("Hello, I am Clara. This voice was made by a small model.", "clara"),
         "angus": Ask("Good morning. My name is Angus, and I can read anything you type.", "angus"),
         "design_low_slow": Ask("The sea was calm this morning.", instruct="A man with a low voice, speaking slowly."),
-        "design_high_fast": Ask("Hurry up, the train is about to leave!", instruct="A woman with a high voice, speaking quickly."),
+        "design_high_fast": Ask("Hurry up, the train is about to leave!",
+                                instruct="A woman with a high voice, speaking quickly."),
         "clone": Ask("The children played in the garden until the sun went down.", reference=reference,
                      reference_text=spoken, reference_codes=codec.encode(torch.from_numpy(reference)[None])[0].numpy()),
         "held_out": Ask(line, "clara"),
     }  # fmt: skip
     made = generate(voice, list(asks.values()), Sampling(0.6, 0.6, seed=3))
-    waves = {n: codec.decode(torch.from_numpy(c)[None])[0].clamp(-1, 1).numpy() for n, (c, _) in zip(asks, made, strict=True)}
+    waves = {
+        n: codec.decode(torch.from_numpy(c)[None])[0].clamp(-1, 1).numpy() for n, (c, _) in zip(asks, made, strict=True)
+    }
     for name, wave in waves.items():
         if name != "held_out":
             soundfile.write(OUT / f"{name}.wav", wave, 24000, subtype="PCM_16")
     teacher = studio.record(line, named_voices()["clara"], 1.0)[0]
-    rows = (("teacher (flite, slt)", teacher), ("codec, resynthesis", resynthesise(codec, teacher)), ("text to speech", waves["held_out"]))
+    rows = (
+        ("teacher (flite, slt)", teacher),
+        ("codec, resynthesis", resynthesise(codec, teacher)),
+        ("text to speech", waves["held_out"]),
+    )
     figure, axes = plt.subplots(3, 1, figsize=(9, 6.5), sharex=True, layout="constrained")
     for axis, (title, wave) in zip(axes, rows, strict=True):
         axis.imshow(spectrogram(wave), origin="lower", aspect="auto", cmap="magma", vmin=-60, vmax=35,

@@ -1,4 +1,5 @@
 """From a row of the corpus to one training sequence in the published non-streaming layout."""
+
 from __future__ import annotations
 
 import random
@@ -8,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 import vocabulary as v
 
 CONFIG = tomllib.loads((Path(__file__).parent / "config.toml").read_text())
