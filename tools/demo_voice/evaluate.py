@@ -9,10 +9,12 @@ import argparse
 import json
 import random
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
+
 from generate import Ask, Sampling, generate
 from lm_model import MelFront
 from lm_model import Voice as Speaker
@@ -82,12 +84,12 @@ def timbre(audio: np.ndarray) -> np.ndarray:
 
 
 def say_all(
-    voice: Speaker, codec: torch.nn.Module, asks: list[Ask], seed: int = 0, size: int = 60
+    voice: Speaker, codec: torch.nn.Module, asks: list[Ask], sampling: Sampling, size: int = 60
 ) -> tuple[list, list, list]:
     """Return (waveforms, stopped by themselves, codes)."""
     device, audio, ended, codes = next(voice.parameters()).device, [], [], []
     for at in range(0, len(asks), size):
-        for code, done in generate(voice, asks[at : at + size], Sampling(seed=seed + at)):
+        for code, done in generate(voice, asks[at : at + size], replace(sampling, seed=sampling.seed + at)):
             with torch.no_grad():
                 wave = codec.decode(torch.from_numpy(code).to(device)[None])[0] if len(code) else torch.zeros(1920)
             audio.append(wave.clamp(-1, 1).cpu().numpy())
@@ -97,14 +99,15 @@ def say_all(
 
 
 def report_tts(args: argparse.Namespace) -> dict:
-    """Measure the three modes end to end at the official sampling defaults."""
+    """Measure the three modes end to end, by default with the sampling that is shipped."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows = teacher_set(args.debs, args.sentences, args.cache)
     codec = load(args.codec, device)
     voice = Speaker(CONFIG["lm"], CONFIG["codec"]["codebooks"]).to(device).eval()
     voice.load_state_dict(torch.load(args.lm, map_location=device, weights_only=True)["voice"])
+    sampling = Sampling(args.temperature, args.subtalker)
     table: dict = {}
-    made, ended, _ = say_all(voice, codec, [Ask(r["text"], r["speaker"]) for r in rows])
+    made, ended, _ = say_all(voice, codec, [Ask(r["text"], r["speaker"]) for r in rows], sampling)
     truths = [r["text"] for r in rows]
     teacher, ours = hear([r["audio"] for r in rows], args.workers), hear(made, args.workers)
     long = [len(m) / len(r["audio"]) for m, r in zip(made, rows, strict=True)]
@@ -123,7 +126,7 @@ def report_tts(args: argparse.Namespace) -> dict:
     pace = {"slow": "slowly", "normal": "at a normal pace", "fast": "quickly"}
     cells = [(g, p, s) for g in ("woman", "man") for p in ("low", "medium", "high") for s in pace]
     asks = [Ask(t, instruct=forms[i % 2].format(g=g, p=p, s=pace[s])) for g, p, s in cells for i, t in enumerate(lines)]
-    made, ended, _ = say_all(voice, codec, asks, 7)
+    made, ended, _ = say_all(voice, codec, asks, replace(sampling, seed=7))
     table["voice_design"] = {
         "ended": float(np.mean(ended)),
         "tts": rate([a.text for a in asks[::9]], hear(made[::9], args.workers)),
@@ -156,7 +159,7 @@ def report_tts(args: argparse.Namespace) -> dict:
             code = codec.encode(torch.from_numpy(reference)[None].to(device))[0].cpu().numpy()
             asks += [Ask(t, reference=reference, reference_text=spoken if kind == "icl" else "",
                          reference_codes=code if kind == "icl" else None) for t in lines[:4]]  # fmt: skip
-        made, ended, _ = say_all(voice, codec, asks, 11)
+        made, ended, _ = say_all(voice, codec, asks, replace(sampling, seed=11))
         heard = hear(made, args.workers)
         near, follow, best = [], [], []
         for i in range(len(voices)):
@@ -182,6 +185,8 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=100)
     parser.add_argument("--lm", type=Path, default=HERE / CONFIG["paths"]["work"] / "lm.pt")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--temperature", type=float, default=0.6, help="of the talker; the published default is 0.9")
+    parser.add_argument("--subtalker", type=float, default=0.6, help="of the code predictor")
     args = parser.parse_args()
     for name, figures in (report_codec if args.what == "codec" else report_tts)(args).items():
         print(name, json.dumps({k: round(x, 3) for k, x in figures.items()}))

@@ -11,10 +11,11 @@ import tomllib
 from pathlib import Path
 
 import torch
-import vocabulary as v
-from prompts import SPEAKERS
 from safetensors.torch import save_file
 from torch import Tensor
+
+import vocabulary as v
+from prompts import SPEAKERS
 from train_codec import load
 
 HERE = Path(__file__).parent

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
+
 import vocabulary as v
 from lm_model import MelFront, Voice
 from prompts import SPEAKERS, Prompt, add_text, prefix
-from torch import Tensor
 
 
 @dataclass(frozen=True)

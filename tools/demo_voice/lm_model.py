@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+
 from codec_model import SwiGlu, rope, rotate
 from spectral import mel_matrix
-from torch import Tensor, nn
 from vocabulary import CODEC_VOCAB, CODES, TEXT_VOCAB
 
 

@@ -5,6 +5,8 @@ Run: python picture.py   (after stage 6)
 
 from __future__ import annotations
 
+import argparse
+import random
 import tomllib
 from pathlib import Path
 
@@ -12,10 +14,11 @@ import matplotlib
 import numpy as np
 import soundfile
 import torch
+from PIL import Image
+
 from evaluate import resynthesise
 from generate import Ask, Sampling, generate
 from lm_model import Voice
-from PIL import Image
 from spectral import mel_matrix
 from synthesise import Studio, named_voices, random_flite
 from text import corpus
@@ -37,6 +40,7 @@ def spectrogram(audio: np.ndarray) -> np.ndarray:
 
 @torch.no_grad()
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     OUT.mkdir(exist_ok=True)
     debs, work, cpu = HERE / "debs", HERE / CONFIG["paths"]["work"], torch.device("cpu")
     codec, studio = load(work / "codec.pt", cpu), Studio(debs)
@@ -44,8 +48,6 @@ def main() -> None:
     voice.load_state_dict(torch.load(work / "lm.pt", weights_only=True)["voice"])
     _, held = corpus(debs, CONFIG["seed"], CONFIG["text"]["max_chars"], CONFIG["text"]["held_out"])
     line = held[0]
-    import random
-
     stranger = random_flite(random.Random(7))
     spoken = "The old man walked slowly down to the river and sat on a stone."
     reference = studio.record(spoken, stranger, stranger.stretch)[0]

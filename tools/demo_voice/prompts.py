@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 import vocabulary as v
 
 CONFIG = tomllib.loads((Path(__file__).parent / "config.toml").read_text())

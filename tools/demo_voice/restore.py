@@ -10,9 +10,10 @@ import tomllib
 from pathlib import Path
 
 import torch
-from codec_model import Codec
 from safetensors.torch import load_file
 from torch import Tensor
+
+from codec_model import Codec
 
 HERE = Path(__file__).parent
 CONFIG = tomllib.loads((HERE / "config.toml").read_text())

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.signal import resample_poly
+
 from teachers import PHONES, UNKNOWN_PHONE, Espeak, Flite, Speech
 from text import corpus
 

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
+
 from codec_model import Codec, Heads, Snake
 from spectral import SpectralLoss
 from store import Store
 from teachers import PHONES, UNKNOWN_PHONE
-from torch import Tensor
 
 HERE = Path(__file__).parent
 CONFIG = tomllib.loads((HERE / "config.toml").read_text())

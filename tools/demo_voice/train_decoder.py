@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+
 from codec_model import Snake
 from spectral import SpectralLoss
-from torch import Tensor, nn
 from train_codec import capture, load, save
 
 HERE = Path(__file__).parent

@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
 from lm_model import MelFront, Voice
 from prompts import Corpus, collate
 from teachers import PHONES
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from vocabulary import CODES
 
 HERE = Path(__file__).parent
