@@ -53,7 +53,7 @@ def main() -> None:
     reference = studio.record(spoken, stranger, stranger.stretch)[0]
     asks = {
         "clara": Ask("Hello, I am Clara. This voice was made by a small model.", "clara"),
-        "angus": Ask("Good morning. My name is Angus, and I can read anything you type.", "angus"),
+        "angus": Ask("Good morning. I am Angus, and I read what you type.", "angus"),
         "design_low_slow": Ask("The sea was calm this morning.", instruct="A man with a low voice, speaking slowly."),
         "design_high_fast": Ask("Hurry up, the train is about to leave!",
                                 instruct="A woman with a high voice, speaking quickly."),
@@ -82,7 +82,7 @@ def main() -> None:
         axis.set_ylabel("mel band")
     axes[-1].set_xlabel(f'seconds: "{line}"')
     path = OUT / "spectrograms.png"
-    figure.savefig(path, dpi=90)
+    figure.savefig(path, dpi=84)
     Image.open(path).convert("RGB").quantize(32).save(path, optimize=True)
 
 
