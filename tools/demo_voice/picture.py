@@ -80,6 +80,7 @@ def main() -> None:
                     extent=(0, len(wave) / 24000, 0, 80))  # fmt: skip
         axis.set_title(title, fontsize=9, loc="left")
         axis.set_ylabel("mel band")
+    axes[-1].set_xlim(0, max(len(wave) for _, wave in rows) / 24000)
     axes[-1].set_xlabel(f'seconds: "{line}"')
     path = OUT / "spectrograms.png"
     figure.savefig(path, dpi=84)
