@@ -3,6 +3,7 @@
 Only two things differ from what is exported: a BatchNorm before the quantiser, which `fold` writes into the
 input projections and the first codebooks, and codebooks kept as running sums of an exponential average.
 """
+
 from __future__ import annotations
 
 import torch
@@ -73,7 +74,9 @@ class Attention(nn.Module):
         self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(hidden, hidden, bias=False) for _ in range(4))
 
     def forward(self, x: Tensor, table: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-        q, k, v = (p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (
+            p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj)
+        )
         q, k = rotate(q, table).to(v.dtype), rotate(k, table).to(v.dtype)
         return self.o_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2))
 
@@ -375,7 +378,7 @@ class Codec(nn.Module):
         q.sums[1] += shift[q.dim :] * q.usage[1][:, None]
         # the decoder now sees a constant more; its first convolution takes it back out
         constant = q.first_out.weight[..., 0] @ shift[: q.dim] + q.rest_out.weight[..., 0] @ shift[q.dim :]
-        self.decoder.pre_conv.conv.bias.sub_((self.decoder.pre_conv.conv.weight.sum(-1) @ constant))
+        self.decoder.pre_conv.conv.bias.sub_(self.decoder.pre_conv.conv.weight.sum(-1) @ constant)
         q.folded = True
         return float(shift.abs().max())
 

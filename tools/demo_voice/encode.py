@@ -3,6 +3,7 @@
 Run: python encode.py
 Writes codes.npy [frames, K], phones.npy (4 a frame), audio stays in the shards; rows.json holds frame offsets.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -55,7 +56,9 @@ def main() -> None:
     store = Store(args.shards, device, args.hours)
     store.take()
     print(f"{store.filled / 864e5:.1f} hours read in {time.monotonic() - began:.1f} s", flush=True)
-    np.save(args.out / "codes.npy", encode_all(store, load(args.codec, device), 480.0 if device.type == "cuda" else 20.0))
+    np.save(
+        args.out / "codes.npy", encode_all(store, load(args.codec, device), 480.0 if device.type == "cuda" else 20.0)
+    )
     np.save(args.out / "phones.npy", store.phones[: store.filled // 480].cpu().numpy())
     np.save(args.out / "audio.npy", store.audio[: store.filled].cpu().numpy())
     (args.out / "rows.json").write_text(json.dumps(store.rows))

@@ -2,6 +2,7 @@
 
 Run: python export.py --codec work/codec.pt --lm work/lm.pt --out ../../assets/demo-voice
 """
+
 from __future__ import annotations
 
 import argparse
@@ -75,14 +76,15 @@ def speech_config() -> dict:
     """Return speech_tokenizer/config.json."""
     c = CONFIG["codec"]
     common = {"attention_bias": False, "attention_dropout": 0.0, "rope_theta": 10000, "max_position_embeddings": 8000,
-              "codebook_size": c["codebook_size"], "num_quantizers": c["codebooks"], "num_semantic_quantizers": 1}  # fmt: skip
+              "codebook_size": c["codebook_size"], "num_quantizers": c["codebooks"],
+              "num_semantic_quantizers": 1}  # fmt: skip
     return {
         "architectures": ["Qwen3TTSTokenizerV2Model"], "model_type": "qwen3_tts_tokenizer_12hz",
         "encoder_valid_num_quantizers": c["codebooks"], "input_sample_rate": 24000, "output_sample_rate": 24000,
         "encode_downsample_rate": 1920, "decode_upsample_rate": 1920,
         "decoder_config": common | {
-            "codebook_dim": 2 * c["vq_dim"], "semantic_codebook_size": c["codebook_size"], "latent_dim": c["latent_dim"],
-            "hidden_size": c["decoder_hidden"], "intermediate_size": c["decoder_ffn"],
+            "codebook_dim": 2 * c["vq_dim"], "semantic_codebook_size": c["codebook_size"],
+            "latent_dim": c["latent_dim"], "hidden_size": c["decoder_hidden"], "intermediate_size": c["decoder_ffn"],
             "num_hidden_layers": c["decoder_layers"], "num_attention_heads": c["decoder_heads"],
             "num_key_value_heads": c["decoder_heads"], "head_dim": c["decoder_hidden"] // c["decoder_heads"],
             "sliding_window": c["decoder_window"], "rms_norm_eps": 1e-5, "hidden_act": "silu",

@@ -1,4 +1,5 @@
 """Batched generation for evaluation: the published decode loop over left-padded prompts."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -72,7 +73,9 @@ def generate(voice: Voice, asks: list[Ask], sampling: Sampling, limit: int = 170
     for i, part in enumerate(parts):
         x[i, longest - len(part) :] = part
     at = torch.arange(longest, device=device)
-    mask = (at[None, None] <= at[None, :, None]) & ((at[None, None] >= pad[:, None, None]) | (at[None, None] == at[None, :, None]))
+    mask = (at[None, None] <= at[None, :, None]) & (
+        (at[None, None] >= pad[:, None, None]) | (at[None, None] == at[None, :, None])
+    )
     talker, predictor = voice.talker, voice.talker.code_predictor
     cache: list[list] = [[] for _ in talker.model.layers]
     hidden = talker.model.run(x, cache, 0, mask[:, None])[:, -1]
@@ -85,7 +88,9 @@ def generate(voice: Voice, asks: list[Ask], sampling: Sampling, limit: int = 170
     frames, lengths = [], torch.full((batch,), limit, device=device)
     for step in range(limit):
         logits = talker.codec_head(hidden).float()
-        logits = torch.where(seen, torch.where(logits > 0, logits / sampling.penalty, logits * sampling.penalty), logits)
+        logits = torch.where(
+            seen, torch.where(logits > 0, logits / sampling.penalty, logits * sampling.penalty), logits
+        )
         logits = logits.masked_fill(~allowed, -torch.inf)
         if step < 2:
             logits[:, v.CODEC_EOS] = -torch.inf

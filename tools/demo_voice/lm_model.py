@@ -1,4 +1,5 @@
 """Talker, code predictor and speaker encoder in training form, under the published key names."""
+
 from __future__ import annotations
 
 import torch

@@ -2,6 +2,7 @@
 
 Run: python pack.py checkpoint.pt folder/name        python pack.py --join folder/name checkpoint.pt
 """
+
 from __future__ import annotations
 
 import argparse

@@ -2,8 +2,11 @@
 
 Run: python picture.py   (after stage 6)
 """
+
 from __future__ import annotations
 
+import argparse
+import random
 import tomllib
 from pathlib import Path
 
@@ -37,6 +40,7 @@ def spectrogram(audio: np.ndarray) -> np.ndarray:
 
 @torch.no_grad()
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     OUT.mkdir(exist_ok=True)
     debs, work, cpu = HERE / "debs", HERE / CONFIG["paths"]["work"], torch.device("cpu")
     codec, studio = load(work / "codec.pt", cpu), Studio(debs)
@@ -44,36 +48,42 @@ def main() -> None:
     voice.load_state_dict(torch.load(work / "lm.pt", weights_only=True)["voice"])
     _, held = corpus(debs, CONFIG["seed"], CONFIG["text"]["max_chars"], CONFIG["text"]["held_out"])
     line = held[0]
-    import random
-
     stranger = random_flite(random.Random(7))
     spoken = "The old man walked slowly down to the river and sat on a stone."
     reference = studio.record(spoken, stranger, stranger.stretch)[0]
     asks = {
         "clara": Ask("Hello, I am Clara. This voice was made by a small model.", "clara"),
-        "angus": Ask("Good morning. My name is Angus, and I can read anything you type.", "angus"),
+        "angus": Ask("Good morning. I am Angus, and I read what you type.", "angus"),
         "design_low_slow": Ask("The sea was calm this morning.", instruct="A man with a low voice, speaking slowly."),
-        "design_high_fast": Ask("Hurry up, the train is about to leave!", instruct="A woman with a high voice, speaking quickly."),
+        "design_high_fast": Ask("Hurry up, the train is about to leave!",
+                                instruct="A woman with a high voice, speaking quickly."),
         "clone": Ask("The children played in the garden until the sun went down.", reference=reference,
                      reference_text=spoken, reference_codes=codec.encode(torch.from_numpy(reference)[None])[0].numpy()),
         "held_out": Ask(line, "clara"),
     }  # fmt: skip
     made = generate(voice, list(asks.values()), Sampling(0.6, 0.6, seed=3))
-    waves = {n: codec.decode(torch.from_numpy(c)[None])[0].clamp(-1, 1).numpy() for n, (c, _) in zip(asks, made, strict=True)}
+    waves = {
+        n: codec.decode(torch.from_numpy(c)[None])[0].clamp(-1, 1).numpy() for n, (c, _) in zip(asks, made, strict=True)
+    }
     for name, wave in waves.items():
         if name != "held_out":
             soundfile.write(OUT / f"{name}.wav", wave, 24000, subtype="PCM_16")
     teacher = studio.record(line, named_voices()["clara"], 1.0)[0]
-    rows = (("teacher (flite, slt)", teacher), ("codec, resynthesis", resynthesise(codec, teacher)), ("text to speech", waves["held_out"]))
+    rows = (
+        ("teacher (flite, slt)", teacher),
+        ("codec, resynthesis", resynthesise(codec, teacher)),
+        ("text to speech", waves["held_out"]),
+    )
     figure, axes = plt.subplots(3, 1, figsize=(9, 6.5), sharex=True, layout="constrained")
     for axis, (title, wave) in zip(axes, rows, strict=True):
         axis.imshow(spectrogram(wave), origin="lower", aspect="auto", cmap="magma", vmin=-60, vmax=35,
                     extent=(0, len(wave) / 24000, 0, 80))  # fmt: skip
         axis.set_title(title, fontsize=9, loc="left")
         axis.set_ylabel("mel band")
+    axes[-1].set_xlim(0, max(len(wave) for _, wave in rows) / 24000)
     axes[-1].set_xlabel(f'seconds: "{line}"')
     path = OUT / "spectrograms.png"
-    figure.savefig(path, dpi=90)
+    figure.savefig(path, dpi=84)
     Image.open(path).convert("RGB").quantize(32).save(path, optimize=True)
 
 

@@ -1,4 +1,5 @@
 """From a row of the corpus to one training sequence in the published non-streaming layout."""
+
 from __future__ import annotations
 
 import random

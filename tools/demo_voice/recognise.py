@@ -1,4 +1,5 @@
 """Word error rate by pocketsphinx's packaged English model."""
+
 from __future__ import annotations
 
 import re

@@ -2,6 +2,7 @@
 
 Run: python restore.py   (writes work/codec.pt and work/lm.pt)
 """
+
 from __future__ import annotations
 
 import argparse
@@ -41,7 +42,8 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     voice, speech = (
-        {k: t.float() for k, t in load_file(args.source / part / "model.safetensors").items()} for part in ("", "speech_tokenizer")
+        {k: t.float() for k, t in load_file(args.source / part / "model.safetensors").items()}
+        for part in ("", "speech_tokenizer")
     )
     torch.save({"voice": voice}, args.out / "lm.pt")
     torch.save({"codec": codec_state(speech), "folded": True}, args.out / "codec.pt")

@@ -1,4 +1,5 @@
 """SnakeBeta forward and backward as two Triton kernels: the vocoder's training is bound by memory traffic."""
+
 from __future__ import annotations
 
 import torch
@@ -43,7 +44,7 @@ class SnakeFunction(torch.autograd.Function):
     """Float32 only. Shapes: x [B, C, T], alpha [C], beta [C]."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:  # noqa: ANN001
+    def forward(ctx, x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
         x = x.contiguous()
         out = torch.empty_like(x)
         batch, channels, length = x.shape
@@ -52,7 +53,7 @@ class SnakeFunction(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: ANN001
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, alpha, beta = ctx.saved_tensors
         batch, channels, length = x.shape
         blocks = triton.cdiv(length, BLOCK)

@@ -1,4 +1,5 @@
 """Multi-resolution spectral distances between waveforms."""
+
 from __future__ import annotations
 
 import torch
@@ -11,7 +12,9 @@ def mel_matrix(bins: int, mels: int, rate: int = 24000, low: float = 0.0, high: 
     """Return the Slaney-scale, area-normalised filterbank [mels, bins] (librosa's default)."""
 
     def to_mel(f: Tensor) -> Tensor:
-        return torch.where(f < 1000, f * 3 / 200, 15 + torch.log(f.clamp(min=1) / 1000) * 27 / torch.log(torch.tensor(6.4)))
+        return torch.where(
+            f < 1000, f * 3 / 200, 15 + torch.log(f.clamp(min=1) / 1000) * 27 / torch.log(torch.tensor(6.4))
+        )
 
     def to_hz(m: Tensor) -> Tensor:
         return torch.where(m < 15, m * 200 / 3, 1000 * torch.exp((m - 15) * torch.log(torch.tensor(6.4)) / 27))

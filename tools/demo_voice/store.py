@@ -1,4 +1,5 @@
 """All speech in one device tensor: shards are taken in as they appear, crops are gathers."""
+
 from __future__ import annotations
 
 import json

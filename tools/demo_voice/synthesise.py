@@ -4,6 +4,7 @@ Run: python synthesise.py --hours 150 --workers 15
 Each worker writes shards (audio int16, phones and F0 at the label rate, one JSON of rows) and
 stops when the hours are reached, the clock runs out, or a file `stop` appears beside the shards.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -167,7 +168,7 @@ def random_flite(rng: random.Random) -> Voice:
     span = {"slt": (0.72, 1.48), "awb": (0.62, 1.45), "rms": (1.0, 1.0)}[name]
     shift = float(np.exp(rng.uniform(np.log(span[0]), np.log(span[1]))))
     gender = "female" if name == "slt" else "male"
-    if name == "slt" and formant < 0.9 or name != "slt" and formant > 1.13:
+    if (name == "slt" and formant < 0.9) or (name != "slt" and formant > 1.13):
         formant = 1.0
     stretch = rng.choice((1.0, rng.uniform(0.72, 1.45), rng.uniform(0.72, 1.45)))
     return Voice("flite", name, gender, shift, formant, stretch)

@@ -1,4 +1,5 @@
 """The teachers: flite and espeak-ng, called in process through ctypes."""
+
 from __future__ import annotations
 
 import ctypes
@@ -8,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-PHONES = tuple(
-    "pau aa ae ah ao aw ax ay b ch d dh eh er ey f g hh ih iy jh k l m n ng ow oy p r s sh t th "
-    "uh uw v w y z zh".split()
+PHONES = (
+    "pau", "aa", "ae", "ah", "ao", "aw", "ax", "ay", "b", "ch", "d", "dh", "eh", "er", "ey", "f", "g", "hh", "ih", "iy",
+    "jh", "k", "l", "m", "n", "ng", "ow", "oy", "p", "r", "s", "sh", "t", "th", "uh", "uw", "v", "w", "y", "z", "zh",
 )  # fmt: skip
 UNKNOWN_PHONE = 255
 
@@ -88,7 +89,7 @@ class Espeak:
         self._parts: list[np.ndarray] = []
         kind = ctypes.CFUNCTYPE(c_int, POINTER(c_short), c_int, c_void_p)
 
-        def collect(samples, count, _events) -> int:  # noqa: ANN001
+        def collect(samples, count, _events) -> int:
             if samples and count > 0:
                 self._parts.append(np.ctypeslib.as_array(samples, (count,)).copy())
             return 0

@@ -1,4 +1,5 @@
 """Sentences to be spoken: WordNet's glosses and examples, word lists and templates."""
+
 from __future__ import annotations
 
 import random
@@ -6,11 +7,15 @@ import re
 from pathlib import Path
 
 PLAIN = re.compile(r"^[A-Za-z0-9 ,.'?!;:-]+$")
-FIRST = ("Ada Ben Carol Daniel Emma Felix Grace Henry Iris Jack Kate Leo Maria Nina Oscar Paul "
-         "Quinn Rosa Sam Tina Uma Victor Wendy Xavier Yara Zoe").split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-MONTHS = ("January February March April May June July August September October November "
-          "December").split()
+FIRST = [
+    "Ada", "Ben", "Carol", "Daniel", "Emma", "Felix", "Grace", "Henry", "Iris", "Jack", "Kate", "Leo", "Maria", "Nina",
+    "Oscar", "Paul", "Quinn", "Rosa", "Sam", "Tina", "Uma", "Victor", "Wendy", "Xavier", "Yara", "Zoe",
+]  # fmt: skip
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+MONTHS = [
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+]  # fmt: skip
 TEMPLATES = (
     "Hello, my name is {name}.", "Good morning, {name}, how are you today?",
     "The meeting is on {day}, {month} {n31}.", "Please call {name} at {n12} o'clock.",

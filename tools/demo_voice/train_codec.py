@@ -3,6 +3,7 @@
 Run: python train_codec.py --seconds 840
 Phase 1 trains everything on short crops; at the last phase the BatchNorm is folded and crops grow.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -60,7 +61,9 @@ class Trainer:
         # book 0 reads as phones, acoustic books 1 and 2 read as F0; the gradient passes to the encoder
         known = phones.flatten() != UNKNOWN_PHONE
         logits = self.heads.phone(first).reshape(-1, len(PHONES))
-        phone = F.cross_entropy(logits, torch.where(known, phones.flatten(), -100), reduction="sum") / known.sum().clamp(min=1)
+        phone = F.cross_entropy(
+            logits, torch.where(known, phones.flatten(), -100), reduction="sum"
+        ) / known.sum().clamp(min=1)
         early = rows[1] + rows[2]
         tail = y[:, q.dim :]
         early = (tail + q.active * (early - tail).detach()).unflatten(0, (batch, frames))
@@ -170,13 +173,15 @@ def main() -> None:
                 break
             flat = 0.35  # the rate stays flat for this share of the stage, then falls along a cosine
             fall = max(0.0, (share - flat) / (1 - flat))
-            rate = args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
+            rate = (
+                args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
+            )
             trainer.rate.fill_(rate)
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate
             replay()
             step += 1
-            if step == c["vq_start"] and not args.resume or args.small and step == 3:
+            if (step == c["vq_start"] and not args.resume) or (args.small and step == 3):
                 trainer.start_books(frames, batch)
             if step == 4 * c["vq_start"]:
                 trainer.decay.fill_(0.99)
@@ -187,9 +192,9 @@ def main() -> None:
             if step % 500 == 0 or args.small:
                 spec, mel, phone, pitch, voiced, commit, used, centre = trainer.logged.tolist()
                 gone = time.monotonic() - start
-                print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s spec {spec:.3f} mel {mel:.3f} phone {phone:.2f} f0 {pitch:.3f} "
-                      f"voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} centre {centre:.2f} "
-                      f"hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
+                print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s spec {spec:.3f} mel {mel:.3f} "
+                      f"phone {phone:.2f} f0 {pitch:.3f} voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} "
+                      f"centre {centre:.2f} hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
                 if not math.isfinite(spec):
                     raise SystemExit("the loss is not finite")
             if step % 3000 == 0:

@@ -2,6 +2,7 @@
 
 Run: python train_decoder.py --seconds 400   (may run beside stage 4)
 """
+
 from __future__ import annotations
 
 import argparse
@@ -39,7 +40,9 @@ class SpectrumJudge(nn.Module):
         self.score = nn.Conv2d(channels, 1, 3, padding=1)
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        s = torch.stft(x, self.size, self.size // 4, window=self.window, center=True, pad_mode="constant", return_complex=True)
+        s = torch.stft(
+            x, self.size, self.size // 4, window=self.window, center=True, pad_mode="constant", return_complex=True
+        )
         y = torch.stack((s.real, s.imag), 1).transpose(2, 3) * 3
         features = []
         for layer in self.layers:
@@ -63,7 +66,9 @@ class Trainer:
         cuda = device.type == "cuda"
         self.rate = torch.tensor(0.0, device=device)
         self.made_by, self.judged_by = (
-            torch.optim.AdamW(p, lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99), weight_decay=0.0, capturable=cuda, fused=cuda)
+            torch.optim.AdamW(
+                p, lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99), weight_decay=0.0, capturable=cuda, fused=cuda
+            )
             for p in (self.parameters, list(self.judges.parameters()))
         )
         self.logged = torch.zeros(5, device=device)
@@ -96,9 +101,13 @@ class Trainer:
                 true = judge(audio)
             fake = judge(made)
             adversarial = adversarial + (1 - fake[-1]).square().mean() / len(self.judges)
-            feature = feature + sum((f - t).abs().mean() / t.abs().mean().clamp(min=1e-4)
-                                    for f, t in zip(fake[:-1], true[:-1], strict=True)) / (4 * len(self.judges))  # fmt: skip
-        total = self.g["spectral"] * spec + self.strength * (self.g["adversarial"] * adversarial + self.g["feature"] * feature)
+            gaps = [
+                (f - t).abs().mean() / t.abs().mean().clamp(min=1e-4) for f, t in zip(fake[:-1], true[:-1], strict=True)
+            ]
+            feature = feature + sum(gaps) / (4 * len(self.judges))
+        total = self.g["spectral"] * spec + self.strength * (
+            self.g["adversarial"] * adversarial + self.g["feature"] * feature
+        )
         self.made_by.zero_grad(set_to_none=False)
         total.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, 4.0, foreach=True)

@@ -4,6 +4,7 @@ Run: python train_lm.py --seconds 600
 The speaker encoder learns from the talker's own loss: its x-vector of another utterance of the same voice is what
 the speaker slot holds. A small head that reads pitch and formants from it keeps it from being ignored.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -105,7 +106,10 @@ class Trainer:
         fed = torch.where(torch.rand(wanted.shape, device=self.device) < self.c["code_noise"],
                           torch.randint_like(wanted, CODES), wanted)  # fmt: skip
         fed[:, 0] = wanted[:, 0]
-        rest = [F.cross_entropy(l.float(), wanted[:, k + 1]) for k, l in enumerate(voice.predictor_logits(states[frames], fed))]
+        rest = [
+            F.cross_entropy(logits.float(), wanted[:, k + 1])
+            for k, logits in enumerate(voice.predictor_logits(states[frames], fed))
+        ]
         rest_mean = torch.stack(rest).mean()
         total = code0 + rest_mean + 0.2 * phone + 0.1 * trait
         return total, torch.stack((code0, rest_mean, phone, trait, *rest)).detach()
@@ -158,8 +162,8 @@ def main() -> None:
             names = ["code0", "rest", "phone", "trait", *(f"c{k}" for k in range(1, trainer.books))]
             values = (sums / args.every).tolist()
             gone = time.monotonic() - start
-            print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s " + " ".join(f"{n} {x:.3f}" for n, x in zip(names, values, strict=True)),
-                  flush=True)  # fmt: skip
+            figures = " ".join(f"{n} {x:.3f}" for n, x in zip(names, values, strict=True))
+            print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s {figures}", flush=True)
             sums.zero_()
         if step % 1500 == 0:
             torch.save({"voice": trainer.voice.state_dict()}, args.out.with_suffix(".tmp"))

@@ -1,4 +1,5 @@
 """Text tokens, codec ids and the words of instructions."""
+
 from __future__ import annotations
 
 import json
@@ -68,7 +69,7 @@ def write_tokenizer(folder: Path) -> None:
 
 def pitch_word(gender: str, f0: float) -> str:
     """Return low, medium, high, or nothing when the pitch lies between two of them."""
-    low, middle, high = ((162, (167, 206), 214) if gender == "female" else (95, (98, 136), 146))
+    low, middle, high = (162, (167, 206), 214) if gender == "female" else (95, (98, 136), 146)
     if f0 <= 0:
         return ""
     return "low" if f0 < low else "high" if f0 > high else "medium" if middle[0] < f0 < middle[1] else ""
@@ -80,7 +81,8 @@ def speed_word(stretch: float) -> str:
 
 
 WORDS = {
-    "female": ("woman", "female", "lady", "female speaker", "woman"), "male": ("man", "male", "gentleman", "male speaker", "man"),
+    "female": ("woman", "female", "lady", "female speaker", "woman"),
+    "male": ("man", "male", "gentleman", "male speaker", "man"),
     "low": ("low", "deep", "low-pitched", "low"), "medium": ("medium", "normal", "natural", "mid-range"),
     "high": ("high", "high-pitched", "bright", "high"),
     "slow": ("slowly", "very slowly", "at a slow pace", "slowly and calmly"),
@@ -92,6 +94,7 @@ QUALITIES = ("clear", "warm", "friendly", "gentle", "confident", "pleasant", "so
 
 def design(gender: str, f0: float, stretch: float, robotic: bool, rng: random.Random) -> str:
     """Return a description such as people type for VoiceDesign, true of this sound."""
+
     def say(word: str) -> str:
         return rng.choice(WORDS[word]) if word else ""
 
@@ -106,7 +109,8 @@ def design(gender: str, f0: float, stretch: float, robotic: bool, rng: random.Ra
         f"A {tone + ' ' if tone else ''}{who} voice" + (f" speaking {pace}" if pace else ""),
         f"{tone + ' ' if tone else ''}{who} voice" + (f", {pace}" if pace else ""),
         f"Speak {pace + ' ' if pace else ''}in a {tone + ' ' if tone else ''}{who} voice",
-        f"Gender: {gender}. Pitch: {pitch or 'medium'}. Speed: {speed or 'normal'}" if (pitch or f0 <= 0) and speed else f"A {who}",
+        f"Gender: {gender}. Pitch: {pitch or 'medium'}. Speed: {speed or 'normal'}"
+        if (pitch or f0 <= 0) and speed else f"A {who}",
     )  # fmt: skip
     text = rng.choice(forms)
     text = text[0].upper() + text[1:] if rng.random() < 0.8 else text.lower()
@@ -114,13 +118,25 @@ def design(gender: str, f0: float, stretch: float, robotic: bool, rng: random.Ra
 
 
 AGES = ("in {h} twenties", "in {h} thirties", "in {h} forties", "in {h} fifties", "of about sixty")
-TIMBRES = ("warm", "husky", "clear", "bright", "soft", "rough", "gravelly", "resonant", "friendly", "even", "lively", "smooth",
-           "authoritative", "neutral", "amused", "curious", "gentle", "velvety", "crisp", "breathy", "cheerful", "serious")
-MANNERS = ("like someone telling a story by the fire", "like a newsreader", "with clean pauses", "with crisp consonants",
-           "with long breaths between phrases", "with a smile", "as if to an old friend", "a little breathless with excitement",
-           "with perfect diction", "in an intimate tone", "like a teacher in front of a class", "close to the microphone")
+TIMBRES = (
+    "warm", "husky", "clear", "bright", "soft", "rough", "gravelly", "resonant", "friendly", "even", "lively", "smooth",
+    "authoritative", "neutral", "amused", "curious", "gentle", "velvety", "crisp", "breathy", "cheerful", "serious",
+)  # fmt: skip
+MANNERS = (
+    "like someone telling a story by the fire", "like a newsreader", "with clean pauses", "with crisp consonants",
+    "with long breaths between phrases", "with a smile", "as if to an old friend",
+    "a little breathless with excitement", "with perfect diction", "in an intimate tone",
+    "like a teacher in front of a class", "close to the microphone",
+)  # fmt: skip
 PACES = {
-    "slow": ("unhurriedly", "slowly", "at a leisurely pace", "slowly and calmly", "in a slow and measured way", "very slowly"),
+    "slow": (
+        "unhurriedly",
+        "slowly",
+        "at a leisurely pace",
+        "slowly and calmly",
+        "in a slow and measured way",
+        "very slowly",
+    ),
     "normal": ("at a natural pace", "evenly", "at a relaxed pace", "clearly", "steadily"),
     "fast": ("briskly", "quickly", "at a brisk pace", "fast and with energy", "rapidly", "hurriedly"),
     "": ("clearly", "naturally"),
@@ -156,14 +172,18 @@ def portrait(gender: str, f0: float, stretch: float, robotic: bool, rng: random.
     ))  # fmt: skip
 
 
-GENTLE = ("Speak warmly and gently", "Speak with bright excitement", "Speak softly", "Whisper softly", "Speak with contained anger",
-          "Speak with a smile", "Read this like the news", "Say it sadly", "Speak solemnly", "Speak with confidence", "Say it kindly")
+GENTLE = (
+    "Speak warmly and gently", "Speak with bright excitement", "Speak softly", "Whisper softly",
+    "Speak with contained anger", "Speak with a smile", "Read this like the news", "Say it sadly", "Speak solemnly",
+    "Speak with confidence", "Say it kindly",
+)  # fmt: skip
 
 
 def mood(ratio: float, stretch: float, rng: random.Random) -> str:
     """Return a way of speaking of which this corpus holds pace and pitch only; the rest is colour."""
     pace = {"slow": ("slowly", "a little slower than usual", "with long pauses, slowly"),
-            "fast": ("a little faster than usual", "quickly", "in a hurry")}.get(speed_word(stretch), ("",))  # fmt: skip
+            "fast": ("a little faster than usual", "quickly", "in a hurry"),
+            }.get(speed_word(stretch), ("",))  # fmt: skip
     pitch = ("in a deep voice",) if ratio < 0.92 else ("in a high voice",) if ratio > 1.08 else ("",)
     extras = [rng.choice(pace), rng.choice(pitch), rng.choice(MANNERS) if rng.random() < 0.4 else ""]
     return ", ".join([rng.choice(GENTLE), *(e for e in extras if e)]) + "."
@@ -175,10 +195,13 @@ def style(ratio: float, stretch: float, rng: random.Random) -> str:
     pitch = "low" if ratio < 0.92 else "high" if ratio > 1.08 else ""
     pace = rng.choice(WORDS[speed]) if speed in ("slow", "fast") else ""
     tone = {"low": ("in a low voice", "in a deep voice", "with a low pitch", "with a deeper voice"),
-            "high": ("in a high voice", "with a high pitch", "in a high-pitched voice", "with a higher voice")}.get(pitch, ("",))  # fmt: skip
+            "high": ("in a high voice", "with a high pitch", "in a high-pitched voice", "with a higher voice"),
+            }.get(pitch, ("",))  # fmt: skip
     tone = rng.choice(tone)
     if not pace and not tone:
-        return rng.choice(("Speak normally.", "Speak in your natural voice.", "Read this clearly.", "In a neutral tone."))
+        return rng.choice(
+            ("Speak normally.", "Speak in your natural voice.", "Read this clearly.", "In a neutral tone.")
+        )
     verb = rng.choice(("Speak", "Say it", "Read", "Talk", "Please speak"))
     parts = [p for p in (pace, tone) if p]
     rng.shuffle(parts)
