@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -57,7 +58,7 @@ async def _closed_loop(url: str, clients: int, replies: int) -> dict[str, Any]:
         "clients": clients,
         "replies": len(figures),
         "ttfa_p50_ms": round(statistics.median(ttfa), 1),
-        "ttfa_p95_ms": round(ttfa[int(0.95 * (len(ttfa) - 1))], 1),
+        "ttfa_p95_ms": round(ttfa[math.ceil(0.95 * len(ttfa)) - 1], 1),
         "rtf_p50": round(statistics.median(figure["rtf"] for figure in figures), 3),
         "audio_s_per_s": round(clients * (replies + WARM_UP) * FRAMES * 0.08 / wall, 2),
     }

@@ -21,6 +21,8 @@ from train_codec import load
 HERE = Path(__file__).parent
 CONFIG = tomllib.loads((HERE / "config.toml").read_text())
 MODES = ["custom_voice", "voice_design", "base"]
+# The first speaker is the one that a page opens with: angus is understood best.
+SHOWN = {name: SPEAKERS[name] for name in sorted(SPEAKERS, key=lambda name: name != "angus")}
 
 
 def layers_config(hidden: int, ffn: int, layers: int, vocab: int) -> dict:
@@ -49,7 +51,7 @@ def model_config() -> dict:
         "codec_bos_id": v.CODEC_BOS, "codec_eos_token_id": v.CODEC_EOS, "codec_pad_id": v.CODEC_PAD,
         "codec_think_id": v.THINK, "codec_nothink_id": v.NOTHINK, "codec_think_bos_id": v.THINK_BOS,
         "codec_think_eos_id": v.THINK_EOS, "codec_language_id": {"english": v.ENGLISH},
-        "spk_id": SPEAKERS, "spk_is_dialect": dict.fromkeys(SPEAKERS, False),
+        "spk_id": SHOWN, "spk_is_dialect": dict.fromkeys(SHOWN, False),
         "max_position_embeddings": 4096, "position_id_per_seconds": 13, "pad_token_id": v.CODEC_PAD,
         "rope_scaling": {"interleaved": True, "mrope_section": [12, 10, 10], "rope_type": "default", "type": "default"},
         "text_hidden_size": lm["text_dim"], "text_vocab_size": v.TEXT_VOCAB,
