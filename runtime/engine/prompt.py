@@ -17,7 +17,7 @@ from runtime.model.talker import Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
-NO_TEXT, NO_CODEC = -1, -1
+NO_CODEC = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Utterance:
 
 @dataclass(slots=True)
 class Columns:
-    """The prompt's positions from left to right; -1 where a side has nothing."""
+    """The prompt's positions from left to right; every one has text, and NO_CODEC where it has no code."""
 
     text: list[int] = field(default_factory=list)
     codec: list[int] = field(default_factory=list)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,10 +126,3 @@ def _list_some(what: str, names: list[str]) -> str:
     rest = len(names) - NAMED_AT_MOST
     shown = ", ".join(names[:NAMED_AT_MOST])
     return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "")
-
-
-def iterate_keys(path: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Key and shape of every tensor of a file, without reading it."""
-    with open_weights(path) as tensors:
-        for key in tensors.keys():  # noqa: SIM118
-            yield key, tuple(tensors.get_slice(key).get_shape())
