@@ -5,14 +5,18 @@
     SpeechError
     ├─ BadRequest            the client can mend it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
-    │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed
+    │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
+    │  ├─ Unauthorized · OriginRefused
     │  ├─ EmptyText · TextTooLong · InstructTooLong · DoesNotFit
     │  ├─ UnknownVoice · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
-    │  └─ MissingReference · MissingReferenceText · BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
-    ├─ Busy                  try again later: Overloaded · Draining · Loading
-    ├─ Expired               the session's clock ran out: SessionIdle
+    │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
+    │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
+    │  └─ VoiceNotFound · VoiceNameTaken · VoiceFileInvalid · ConsentRequired
+    ├─ Busy                  try again later:
+    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
+    ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
-    │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead
+    │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable · StorageFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
        └─ DeviceUnavailable · PortInUse · InvalidSetting
@@ -57,6 +61,14 @@ TABLE: dict[str, Outcome] = {
     ),
     "unknown_route": Outcome(404, 1008, False, "There is no such route; see /docs for those there are."),
     "method_not_allowed": Outcome(405, 1008, False, "This route takes {allowed} only."),
+    "unsupported_format": Outcome(422, 1008, False, "{where} must be one of {known}."),
+    # --- who asks
+    "unauthorized": Outcome(
+        401, 1008, False, "An API key of this server is needed; send it as Authorization: Bearer KEY."
+    ),
+    "origin_refused": Outcome(
+        403, 1008, False, "Pages of this origin may not use the server; its operator can allow it."
+    ),
     # --- the text
     "empty_text": Outcome(422, 1008, False, "The text is empty; send at least one letter or digit."),
     "text_too_long": Outcome(
@@ -100,6 +112,20 @@ TABLE: dict[str, Outcome] = {
     "ref_too_long": Outcome(
         422, 1008, False, "The reference audio lasts {seconds:.1f} s; the limit is {limit:g} s. Trim it."
     ),
+    "transcript_mismatch": Outcome(
+        422,
+        1008,
+        False,
+        "The transcript cannot be that of the recording: {characters} characters for {seconds:.1f} s of speech. "
+        "Send the exact words that are spoken.",
+    ),
+    "address_refused": Outcome(422, 1008, False, "The address in {where} is not opened: {why}."),
+    "voice_not_found": Outcome(404, 1008, False, "There is no voice of that name or id; see /v1/audio/voices."),
+    "voice_name_taken": Outcome(409, 1008, False, "Another voice has that name; choose another or delete that one."),
+    "invalid_voice_file": Outcome(422, 1008, False, "The voice file cannot be used: {why}."),
+    "consent_required": Outcome(
+        422, 1008, False, "A voice is kept only with the speaker's consent; send consent with the upload."
+    ),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -107,9 +133,18 @@ TABLE: dict[str, Outcome] = {
         True,
         "All {slots} slots are busy and {waiting} requests wait; try again in {retry_after_s:g} s.",
     ),
+    "queue_timeout": Outcome(
+        503, 1013, True, "No slot became free within {limit:g} s; try again in {retry_after_s:g} s."
+    ),
+    "rate_limited": Outcome(429, 1013, True, "Too many requests from you; try again in {retry_after_s:g} s."),
+    "too_many_connections": Outcome(
+        503, 1013, True, "{limit} connections are open, which is the limit; try again in {retry_after_s:g} s."
+    ),
     "draining": Outcome(503, 1013, True, "The server is shutting down and takes no new work; try again soon."),
     "loading": Outcome(503, 1013, True, "The checkpoint is still being loaded; try again in a moment."),
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
+    "session_timeout": Outcome(408, 1008, True, "The session lasted {limit:g} s, which is the limit; open a new one."),
+    "slow_reader": Outcome(408, 1008, True, "Nothing of the sound was taken for {limit:g} s; read faster."),
     # --- our fault
     "non_finite_output": Outcome(500, 1011, True, "This request produced numbers that are not finite and was stopped."),
     "generation_failed": Outcome(
@@ -117,6 +152,10 @@ TABLE: dict[str, Outcome] = {
     ),
     "runtime_unavailable": Outcome(503, 1013, True, "The runtime is not answering; it is being started again."),
     "engine_dead": Outcome(503, 1011, True, "The engine has stopped; the process is being started again."),
+    "checkpoint_unusable": Outcome(
+        500, 1011, False, "The checkpoint for the mode {mode} could not be loaded; the cause is in the server's log."
+    ),
+    "storage_failed": Outcome(507, 1011, False, "The voice could not be kept: {why}."),
     # --- set-up, for the operator's eyes
     "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
     "checkpoint_invalid": Outcome(500, 1011, False, "{path}: {why}."),
@@ -181,6 +220,18 @@ class MethodNotAllowed(BadRequest):
     code = "method_not_allowed"
 
 
+class UnsupportedFormat(BadRequest):
+    code = "unsupported_format"
+
+
+class Unauthorized(BadRequest):
+    code = "unauthorized"
+
+
+class OriginRefused(BadRequest):
+    code = "origin_refused"
+
+
 class EmptyText(BadRequest):
     code = "empty_text"
 
@@ -221,6 +272,14 @@ class MissingReferenceText(BadRequest):
     code = "missing_ref_text"
 
 
+class TranscriptMismatch(BadRequest):
+    code = "transcript_mismatch"
+
+
+class AddressRefused(BadRequest):
+    code = "address_refused"
+
+
 class BadReferenceAudio(BadRequest):
     code = "invalid_ref_audio"
 
@@ -233,12 +292,40 @@ class ReferenceTooLong(BadReferenceAudio):
     code = "ref_too_long"
 
 
+class VoiceNotFound(BadRequest):
+    code = "voice_not_found"
+
+
+class VoiceNameTaken(BadRequest):
+    code = "voice_name_taken"
+
+
+class VoiceFileInvalid(BadRequest):
+    code = "invalid_voice_file"
+
+
+class ConsentRequired(BadRequest):
+    code = "consent_required"
+
+
 class Busy(SpeechError):
     code = "overloaded"
 
 
 class Overloaded(Busy):
     code = "overloaded"
+
+
+class QueueTimeout(Busy):
+    code = "queue_timeout"
+
+
+class RateLimited(Busy):
+    code = "rate_limited"
+
+
+class TooManyConnections(Busy):
+    code = "too_many_connections"
 
 
 class Draining(Busy):
@@ -255,6 +342,14 @@ class Expired(SpeechError):
 
 class SessionIdle(Expired):
     code = "idle_timeout"
+
+
+class SessionTooLong(Expired):
+    code = "session_timeout"
+
+
+class SlowReader(Expired):
+    code = "slow_reader"
 
 
 class Failed(SpeechError):
@@ -275,6 +370,14 @@ class RuntimeUnavailable(Failed):
 
 class EngineDead(Failed):
     code = "engine_dead"
+
+
+class CheckpointUnusable(Failed):
+    code = "checkpoint_unusable"
+
+
+class StorageFailed(Failed):
+    code = "storage_failed"
 
 
 class SetUpError(SpeechError):

@@ -29,14 +29,34 @@ class Layout(StrEnum):
     STREAMING = "streaming"
 
 
+class Split(StrEnum):
+    """Where a text may be cut into parts that are spoken one after the other in the same voice.
+
+    A text of one sentence is one part whatever is chosen, and so gives the same codes.
+    """
+
+    AUTO = "auto"  # text that is there at once is one part; text that comes later is spoken sentence by sentence
+    NONE = "none"  # one part, spoken when the text is complete
+    SENTENCE = "sentence"
+    CLAUSE = "clause"
+
+
 class StopReason(StrEnum):
     """Why a request's frames ended."""
 
     EOS = "eos"  # the talker said so
     MAX_TOKENS = "max_tokens"  # the caller's own max_frames, or the slot, was used up
-    RUNAWAY = "runaway"  # the frame budget of the text was used up without an end
+    RUNAWAY = "runaway"  # a guard stopped speech that did not end by itself; RequestStats.guard says which
     CANCELLED = "cancelled"
     ERROR = "error"
+
+
+class Guard(StrEnum):
+    """What ended a runaway."""
+
+    BUDGET = "budget"  # more frames than the text can need
+    REPETITION = "repetition"  # the same few codes over and over, after the text was spent
+    SILENCE = "silence"  # nothing audible for seconds, after the text was spent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +76,21 @@ class Sampling:
     greedy: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VoicePrompt:
+    """What a checkpoint makes of a reference, once and for all; of no use to another checkpoint.
+
+    Shapes: x_vector [H] float32; codes [m, Q] int64, None for x-vector only.
+    """
+
+    fingerprint: str  # ModelCard.fingerprint of the checkpoint that made it
+    x_vector: NDArray[np.float32]
+    codes: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """A voice to clone.
+    """A voice to clone. A ``prompt`` of another checkpoint is ignored and made anew from the samples.
 
     Shapes: samples [N] float32 in [-1, 1], mono, 24 kHz.
     """
@@ -66,11 +98,16 @@ class Reference:
     samples: NDArray[np.float32]
     text: str | None = None  # the exact words of the audio; needed unless x_vector_only
     x_vector_only: bool = False
+    prompt: VoicePrompt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechRequest:
-    """One utterance. Fields that a mode does not use are ignored by it."""
+    """One utterance. Fields that a mode does not use are ignored by it.
+
+    With ``open_text`` the text goes on by `SpeechEngine.append` until `SpeechEngine.finish_text`. The same text gives
+    the same codes however it arrives, as long as it is cut into the same parts and tokens (docs/api.md, Live text).
+    """
 
     text: str
     mode: Mode
@@ -82,6 +119,11 @@ class SpeechRequest:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int | None = None  # None: one is drawn and reported
     max_frames: int | None = None  # None: a budget from the text's length
+    split: Split = Split.AUTO
+    open_text: bool = False  # more text follows
+    holds_end: bool = False  # streaming layout: the end token is banned until the text is spent (facts 8.1)
+    acknowledged: bool = False  # the listener reports by `SpeechEngine.taken` what has left for it
+    first_chunk_frames: int | None = None  # None: the mode's own setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +137,8 @@ class ModelCard:
     layouts: tuple[Layout, ...]
     takes_instruct: bool
     speaks: bool  # False: random weights, it makes sound but not speech
+    fingerprint: str  # of configuration and weights; VoicePrompt carries it
+    loaded: bool  # False: it is loaded at its first request
     samples_per_frame: int
     device: str
     dtype: str
@@ -120,6 +164,9 @@ class RequestStats:
     prompt_tokens: int = 0
     frames: int = 0
     audio_s: float = 0.0
+    parts: int = 1  # into which the text was split
+    underruns: int = 0  # chunks that came after a listener without a buffer had run dry
+    guard: Guard | None = None
 
     @property
     def rtf(self) -> float | None:
@@ -132,6 +179,7 @@ class Queued:
     """The request waits for a slot; ``position`` 0 is next."""
 
     position: int
+    eta_ms: float | None = None  # estimated wait; None: no request has ended yet to judge by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,15 +13,27 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from runtime.errors import InvalidSetting
+from runtime.request import Mode
 
-Group = TypeVar("Group", "Limits", "EngineSettings", "ServerSettings")
+Group = TypeVar("Group", "Limits", "ModeSettings", "EngineSettings", "ServerSettings")
 
 DEMO_CHECKPOINT = Path(__file__).resolve().parent.parent / "assets" / "demo-voice"
 
 
-def knob(default: Any, env: str, about: str, *, low: float | None = None, high: float | None = None) -> Any:
-    """Declare a setting: its default, the environment variable behind it, its meaning, its range."""
-    return field(default=default, metadata={"env": env, "about": about, "low": low, "high": high})
+TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+
+
+def knob(
+    default: Any,
+    env: str,
+    about: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    words: tuple[str, ...] = (),
+) -> Any:
+    """Declare a setting: its default, the environment variable behind it, its meaning, its range or its words."""
+    return field(default=default, metadata={"env": env, "about": about, "low": low, "high": high, "words": words})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +53,29 @@ class Limits:
         low=1024,
     )
     max_message_bytes: int = knob(128 * 2**10, "VOICEWRIGHT_MAX_MESSAGE_BYTES", "bytes of any other message", low=1024)
+    max_upload_bytes: int = knob(
+        10 * 2**20, "VOICEWRIGHT_MAX_UPLOAD_BYTES", "bytes of an uploaded voice file or recording", low=1024
+    )
+    max_batch_items: int = knob(32, "VOICEWRIGHT_MAX_BATCH_ITEMS", "texts in one batch request", low=1)
+    queue_s: float = knob(30.0, "VOICEWRIGHT_QUEUE_S", "seconds that a request may wait for a slot", low=0)
+    session_s: float = knob(3600.0, "VOICEWRIGHT_SESSION_S", "seconds that a socket may stay open", low=1)
     config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds until the first message must have come", low=0.1)
     idle_s: float = knob(120.0, "VOICEWRIGHT_IDLE_S", "seconds of silence on a socket with nothing in flight", low=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeSettings:
+    """What one mode's requests want of the scheduler; each mode has its own (docs/performance.md).
+
+    Small chunks let others in sooner and cost more calls; large ones the reverse. The sound is the same.
+    """
+
+    first_chunk_frames: int = knob(1, "FIRST_CHUNK_FRAMES", "frames in the first chunk of sound", low=1)
+    max_chunk_frames: int = knob(
+        16, "MAX_CHUNK_FRAMES", "frames in the largest chunk; chunks double from the first up to here", low=1
+    )
+    sound_batch: int = knob(4, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
+    prefills: int = knob(2, "PREFILLS", "prompts, or pieces of one, read between two frames", low=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +93,24 @@ class EngineSettings:
     )
     max_waiting: int = knob(32, "VOICEWRIGHT_MAX_WAITING", "requests that may wait for a slot", low=0)
     max_model_len: int = knob(4096, "VOICEWRIGHT_MAX_MODEL_LEN", "positions (prompt and frames) of one slot", low=64)
-    first_chunk_frames: int = knob(1, "VOICEWRIGHT_FIRST_CHUNK_FRAMES", "frames in the first chunk of sound", low=1)
-    max_chunk_frames: int = knob(
-        16,
-        "VOICEWRIGHT_MAX_CHUNK_FRAMES",
-        "frames in the largest chunk; chunks double from the first up to here",
-        low=1,
+    lead_cap_s: float = knob(
+        3.0, "VOICEWRIGHT_LEAD_CAP_S", "seconds of unplayed sound from which a row yields to others", low=0.1
     )
-    threads: int = knob(0, "VOICEWRIGHT_THREADS", "CPU threads of the networks; 0 leaves it to torch", low=0)
+    reader_s: float = knob(
+        2.0, "VOICEWRIGHT_READER_S", "seconds of sound that wait for a slow reader before its row pauses", low=0.1
+    )
+    prompt_piece: int = knob(128, "VOICEWRIGHT_PROMPT_PIECE", "positions of a prompt that are read at once", low=16)
+    prompt_cache: int = knob(32, "VOICEWRIGHT_PROMPT_CACHE", "voices whose prompt is kept, per checkpoint", low=0)
+    guard: bool = knob(
+        True, "VOICEWRIGHT_GUARD", "stop speech that repeats itself or is silent after its text is spent"
+    )
+    loads: str = knob("start", "VOICEWRIGHT_LOADS", "when checkpoints are loaded", words=("start", "first_use"))
+    threads: int = knob(
+        0,
+        "VOICEWRIGHT_THREADS",
+        "CPU threads of the talker, and as many of Code2Wav; 0: by the size of the networks",
+        low=0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +137,30 @@ class ServerSettings:
         "seconds that a client may take nothing of what it is sent, before it is dropped",
         low=0.1,
     )
+    header_s: float = knob(
+        10.0, "VOICEWRIGHT_HEADER_S", "seconds until a new connection must have sent its request's headers", low=0.1
+    )
+    drain_s: float = knob(
+        30.0, "VOICEWRIGHT_DRAIN_S", "seconds that running replies may take to end after SIGTERM", low=0
+    )
+    api_keys: str = knob("", "VOICEWRIGHT_API_KEYS", "keys that may use the API, with commas between; none: everybody")
+    ticket_s: float = knob(60.0, "VOICEWRIGHT_TICKET_S", "seconds in which a browser may use its ticket", low=1)
+    origins: str = knob(
+        "", "VOICEWRIGHT_ORIGINS", "origins, with commas between, whose pages may use the API besides our own"
+    )
+    max_connections: int = knob(256, "VOICEWRIGHT_MAX_CONNECTIONS", "connections at the same time", low=1)
+    max_connections_per_address: int = knob(
+        64, "VOICEWRIGHT_MAX_CONNECTIONS_PER_ADDRESS", "connections of one address, loopback excepted", low=1
+    )
+    requests_per_minute: int = knob(
+        0, "VOICEWRIGHT_REQUESTS_PER_MINUTE", "requests of one key or address a minute; 0: any number", low=0
+    )
+    reference_addresses: bool = knob(
+        False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"
+    )
+    voices: str = knob("", "VOICEWRIGHT_VOICES", "folder of the voice library; empty: the user's data folder")
+    log_format: str = knob("text", "VOICEWRIGHT_LOG_FORMAT", "form of the log lines", words=("text", "json"))
+    log_text: bool = knob(False, "VOICEWRIGHT_LOG_TEXT", "write the texts that are spoken into the log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +170,7 @@ class Settings:
     models: tuple[str, ...] = (str(DEMO_CHECKPOINT),)
     limits: Limits = field(default_factory=Limits)
     engine: EngineSettings = field(default_factory=EngineSettings)
+    modes: Mapping[Mode, ModeSettings] = field(default_factory=lambda: {mode: ModeSettings() for mode in Mode})
     server: ServerSettings = field(default_factory=ServerSettings)
 
     @classmethod
@@ -118,6 +186,7 @@ class Settings:
             models=models,
             limits=_from_env(Limits, env),
             engine=_from_env(EngineSettings, env),
+            modes={mode: _mode_from_env(mode, env) for mode in Mode},
             server=_from_env(ServerSettings, env),
         )
 
@@ -131,19 +200,33 @@ def override(group: Group, **values: Any) -> Group:
     return _checked(replace(group, **{name: value for name, value in values.items() if value is not None}))
 
 
-def _from_env(group: type[Group], env: Mapping[str, str]) -> Group:
+def _mode_from_env(mode: Mode, env: Mapping[str, str]) -> ModeSettings:
+    """VOICEWRIGHT_X holds for every mode, VOICEWRIGHT_BASE_X for Base only."""
+    both = _from_env(ModeSettings, env, "VOICEWRIGHT_")
+    return _from_env(ModeSettings, env, f"VOICEWRIGHT_{mode.upper()}_", both)
+
+
+def _from_env(group: type[Group], env: Mapping[str, str], prefix: str = "", base: Group | None = None) -> Group:
     values: dict[str, Any] = {}
     for knob_ in fields(group):
-        text = env.get(knob_.metadata["env"])
+        name = prefix + knob_.metadata["env"]
+        text = env.get(name)
         if text is None:
             continue
         kind: type = type(knob_.default)
         try:
-            values[knob_.name] = kind(text)
+            values[knob_.name] = _truth(text) if kind is bool else kind(text)
         except ValueError:
-            why = f"it must be a {kind.__name__}"
-            raise InvalidSetting(name=knob_.metadata["env"], value=repr(text), why=why) from None
-    return _checked(group(**values))
+            why = f"it must be {'a yes or no' if kind is bool else f'a {kind.__name__}'}"
+            raise InvalidSetting(name=name, value=repr(text), why=why) from None
+    return _checked(replace(base or group(), **values))
+
+
+def _truth(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in TRUE | FALSE:
+        raise ValueError
+    return word in TRUE
 
 
 def _checked(group: Group) -> Group:
@@ -151,6 +234,9 @@ def _checked(group: Group) -> Group:
         value, low, high = getattr(group, knob_.name), knob_.metadata["low"], knob_.metadata["high"]
         if isinstance(value, float) and not isfinite(value):
             raise InvalidSetting(name=knob_.name, value=value, why="it must be a finite number")
+        words = knob_.metadata["words"]
+        if words and value not in words:
+            raise InvalidSetting(name=knob_.name, value=repr(value), why=f"it must be {' or '.join(words)}")
         if low is not None and value < low:
             raise InvalidSetting(name=knob_.name, value=value, why=f"it must be at least {low}")
         if high is not None and value > high:

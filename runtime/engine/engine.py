@@ -7,7 +7,8 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Self
 
 import torch
@@ -16,9 +17,22 @@ from runtime.device import Device, open_device
 from runtime.device.opening import choose_dtype
 from runtime.engine.intake import admit
 from runtime.engine.station import Clock, Job, Station
-from runtime.errors import EngineDead, InvalidSetting, ModeNotServed, Overloaded
+from runtime.errors import EngineDead, InvalidSetting, ModeNotServed, Overloaded, SpeechError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
-from runtime.request import Broken, EngineLoad, Finished, Mode, ModelCard, Sink, SpeechEvent, SpeechRequest
+from runtime.request import (
+    Broken,
+    EngineLoad,
+    Finished,
+    Mode,
+    ModelCard,
+    Reference,
+    RequestStats,
+    Sink,
+    SpeechEvent,
+    SpeechRequest,
+    StopReason,
+    VoicePrompt,
+)
 from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -46,6 +60,8 @@ class Engine:
         self._lock = threading.Lock()
         self._orders: deque[Job | int] = deque()  # new requests, and tickets to cancel
         self._open: dict[int, Station] = {}  # tickets that have not ended
+        self._held: dict[int, tuple[SpeechRequest, Sink]] = {}
+        self._renamed: dict[int, int] = {}
         self._next_ticket = 1
         self._wake = threading.Event()
         self._closing = False
@@ -68,7 +84,7 @@ class Engine:
             wanted, reference = _split_entry(entry)
             checkpoint = load_checkpoint(reference, device.torch_device, dtype, loaded)
             loaded.append(checkpoint)
-            station = Station(checkpoint, device, dtype, settings.engine, time.monotonic)
+            station = Station(checkpoint, device, dtype, settings.engine, settings.modes, time.monotonic)
             for mode in _modes_of(checkpoint, wanted):
                 if mode in stations:
                     raise InvalidSetting(name="model", value=repr(entry), why=f"{mode} is served by another already")
@@ -102,6 +118,12 @@ class Engine:
         station = self._by_mode.get(request.mode)
         if station is None:
             raise ModeNotServed(param="task_type", mode=request.mode, known=", ".join(self._by_mode))
+        if request.open_text:
+            with self._lock:
+                ticket = self._next_ticket
+                self._next_ticket += 1
+                self._held[ticket] = (request, sink)
+            return ticket
         admission = admit(request, station.checkpoint, self.settings.limits, station.length)
         seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
         with self._lock:
@@ -126,9 +148,55 @@ class Engine:
         self._wake.set()
         return ticket
 
+    def append(self, ticket: int, text: str) -> None:
+        """More text of a request with ``open_text``. Thread: any."""
+        with self._lock:
+            if (held := self._held.get(ticket)) is not None:
+                self._held[ticket] = (replace(held[0], text=held[0].text + text), held[1])
+
+    def flush(self, ticket: int) -> None:
+        """Speak what there is now. Thread: any."""
+
+    def finish_text(self, ticket: int) -> None:
+        """The text is complete. Thread: any."""
+        with self._lock:
+            held = self._held.pop(ticket, None)
+        if held is None:
+            return
+        request, sink = held
+        try:
+            self._renamed[ticket] = self.submit(replace(request, open_text=False), sink)
+        except SpeechError as error:
+            sink(Broken(error, RequestStats()))
+
+    def taken(self, ticket: int, samples: int) -> None:
+        """So many samples in all have left for the listener. Thread: any."""
+
+    def played(self, ticket: int, ms: float) -> None:
+        """The listener has heard so much in all. Thread: any."""
+
+    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        """Make the prompt of a reference. Thread: any."""
+        station = self._by_mode.get(mode)
+        if station is None:
+            raise ModeNotServed(param="task_type", mode=mode, known=", ".join(self._by_mode))
+        checkpoint = station.checkpoint
+        admit(SpeechRequest(text="A", mode=mode, reference=reference), checkpoint, self.settings.limits, station.length)
+
+        def make() -> None:
+            voice = station._clone(reference)
+            codes = None if voice.codes is None else voice.codes.numpy()
+            done(VoicePrompt(fingerprint=checkpoint.fingerprint, x_vector=voice.x_vector.numpy(), codes=codes))
+
+        threading.Thread(target=make, daemon=True).start()
+
     def cancel(self, ticket: int) -> None:
         """End a request within a frame; unknown and ended tickets are ignored. Thread: any."""
-        self._orders.append(ticket)
+        with self._lock:
+            held = self._held.pop(ticket, None)
+        if held is not None:
+            held[1](Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
+        self._orders.append(self._renamed.pop(ticket, ticket))
         self._wake.set()
 
     def load(self) -> EngineLoad:
@@ -221,6 +289,8 @@ class Engine:
             samples_per_frame=station.samples_per_frame,
             device=self.device.name,
             dtype=str(checkpoint.talker.codec_head.weight.dtype).removeprefix("torch."),
+            fingerprint=checkpoint.fingerprint,
+            loaded=True,
         )
 
 

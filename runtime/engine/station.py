@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -23,6 +23,7 @@ from runtime.request import (
     AudioChunk,
     Broken,
     Finished,
+    Mode,
     Queued,
     Reference,
     RequestStats,
@@ -30,7 +31,7 @@ from runtime.request import (
     Started,
     StopReason,
 )
-from runtime.settings import EngineSettings
+from runtime.settings import EngineSettings, ModeSettings
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
@@ -72,6 +73,7 @@ class Station:
         device: Device,
         dtype: torch.dtype,
         settings: EngineSettings,
+        modes: Mapping[Mode, ModeSettings],
         clock: Clock,
     ) -> None:
         self.checkpoint, self.clock = checkpoint, clock
@@ -81,8 +83,8 @@ class Station:
         self.samples_per_frame = tokenizer.config.code2wav.samples_per_frame
         self.streams = SoundStreams(tokenizer.code2wav, settings.max_slots)
         self.chunks = ChunkPolicy(
-            first=settings.first_chunk_frames,
-            largest=settings.max_chunk_frames,
+            first=modes[checkpoint.config.modes[0]].first_chunk_frames,
+            largest=modes[checkpoint.config.modes[0]].max_chunk_frames,
             frame_s=self.samples_per_frame / SAMPLE_RATE,
         )
         self.waiting: deque[Job] = deque()

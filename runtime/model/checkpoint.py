@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import logging
 import os
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
+_END_BYTES = 2**20  # of a weights file, from each end; the header with every name and offset is among the first
+
 HUB_FILES = [
     "*.json",
     "merges.txt",
@@ -53,6 +56,7 @@ class Checkpoint:
     """Everything that one checkpoint folder holds."""
 
     name: str
+    fingerprint: str  # equal only for equal configuration and weights
     config: ModelConfig
     text_tokenizer: TextTokenizer
     talker: Talker
@@ -93,6 +97,7 @@ def load_checkpoint(
     log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), dtype, device)
     return Checkpoint(
         name=_public_name(reference),
+        fingerprint=fingerprint(folder),
         config=config,
         text_tokenizer=text_tokenizer,
         talker=talker,
@@ -123,6 +128,24 @@ def resolve(reference: str) -> Path:
             what="the checkpoint",
             hint=f"There is no such folder and the Hub did not give it ({type(error).__name__}).",
         ) from error
+
+
+def fingerprint(folder: Path) -> str:
+    """Tell checkpoints apart without reading gigabytes: configurations whole, of weights the size and both ends."""
+    digest = hashlib.sha256()
+    for name in (
+        "config.json",
+        "model.safetensors",
+        "speech_tokenizer/config.json",
+        "speech_tokenizer/model.safetensors",
+    ):
+        with (folder / name).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            digest.update(f"{name} {size}\n".encode())
+            for start in (0, max(0, size - _END_BYTES)):
+                file.seek(start)
+                digest.update(file.read(_END_BYTES))
+    return digest.hexdigest()[:32]
 
 
 def _check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:

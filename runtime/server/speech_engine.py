@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from runtime.request import EngineLoad, ModelCard, Sink, SpeechRequest
+from runtime.errors import SpeechError
+from runtime.request import EngineLoad, Mode, ModelCard, Reference, Sink, SpeechRequest, VoicePrompt
 
 
 class SpeechEngine(Protocol):
-    """A door to the engine thread. Every method may be called on any thread and returns at once."""
+    """A door to the engine thread. Every method may be called on any thread and returns at once.
+
+    Tickets that are unknown or have ended are ignored by whoever takes one.
+    """
 
     @property
     def cards(self) -> tuple[ModelCard, ...]: ...
@@ -30,6 +35,34 @@ class SpeechEngine(Protocol):
         """
         ...
 
+    def append(self, ticket: int, text: str) -> None:
+        """More text of a request with ``open_text``. Text that cannot be spoken ends the request with Broken."""
+        ...
+
+    def flush(self, ticket: int) -> None:
+        """Speak what there is now, even where a word or a sentence may go on."""
+        ...
+
+    def finish_text(self, ticket: int) -> None:
+        """The text is complete."""
+        ...
+
+    def taken(self, ticket: int, samples: int) -> None:
+        """So many samples in all have left for the listener. A request that is ``acknowledged`` pauses without it."""
+        ...
+
+    def played(self, ticket: int, ms: float) -> None:
+        """The listener has heard so much in all; better than the clock for who is far ahead."""
+        ...
+
     def cancel(self, ticket: int) -> None: ...
+
+    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        """Make the prompt of a reference; ``done`` is called once, on another thread, and must not block.
+
+        Raises:
+            BadRequest: the reference cannot be used, or no checkpoint serves the mode.
+        """
+        ...
 
     def load(self) -> EngineLoad: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ from runtime.request import (
     SpeechRequest,
     Started,
 )
-from runtime.settings import EngineSettings, Limits, Settings
+from runtime.settings import EngineSettings, Limits, ModeSettings, Settings
 from tests.support.signals import voice
 
 GREEDY = Sampling(greedy=True)
@@ -97,18 +98,20 @@ def engine_of(
     length: int = 512,
     limits: Limits | None = None,
     clock: Clock | None = None,
+    modes: Mapping[Mode, ModeSettings] | None = None,
     **settings: Any,
 ) -> Engine:
     """An engine on the CPU, not started: tests call ``tick`` themselves."""
     device = open_device("cpu")
     engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
     clock = clock or VirtualClock()
+    modes = modes or Settings().modes
     stations: dict[Mode, Station] = {}
     for checkpoint in checkpoints:
         dtype = checkpoint.talker.codec_head.weight.dtype
-        station = Station(checkpoint, device, dtype, engine_settings, clock)
+        station = Station(checkpoint, device, dtype, engine_settings, modes, clock)
         stations |= dict.fromkeys(checkpoint.config.modes, station)
-    everything = Settings(engine=engine_settings, limits=limits or Limits())
+    everything = Settings(engine=engine_settings, modes=modes, limits=limits or Limits())
     return Engine(stations, device, everything, clock)
 
 

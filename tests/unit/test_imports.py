@@ -17,7 +17,7 @@ VALUES = ("runtime.errors", "runtime.request", "runtime.settings")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/errors.py": (),
     "runtime/request.py": ("runtime.errors",),
-    "runtime/settings.py": ("runtime.errors",),
+    "runtime/settings.py": ("runtime.errors", "runtime.request"),
     "runtime/audio.py": VALUES,
     "runtime/voices/": (*VALUES, "runtime.audio", "runtime.voices"),
     "runtime/device/": (*VALUES, "runtime.device"),

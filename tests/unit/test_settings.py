@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import InvalidSetting
+from runtime.request import Mode
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, ServerSettings, Settings, override
 
 GROUPS = (Limits, EngineSettings, ServerSettings)
@@ -27,10 +28,10 @@ def test_an_empty_environment_leaves_the_defaults() -> None:
 
 
 def test_the_limits_that_the_design_names() -> None:
-    limits, engine = Limits(), EngineSettings()
+    limits = Limits()
     assert limits.max_instruct_chars == 500
     assert (limits.min_reference_s, limits.max_reference_s) == (1.0, 60.0)
-    assert engine.first_chunk_frames == 1
+    assert {mode.first_chunk_frames for mode in Settings().modes.values()} == {1}
 
 
 def test_environment_names_are_distinct_and_ours() -> None:
@@ -49,7 +50,9 @@ def test_a_knob_says_what_it_is_and_its_default_is_in_range(group: type, knob: A
 
 @per_knob
 def test_the_environment_goes_before_the_default(group: type, knob: Any) -> None:
-    value = "words" if isinstance(knob.default, str) else type(knob.default)(knob.default + 1)
+    value: Any = "words" if isinstance(knob.default, str) else type(knob.default)(knob.default + 1)
+    if knob.metadata["words"]:
+        value = knob.metadata["words"][-1]
     settings = Settings.from_env({knob.metadata["env"]: str(value)})
     assert getattr(group_of(settings, group), knob.name) == value
     assert type(getattr(group_of(settings, group), knob.name)) is type(knob.default)
@@ -97,3 +100,19 @@ def test_models_are_a_list_of_words(text: str, models: tuple[str, ...]) -> None:
 def test_settings_cannot_be_changed_in_place() -> None:
     with pytest.raises(AttributeError):
         Settings().engine.max_slots = 2  # type: ignore[misc]
+
+
+def test_a_mode_has_settings_of_its_own_over_those_of_every_mode() -> None:
+    modes = Settings.from_env(
+        {"VOICEWRIGHT_MAX_CHUNK_FRAMES": "8", "VOICEWRIGHT_BASE_MAX_CHUNK_FRAMES": "25", "VOICEWRIGHT_PREFILLS": "3"}
+    ).modes
+    assert [modes[mode].max_chunk_frames for mode in (Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN, Mode.BASE)] == [8, 8, 25]
+    assert {modes[mode].prefills for mode in Mode} == {3}
+    with pytest.raises(InvalidSetting, match="VOICEWRIGHT_BASE_PREFILLS"):
+        Settings.from_env({"VOICEWRIGHT_BASE_PREFILLS": "many"})
+
+
+@pytest.mark.parametrize("knob", [knob for _, knob in KNOBS if knob.metadata["words"]], ids=lambda knob: knob.name)
+def test_a_word_that_is_not_listed_is_refused(knob: Any) -> None:
+    with pytest.raises(InvalidSetting, match=" or "):
+        Settings.from_env({knob.metadata["env"]: "sometimes"})

@@ -23,6 +23,8 @@ CARD = ModelCard(
     samples_per_frame=1920,
     device="cpu",
     dtype="float32",
+    fingerprint="0" * 32,
+    loaded=True,
 )
 CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, "name": "clone", "modes": (Mode.BASE,)})
 REFERENCE = np.zeros(24_000, np.float32)
