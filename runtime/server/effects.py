@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from runtime.request import SpeechRequest
-from runtime.server.contexts import Utterance
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +16,36 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
+class Append:
+    """More text of an utterance that was submitted with ``open_text``."""
+
+    utterance: int
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Speak what there is of the utterance's text."""
+
+    utterance: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishText:
+    """The utterance's text is complete."""
+
+    utterance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The listener has heard so much of the utterance."""
+
+    utterance: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Give the utterance's slot back. Nothing needs to come back."""
 
@@ -25,13 +54,21 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Decode reference audio off the event loop; the samples come back by `Session.on_reference`."""
+    """Decode reference audio off the event loop; a Reference without text comes back by `on_reference`."""
 
     upload: int
     ref_audio: str = field(repr=False)
 
 
-Command = Submit | Cancel | Decode
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Read a stored voice off the event loop; its Reference comes back by `on_reference`."""
+
+    upload: int
+    voice_id: str
+
+
+Command = Submit | Append | Flush | FinishText | Played | Cancel | Decode | Recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +77,8 @@ class Text:
 
     text: str
     is_terminal: bool = False
+    number: int | None = None  # of the utterance whose sound it carries (base64), if it carries any
+    samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +86,8 @@ class Sound:
     """A binary message."""
 
     data: bytes = field(repr=False)
-    utterance: Utterance
-    sound_bytes: int  # without the header
+    number: int  # of the utterance
+    samples: int
 
 
 @dataclass(frozen=True, slots=True)

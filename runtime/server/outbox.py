@@ -27,6 +27,7 @@ class Outbox:
         self.untaken_ends = 0  # terminal messages the client cannot have seen yet
         self._untaken_texts = 0
         self._items: deque[Outgoing] = deque()
+        self._speakers: dict[int, Utterance] = {}  # whose sound waits
 
     @property
     def is_congested(self) -> bool:
@@ -40,7 +41,8 @@ class Outbox:
     def sound(self, one: Utterance, chunk: AudioChunk) -> None:
         for pcm, first_sample in _pieces(chunk):
             header = HEADER.pack(_VERSION, _KIND_S16LE, one.channel, one.messages, first_sample)
-            self._items.append(Sound(header + pcm if one.labelled else pcm, one, len(pcm)))
+            self._items.append(Sound(header + pcm if one.labelled else pcm, one.number, len(pcm) // BYTES_PER_SAMPLE))
+            self._speakers[one.number] = one
             one.messages += 1
             one.total_bytes += len(pcm)
 
@@ -48,7 +50,8 @@ class Outbox:
         self._items.append(Close(code, reason))
 
     def drop_sound_of(self, one: Utterance) -> None:
-        self._items = deque(item for item in self._items if not (isinstance(item, Sound) and item.utterance is one))
+        self._items = deque(item for item in self._items if not (isinstance(item, Sound) and item.number == one.number))
+        self._speakers.pop(one.number, None)
 
     def clear(self) -> None:
         self._items.clear()
@@ -59,7 +62,7 @@ class Outbox:
             return None
         item = self._items.popleft()
         if isinstance(item, Sound):
-            item.utterance.sent_bytes += item.sound_bytes
+            self._speakers[item.number].sent_bytes += item.samples * BYTES_PER_SAMPLE
         elif isinstance(item, Text):
             self._untaken_texts -= 1
             self.untaken_ends -= item.is_terminal

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,26 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.request import Broken, Finished, SpeechEvent, SpeechRequest
-from runtime.server.effects import Cancel, Close, Decode, Outgoing, Sound, Submit, Text
+from runtime.server.effects import (
+    Append,
+    Cancel,
+    Close,
+    Decode,
+    FinishText,
+    Flush,
+    Outgoing,
+    Played,
+    Sound,
+    Submit,
+    Text,
+)
 from runtime.server.session import Session
 from runtime.server.speech_engine import SpeechEngine
 from runtime.server.uploads import read_upload
 from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
+Value = TypeVar("Value")
 
 
 class SpeechSocket:
@@ -108,8 +122,20 @@ class SpeechSocket:
                     case Cancel(utterance):
                         if (ticket := self._tickets.pop(utterance, None)) is not None:
                             self._engine.cancel(ticket)
+                    case Append(utterance, text):
+                        self._with_ticket(utterance, partial(_swapped, self._engine.append, text))
+                    case Flush(utterance):
+                        self._with_ticket(utterance, self._engine.flush)
+                    case FinishText(utterance):
+                        self._with_ticket(utterance, self._engine.finish_text)
+                    case Played(utterance, ms):
+                        self._with_ticket(utterance, partial(_swapped, self._engine.played, ms))
                     case Decode(upload, ref_audio):
                         self._decode(upload, ref_audio)
+
+    def _with_ticket(self, utterance: int, tell: Callable[[int], None]) -> None:
+        if (ticket := self._tickets.get(utterance)) is not None:
+            tell(ticket)
 
     def _submit(self, utterance: int, request: SpeechRequest) -> None:
         try:
@@ -192,3 +218,7 @@ class SpeechSocket:
             future.cancel()
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _swapped(tell: Callable[[int, Value], None], value: Value, ticket: int) -> None:
+    tell(ticket, value)
