@@ -99,6 +99,13 @@ class EngineSettings:
     reader_s: float = knob(
         2.0, "VOICEWRIGHT_READER_S", "seconds of sound that wait for a slow reader before its row pauses", low=0.1
     )
+    sound_work: int = knob(
+        0,
+        "VOICEWRIGHT_SOUND_WORK",
+        "frames, of all requests together, that Code2Wav makes at once; small lets first chunks in sooner; "
+        "0: by the device",
+        low=0,
+    )
     prompt_piece: int = knob(128, "VOICEWRIGHT_PROMPT_PIECE", "positions of a prompt that are read at once", low=16)
     prompt_cache: int = knob(32, "VOICEWRIGHT_PROMPT_CACHE", "voices whose prompt is kept, per checkpoint", low=0)
     guard: bool = knob(

@@ -1,13 +1,13 @@
-"""Code2Wav over the arena of open streams: frames of several requests in, their sound out, batched by chunk size."""
+"""Code2Wav over the arena of open streams: frames of several requests in, their sound out. Lane of sound only."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from runtime.engine.voices import ClonedVoice
 from runtime.model.code2wav import Code2Wav
 
 FULL_SCALE = 32767  # of s16le, as libsndfile scales
@@ -22,35 +22,31 @@ class SoundStreams:
             self.state = code2wav.fresh_state(slots)
 
     @torch.inference_mode()
-    def open(self, slot: int, reference: Tensor | None = None) -> None:
-        """Begin a stream, after reference frames if there are any. Shapes: reference [m, Q] int64."""
-        self.state.reset(slot)
-        if reference is not None:
-            row = torch.tensor([slot], device=self.state.frames.device)
-            state = self.state.rows(row)
-            self.code2wav.warm(reference.to(row.device).unsqueeze(0), state)
-            self.state.write(row, state)
+    def open(self, slot: int, voice: ClonedVoice | None = None) -> None:
+        """Begin a stream, after the voice's reference frames if it has any; their state is kept with the voice."""
+        if voice is None or voice.codes is None:
+            self.state.reset(slot)
+            return
+        row = torch.tensor([slot], device=self.state.frames.device)
+        if voice.sound is None:
+            voice.sound = self.code2wav.fresh_state(1)
+            self.code2wav.warm(voice.codes.to(row.device).unsqueeze(0), voice.sound)
+        self.state.write(row, voice.sound)
 
     @torch.inference_mode()
-    def decode(self, chunks: Sequence[tuple[int, Tensor]]) -> list[bytes | None]:
+    def decode(self, slots: Sequence[int], codes: Tensor) -> list[bytes | None]:
         """The sound of the next frames of some streams, as s16le; None where it is not finite.
 
-        Shapes: chunks of (slot, codes [n, Q] int64); each result has n * samples_per_frame samples.
+        Shapes: codes [B, n, Q] int64, a row a slot; each result has n * samples_per_frame samples.
         """
-        sounds: list[bytes | None] = [None] * len(chunks)
-        sizes: dict[int, list[int]] = defaultdict(list)
-        for index, (_, codes) in enumerate(chunks):
-            sizes[len(codes)].append(index)
-        for members in sizes.values():
-            rows = torch.tensor([chunks[index][0] for index in members], device=self.state.frames.device)
-            codes = torch.stack([chunks[index][1] for index in members]).to(rows.device)
-            state = self.state.rows(rows)
-            wave = self.code2wav(codes, state)
-            self.state.write(rows, state)
-            finite = wave.isfinite().all(dim=-1).tolist()
-            for index, samples, sane in zip(members, to_s16(wave).cpu(), finite, strict=True):
-                sounds[index] = samples.numpy().tobytes() if sane else None
-        return sounds
+        rows = torch.tensor(slots, device=self.state.frames.device)
+        state = self.state.rows(rows)
+        wave = self.code2wav(codes.to(rows.device), state)
+        self.state.write(rows, state)
+        finite = wave.isfinite().all(dim=-1).tolist()
+        return [
+            samples.numpy().tobytes() if sane else None for samples, sane in zip(to_s16(wave).cpu(), finite, strict=True)
+        ]
 
 
 def to_s16(wave: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The engine: one thread, one loop, every loaded checkpoint. The life of a request, top to bottom, is ``tick``."""
+"""The engine: a thread for frames, a lane for sound, every loaded checkpoint. A request's life is ``tick``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,27 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from functools import partial
 from typing import Self
 
 import torch
 
 from runtime.device import Device, open_device
 from runtime.device.opening import choose_dtype
-from runtime.engine.intake import admit
-from runtime.engine.station import Clock, Job, Station
-from runtime.errors import EngineDead, InvalidSetting, ModeNotServed, Overloaded, SpeechError
+from runtime.engine.feed import Feed
+from runtime.engine.intake import Admission, admit
+from runtime.engine.job import Job
+from runtime.engine.lane import SoundLane
+from runtime.engine.registry import Entry, Registry
+from runtime.engine.station import Clock, Station
+from runtime.errors import (
+    CheckpointUnusable,
+    EngineDead,
+    GenerationFailed,
+    ModeNotServed,
+    Overloaded,
+    SpeechError,
+)
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (
     Broken,
@@ -25,6 +36,7 @@ from runtime.request import (
     Finished,
     Mode,
     ModelCard,
+    Queued,
     Reference,
     RequestStats,
     Sink,
@@ -39,65 +51,68 @@ log = logging.getLogger(__name__)
 
 SEED_BITS = 53  # drawn seeds survive a trip through a browser's numbers
 IDLE_S = 0.5  # how long the thread sleeps where nobody wakes it
-RETRY_AFTER_S = 2.0  # told to who finds every place taken
+PAUSE_S = 0.02  # the same where requests wait for a listener's clock
+RETRY_AFTER_S = 2.0  # told to who finds every place taken, while nobody knows how long a slot is held
+
+Order = Callable[[], None]
+Progress = Callable[[str], None]
 
 
 class Engine:
     """Speech for every loaded checkpoint.
 
-    ``submit``, ``cancel`` and ``load`` may be called from any thread and never wait for the device; all else runs on
-    the engine's thread, or, before ``start``, on the caller's (``speak``).
+    What `SpeechEngine` promises may be called from any thread and never waits for the device; all else runs on the
+    engine's thread, or, before ``start``, on the caller's (``speak``).
     """
 
-    def __init__(
-        self, stations: dict[Mode, Station], device: Device, settings: Settings, clock: Clock = time.monotonic
-    ) -> None:
-        self.device, self.settings, self.clock = device, settings, clock
-        self._by_mode = stations
-        self.stations = list({id(station): station for station in stations.values()}.values())
-        self.cards = tuple(self._card(station) for station in self.stations)
+    def __init__(self, registry: Registry, device: Device, settings: Settings, clock: Clock = time.monotonic) -> None:
+        self.registry, self.device, self.settings, self.clock = registry, device, settings, clock
+        self.dtype = choose_dtype(settings.engine.dtype, device)
         self.alive = True
+        self.lane = SoundLane(self._prepare_thread)
+        self.ticks = 0  # a heartbeat
         self._lock = threading.Lock()
-        self._orders: deque[Job | int] = deque()  # new requests, and tickets to cancel
-        self._open: dict[int, Station] = {}  # tickets that have not ended
-        self._held: dict[int, tuple[SpeechRequest, Sink]] = {}
-        self._renamed: dict[int, int] = {}
+        self._orders: deque[Order] = deque()
+        self._open: dict[int, Entry] = {}  # by ticket, of requests that have not ended
+        self._held: dict[Entry, list[tuple[int, SpeechRequest, Sink]]] = {}  # until their checkpoint is loaded
+        self._late: dict[Entry, list[Order]] = {}  # orders about them
         self._next_ticket = 1
         self._wake = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def open(cls, settings: Settings) -> Self:
-        """Load every checkpoint that the settings name. Takes seconds to minutes.
+    def open(cls, settings: Settings, progress: Progress = lambda words: None) -> Self:
+        """Read every checkpoint that the settings name, and load and warm them unless that waits for first use.
 
         Raises:
             SetUpError: a checkpoint, the device or a setting cannot be used.
         """
-        if settings.engine.threads:
-            torch.set_num_threads(settings.engine.threads)
         device = open_device(settings.engine.device)
-        dtype = choose_dtype(settings.engine.dtype, device)
-        stations: dict[Mode, Station] = {}
-        loaded: list[Checkpoint] = []
-        for entry in settings.models:
-            wanted, reference = _split_entry(entry)
-            checkpoint = load_checkpoint(reference, device.torch_device, dtype, loaded)
-            loaded.append(checkpoint)
-            station = Station(checkpoint, device, dtype, settings.engine, settings.modes, time.monotonic)
-            for mode in _modes_of(checkpoint, wanted):
-                if mode in stations:
-                    raise InvalidSetting(name="model", value=repr(entry), why=f"{mode} is served by another already")
-                stations[mode] = station
-        return cls(stations, device, settings)
+        progress("reading configurations")
+        engine = cls(Registry.read(settings.models), device, settings)
+        if settings.engine.loads == "start":
+            for number, entry in enumerate(engine.registry.entries, start=1):
+                progress(f"loading checkpoint {number} of {len(engine.registry.entries)}: {entry.name}")
+                engine._load(entry)
+        return engine
+
+    @property
+    def cards(self) -> tuple[ModelCard, ...]:
+        """What is served, loaded or not."""
+        dtype = str(self.dtype).removeprefix("torch.")
+        return tuple(entry.card(self.device.name, dtype) for entry in self.registry.entries)
 
     def start(self) -> None:
-        """Start the engine's thread."""
+        """Start the engine's threads."""
+        self.lane.start()
+        for station in self.registry.stations:
+            station.voices.start(self._prepare_thread)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; what still waits or speaks is told that the engine is gone."""
+        """End the threads; what still waits or speaks is told that the engine is gone."""
         self._closing = True
         self._wake.set()
         if self._thread is not None:
@@ -105,107 +120,83 @@ class Engine:
         else:
             self._end()
 
-    def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Take a request and return its ticket; its sink hears the rest on the engine's thread.
+    # --- the door; any thread
 
-        Thread: any.
+    def submit(self, request: SpeechRequest, sink: Sink) -> int:
+        """Take a request and return its ticket; its sink hears the rest on the engine's threads.
 
         Raises:
             BadRequest: it cannot be served as it is; nothing was started.
             Overloaded: every slot and every waiting place is taken.
             EngineDead: the engine has stopped.
+            CheckpointUnusable: its checkpoint was to be loaded at first use, and could not.
         """
-        station = self._by_mode.get(request.mode)
-        if station is None:
-            raise ModeNotServed(param="task_type", mode=request.mode, known=", ".join(self._by_mode))
-        if request.open_text:
-            with self._lock:
-                ticket = self._next_ticket
-                self._next_ticket += 1
-                self._held[ticket] = (request, sink)
-            return ticket
-        admission = admit(request, station.checkpoint, self.settings.limits, station.length)
-        seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
+        entry = self._entry(request.mode)
+        station = entry.station
+        admitted = None if station is None else self._admit(station, request)
         with self._lock:
             if not self.alive:
                 raise EngineDead
-            engine = self.settings.engine
-            waiting = sum(other is station for other in self._open.values()) - engine.max_slots
-            if waiting >= engine.max_waiting:
-                raise Overloaded(slots=engine.max_slots, waiting=waiting, retry_after_s=RETRY_AFTER_S)
+            self._check_room(entry)
             ticket = self._next_ticket
             self._next_ticket += 1
-            self._open[ticket] = station
-            self._orders.append(
-                Job(
-                    ticket=ticket,
-                    admission=admission,
-                    seed=seed,
-                    sink=self._closing_sink(ticket, sink),
-                    submitted=self.clock(),
-                )
-            )
+            self._open[ticket] = entry
+            told = self._closing_sink(ticket, sink)
+            if station is not None and admitted is not None:
+                self._orders.append(partial(station.enter, self._job(ticket, request, *admitted, told)))
+            else:
+                self._hold(entry, ticket, request, told)
         self._wake.set()
         return ticket
 
     def append(self, ticket: int, text: str) -> None:
-        """More text of a request with ``open_text``. Thread: any."""
-        with self._lock:
-            if (held := self._held.get(ticket)) is not None:
-                self._held[ticket] = (replace(held[0], text=held[0].text + text), held[1])
+        """More text of a request with ``open_text``."""
+        self._change_text(ticket, lambda feed: feed.add(text))
 
     def flush(self, ticket: int) -> None:
-        """Speak what there is now. Thread: any."""
+        """Speak what there is now, even where a word or a sentence may go on."""
+        self._change_text(ticket, Feed.flush)
 
     def finish_text(self, ticket: int) -> None:
-        """The text is complete. Thread: any."""
-        with self._lock:
-            held = self._held.pop(ticket, None)
-        if held is None:
-            return
-        request, sink = held
-        try:
-            self._renamed[ticket] = self.submit(replace(request, open_text=False), sink)
-        except SpeechError as error:
-            sink(Broken(error, RequestStats()))
+        """The text is complete."""
+        self._change_text(ticket, Feed.finish)
 
     def taken(self, ticket: int, samples: int) -> None:
-        """So many samples in all have left for the listener. Thread: any."""
+        """So many samples in all have left for the listener."""
+        self._order(ticket, lambda station: station.taken(ticket, samples))
 
     def played(self, ticket: int, ms: float) -> None:
-        """The listener has heard so much in all. Thread: any."""
-
-    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Make the prompt of a reference. Thread: any."""
-        station = self._by_mode.get(mode)
-        if station is None:
-            raise ModeNotServed(param="task_type", mode=mode, known=", ".join(self._by_mode))
-        checkpoint = station.checkpoint
-        admit(SpeechRequest(text="A", mode=mode, reference=reference), checkpoint, self.settings.limits, station.length)
-
-        def make() -> None:
-            voice = station._clone(reference)
-            codes = None if voice.codes is None else voice.codes.numpy()
-            done(VoicePrompt(fingerprint=checkpoint.fingerprint, x_vector=voice.x_vector.numpy(), codes=codes))
-
-        threading.Thread(target=make, daemon=True).start()
+        """The listener has heard so much in all."""
+        self._order(ticket, lambda station: station.played(ticket, ms))
 
     def cancel(self, ticket: int) -> None:
-        """End a request within a frame; unknown and ended tickets are ignored. Thread: any."""
-        with self._lock:
-            held = self._held.pop(ticket, None)
-        if held is not None:
-            held[1](Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
-        self._orders.append(self._renamed.pop(ticket, ticket))
-        self._wake.set()
+        """End a request within a frame; unknown and ended tickets are ignored."""
+        self._order(ticket, lambda station: station.cancel(ticket))
+
+    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        """Make the prompt of a reference on the thread that reads voices; ``done`` is called there.
+
+        Raises:
+            BadRequest: the reference cannot be used, or no loaded checkpoint serves the mode.
+        """
+        station = self._entry(mode).station
+        if station is None:
+            raise ModeNotServed(param="task_type", mode=mode, known=", ".join(self.registry.modes))
+        admission, _ = self._admit(station, SpeechRequest(text="A", mode=mode, reference=reference))
+        if admission.reference is None or admission.voice_key is None:
+            raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
+        station.voices.prepare(admission.reference, admission.voice_key, done)
 
     def load(self) -> EngineLoad:
-        """How busy the engine is. Thread: any."""
+        """How busy the engine is."""
+        stations = self.registry.stations
+        active = sum(len(station.holders) for station in stations)
+        slots = self.settings.engine.max_slots * len(self.registry.entries)
         with self._lock:
-            open_ = list(self._open.values())
-        slots = self.settings.engine.max_slots
-        active = sum(min(slots, open_.count(station)) for station in self.stations)
-        return EngineLoad(slots=slots * len(self.stations), active=active, waiting=len(open_) - active)
+            waiting = len(self._open) - active
+        return EngineLoad(slots=slots, active=active, waiting=max(0, waiting))
+
+    # --- the caller's own thread
 
     def speak(self, request: SpeechRequest) -> Iterator[SpeechEvent]:
         """Serve one request on the caller's thread, without ``start``: for the command line and tests.
@@ -224,23 +215,32 @@ class Engine:
             self.cancel(ticket)
             self._take_orders()
 
+    # --- the engine's thread
+
     def tick(self) -> bool:
-        """One turn for every checkpoint; returns whether there is more to do. Thread: engine."""
-        self._take_orders()
-        for station in self.stations:
-            station.admit()
-            station.sound()
-            station.frames()
-            station.sound()
+        """One turn for every checkpoint; returns whether anything was done that leads on at once."""
+        self.ticks += 1
+        worked = self._take_orders()
+        for station in self.registry.stations:
+            station.collect()
             station.retire()
-        return bool(self._orders) or any(station.busy for station in self.stations)
+            station.admit()
+            worked |= station.read()
+            worked |= station.frames()
+        return worked
+
+    @property
+    def busy(self) -> bool:
+        """There are requests that have not ended."""
+        return bool(self._orders) or any(station.busy for station in self.registry.stations)
 
     def _run(self) -> None:
+        self._prepare_thread()
         try:
             while not self._closing:
                 self._wake.clear()
                 if not self.tick():
-                    self._wake.wait(IDLE_S)
+                    self._wake.wait(PAUSE_S if self.busy else IDLE_S)
         except Exception:
             log.critical("the engine thread died", exc_info=True)
         finally:
@@ -249,17 +249,128 @@ class Engine:
     def _end(self) -> None:
         with self._lock:
             self.alive = False
+            held = [one for waiting in self._held.values() for one in waiting]
+            self._held.clear()
         self._take_orders()
-        for station in self.stations:
-            station.break_all(EngineDead())
+        for _, _, sink in held:
+            sink(Broken(EngineDead(), RequestStats()))
+        for station in self.registry.stations:
+            station.end_all(EngineDead())
+            station.voices.close()
+        self.lane.close()
 
-    def _take_orders(self) -> None:
+    def _take_orders(self) -> bool:
+        took = bool(self._orders)
         while self._orders:
-            order = self._orders.popleft()
-            if isinstance(order, Job):
-                self._open[order.ticket].enqueue(order)
-            elif order in self._open:
-                self._open[order].cancel(order)
+            self._orders.popleft()()
+        return took
+
+    # --- checkpoints
+
+    def add(self, entry: Entry, checkpoint: Checkpoint) -> None:
+        """Put a loaded checkpoint to work."""
+        settings = self.settings
+        station = Station(
+            checkpoint,
+            self.device,
+            checkpoint.talker.codec_head.weight.dtype,
+            settings.engine,
+            settings.modes,
+            settings.limits,
+            self.lane,
+            self._wake.set,
+            self.clock,
+        )
+        station.warm()
+        entry.station = station
+
+    def _load(self, entry: Entry) -> None:
+        """Load a checkpoint's weights. Takes seconds to minutes.
+
+        Raises:
+            SetUpError: they cannot be used.
+        """
+        self.add(
+            entry, load_checkpoint(entry.reference, self.device.torch_device, self.dtype, self.registry.checkpoints)
+        )
+
+    def _hold(self, entry: Entry, ticket: int, request: SpeechRequest, sink: Sink) -> None:
+        """Keep a request until its checkpoint is loaded, which begins now if it has not. Under the lock."""
+        self._held.setdefault(entry, []).append((ticket, request, sink))
+        sink(Queued(len(self._held[entry]) - 1))
+        if not entry.is_loading:
+            entry.is_loading = True
+            threading.Thread(target=self._load_late, args=(entry,), name="loader", daemon=True).start()
+
+    def _load_late(self, entry: Entry) -> None:
+        """Load at first use, then let in who waited for it. Thread: loader."""
+        try:
+            self._load(entry)
+        except Exception:
+            log.exception("a checkpoint could not be loaded")
+            entry.has_failed = True
+        self._orders.append(partial(self._let_in, entry))
+        self._wake.set()
+
+    def _let_in(self, entry: Entry) -> None:
+        with self._lock:
+            waiting = self._held.pop(entry, [])
+        station = entry.station
+        if station is not None and self._thread is not None:
+            station.voices.start(self._prepare_thread)
+        for ticket, request, sink in waiting:
+            try:
+                if station is None:
+                    raise CheckpointUnusable(mode=request.mode)
+                station.enter(self._job(ticket, request, *self._admit(station, request), sink))
+            except SpeechError as error:
+                sink(Broken(error, RequestStats()))
+        self._orders.extendleft(reversed(self._late.pop(entry, [])))
+
+    # --- helpers of the door
+
+    def _entry(self, mode: Mode) -> Entry:
+        entry = self.registry.entry(mode)
+        if entry is None:
+            raise ModeNotServed(param="task_type", mode=mode, known=", ".join(self.registry.modes))
+        if entry.has_failed:
+            raise CheckpointUnusable(mode=mode)
+        return entry
+
+    def _admit(self, station: Station, request: SpeechRequest) -> tuple[Admission, Feed]:
+        return admit(request, station.checkpoint, self.settings.limits, station.length)
+
+    def _job(self, ticket: int, request: SpeechRequest, admission: Admission, feed: Feed, sink: Sink) -> Job:
+        seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
+        return Job(ticket, request, admission, feed, seed, sink, asked=self.clock())
+
+    def _check_room(self, entry: Entry) -> None:
+        """Raises Overloaded where nobody more may wait. Who has nothing to say yet takes no place. Under the lock."""
+        engine, lobby = self.settings.engine, entry.station.lobby if entry.station else None
+        unready = 0 if lobby is None else lobby.unready
+        waiting = sum(other is entry for other in self._open.values()) - unready - engine.max_slots
+        if waiting >= engine.max_waiting:
+            wait_s = lobby.line.wait_s(len(lobby.line)) if lobby else None
+            retry_after_s = round(wait_s, 1) if wait_s else RETRY_AFTER_S
+            raise Overloaded(slots=engine.max_slots, waiting=max(0, waiting), retry_after_s=retry_after_s)
+
+    def _change_text(self, ticket: int, change: Callable[[Feed], None]) -> None:
+        self._order(ticket, lambda station: station.change_text(ticket, change))
+
+    def _order(self, ticket: int, tell: Callable[[Station], None]) -> None:
+        """Have something done about a request by its station, in the order of the calls."""
+
+        def order() -> None:
+            entry = self._open.get(ticket)
+            if entry is None:
+                return
+            if entry.station is None:
+                self._late.setdefault(entry, []).append(order)
+            else:
+                tell(entry.station)
+
+        self._orders.append(order)
+        self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:
         """The client's sink, forgetting the ticket at its last event. A sink that fails ends its request only."""
@@ -276,36 +387,7 @@ class Engine:
 
         return tell
 
-    def _card(self, station: Station) -> ModelCard:
-        config, checkpoint = station.checkpoint.config, station.checkpoint
-        return ModelCard(
-            name=checkpoint.name,
-            modes=tuple(mode for mode, other in self._by_mode.items() if other is station),
-            speakers=tuple(config.talker.spk_id),
-            languages=tuple(config.talker.codec_language_id),
-            layouts=config.layouts,
-            takes_instruct=config.takes_instruct,
-            speaks=config.speaks,
-            samples_per_frame=station.samples_per_frame,
-            device=self.device.name,
-            dtype=str(checkpoint.talker.codec_head.weight.dtype).removeprefix("torch."),
-            fingerprint=checkpoint.fingerprint,
-            loaded=True,
-        )
-
-
-def _split_entry(entry: str) -> tuple[Mode | None, str]:
-    """``[mode=]PATH_OR_ID`` as mode and reference."""
-    word, separator, reference = entry.partition("=")
-    if separator and word in set(Mode):
-        return Mode(word), reference
-    return None, entry
-
-
-def _modes_of(checkpoint: Checkpoint, wanted: Mode | None) -> tuple[Mode, ...]:
-    if wanted is None:
-        return checkpoint.config.modes
-    if wanted not in checkpoint.config.modes:
-        known = ", ".join(checkpoint.config.modes)
-        raise InvalidSetting(name="model", value=checkpoint.name, why=f"it serves {known}, not {wanted}")
-    return (wanted,)
+    def _prepare_thread(self) -> None:
+        """What every thread that computes does first: OpenMP's number of threads is each thread's own."""
+        if self.settings.engine.threads:
+            torch.set_num_threads(self.settings.engine.threads)

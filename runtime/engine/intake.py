@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
+from runtime.engine.feed import Feed
 from runtime.engine.prompt import Utterance, prompt_length, spoken_language
 from runtime.engine.scheduler import frame_limit
 from runtime.engine.slots import RowSettings, fill_in
@@ -15,6 +16,7 @@ from runtime.engine.text import (
     frame_budget,
     refuse_control,
 )
+from runtime.engine.voices import reference_key
 from runtime.errors import (
     DoesNotFit,
     InvalidConfig,
@@ -29,11 +31,14 @@ from runtime.errors import (
 )
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.config import ModelConfig
-from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, SpeechRequest, StopReason
+from runtime.model.text_tokenizer import TextTokenizer
+from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, Split, SpeechRequest, StopReason
 from runtime.settings import Limits
 
 # What the device can count with; a request outside would stop its neighbours too.
 SEEDS = (0, 2**63 - 1)
+POSITIONS_PER_CHARACTER = 8  # a digit is 4 frames of speech and a token, an emoji as many tokens
+
 BOUNDS: dict[str, tuple[float, float]] = {
     "temperature": (0, 100),
     "top_k": (0, 2**31 - 1),
@@ -43,22 +48,74 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """How far one part may go. ``at_limit`` says what it means to get there."""
+
+    utterance: Utterance
+    limit: int  # frames
+    at_limit: StopReason
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """A request that can be served, in the words of its checkpoint.
 
-    ``utterance.voice`` is filled in later by who may use the device.
+    ``utterance`` lacks the text, which a `Feed` brings part by part, and the voice, which is filled in by who may use
+    the device.
     """
 
     utterance: Utterance
     reference: Reference | None
+    voice_key: str | None
     settings: RowSettings
-    max_frames: int
-    at_limit: StopReason  # what it means to reach max_frames
+    asked: int | None  # frames
+    most: int  # frames that anybody may ask for
+    slot_length: int
+    reference_frames: int
     notes: tuple[str, ...]
 
+    def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0) -> Plan:
+        """How a part is spoken after ``made`` frames of others.
 
-def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int) -> Admission:
-    """Check and translate a request.
+        Raises:
+            DoesNotFit: the part and its voice are longer than a slot.
+        """
+        utterance = replace(self.utterance, text=text)
+        room, prompt = self._room(utterance, tokenizer)
+        asked = None if self.asked is None else self.asked - made
+        # Without a number of the caller's own, a slot must at least hold the text at an ordinary pace.
+        needed = asked or min(GRACE_FRAMES + expected_frames(text), self.most)
+        if needed > room:
+            raise DoesNotFit(
+                param="text", count=prompt + needed, prompt=prompt, frames=needed, limit=self.slot_length
+            )
+        budget = frame_budget(text)
+        allowed = frame_limit(room, min(budget, self.most), asked)
+        runs_away = asked is None and allowed == budget
+        return Plan(utterance, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
+
+    def plan_open(self, body: list[int], tokenizer: TextTokenizer) -> Plan:
+        """How a text is spoken that grows while it is: as far as the slot goes."""
+        utterance = replace(self.utterance, body=tuple(body), is_open=True)
+        room, _ = self._room(replace(utterance, body=tuple(body[:1])), tokenizer)
+        return Plan(utterance, frame_limit(room, self.most, self.asked), StopReason.MAX_TOKENS)
+
+    def longest(self, tokenizer: TextTokenizer) -> int:
+        """Characters that a slot holds whatever they are: tokens and frames of the slowest script."""
+        room, _ = self._room(replace(self.utterance, body=()), tokenizer)
+        return max(1, (room - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
+
+    def _room(self, utterance: Utterance, tokenizer: TextTokenizer) -> tuple[int, int]:
+        """Positions that a prompt leaves of a slot, and its own."""
+        reference = self.reference
+        prompt = prompt_length(utterance, self.reference_frames, (reference and reference.text) or "", tokenizer)
+        return self.slot_length - prompt, prompt
+
+
+def admit(
+    request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int
+) -> tuple[Admission, Feed]:
+    """Check and translate a request: how it is spoken, and the text that there is of it.
 
     Raises:
         BadRequest: the leaf that says what is wrong with it.
@@ -66,36 +123,62 @@ def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_l
     config, tokenizer = checkpoint.config, checkpoint.text_tokenizer
     notes: list[str] = []
     _check_numbers(request)
-    text = checked_text(request.text, tokenizer, limits)
+    _check_frames("max_frames", request.max_frames, limits)
+    _check_frames("initial_codec_chunk_frames", request.first_chunk_frames, limits)
     reference = _reference(request, checkpoint, limits)
     speaker = _speaker(request, config, notes)
-    utterance = Utterance(
-        text=text,
-        mode=request.mode,
-        layout=_layout(request, config),
-        language=spoken_language(_language(request.language, config), speaker, config),
-        speaker=speaker,
-        instruct=_instruct(request, checkpoint, limits, notes),
-    )
-    codes = 0
+    layout = _layout(request, config)
+    frames = 0
     if reference is not None and not reference.x_vector_only:
-        codes = -(-len(reference.samples) // checkpoint.speech_tokenizer.config.encode_downsample_rate)
-    prompt = prompt_length(utterance, codes, (reference and reference.text) or "", tokenizer)
-    room, budget, asked = slot_length - prompt, frame_budget(text), request.max_frames
-    _check_max_frames(asked, limits)
-    # Without a number of the caller's own, a slot must at least hold the text at an ordinary pace.
-    needed = asked or min(GRACE_FRAMES + expected_frames(text), limits.max_frames)
-    if needed > room:
-        raise DoesNotFit(param="text", count=prompt + needed, prompt=prompt, frames=needed, limit=slot_length)
-    allowed = frame_limit(room, min(budget, limits.max_frames), asked)
-    return Admission(
-        utterance=utterance,
+        frames = -(-len(reference.samples) // checkpoint.speech_tokenizer.config.encode_downsample_rate)
+    by_token = layout is Layout.STREAMING and not frames
+    admission = Admission(
+        utterance=Utterance(
+            text="",
+            mode=request.mode,
+            layout=layout,
+            language=spoken_language(_language(request.language, config), speaker, config),
+            speaker=speaker,
+            instruct=_instruct(request, checkpoint, limits, notes),
+        ),
         reference=reference,
+        voice_key=None if reference is None else reference_key(reference),
         settings=fill_in(request.sampling, config.generation),
-        max_frames=allowed,
-        at_limit=StopReason.RUNAWAY if asked is None and allowed == budget else StopReason.MAX_TOKENS,
+        asked=request.max_frames,
+        most=limits.max_frames,
+        slot_length=slot_length,
+        reference_frames=frames,
         notes=tuple(notes),
     )
+    # Tokens can follow the frames only where the layout has a place for them that no reference frame takes.
+    by_token = layout is Layout.STREAMING and not frames and request.split in (Split.AUTO, Split.NONE)
+    longest = admission.longest(tokenizer)
+    if request.open_text:
+        feed = Feed(request.split, None if by_token else longest, tokenizer, limits, by_token=by_token)
+        feed.add(request.text)
+        return admission, feed
+    text = checked_text(request.text, tokenizer, limits)
+    feed = Feed(request.split, None, tokenizer, limits, by_token=by_token)
+    try:
+        _fill(feed, text, admission, tokenizer)
+    except DoesNotFit:
+        if request.split is Split.NONE or request.max_frames is not None:
+            raise
+        feed = Feed(request.split, longest, tokenizer, limits, by_token=False)
+        _fill(feed, text, admission, tokenizer)
+    return admission, feed
+
+
+def _fill(feed: Feed, text: str, admission: Admission, tokenizer: TextTokenizer) -> None:
+    """Put a whole text in.
+
+    Raises:
+        DoesNotFit: a part of it is longer than a slot.
+    """
+    feed.add(text)
+    feed.finish()
+    for part in [text] if feed.by_token else feed.parts:
+        admission.plan(part, tokenizer)
 
 
 def _check_numbers(request: SpeechRequest) -> None:
@@ -112,10 +195,10 @@ def _check_bounds(name: str, value: float | None, bounds: tuple[float, float]) -
         raise InvalidConfig(param=name, where=name, why=f"it must be {low} to {high}")
 
 
-def _check_max_frames(asked: int | None, limits: Limits) -> None:
+def _check_frames(name: str, asked: int | None, limits: Limits) -> None:
     if asked is not None and not 1 <= asked <= limits.max_frames:
         why = f"it is {asked}; it must be 1 to {limits.max_frames} frames"
-        raise InvalidConfig(param="max_frames", where="max_frames", why=why)
+        raise InvalidConfig(param=name, where=name, why=why)
 
 
 def _speaker(request: SpeechRequest, config: ModelConfig, notes: list[str]) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from runtime.engine.voices import ClonedVoice
 from runtime.model.config import ModelConfig
 from runtime.model.talker import Talker
 from runtime.model.text_tokenizer import TextTokenizer
@@ -21,20 +22,11 @@ NO_CODEC = -1
 
 
 @dataclass(frozen=True, slots=True)
-class ClonedVoice:
-    """What Base mode knows of a reference.
-
-    Shapes: x_vector [H] float32; codes [m, Q] int64 or None for x-vector only; text goes with codes.
-    """
-
-    x_vector: Tensor
-    codes: Tensor | None = None
-    text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Utterance:
-    """A request in the words of one checkpoint: names resolved, defaults filled in."""
+    """A request, or a part of one, in the words of one checkpoint: names resolved, defaults filled in.
+
+    ``body`` are the ids of the text where they are known already; with ``is_open`` more of them follow.
+    """
 
     text: str
     mode: Mode
@@ -43,6 +35,12 @@ class Utterance:
     speaker: str | None = None
     instruct: str | None = None
     voice: ClonedVoice | None = None
+    body: tuple[int, ...] | None = None
+    is_open: bool = False
+
+    def ids(self, tokenizer: TextTokenizer) -> list[int]:
+        """Of the text."""
+        return tokenizer.body(self.text) if self.body is None else list(self.body)
 
 
 @dataclass(slots=True)
@@ -68,10 +66,12 @@ class Prompt:
     """What prefill takes.
 
     Shapes: embeds [P, H] in the talker's dtype; trailing: text ids that follow one a frame, tts_eos last or empty.
+    The first ``constant`` positions are the same whatever the text is.
     """
 
     embeds: Tensor
     trailing: list[int]
+    constant: int
 
 
 def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextTokenizer, talker: Talker) -> Prompt:
@@ -81,14 +81,17 @@ def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextToken
         columns.add(tokenizer.instruct(utterance.instruct), NO_CODEC)
     columns.add(tokenizer.role(), NO_CODEC)
     _add_tags(columns, utterance, config)
-    body = tokenizer.body(utterance.text)
-    voice = utterance.voice
+    constant, voice = len(columns.text), utterance.voice
+    end = [] if utterance.is_open else [config.tts_eos_token_id]
+    body = [*utterance.ids(tokenizer), *end]
     if voice is not None and voice.codes is not None:
-        text = [*tokenizer.body(voice.text or ""), *body, config.tts_eos_token_id]
-        trailing = _add_reference(columns, text, len(voice.codes), utterance.layout, config)
+        reference = tokenizer.body(voice.text or "")
+        frames = len(voice.codes)
+        constant += len(reference) if utterance.layout is Layout.NON_STREAMING else min(len(reference), frames + 1)
+        trailing = _add_reference(columns, [*reference, *body], frames, utterance.layout, config)
     else:
         trailing = _add_text(columns, body, utterance.layout, config)
-    return Prompt(_embed(columns, voice, talker), trailing)
+    return Prompt(_embed(columns, voice, talker), trailing, constant)
 
 
 def prompt_length(utterance: Utterance, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
@@ -99,7 +102,7 @@ def prompt_length(utterance: Utterance, frames: int, reference_text: str, tokeni
     if utterance.instruct is not None:
         length += len(tokenizer.instruct(utterance.instruct))
     whole_text = utterance.layout is Layout.NON_STREAMING
-    text = len(tokenizer.body(utterance.text)) + 1
+    text = len(utterance.ids(tokenizer)) + 1
     if frames:
         text += len(tokenizer.body(reference_text))
     return length + (text if whole_text else 0) + frames + 1
@@ -131,14 +134,14 @@ def _add_tags(columns: Columns, utterance: Utterance, config: ModelConfig) -> No
 
 
 def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
-    """The text without a reference (facts 3.3, 3.4)."""
+    """The text and its end without a reference (facts 3.3, 3.4)."""
     talker = config.talker
     if layout is Layout.NON_STREAMING:
-        columns.add([*body, config.tts_eos_token_id], talker.codec_pad_id)
+        columns.add(body, talker.codec_pad_id)
         columns.add(config.tts_pad_token_id, talker.codec_bos_id)
         return []
     columns.add(body[0], talker.codec_bos_id)
-    return [*body[1:], config.tts_eos_token_id]
+    return body[1:]
 
 
 def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layout, config: ModelConfig) -> list[int]:

@@ -1,30 +1,140 @@
-"""Policy without torch and without a clock of its own: who gets a slot, and how much sound to make at a time."""
+"""Policy without torch and without a clock of its own: who makes the next frame, and whose sound is made next.
+
+What it knows of every slot lies in arrays, so that a decision costs the same for one row and for sixty-four.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+Slots = NDArray[np.int64]
+
+ENDLESS = 2**62  # frames that a text allows which is complete
+BACKLOG = 64  # frames a row may be ahead of its sound; Code2Wav is behind then, and more frames would help nobody
+DOUBT = 3.0  # a frame may come so much later than the last ones did
+SCARCE = 0.5  # share of busy slots from which who is far ahead yields
+
+
+class Rows:
+    """What the scheduler knows of every slot. Shapes: every array [S]; times in seconds by the engine's clock."""
+
+    def __init__(self, slots: int) -> None:
+        self.speaking = np.zeros(slots, bool)  # frames may be made
+        self.sounding = np.zeros(slots, bool)  # its Code2Wav is at work or its result is on the way back
+        self.ended = np.zeros(slots, bool)  # no frame follows; what is left is sound
+        self.made = np.zeros(slots, np.int64)  # frames
+        self.sent = np.zeros(slots, np.int64)  # frames whose sound is out
+        self.limit = np.zeros(slots, np.int64)  # frames it may make in all
+        self.text = np.zeros(slots, np.int64)  # frames that the text allows so far
+        self.taken = np.zeros(slots, np.int64)  # frames whose sound the listener's side has taken
+        self.acknowledged = np.zeros(slots, bool)  # whether it reports that
+        self.dry_at = np.zeros(slots)  # when a listener that plays from the first sound on has nothing left
+        self.last_chunk = np.zeros(slots, np.int64)  # frames; 0: none yet
+        self.first_chunk = np.ones(slots, np.int64)
+        self.largest_chunk = np.ones(slots, np.int64)
+        self.batch = np.ones(slots, np.int64)  # chunks of its mode that are decoded at once
+
+    def clear(self, slot: int) -> None:
+        """Forget who had the slot."""
+        for array in vars(self).values():
+            array[slot] = 0
+
+    @property
+    def pending(self) -> NDArray[np.int64]:
+        """Frames that have no sound yet."""
+        return self.made - self.sent
+
+
+@dataclass(slots=True)
+class Pace:
+    """What things took lately, in seconds; infinite as long as nobody knows."""
+
+    turn_s: float = np.inf  # a frame of all rows
+    sound_s: float = np.inf  # Code2Wav, a frame of one row
+
 
 @dataclass(frozen=True, slots=True)
-class ChunkPolicy:
-    """Chunks start small, so that the first sound comes at once, and double while the listener can wait.
+class Chunk:
+    """Rows whose next ``size`` frames are decoded together; ``deadline`` is the first one's."""
 
-    A chunk never grows past the sound that the listener still has to hear, so waiting for its frames cannot starve
-    the playback that it follows.
-    """
+    slots: Slots
+    size: int
+    is_first: bool
+    deadline: float
 
-    first: int  # frames
-    largest: int  # frames
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduler:
+    """The decisions of one turn."""
+
     frame_s: float
+    lead_cap_s: float
+    reader_frames: int  # that may wait for a slow reader
+    sound_work: int  # frames, of all rows together, that Code2Wav makes at once
 
-    def next_size(self, last: int, lead_s: float) -> int:
-        """Frames in the chunk after one of ``last`` frames (0: none yet), with ``lead_s`` sent and not yet played."""
-        if not last:
-            return self.first
-        wanted = min(2 * last, self.largest)
-        while wanted > 1 and wanted * self.frame_s > lead_s:
-            wanted //= 2
-        return wanted
+    def runnable(self, rows: Rows, now: float, *, is_scarce: bool) -> Slots:
+        """Slots whose next frame is to be made: who has text, room and a listener that keeps up.
+
+        Where slots are scarce, who has more than ``lead_cap_s`` of unplayed sound yields.
+        """
+        may = rows.speaking & (rows.made < rows.limit) & (rows.made < rows.text) & (rows.pending < BACKLOG)
+        may &= ~(rows.acknowledged & (rows.made - rows.taken >= self.reader_frames))
+        if is_scarce:
+            may &= rows.dry_at - now + rows.pending * self.frame_s <= self.lead_cap_s
+        return np.flatnonzero(may)
+
+    def chunk_sizes(self, rows: Rows, now: float, pace: Pace) -> NDArray[np.int64]:
+        """Frames of every row's next chunk, 0 where none is due.
+
+        Chunks start small, so that the first sound comes at once, and double while the listener can wait: a chunk is
+        no longer than the sound that is still to be played, or is made long before that ends.
+        """
+        first = rows.last_chunk == 0
+        wanted = np.minimum(np.where(first, rows.first_chunk, 2 * rows.last_chunk), rows.largest_chunk)
+        wanted = np.minimum(wanted, self.sound_work)
+        pending, lead_s = rows.pending, rows.dry_at - now
+        while True:
+            starves = wanted * self.frame_s > lead_s
+            if np.isfinite(pace.turn_s + pace.sound_s):
+                made_s = np.maximum(wanted - pending, 0) * pace.turn_s + wanted * pace.sound_s
+                starves &= DOUBT * made_s >= lead_s
+            shrink = ~first & (wanted > 1) & starves
+            if not shrink.any():
+                break
+            wanted = np.where(shrink, wanted // 2, wanted)
+        # A text that has run dry may stay so for long: what there is of it is not held back.
+        at_rest = rows.ended | (rows.made >= rows.text) | (rows.made >= rows.limit)
+        last = np.minimum(pending, np.minimum(rows.largest_chunk, self.sound_work))
+        size = np.where(pending >= wanted, wanted, np.where(at_rest, last, 0))
+        return np.where(rows.sounding | (pending == 0), 0, size)
+
+    def sound(self, rows: Rows, now: float, pace: Pace) -> list[Chunk]:
+        """What Code2Wav does next, most urgent first: first chunks, then the earliest end of a listener's buffer."""
+        sizes = self.chunk_sizes(rows, now, pace)
+        chunks: list[Chunk] = []
+        for is_first in (True, False):
+            due = np.flatnonzero((sizes > 0) & ((rows.last_chunk == 0) == is_first))
+            due = due[np.argsort(rows.dry_at[due], kind="stable")]
+            for size in np.unique(sizes[due]):
+                members = due[sizes[due] == size]
+                together = max(1, self.sound_work // int(size))
+                while len(members):
+                    count = min(together, int(rows.batch[members[0]]))
+                    part, members = members[:count], members[count:]
+                    chunks.append(Chunk(part, int(size), is_first, float(rows.dry_at[part[0]])))
+        return sorted(chunks, key=lambda chunk: (not chunk.is_first, chunk.deadline))
+
+    def hand_out(self, rows: Rows, slots: Slots, size: int, now: float) -> NDArray[np.bool_]:
+        """Write down that sound of ``size`` frames went out; returns who had run dry before it came."""
+        starved = (rows.last_chunk[slots] > 0) & (now > rows.dry_at[slots])
+        rows.dry_at[slots] = np.maximum(rows.dry_at[slots], now) + size * self.frame_s
+        rows.sent[slots] += size
+        rows.last_chunk[slots] = size
+        rows.sounding[slots] = False
+        return starved
 
 
 def frame_limit(room: int, budget: int, asked: int | None) -> int:

@@ -1,71 +1,46 @@
-"""One checkpoint at work: its arena, its streams of sound, who waits and who speaks. Engine thread only."""
+"""One checkpoint at work: who is read in, who speaks, whose sound is made. Engine thread, but for what says lane."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from runtime.device import Device
 from runtime.engine.codec import SoundStreams
-from runtime.engine.frame import FrameResult, FrameRunner
-from runtime.engine.intake import Admission
-from runtime.engine.prompt import ClonedVoice, build_prompt
-from runtime.engine.scheduler import ChunkPolicy
+from runtime.engine.feed import Feed
+from runtime.engine.frame import FrameRunner
+from runtime.engine.job import Job
+from runtime.engine.lane import SoundLane, Work
+from runtime.engine.lobby import Lobby
+from runtime.engine.prompt import Utterance, build_prompt
+from runtime.engine.runaway import Watch, spent_after
+from runtime.engine.scheduler import BACKLOG, ENDLESS, SCARCE, Chunk, Pace, Rows, Scheduler, Slots
+from runtime.engine.slots import fill_in
+from runtime.engine.text import frame_budget
+from runtime.engine.voices import Voices
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import (
-    SAMPLE_RATE,
-    AudioChunk,
-    Broken,
-    Finished,
-    Mode,
-    Queued,
-    Reference,
-    RequestStats,
-    Sink,
-    Started,
-    StopReason,
-)
-from runtime.settings import EngineSettings, ModeSettings
+from runtime.request import SAMPLE_RATE, AudioChunk, Guard, Mode, Sampling, Started, StopReason
+from runtime.settings import EngineSettings, Limits, ModeSettings
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
+Codes = NDArray[np.int64]
+Sounds = list[bytes | None]
 
-
-@dataclass(slots=True)
-class Job:
-    """One request from the door to its last event."""
-
-    ticket: int
-    admission: Admission
-    seed: int
-    sink: Sink
-    submitted: float
-    place: int = -1  # in the queue, as last told
-    slot: int = -1
-    frames: int = 0
-    pending: list[Tensor] = field(default_factory=list)  # codes [Q] of frames that have no sound yet
-    sent: int = 0  # frames whose sound is out
-    last_chunk: int = 0
-    first_sound: float | None = None
-    admitted: float = 0.0
-    prefilled: float = 0.0
-    prompt_tokens: int = 0
-    stop: StopReason | None = None
-    error: SpeechError | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self.stop is not None
+CPU_SOUND_WORK = 4  # row-frames a call: 35 ms of the demo voice, and more at once are no cheaper each
+DEVICE_SOUND_WORK = 512
 
 
 class Station:
-    """Each turn of the engine calls the four steps in order: admit, frames, sound, retire."""
+    """A turn of the engine calls collect, retire, admit, read, frames; sound goes to the lane whenever some is due."""
 
     def __init__(
         self,
@@ -74,200 +49,358 @@ class Station:
         dtype: torch.dtype,
         settings: EngineSettings,
         modes: Mapping[Mode, ModeSettings],
+        limits: Limits,
+        lane: SoundLane,
+        wake: Callable[[], None],
         clock: Clock,
     ) -> None:
-        self.checkpoint, self.clock = checkpoint, clock
+        self.checkpoint, self.slots, self.modes, self.clock = checkpoint, settings.max_slots, modes, clock
         self.length = min(settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
-        self.runner = FrameRunner(checkpoint, device, dtype, settings.max_slots, self.length)
+        self.runner = FrameRunner(checkpoint, device, dtype, self.slots, self.length)
         tokenizer = checkpoint.speech_tokenizer
         self.samples_per_frame = tokenizer.config.code2wav.samples_per_frame
-        self.streams = SoundStreams(tokenizer.code2wav, settings.max_slots)
-        self.chunks = ChunkPolicy(
-            first=modes[checkpoint.config.modes[0]].first_chunk_frames,
-            largest=modes[checkpoint.config.modes[0]].max_chunk_frames,
-            frame_s=self.samples_per_frame / SAMPLE_RATE,
+        self.frame_s = self.samples_per_frame / SAMPLE_RATE
+        self.streams = SoundStreams(tokenizer.code2wav, self.slots)
+        self.scheduler = Scheduler(
+            frame_s=self.frame_s,
+            lead_cap_s=settings.lead_cap_s,
+            reader_frames=max(2, round(settings.reader_s / self.frame_s)),
+            sound_work=settings.sound_work
+            or (CPU_SOUND_WORK if device.torch_device.type == "cpu" else DEVICE_SOUND_WORK),
         )
-        self.waiting: deque[Job] = deque()
-        self.speaking: dict[int, Job] = {}  # by slot
+        self.guarded = settings.guard
+        self.voices = Voices(checkpoint, settings.prompt_cache)
+        self.lobby = Lobby(self.voices, self.slots, limits.queue_s, wake)
+        self.holders: dict[int, Job] = {}  # by slot
+        self.reading: deque[Job] = deque()  # holders whose prompt is not read to the end
+        self.rows = Rows(self.slots)
+        # Codes of the frames that have no sound yet, a ring a slot.
+        self.codes: Codes = np.zeros((self.slots, BACKLOG, checkpoint.config.talker.num_code_groups), np.int64)
+        self.pace = Pace()
+        self._lane, self._wake = lane, wake
+        self._sounded: deque[tuple[Chunk, list[Job], Codes, Sounds | None, float]] = deque()  # filled by the lane
+
+    def warm(self) -> None:
+        """Run what requests run once, so that the first of them does not pay for what is only slow at first."""
+        arena, config = self.runner.arena, self.checkpoint.config
+        speaker = next(iter(config.talker.spk_id), None)
+        utterance = Utterance("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
+        slot = arena.take(fill_in(Sampling(), config.generation), 0)
+        with torch.inference_mode():
+            prompt = build_prompt(utterance, config, self.checkpoint.text_tokenizer, self.checkpoint.talker)
+        arena.restart(slot, prompt.trailing)
+        self.runner.prefill(slot, prompt, 0)
+        self.runner.step(np.array([slot]))
+        self.streams.open(slot)
+        size = 1
+        while size <= min(self.scheduler.sound_work, max(mode.max_chunk_frames for mode in self.modes.values())):
+            codes = torch.zeros((1, size, config.talker.num_code_groups), dtype=torch.int64)
+            self.streams.decode([slot], codes)
+            size *= 2
+        arena.give_back(slot)
 
     @property
     def busy(self) -> bool:
-        return bool(self.waiting or self.speaking)
+        return bool(self.holders) or len(self.lobby) > 0
 
-    def enqueue(self, job: Job) -> None:
-        self.waiting.append(job)
+    # --- what clients do
+
+    def enter(self, job: Job) -> None:
+        self.lobby.enter(job, self.clock())
+
+    def change_text(self, ticket: int, change: Callable[[Feed], None]) -> None:
+        """More text, or its end."""
+        job = self.lobby.find(ticket) or self._holder(ticket)
+        if job is None:
+            return
+        try:
+            change(job.feed)
+        except SpeechError as error:
+            self.end(job, error)
+            return
+        if job.slot < 0:
+            self.lobby.look(job, self.clock())
+        elif job.resting:
+            self._go_on(job)
+        elif job.feed.by_token:
+            self._grow(job)
+
+    def taken(self, ticket: int, samples: int) -> None:
+        if (job := self._holder(ticket)) is not None:
+            self.rows.taken[job.slot] = samples // self.samples_per_frame
+
+    def played(self, ticket: int, ms: float) -> None:
+        """The listener's own word on how much it still has to hear."""
+        job = self._holder(ticket)
+        if job is not None and job.first_sound is not None:
+            left_s = float(self.rows.sent[job.slot]) * self.frame_s - ms / 1000
+            self.rows.dry_at[job.slot] = self.clock() + max(0.0, left_s)
 
     def cancel(self, ticket: int) -> None:
         """End a request wherever it is; its sink hears of nothing but the end after this."""
-        for job in self.waiting:
-            if job.ticket == ticket:
-                self.waiting.remove(job)
-                job.stop = StopReason.CANCELLED
-                self._say_end(job)
-                return
-        for job in self.speaking.values():
-            if job.ticket == ticket:
-                job.stop = StopReason.CANCELLED
-                job.pending.clear()
+        job = self.lobby.leave(ticket) or self._holder(ticket)
+        if job is not None:
+            self.end(job, StopReason.CANCELLED)
+
+    # --- the turn
+
+    def collect(self) -> None:
+        """Write down the sound that the lane has handed out."""
+        while self._sounded:
+            chunk, jobs, codes, sounds, at = self._sounded.popleft()
+            # Who was cancelled meanwhile has lost its slot, perhaps to another.
+            current = [index for index, job in enumerate(jobs) if self.holders.get(job.slot) is job]
+            starved = self.scheduler.hand_out(self.rows, chunk.slots[current], chunk.size, at)
+            for was_dry, index in zip(starved, current, strict=True):
+                job, pcm = jobs[index], sounds[index] if sounds is not None else None
+                job.underruns += int(was_dry)
+                job.first_sound = job.first_sound or at
+                if sounds is None:
+                    self.end(job, GenerationFailed())
+                elif pcm is None:
+                    self.end(job, NonFiniteOutput())
+                elif self.guarded and (guard := job.watch.heard(codes[index], pcm, self._is_spent(job))):
+                    self.rows.made[job.slot] = self.rows.sent[job.slot]
+                    self._part_ends(job, StopReason.RUNAWAY, guard)
+
+    def retire(self) -> None:
+        """End who has nothing left to be heard."""
+        rows = self.rows
+        for slot in np.flatnonzero(rows.ended & (rows.made == rows.sent) & ~rows.sounding):
+            job = self.holders[int(slot)]
+            self.end(job, job.cut_short or StopReason.EOS)
 
     def admit(self) -> None:
         """Give free slots to who waits longest; tell the others their place when it has changed."""
-        while self.waiting and self.runner.arena.free:
-            self._begin(self.waiting.popleft())
-        for place, job in enumerate(self.waiting):
-            if job.place != place:
-                job.place = place
-                job.sink(Queued(place))
+        now = self.clock()
+        for job, error in self.lobby.refresh(now):
+            self.end(job, error)
+        line = self.lobby.line
+        while line and self.runner.arena.free:
+            self._begin(line.next(), now)
+        self.lobby.tell_places()
 
-    def frames(self) -> None:
-        """One frame for every request that speaks, all in one batch."""
-        slots = [slot for slot, job in self.speaking.items() if not job.ended]
-        if not slots:
-            return
+    def read(self) -> bool:
+        """Read prompts, a bounded number of pieces; the last piece of one ends in its first frame."""
+        worked = False
+        for _ in range(max((self.modes[job.request.mode].prefills for job in self.reading), default=0)):
+            if not self.reading:
+                break
+            self._read_piece(self.reading[0])
+            worked = True
+        return worked
+
+    def frames(self) -> bool:
+        """One frame for every row that may run, all in one batch."""
+        began = self.clock()
+        is_scarce = bool(self.lobby.line) or len(self.holders) > SCARCE * self.slots
+        slots = self.scheduler.runnable(self.rows, began, is_scarce=is_scarce)
+        if not len(slots):
+            return False
         try:
             result = self.runner.step(slots)
         except Exception:
             log.exception("a frame of %d rows failed", len(slots))
             for slot in slots:
-                self._break(self.speaking[slot], GenerationFailed())
-            return
-        self._take(slots, result)
+                self.end(self.holders[int(slot)], GenerationFailed())
+            return True
+        self.pace.turn_s = self.clock() - began
+        self._keep(slots, result.codes, result.ended, result.finite)
+        self.sound()
+        return True
 
     def sound(self) -> None:
-        """The next chunk of every request that has frames enough for one, batched by size."""
-        due = [(job, size) for job in self.speaking.values() if (size := self._due(job))]
-        if not due:
-            return
-        chunks = [(job.slot, torch.stack(job.pending[:size])) for job, size in due]
+        """Leave to the lane what is due now, in place of what waited there."""
+        self._lane.offer(self, lambda: [self._work(chunk) for chunk in self.scheduler.sound(self.rows, self.clock(), self.pace)])
+
+    def end(self, job: Job, outcome: StopReason | SpeechError) -> None:
+        """Free whatever the request holds and say its last word."""
+        now, frames = self.clock(), 0
+        if job.slot >= 0:
+            frames = int(self.rows.sent[job.slot])
+            with self._lane.lock:  # nothing of it may begin between these lines
+                job.silenced = True
+                self._lane.withdraw(self)
+                self.rows.clear(job.slot)
+            del self.holders[job.slot]
+            if job.prompt is not None:
+                self.reading.remove(job)
+            self.runner.arena.give_back(job.slot)
+            self.lobby.line.held(now - job.admitted)
+        stats = job.stats(now, self.frame_s, frames)
+        job.end(outcome, stats)
+        log.info("request %d ended: %s", job.ticket, job.describe(outcome, stats))
+
+    def end_all(self, error: SpeechError) -> None:
+        """End everybody for a reason that is not the requests' own."""
+        for job in [*self.lobby.empty(), *self.holders.values()]:
+            self.end(job, error)
+
+    # --- parts
+
+    def _begin(self, job: Job, now: float) -> None:
+        """Take a slot for a request, and its first part up. A request that fails here fails alone."""
+        admission, mode = job.admission, self.modes[job.request.mode]
+        job.admitted = now
+        job.slot = self.runner.arena.take(admission.settings, job.seed, holds_end=job.request.holds_end)
+        self.holders[job.slot] = job
+        rows = self.rows
+        rows.clear(job.slot)
+        rows.acknowledged[job.slot] = job.request.acknowledged
+        rows.dry_at[job.slot] = job.asked  # whose text came first is served first
+        rows.first_chunk[job.slot] = job.request.first_chunk_frames or mode.first_chunk_frames
+        rows.largest_chunk[job.slot] = mode.max_chunk_frames
+        rows.batch[job.slot] = mode.sound_batch
+        job.sink(Started(seed=job.seed, checkpoint=self.checkpoint.name, notes=admission.notes))
+        self._next_part(job)
+
+    def _next_part(self, job: Job) -> None:
+        """Take the next part of the text up; its prompt is read from the next turn on."""
+        feed, tokenizer = job.feed, self.checkpoint.text_tokenizer
+        job.before = int(self.rows.made[job.slot])
         try:
-            sounds = self.streams.decode(chunks)
-        except Exception:
-            log.exception("sound of %d chunks failed", len(chunks))
-            for job, _ in due:
-                self._break(job, GenerationFailed())
-            return
-        for (job, size), (_, codes), pcm in zip(due, chunks, sounds, strict=True):
-            if pcm is None:
-                self._break(job, NonFiniteOutput())
-                continue
-            del job.pending[:size]
-            job.first_sound = job.first_sound or self.clock()
-            job.sink(AudioChunk(pcm=pcm, codes=codes.numpy(), first_sample=job.sent * self.samples_per_frame))
-            job.sent += size
-            job.last_chunk = size
-
-    def retire(self) -> None:
-        """Free the slots of who has ended and has nothing left to be heard."""
-        for slot, job in list(self.speaking.items()):
-            if job.ended and not job.pending:
-                del self.speaking[slot]
-                self.runner.arena.give_back(slot)
-                self._say_end(job)
-
-    def break_all(self, error: SpeechError) -> None:
-        """End everything that waits or speaks, for a reason that is not the requests' own."""
-        for job in [*self.waiting, *self.speaking.values()]:
-            self._break(job, error)
-            self._say_end(job)
-        self.waiting.clear()
-        self.speaking.clear()
-
-    def _begin(self, job: Job) -> None:
-        """Prompt, slot, prefill, first frame. A request that fails here fails alone."""
-        job.admitted = self.clock()
-        checkpoint, admission = self.checkpoint, job.admission
-        try:
-            utterance = admission.utterance
-            if admission.reference is not None:
-                utterance = replace(utterance, voice=self._clone(admission.reference))
+            if feed.by_token:
+                body = feed.take_tokens()
+                plan = job.admission.plan_open(body, tokenizer)
+                if feed.closed:
+                    plan = job.admission.plan(feed.text, tokenizer)
+                    plan = replace(plan, utterance=replace(plan.utterance, body=tuple(body)))
+                job.tokens, job.spent_after = len(body), 0
+            else:
+                text = feed.parts.popleft()
+                plan = job.admission.plan(text, tokenizer, job.before)
+                job.spent_after = spent_after(text)
             with torch.inference_mode():
-                prompt = build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
+                utterance = replace(plan.utterance, voice=job.voice)
+                prompt = build_prompt(utterance, self.checkpoint.config, tokenizer, self.checkpoint.talker)
+            self.runner.arena.restart(job.slot, prompt.trailing, is_open=utterance.is_open)
+        except SpeechError as error:
+            self.end(job, error)
+            return
         except Exception:
             log.exception("the prompt of request %d failed", job.ticket)
-            self._break(job, GenerationFailed())
-            self._say_end(job)
+            self.end(job, GenerationFailed())
             return
-        job.prompt_tokens = len(prompt.embeds)
-        job.slot = self.runner.arena.take(admission.settings, job.seed, prompt.trailing)
-        self.speaking[job.slot] = job
-        job.sink(Started(seed=job.seed, checkpoint=checkpoint.name, notes=admission.notes))
+        job.plan, job.prompt, job.read, job.resting = plan, prompt, 0, False
+        job.parts += 1
+        job.prompt_tokens += len(prompt.embeds)
+        job.watch = Watch()
+        self.rows.limit[job.slot] = job.before + plan.limit
+        self.rows.text[job.slot] = job.before + self.runner.arena.text_frames(job.slot)
+        self.reading.append(job)
+
+    def _read_piece(self, job: Job) -> None:
+        assert job.prompt is not None
         try:
-            self.streams.open(job.slot, utterance.voice.codes if utterance.voice else None)
-            result = self.runner.prefill(job.slot, prompt)
+            job.read, first = self.runner.prefill(job.slot, job.prompt, job.read)
         except Exception:
             log.exception("the prefill of request %d failed", job.ticket)
-            self._break(job, GenerationFailed())
+            self.end(job, GenerationFailed())
             return
-        job.prefilled = self.clock()
-        self._take([job.slot], result)
+        if first is None:
+            return
+        self.reading.remove(job)
+        job.prompt = None
+        job.prefilled = job.prefilled or self.clock()
+        self.rows.speaking[job.slot] = True
+        self._keep(np.array([job.slot]), first.codes, first.ended, first.finite)
+        self.sound()
 
-    @torch.inference_mode()
-    def _clone(self, reference: Reference) -> ClonedVoice:
-        """The vectors of a reference: x-vector, and codes where its text is known (facts 3.5, 3.6)."""
-        encoder = self.checkpoint.speaker_encoder
-        assert encoder is not None, "intake lets Base requests only to Base checkpoints"
-        samples = torch.from_numpy(reference.samples).to(encoder.fc.weight.device)
-        if reference.x_vector_only:
-            return ClonedVoice(encoder(samples))
-        codes = self.checkpoint.speech_tokenizer.encoder(samples)
-        return ClonedVoice(encoder(samples), codes, reference.text)
+    def _keep(self, slots: Slots, codes: Codes, ended: NDArray[np.bool_], finite: NDArray[np.bool_]) -> None:
+        """Keep every row's new frame until its sound is made; tell who has none."""
+        rows, good = self.rows, finite & ~ended
+        kept = slots[good]
+        self.codes[kept, rows.made[kept] % BACKLOG] = codes[good]
+        rows.made[kept] += 1
+        for slot in slots[~finite]:
+            self.end(self.holders[int(slot)], NonFiniteOutput())
+        for slot in slots[finite & ended]:
+            self._part_ends(self.holders[int(slot)], StopReason.EOS)
+        for slot in kept[rows.made[kept] >= rows.limit[kept]]:
+            job = self.holders[int(slot)]
+            assert job.plan is not None
+            guard = Guard.BUDGET if job.plan.at_limit is StopReason.RUNAWAY else None
+            self._part_ends(job, job.plan.at_limit, guard)
 
-    def _take(self, slots: list[int], result: FrameResult) -> None:
-        """Hand each row's new frame to its request, or end it."""
-        for index, slot in enumerate(slots):
-            job = self.speaking[slot]
-            if not result.finite[index]:
-                self._break(job, NonFiniteOutput())
-            elif result.ended[index]:
-                job.stop = StopReason.EOS
-            else:
-                job.pending.append(result.codes[index])
-                job.frames += 1
-                if job.frames == job.admission.max_frames:
-                    job.stop = job.admission.at_limit
+    def _part_ends(self, job: Job, reason: StopReason, guard: Guard | None = None) -> None:
+        """A part made its last frame: go on with the next, rest until there is one, or speak no more."""
+        self.rows.speaking[job.slot] = False
+        job.guard = job.guard or guard
+        if reason is not StopReason.EOS:
+            job.cut_short = reason
+        asked = job.admission.asked
+        if asked is not None and self.rows.made[job.slot] >= asked:
+            self.rows.ended[job.slot] = True
+            return
+        job.resting = True
+        self._go_on(job)
 
-    def _due(self, job: Job) -> int:
-        """Frames of the chunk that is ready to be made, 0 if none is."""
-        if job.ended:
-            return min(len(job.pending), self.chunks.largest)
-        size = self.chunks.next_size(job.last_chunk, self._lead(job))
-        return size if len(job.pending) >= size else 0
+    def _go_on(self, job: Job) -> None:
+        """Take up what there is of the text for a request that rests; without an end of the text it rests on."""
+        if job.feed.by_token:
+            # Its one part is over, whatever else is said.
+            self.rows.ended[job.slot] = True
+        elif job.feed.parts:
+            self._next_part(job)
+        elif job.feed.closed:
+            self.rows.ended[job.slot] = True
 
-    def _lead(self, job: Job) -> float:
-        """Seconds of sound sent and not yet played, if playback began at once and never paused."""
-        if job.first_sound is None:
-            return 0.0
-        return job.sent * self.chunks.frame_s - (self.clock() - job.first_sound)
+    def _grow(self, job: Job) -> None:
+        """Tokens for a part that is being spoken."""
+        arena, slot = self.runner.arena, job.slot
+        tokens = job.feed.take_tokens()
+        job.tokens += len(tokens)
+        if job.feed.closed:
+            arena.append_text(slot, [*tokens, self.checkpoint.config.tts_eos_token_id])
+            arena.close_text(slot)
+            budget = job.before + frame_budget(job.feed.text)
+            if job.admission.asked is None and budget < self.rows.limit[slot] and job.plan is not None:
+                job.plan = replace(job.plan, at_limit=StopReason.RUNAWAY)
+                self.rows.limit[slot] = max(budget, int(self.rows.made[slot]) + 1)
+        elif tokens:
+            arena.append_text(slot, tokens)
+        self.rows.text[slot] = min(job.before + arena.text_frames(slot), ENDLESS)
 
-    def _break(self, job: Job, error: SpeechError) -> None:
-        job.stop, job.error = StopReason.ERROR, error
-        job.pending.clear()
+    def _is_spent(self, job: Job) -> bool:
+        """The part's text has been spoken, as far as can be told from the number of frames."""
+        frames = int(self.rows.sent[job.slot]) - job.before
+        if job.feed.by_token:
+            return job.feed.closed and frames > max(job.tokens, spent_after(job.feed.text))
+        return frames > job.spent_after
 
-    def _say_end(self, job: Job) -> None:
-        stats = self._stats(job)
-        if job.error is not None:
-            job.sink(Broken(job.error, stats))
-        elif job.stop is not None:
-            job.sink(Finished(stop_reason=job.stop, stats=stats))
-        log.info(
-            "request %d %s: %d frames, ttfa %s ms, queue %.0f ms, rtf %s",
-            job.ticket,
-            job.stop,
-            job.frames,
-            "-" if stats.ttfa_ms is None else f"{stats.ttfa_ms:.0f}",
-            stats.queue_ms,
-            "-" if stats.rtf is None else f"{stats.rtf:.2f}",
+    def _holder(self, ticket: int) -> Job | None:
+        return next((job for job in self.holders.values() if job.ticket == ticket), None)
+
+    # --- the lane
+
+    def _work(self, chunk: Chunk) -> Work:
+        """Freeze what a chunk needs. Under the lane's lock."""
+        at = self.rows.sent[chunk.slots][:, None] + np.arange(chunk.size)
+        codes = self.codes[chunk.slots[:, None], at % BACKLOG]
+        jobs = [self.holders[int(slot)] for slot in chunk.slots]
+        return Work(
+            urgency=(not chunk.is_first, chunk.deadline),
+            begin=partial(self.rows.sounding.__setitem__, chunk.slots, True),
+            run=partial(self._make_sound, chunk, jobs, codes),
         )
 
-    def _stats(self, job: Job) -> RequestStats:
+    def _make_sound(self, chunk: Chunk, jobs: list[Job], codes: Codes) -> None:
+        """Decode and hand out at once. Thread: lane."""
+        sounds: Sounds | None = None
+        began = self.clock()
+        try:
+            for job in jobs:
+                if not job.opened:
+                    self.streams.open(job.slot, job.voice)
+                    job.opened = True
+            sounds = self.streams.decode([job.slot for job in jobs], torch.from_numpy(codes))
+        except Exception:
+            log.exception("sound of %d chunks failed", len(jobs))
+        for job, row, pcm in zip(jobs, codes, sounds or [], strict=bool(sounds)):
+            if pcm is not None and not job.silenced:
+                job.sink(AudioChunk(pcm=pcm, codes=row, first_sample=job.samples))
+                job.samples += len(pcm) // 2
         now = self.clock()
-        admitted = job.admitted or now
-        return RequestStats(
-            queue_ms=1000 * (admitted - job.submitted),
-            prefill_ms=1000 * max(0.0, job.prefilled - admitted),
-            ttfa_ms=None if job.first_sound is None else 1000 * (job.first_sound - job.submitted),
-            total_ms=1000 * (now - job.submitted),
-            prompt_tokens=job.prompt_tokens,
-            frames=job.sent,
-            audio_s=job.sent * self.chunks.frame_s,
-        )
+        self.pace.sound_s = (now - began) / (chunk.size * len(jobs))
+        self._sounded.append((chunk, jobs, codes, sounds, now))
+        self._wake()

@@ -28,12 +28,17 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
         InvalidConfig: it holds a control token of the model.
     """
     text = text.strip()  # a leading newline would merge with the template's own (facts 3.1)
-    if not any(character.isalnum() for character in text):
+    if not is_speakable(text):
         raise EmptyText(param="text")
     if len(text) > limits.max_text_chars:
         raise TextTooLong(param="text", count=len(text), unit="characters", limit=limits.max_text_chars)
     refuse_control(text, tokenizer, "text")
     return text
+
+
+def is_speakable(text: str) -> bool:
+    """There is a letter or a digit in it."""
+    return any(character.isalnum() for character in text)
 
 
 def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:

@@ -96,7 +96,7 @@ def load_checkpoint(
     _check_fit(folder, config, text_tokenizer, speech_tokenizer.config)
     log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), dtype, device)
     return Checkpoint(
-        name=_public_name(reference),
+        name=public_name(reference),
         fingerprint=fingerprint(folder),
         config=config,
         text_tokenizer=text_tokenizer,
@@ -194,6 +194,6 @@ def _speech_tokenizer(folder: Path, device: torch.device, loaded: Sequence[Check
     return SpeechTokenizer(folder, config, code2wav, encoder)
 
 
-def _public_name(reference: str) -> str:
+def public_name(reference: str) -> str:
     """What clients see: a Hub id as it is, a folder by its last part."""
     return Path(reference).resolve().name if os.path.isdir(reference) else reference

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from runtime.device import open_device
 from runtime.engine.engine import Engine
+from runtime.engine.registry import Entry, Registry
 from runtime.engine.station import Clock, Station
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import (
@@ -104,21 +105,23 @@ def engine_of(
     """An engine on the CPU, not started: tests call ``tick`` themselves."""
     device = open_device("cpu")
     engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
-    clock = clock or VirtualClock()
-    modes = modes or Settings().modes
-    stations: dict[Mode, Station] = {}
+    everything = Settings(
+        engine=engine_settings, modes=modes or Settings().modes, limits=limits or Limits(queue_s=1e9)
+    )
+    engine = Engine(Registry(), device, everything, clock or VirtualClock())
     for checkpoint in checkpoints:
-        dtype = checkpoint.talker.codec_head.weight.dtype
-        station = Station(checkpoint, device, dtype, engine_settings, modes, clock)
-        stations |= dict.fromkeys(checkpoint.config.modes, station)
-    everything = Settings(engine=engine_settings, modes=modes, limits=limits or Limits())
-    return Engine(stations, device, everything, clock)
+        config, tokenizer = checkpoint.config, checkpoint.speech_tokenizer.config
+        entry = Entry("", checkpoint.name, config.modes, config, tokenizer, checkpoint.fingerprint)
+        engine.registry.entries.append(entry)
+        engine.add(entry, checkpoint)
+    return engine
 
 
 def drain(engine: Engine, clock: VirtualClock | None = None, turn_s: float = 0.0) -> None:
     """Tick until nothing is left to do, while the clock moves on by so much a turn."""
     for _ in range(MOST_TICKS):
-        if not engine.tick():
+        engine.tick()
+        if not engine.busy:
             return
         if clock is not None:
             clock.now += turn_s
@@ -167,7 +170,10 @@ def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float 
 
 def station_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> Station:
     """The one station of a mode."""
-    return engine._by_mode[mode]
+    entry = engine.registry.entry(mode)
+    assert entry is not None
+    assert entry.station is not None
+    return entry.station
 
 
 def seeded(seed: int, **words: Any) -> dict[str, Any]:

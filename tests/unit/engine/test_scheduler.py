@@ -1,84 +1,232 @@
-"""Chunk sizes against a listener in a simulation: the first sound at once, then no gap that need not be."""
+"""Who makes the next frame and whose sound is made next, against listeners under a virtual clock."""
 
 from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.scheduler import ChunkPolicy, frame_limit
-
-FRAME_S = 0.08
-
-
-def played(policy: ChunkPolicy, step_s: list[float]) -> tuple[list[int], float]:
-    """Chunk sizes, and seconds in which a listener who began at once had nothing to hear.
-
-    ``step_s`` is what each frame takes to make. Sound is cut into chunks between frames, as the engine does.
-    """
-    now = pending = sent = last = 0.0
-    first: float | None = None
-    heard_until = gaps = 0.0
-    sizes: list[int] = []
-    for step in step_s:
-        now += step
-        pending += 1
-        lead = 0.0 if first is None else sent * FRAME_S - (now - first)
-        size = policy.next_size(int(last), lead)
-        if pending < size:
-            continue
-        first = now if first is None else first
-        heard_until = heard_until or now
-        gaps += max(0.0, now - heard_until)
-        heard_until = max(now, heard_until) + size * FRAME_S
-        pending, sent, last = pending - size, sent + size, size
-        sizes.append(size)
-    return sizes, gaps
+from runtime.engine.scheduler import BACKLOG, ENDLESS, Pace, Rows, Scheduler, frame_limit
+from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits_for, stepped_with
 
 
-POLICY = ChunkPolicy(first=1, largest=16, frame_s=FRAME_S)
+def speaking(slots: int, *, made: int = 1, work: int = 16) -> tuple[Scheduler, Rows]:
+    """Rows that all speak and have sent nothing."""
+    rows = Rows(slots)
+    rows.speaking[:] = True
+    rows.limit[:], rows.text[:] = 1000, ENDLESS
+    rows.made[:], rows.first_chunk[:], rows.largest_chunk[:], rows.batch[:] = made, 1, 16, 4
+    return Scheduler(frame_s=FRAME_S, lead_cap_s=3.0, reader_frames=25, sound_work=work), rows
 
 
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.7, 0.95])
+# --- a listener alone
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
 def test_an_engine_faster_than_speech_leaves_no_gap(share: float) -> None:
-    sizes, gaps = played(POLICY, [share * FRAME_S] * 400)
-    assert sizes[0] == 1
-    assert gaps < 1e-9
+    simulation = Simulation.of(1, frame_cost=(share * FRAME_S, 0.0), sound_cost=(0.0, 0.001))
+    one = Listener(frames=200)
+    simulation.run([one])
+    assert one.chunks[0] == 1
+    assert nobody_waits_for(one.gap_s) == 0
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(shares=st.lists(st.floats(0.01, 0.99), min_size=1, max_size=200))
-def test_an_engine_that_keeps_changing_its_pace_leaves_no_gap_while_it_is_faster(shares: list[float]) -> None:
-    assert played(POLICY, [share * FRAME_S for share in shares])[1] < 1e-9
-
-
-def test_chunks_double_up_to_the_largest_when_there_is_time() -> None:
-    sizes, _ = played(POLICY, [0.05 * FRAME_S] * 200)
-    assert sizes[0] == 1
-    assert max(sizes) == 16
-    assert all(after <= 2 * before for before, after in itertools.pairwise(sizes))
-    assert sizes[-1] == 16
+def test_chunks_double_up_to_the_largest_while_there_is_time() -> None:
+    simulation = Simulation.of(1, frame_cost=(0.05 * FRAME_S, 0.0), sound_cost=(0.0, 0.0005))
+    one = Listener(frames=300)
+    simulation.run([one])
+    assert one.chunks[:5] == [1, 2, 4, 8, 16]
+    assert all(after <= 2 * before for before, after in itertools.pairwise(one.chunks))
 
 
 def test_an_engine_slower_than_speech_sends_every_frame_as_soon_as_it_is_made() -> None:
-    sizes, _ = played(POLICY, [1.5 * FRAME_S] * 50)
-    assert set(sizes) == {1}
+    simulation = Simulation.of(1, frame_cost=(1.5 * FRAME_S, 0.0), sound_cost=(0.0, 0.001))
+    one = Listener(frames=40)
+    simulation.run([one])
+    assert set(one.chunks) == {1}
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(shares=st.lists(st.floats(0.2, 0.6), min_size=30, max_size=120))
+def test_an_engine_whose_pace_trembles_leaves_no_gap(shares: list[float]) -> None:
+    simulation = Simulation.of(1, frame_cost=(0.0, 0.0), sound_cost=(0.0, 0.001))
+    simulation.steps = [share * FRAME_S for share in shares]
+    one = Listener(frames=len(shares))
+    simulation.run([one])
+    assert nobody_waits_for(one.gap_s) == 0
+
+
+def test_no_chunk_is_larger_than_the_work_that_the_lane_takes_at_once() -> None:
+    simulation = Simulation.of(2, work=4, frame_cost=(0.004, 0.0))
+    both = [Listener(frames=120), Listener(frames=120)]
+    simulation.run(both)
+    assert max(both[0].chunks + both[1].chunks) == 4
+
+
+# --- many listeners
+
+
+def test_a_full_house_that_the_machine_can_serve_hears_no_gap() -> None:
+    simulation = Simulation.of(8, work=4, frame_cost=(0.012, 0.0012), sound_cost=(0.002, 0.007))
+    listeners = [Listener(frames=100, arrives=0.3 * place) for place in range(8)]
+    simulation.run(listeners)
+    assert [nobody_waits_for(one.gap_s) for one in listeners] == [0.0] * 8
+
+
+def test_a_first_chunk_does_not_wait_behind_others_further_sound() -> None:
+    simulation = Simulation.of(8, work=4, frame_cost=(0.012, 0.0012), sound_cost=(0.002, 0.008))
+    crowd = [Listener(frames=300, arrives=0.2 * place) for place in range(7)]
+    late = Listener(frames=20, arrives=3.0)
+    simulation.run([*crowd, late])
+    assert late.first_sound is not None
+    # At most: the frame that runs, its prefill, the call that runs, its own first chunk.
+    assert late.first_sound - late.arrives < 0.021 + 0.02 + 0.034 + 0.011
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), share=st.floats(0.1, 0.9))
+def test_everybody_is_heard_to_the_end_whenever_they_come(arrivals: list[float], share: float) -> None:
+    simulation = Simulation.of(8, work=8, frame_cost=(share * FRAME_S / 2, 0.001), sound_cost=(0.0, 0.002))
+    listeners = [Listener(frames=30 + place, arrives=arrival) for place, arrival in enumerate(arrivals)]
+    simulation.run(listeners)
+    assert [sum(one.chunks) for one in listeners] == [one.frames for one in listeners]
+
+
+# --- who runs
+
+
+def test_who_is_far_ahead_yields_only_where_slots_are_scarce() -> None:
+    scheduler, rows = speaking(3)
+    rows.sent[:] = rows.made
+    rows.dry_at[:] = [102.0, 103.5, 99.0]
+    assert scheduler.runnable(rows, 100.0, is_scarce=False).tolist() == [0, 1, 2]
+    assert scheduler.runnable(rows, 100.0, is_scarce=True).tolist() == [0, 2]
+    assert scheduler.runnable(rows, 100.6, is_scarce=True).tolist() == [0, 1, 2]
+
+
+def test_a_slow_reader_pauses_alone_and_goes_on_when_it_reads() -> None:
+    scheduler, rows = speaking(2, made=40)
+    rows.sent[:] = 40
+    rows.acknowledged[0] = True
+    rows.taken[0] = 15
+    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [1]
+    rows.taken[0] = 16
+    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [0, 1]
+
+
+def test_a_listener_that_never_reads_costs_a_bounded_number_of_frames() -> None:
+    simulation = Simulation.of(2, frame_cost=(0.01, 0.001))
+    deaf, good = Listener(frames=500, reads=False), Listener(frames=100)
+    simulation.run([deaf, good], until=15.0)
+    assert stepped_with(simulation, 0) == 24
+    assert good.ended is not None
+
+
+def test_a_row_without_text_waits_and_sends_what_it_has() -> None:
+    scheduler, rows = speaking(1, made=3)
+    rows.text[:] = 3
+    rows.sent[:], rows.last_chunk[:], rows.dry_at[:] = 1, 16, 100.0
+    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == []
+    assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.sound(rows, 0.0, Pace())] == [([0], 2)]
+    rows.text[:] = 4
+    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [0]
+
+
+def test_a_row_never_overwrites_codes_whose_sound_is_not_made() -> None:
+    scheduler, rows = speaking(1, made=BACKLOG)
+    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == []
+
+
+# --- whose sound
+
+
+def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> None:
+    scheduler, rows = speaking(4, made=8, work=4)
+    rows.last_chunk[:2], rows.sent[:2], rows.dry_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
+    chunks = scheduler.sound(rows, 0.0, Pace())
+    assert [(chunk.is_first, chunk.slots.tolist()) for chunk in chunks] == [(True, [3, 2]), (False, [1]), (False, [0])]
+
+
+def test_the_listener_who_runs_dry_first_is_served_first() -> None:
+    scheduler, rows = speaking(6, made=40)
+    rows.last_chunk[:], rows.sent[:] = 16, 20
+    rows.dry_at[:] = [7, 3, 9, 5, 4, 8]
+    chunks = scheduler.sound(rows, 0.0, Pace())
+    assert [int(chunk.slots[0]) for chunk in chunks] == [1, 4, 3, 0, 5, 2]
+    assert [chunk.size for chunk in chunks] == [16] * 6
+
+
+def test_equal_chunks_share_a_call_as_far_as_mode_and_work_allow() -> None:
+    scheduler, rows = speaking(6, made=8, work=8)
+    rows.last_chunk[:], rows.sent[:], rows.dry_at[:] = 2, 4, 50.0
+    rows.batch[:] = 3
+    assert [len(chunk.slots) for chunk in scheduler.sound(rows, 0.0, Pace())] == [2, 2, 2]  # 8 frames of 4 each
+    rows.last_chunk[:] = 1
+    assert [len(chunk.slots) for chunk in scheduler.sound(rows, 0.0, Pace())] == [3, 3]  # three by the mode
+
+
+def test_modes_keep_their_own_chunks_side_by_side() -> None:
+    scheduler, rows = speaking(2, made=30)
+    rows.last_chunk[:], rows.dry_at[:] = 16, 50.0
+    rows.largest_chunk[:] = [4, 16]
+    assert {(chunk.size, *chunk.slots.tolist()) for chunk in scheduler.sound(rows, 0.0, Pace())} == {(4, 0), (16, 1)}
+
+
+def test_a_row_whose_sound_is_being_made_gets_no_second_chunk() -> None:
+    scheduler, rows = speaking(2, made=8)
+    rows.sounding[0] = True
+    assert [chunk.slots.tolist() for chunk in scheduler.sound(rows, 0.0, Pace())] == [[1]]
+
+
+def test_the_last_frames_of_an_ended_row_are_not_held_back() -> None:
+    scheduler, rows = speaking(1, made=19)
+    rows.speaking[:], rows.ended[:], rows.last_chunk[:], rows.dry_at[:] = False, True, 16, 100.0
+    assert [chunk.size for chunk in scheduler.sound(rows, 0.0, Pace())] == [16]
+    rows.sent[:] = 16
+    assert [chunk.size for chunk in scheduler.sound(rows, 0.0, Pace())] == [3]
+
+
+def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> None:
+    scheduler, rows = speaking(3, made=4)
+    rows.last_chunk[:], rows.dry_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
+    rows.sounding[:] = True
+    starved = scheduler.hand_out(rows, np.arange(3), 2, 2.0)
+    assert starved.tolist() == [False, True, False]
+    assert rows.dry_at.tolist() == pytest.approx([2.16, 2.16, 9.16])
+    assert rows.sent.tolist() == [2, 2, 2]
+    assert not rows.sounding.any()
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(first=st.integers(1, 8), largest=st.integers(1, 64), last=st.integers(0, 64), lead=st.floats(-10, 60))
-def test_a_chunk_never_outgrows_the_largest_the_double_or_the_lead(
-    first: int, largest: int, last: int, lead: float
+@given(
+    first=st.integers(1, 8),
+    largest=st.integers(1, 64),
+    last=st.integers(0, 64),
+    lead=st.floats(-10, 60),
+    work=st.integers(1, 64),
+)
+def test_a_chunk_never_outgrows_the_largest_the_double_the_work_or_the_lead(
+    first: int, largest: int, last: int, lead: float, work: int
 ) -> None:
-    size = ChunkPolicy(first=first, largest=largest, frame_s=FRAME_S).next_size(last, lead)
-    assert size >= 1
+    scheduler, rows = speaking(1, made=64, work=work)
+    rows.first_chunk[:], rows.largest_chunk[:], rows.last_chunk[:], rows.dry_at[:] = first, largest, last, lead
+    size = int(scheduler.chunk_sizes(rows, 0.0, Pace())[0])
+    assert 1 <= size <= min(largest, work)
     if last:
-        assert size <= min(2 * last, largest)
+        assert size <= 2 * last
         assert size == 1 or size * FRAME_S <= lead
     else:
-        assert size == first
+        assert size == min(first, largest, work)
+
+
+def test_a_slot_that_was_cleared_remembers_nothing() -> None:
+    _, rows = speaking(2, made=9)
+    rows.clear(0)
+    assert all(array[0] == 0 for array in vars(rows).values())
+    assert rows.made[1] == 9
 
 
 @pytest.mark.parametrize(

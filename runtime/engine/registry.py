@@ -1,0 +1,117 @@
+"""Which checkpoint serves which mode, and when it is loaded: all at the start, or each at its first request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from runtime.engine.station import Station
+from runtime.errors import InvalidSetting
+from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, resolve
+from runtime.model.config import ModelConfig, SpeechTokenizerConfig, read_model_config, read_speech_tokenizer_config
+from runtime.request import Mode, ModelCard
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One checkpoint that the settings name. ``station`` is there once it is loaded."""
+
+    reference: str  # folder or Hub id
+    name: str
+    modes: tuple[Mode, ...]
+    config: ModelConfig
+    tokenizer: SpeechTokenizerConfig
+    fingerprint: str
+    station: Station | None = None
+    is_loading: bool = False
+    has_failed: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> Entry:
+        """The entry of ``[mode=]PATH_OR_ID``; configurations only, no weights.
+
+        Raises:
+            SetUpError: the checkpoint is missing or not valid, or does not serve the mode.
+        """
+        wanted, reference = _split_entry(text)
+        folder, name = resolve(reference), public_name(reference)
+        config = read_model_config(folder)
+        tokenizer = read_speech_tokenizer_config(folder / "speech_tokenizer")
+        return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder))
+
+    def card(self, device: str, dtype: str) -> ModelCard:
+        """The checkpoint as clients see it."""
+        config = self.config
+        return ModelCard(
+            name=self.name,
+            modes=self.modes,
+            speakers=tuple(config.talker.spk_id),
+            languages=tuple(config.talker.codec_language_id),
+            layouts=config.layouts,
+            takes_instruct=config.takes_instruct,
+            speaks=config.speaks,
+            samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
+            device=device,
+            dtype=dtype,
+            fingerprint=self.fingerprint,
+            loaded=self.station is not None,
+        )
+
+
+@dataclass(slots=True)
+class Registry:
+    """Entries by the modes that they serve."""
+
+    entries: list[Entry] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, models: Sequence[str]) -> Registry:
+        """Read what the settings name.
+
+        Raises:
+            SetUpError: a checkpoint is missing or not valid, or two serve the same mode.
+        """
+        registry = cls()
+        for text in models:
+            entry = Entry.read(text)
+            for mode in entry.modes:
+                if registry.entry(mode) is not None:
+                    raise InvalidSetting(name="model", value=repr(text), why=f"{mode} is served by another already")
+            registry.entries.append(entry)
+        return registry
+
+    def entry(self, mode: Mode) -> Entry | None:
+        """Who serves a mode."""
+        return next((entry for entry in self.entries if mode in entry.modes), None)
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """Every mode that is served."""
+        return tuple(mode for entry in self.entries for mode in entry.modes)
+
+    @property
+    def stations(self) -> list[Station]:
+        """Those that are loaded."""
+        return [entry.station for entry in self.entries if entry.station is not None]
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """Those that are loaded, whose speech tokenizer another may share."""
+        return [station.checkpoint for station in self.stations]
+
+
+def _split_entry(text: str) -> tuple[Mode | None, str]:
+    """``[mode=]PATH_OR_ID`` as mode and reference."""
+    word, separator, reference = text.partition("=")
+    if separator and word in set(Mode):
+        return Mode(word), reference
+    return None, text
+
+
+def _modes_of(config: ModelConfig, wanted: Mode | None, name: str) -> tuple[Mode, ...]:
+    if wanted is None:
+        return config.modes
+    if wanted not in config.modes:
+        known = ", ".join(config.modes)
+        raise InvalidSetting(name="model", value=name, why=f"it serves {known}, not {wanted}")
+    return (wanted,)

@@ -1,0 +1,146 @@
+"""What Base mode knows of a voice, made once: x-vector, codes, and what other rooms keep of them.
+
+Reading a reference takes as long as many frames, so it has a thread of its own. The cache is bounded and evicts what
+was not used for longest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from runtime.errors import GenerationFailed, SpeechError
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.code2wav import StreamState
+from runtime.request import Reference, VoicePrompt
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class ClonedVoice:
+    """What Base mode knows of a reference.
+
+    Shapes: x_vector [H] float32; codes [m, Q] int64 or None for x-vector only; text goes with codes.
+    """
+
+    x_vector: Tensor
+    codes: Tensor | None = None
+    text: str | None = None
+    key: str = ""  # of the reference, for caches
+    sound: StreamState | None = None  # Code2Wav after the reference's frames; the lane of sound fills it in
+
+
+def reference_key(reference: Reference) -> str:
+    """Equal for equal references. A minute of sound takes some milliseconds."""
+    digest = hashlib.blake2b(reference.samples.tobytes(), digest_size=16)
+    digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
+    return digest.hexdigest()
+
+
+class Voices:
+    """The voices of one checkpoint. ``get`` and ``make``: engine thread; ``read``: any."""
+
+    def __init__(self, checkpoint: Checkpoint, capacity: int) -> None:
+        self.checkpoint, self.capacity = checkpoint, capacity
+        self._kept: OrderedDict[str, ClonedVoice] = OrderedDict()
+        self._reading: dict[str, Future[ClonedVoice]] = {}
+        self._reader: Executor | None = None
+        self.hits = self.misses = 0
+
+    def start(self, prepare: Callable[[], None]) -> None:
+        """Read on a thread from now on; before, on the caller's."""
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
+
+    def close(self) -> None:
+        if isinstance(self._reader, ThreadPoolExecutor):
+            self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def get(self, key: str) -> ClonedVoice | None:
+        """A voice that is kept, or None."""
+        voice = self._kept.get(key)
+        if voice is not None:
+            self._kept.move_to_end(key)
+            self.hits += 1
+        return voice
+
+    def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
+        """Read a reference; one reading serves all who ask meanwhile. ``done`` is called when it is through."""
+        future = self._reading.get(key)
+        if future is None:
+            self.misses += 1
+            if self._reader is not None:
+                future = self._reader.submit(self.read, reference, key)
+            else:
+                future = Future()
+                try:
+                    future.set_result(self.read(reference, key))
+                except Exception as error:
+                    future.set_exception(error)
+            self._reading[key] = future
+        future.add_done_callback(lambda _: done())
+        return future
+
+    def keep(self, key: str, future: Future[ClonedVoice]) -> ClonedVoice:
+        """The voice that was read, kept from now on.
+
+        Raises:
+            Exception: whatever reading it raised.
+        """
+        self._reading.pop(key, None)
+        voice = self._kept.get(key) or future.result()
+        self._kept[key] = voice
+        self._kept.move_to_end(key)
+        while len(self._kept) > self.capacity:
+            self._kept.popitem(last=False)
+        return voice
+
+    def prepare(self, reference: Reference, key: str, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        """Make a prompt for somebody else to keep. Thread: any; ``done`` is called on the reading one."""
+
+        def read() -> None:
+            try:
+                prompt: VoicePrompt | SpeechError = self.prompt_of(self.read(reference, key))
+            except Exception:
+                log.exception("the prompt of a voice could not be made")
+                prompt = GenerationFailed()
+            done(prompt)
+
+        if self._reader is None:
+            read()
+        else:
+            self._reader.submit(read)
+
+    @torch.inference_mode()
+    def read(self, reference: Reference, key: str) -> ClonedVoice:
+        """The vectors of a reference: x-vector, and codes where its text is known (facts 3.5, 3.6)."""
+        encoder = self.checkpoint.speaker_encoder
+        assert encoder is not None, "intake lets Base requests only to Base checkpoints"
+        device = encoder.fc.weight.device
+        text = None if reference.x_vector_only else reference.text
+        if (prompt := reference.prompt) is not None and self._fits(prompt, reference):
+            codes = None if reference.x_vector_only else torch.tensor(prompt.codes)
+            return ClonedVoice(torch.tensor(prompt.x_vector).to(device), codes, text, key)
+        samples = torch.from_numpy(reference.samples).to(device)
+        codes = None if reference.x_vector_only else self.checkpoint.speech_tokenizer.encoder(samples)
+        return ClonedVoice(encoder(samples), codes, text, key)
+
+    def prompt_of(self, voice: ClonedVoice) -> VoicePrompt:
+        """The voice as others may keep it."""
+        codes = None if voice.codes is None else voice.codes.cpu().numpy()
+        return VoicePrompt(
+            fingerprint=self.checkpoint.fingerprint, x_vector=voice.x_vector.float().cpu().numpy(), codes=codes
+        )
+
+    def _fits(self, prompt: VoicePrompt, reference: Reference) -> bool:
+        """Whether a prompt that came with a reference is this checkpoint's, and whole."""
+        if prompt.fingerprint != self.checkpoint.fingerprint:
+            return False
+        return reference.x_vector_only or prompt.codes is not None

@@ -1,0 +1,124 @@
+"""The scheduler against listeners under a virtual clock: frames on one thread, sound on a lane beside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from runtime.engine.scheduler import ENDLESS, Chunk, Pace, Rows, Scheduler
+
+FRAME_S = 0.08
+
+
+@dataclass(slots=True)
+class Listener:
+    """Hears one row from its first sound on, at the pace of its own clock."""
+
+    frames: int
+    arrives: float = 0.0
+    reads: bool = True  # takes what it is sent at once; else never
+    slot: int = -1
+    chunks: list[int] = field(default_factory=list)
+    first_sound: float | None = None
+    dry_at: float = 0.0
+    gap_s: float = 0.0
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class Simulation:
+    """``frame_s(rows)`` is what a frame of a batch takes, ``sound_s(frames)`` a call of Code2Wav."""
+
+    scheduler: Scheduler
+    rows: Rows
+    frame_cost: tuple[float, float] = (0.01, 0.002)  # seconds: fixed, a row
+    sound_cost: tuple[float, float] = (0.004, 0.008)  # seconds: fixed, a frame of a row
+    steps: list[float] = field(default_factory=list)  # seconds of each frame, over and above
+    pace: Pace = field(default_factory=Pace)
+    prefill_s: float = 0.02
+    is_scarce: bool = False
+    now: float = 0.0
+    lane_free_at: float = 0.0
+    stepped: list[list[int]] = field(default_factory=list)
+    _flying: list[tuple[float, Chunk]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, slots: int, *, largest: int = 16, work: int = 16, lead_cap_s: float = 3.0, **words: object) -> Simulation:
+        rows = Rows(slots)
+        scheduler = Scheduler(frame_s=FRAME_S, lead_cap_s=lead_cap_s, reader_frames=25, sound_work=work)
+        simulation = cls(scheduler, rows, **words)  # type: ignore[arg-type]
+        rows.first_chunk[:], rows.largest_chunk[:], rows.batch[:] = 1, largest, 4
+        return simulation
+
+    def run(self, listeners: list[Listener], until: float = 60.0) -> None:
+        """Serve everybody, each in the slot of its place in the list."""
+        waiting = sorted(listeners, key=lambda one: one.arrives)
+        by_slot: dict[int, Listener] = {}
+        for slot, one in enumerate(listeners):
+            one.slot = slot
+        rows = self.rows
+        while self.now < until and (waiting or any(one.ended is None for one in by_slot.values())):
+            while waiting and waiting[0].arrives <= self.now:
+                self._begin(waiting.pop(0), by_slot)
+            self._land(by_slot)
+            self._fly(by_slot)
+            slots = self.scheduler.runnable(rows, self.now, is_scarce=self.is_scarce)
+            if not len(slots):
+                self.now += 0.001
+                continue
+            self.stepped.append(slots.tolist())
+            took = self.frame_cost[0] + self.frame_cost[1] * len(slots) + (self.steps.pop(0) if self.steps else 0.0)
+            self.pace.turn_s = took
+            self.now += took
+            rows.made[slots] += 1
+            done = slots[rows.made[slots] >= rows.limit[slots]]
+            rows.ended[done], rows.speaking[done] = True, False
+            self._land(by_slot)
+            self._fly(by_slot)
+
+    def _begin(self, one: Listener, by_slot: dict[int, Listener]) -> None:
+        self.now += self.prefill_s
+        slot, rows = one.slot, self.rows
+        rows.limit[slot], rows.text[slot], rows.dry_at[slot] = one.frames, ENDLESS, one.arrives
+        rows.acknowledged[slot] = not one.reads
+        rows.made[slot], rows.speaking[slot] = 1, True
+        by_slot[slot] = one
+
+    def _fly(self, by_slot: dict[int, Listener]) -> None:
+        """Start what the lane takes up now: one call at a time, and what waits is asked for anew each time."""
+        while self.lane_free_at <= self.now:
+            chunks = self.scheduler.sound(self.rows, self.now, self.pace)
+            if not chunks:
+                return
+            chunk = chunks[0]
+            self.rows.sounding[chunk.slots] = True
+            cost = self.sound_cost[0] + self.sound_cost[1] * chunk.size * len(chunk.slots)
+            self.pace.sound_s = cost / (chunk.size * len(chunk.slots))
+            self.lane_free_at = max(self.lane_free_at, self.now) + cost
+            self._flying.append((self.lane_free_at, chunk))
+
+    def _land(self, by_slot: dict[int, Listener]) -> None:
+        for landed, chunk in [one for one in self._flying if one[0] <= self.now]:
+            self._flying.remove((landed, chunk))
+            self.scheduler.hand_out(self.rows, chunk.slots, chunk.size, landed)
+            for slot in chunk.slots:
+                one = by_slot[int(slot)]
+                one.chunks.append(chunk.size)
+                if one.first_sound is None:
+                    one.first_sound = one.dry_at = landed
+                one.gap_s += max(0.0, landed - one.dry_at)
+                one.dry_at = max(one.dry_at, landed) + chunk.size * FRAME_S
+                if sum(one.chunks) == one.frames:
+                    one.ended = landed
+
+
+def nobody_waits_for(gap: float) -> float:
+    """A gap that is none: what rounding makes of zero."""
+    return 0.0 if math.isclose(gap, 0.0, abs_tol=1e-9) else gap
+
+
+def stepped_with(simulation: Simulation, slot: int) -> int:
+    """In how many frames a slot took part."""
+    return int(np.sum([slot in turn for turn in simulation.stepped]))
