@@ -59,7 +59,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.out:
         write_wav(arguments.out, b"".join(sound))
     if arguments.codes_out:
-        groups = engine.stations[0].checkpoint.config.talker.num_code_groups
+        groups = engine.registry.entries[0].config.talker.num_code_groups
         with arguments.codes_out.open("wb") as file:  # np.save would add a suffix to a name
             np.save(file, np.concatenate([np.empty((0, groups), np.int64), *codes]))
     return 0

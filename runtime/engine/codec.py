@@ -45,7 +45,8 @@ class SoundStreams:
         self.state.write(rows, state)
         finite = wave.isfinite().all(dim=-1).tolist()
         return [
-            samples.numpy().tobytes() if sane else None for samples, sane in zip(to_s16(wave).cpu(), finite, strict=True)
+            samples.numpy().tobytes() if sane else None
+            for samples, sane in zip(to_s16(wave).cpu(), finite, strict=True)
         ]
 
 

@@ -24,7 +24,6 @@ from runtime.engine.station import Clock, Station
 from runtime.errors import (
     CheckpointUnusable,
     EngineDead,
-    GenerationFailed,
     ModeNotServed,
     Overloaded,
     SpeechError,
@@ -42,7 +41,6 @@ from runtime.request import (
     Sink,
     SpeechEvent,
     SpeechRequest,
-    StopReason,
     VoicePrompt,
 )
 from runtime.settings import Settings

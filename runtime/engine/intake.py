@@ -32,7 +32,7 @@ from runtime.errors import (
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.config import ModelConfig
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, Split, SpeechRequest, StopReason
+from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, SpeechRequest, Split, StopReason
 from runtime.settings import Limits
 
 # What the device can count with; a request outside would stop its neighbours too.
@@ -86,9 +86,7 @@ class Admission:
         # Without a number of the caller's own, a slot must at least hold the text at an ordinary pace.
         needed = asked or min(GRACE_FRAMES + expected_frames(text), self.most)
         if needed > room:
-            raise DoesNotFit(
-                param="text", count=prompt + needed, prompt=prompt, frames=needed, limit=self.slot_length
-            )
+            raise DoesNotFit(param="text", count=prompt + needed, prompt=prompt, frames=needed, limit=self.slot_length)
         budget = frame_budget(text)
         allowed = frame_limit(room, min(budget, self.most), asked)
         runs_away = asked is None and allowed == budget
@@ -112,9 +110,7 @@ class Admission:
         return self.slot_length - prompt, prompt
 
 
-def admit(
-    request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int
-) -> tuple[Admission, Feed]:
+def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int) -> tuple[Admission, Feed]:
     """Check and translate a request: how it is spoken, and the text that there is of it.
 
     Raises:

@@ -90,7 +90,8 @@ class Scheduler:
         """Frames of every row's next chunk, 0 where none is due.
 
         Chunks start small, so that the first sound comes at once, and double while the listener can wait: a chunk is
-        no longer than the sound that is still to be played, or is made long before that ends.
+        no longer than the sound that is still to be played, or is made long before that ends. Who has run dry gets
+        what there is: many small calls would only make a slow machine slower.
         """
         first = rows.last_chunk == 0
         wanted = np.minimum(np.where(first, rows.first_chunk, 2 * rows.last_chunk), rows.largest_chunk)
@@ -101,10 +102,11 @@ class Scheduler:
             if np.isfinite(pace.turn_s + pace.sound_s):
                 made_s = np.maximum(wanted - pending, 0) * pace.turn_s + wanted * pace.sound_s
                 starves &= DOUBT * made_s >= lead_s
-            shrink = ~first & (wanted > 1) & starves
+            shrink = ~first & (wanted > 1) & starves & (lead_s > 0)
             if not shrink.any():
                 break
             wanted = np.where(shrink, wanted // 2, wanted)
+        wanted = np.where(~first & (lead_s <= 0), np.minimum(wanted, np.maximum(pending, 1)), wanted)
         # A text that has run dry may stay so for long: what there is of it is not held back.
         at_rest = rows.ended | (rows.made >= rows.text) | (rows.made >= rows.limit)
         last = np.minimum(pending, np.minimum(rows.largest_chunk, self.sound_work))

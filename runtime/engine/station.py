@@ -56,7 +56,7 @@ class Station:
     ) -> None:
         self.checkpoint, self.slots, self.modes, self.clock = checkpoint, settings.max_slots, modes, clock
         self.length = min(settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
-        self.runner = FrameRunner(checkpoint, device, dtype, self.slots, self.length)
+        self.runner = FrameRunner(checkpoint, device, dtype, self.slots, self.length, settings.prompt_piece)
         tokenizer = checkpoint.speech_tokenizer
         self.samples_per_frame = tokenizer.config.code2wav.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
@@ -85,7 +85,7 @@ class Station:
         arena, config = self.runner.arena, self.checkpoint.config
         speaker = next(iter(config.talker.spk_id), None)
         utterance = Utterance("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
-        slot = arena.take(fill_in(Sampling(), config.generation), 0)
+        slot = arena.take(fill_in(Sampling(), config.generation), 0, [])
         with torch.inference_mode():
             prompt = build_prompt(utterance, config, self.checkpoint.text_tokenizer, self.checkpoint.talker)
         arena.restart(slot, prompt.trailing)
@@ -145,7 +145,9 @@ class Station:
     # --- the turn
 
     def collect(self) -> None:
-        """Write down the sound that the lane has handed out."""
+        """Write down the sound that the lane has handed out, and give it more."""
+        if not self._sounded:
+            return
         while self._sounded:
             chunk, jobs, codes, sounds, at = self._sounded.popleft()
             # Who was cancelled meanwhile has lost its slot, perhaps to another.
@@ -162,6 +164,7 @@ class Station:
                 elif self.guarded and (guard := job.watch.heard(codes[index], pcm, self._is_spent(job))):
                     self.rows.made[job.slot] = self.rows.sent[job.slot]
                     self._part_ends(job, StopReason.RUNAWAY, guard)
+        self.sound()
 
     def retire(self) -> None:
         """End who has nothing left to be heard."""
@@ -211,7 +214,7 @@ class Station:
 
     def sound(self) -> None:
         """Leave to the lane what is due now, in place of what waited there."""
-        self._lane.offer(self, lambda: [self._work(chunk) for chunk in self.scheduler.sound(self.rows, self.clock(), self.pace)])
+        self._lane.offer(self, self._works)
 
     def end(self, job: Job, outcome: StopReason | SpeechError) -> None:
         """Free whatever the request holds and say its last word."""
@@ -242,7 +245,7 @@ class Station:
         """Take a slot for a request, and its first part up. A request that fails here fails alone."""
         admission, mode = job.admission, self.modes[job.request.mode]
         job.admitted = now
-        job.slot = self.runner.arena.take(admission.settings, job.seed, holds_end=job.request.holds_end)
+        job.slot = self.runner.arena.take(admission.settings, job.seed, [], holds_end=job.request.holds_end)
         self.holders[job.slot] = job
         rows = self.rows
         rows.clear(job.slot)
@@ -286,7 +289,7 @@ class Station:
         job.prompt_tokens += len(prompt.embeds)
         job.watch = Watch()
         self.rows.limit[job.slot] = job.before + plan.limit
-        self.rows.text[job.slot] = job.before + self.runner.arena.text_frames(job.slot)
+        self.rows.text[job.slot] = job.before + int(self.runner.arena.text_frames[job.slot])
         self.reading.append(job)
 
     def _read_piece(self, job: Job) -> None:
@@ -359,7 +362,7 @@ class Station:
                 self.rows.limit[slot] = max(budget, int(self.rows.made[slot]) + 1)
         elif tokens:
             arena.append_text(slot, tokens)
-        self.rows.text[slot] = min(job.before + arena.text_frames(slot), ENDLESS)
+        self.rows.text[slot] = min(job.before + int(arena.text_frames[slot]), ENDLESS)
 
     def _is_spent(self, job: Job) -> bool:
         """The part's text has been spoken, as far as can be told from the number of frames."""
@@ -372,6 +375,10 @@ class Station:
         return next((job for job in self.holders.values() if job.ticket == ticket), None)
 
     # --- the lane
+
+    def _works(self) -> list[Work]:
+        """What is due, most urgent first. Under the lane's lock."""
+        return [self._work(chunk) for chunk in self.scheduler.sound(self.rows, self.clock(), self.pace)]
 
     def _work(self, chunk: Chunk) -> Work:
         """Freeze what a chunk needs. Under the lane's lock."""

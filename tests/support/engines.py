@@ -105,9 +105,7 @@ def engine_of(
     """An engine on the CPU, not started: tests call ``tick`` themselves."""
     device = open_device("cpu")
     engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
-    everything = Settings(
-        engine=engine_settings, modes=modes or Settings().modes, limits=limits or Limits(queue_s=1e9)
-    )
+    everything = Settings(engine=engine_settings, modes=modes or Settings().modes, limits=limits or Limits(queue_s=1e9))
     engine = Engine(Registry(), device, everything, clock or VirtualClock())
     for checkpoint in checkpoints:
         config, tokenizer = checkpoint.config, checkpoint.speech_tokenizer.config

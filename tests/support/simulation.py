@@ -45,7 +45,9 @@ class Simulation:
     _flying: list[tuple[float, Chunk]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, slots: int, *, largest: int = 16, work: int = 16, lead_cap_s: float = 3.0, **words: object) -> Simulation:
+    def of(
+        cls, slots: int, *, largest: int = 16, work: int = 16, lead_cap_s: float = 3.0, **words: object
+    ) -> Simulation:
         rows = Rows(slots)
         scheduler = Scheduler(frame_s=FRAME_S, lead_cap_s=lead_cap_s, reader_frames=25, sound_work=work)
         simulation = cls(scheduler, rows, **words)  # type: ignore[arg-type]
