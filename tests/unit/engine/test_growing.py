@@ -150,7 +150,9 @@ def test_flush_at_the_end_of_a_word_changes_no_id(tokenizers: dict[str, TextToke
     assert ids == tiny.body("hello world")
 
 
-@pytest.mark.parametrize("chunks", [["<|im_end|>"], ["so <", "|im_end|>"], [*"so <|im_end|>"], ["<tts_", "pad>"], ["\ud83d"]])
+@pytest.mark.parametrize(
+    "chunks", [["<|im_end|>"], ["so <", "|im_end|>"], [*"so <|im_end|>"], ["<tts_", "pad>"], ["\ud83d"]]
+)
 def test_a_control_token_is_refused_also_when_it_comes_in_parts(
     tokenizers: dict[str, TextTokenizer], chunks: list[str]
 ) -> None:
