@@ -28,15 +28,23 @@ MARK = re.compile(
 SPOKEN = re.compile(r"[^\W_]")  # a letter or a digit, as str.isalnum
 
 # Words whose full stop ends no sentence: before a name, and before a number.
-TITLES = frozenset(
-    """mr mrs ms mx messrs dr prof st mt rev hon gen col capt cpt lt sgt gov sen rep pres fr hr dott ing sig sra srta
-    vs cf ca bzw vgl ggf evtl approx ул им проф рис стр гр тов""".split()
+TITLE = re.compile(
+    r"""
+    mr | mrs | ms | mx | messrs | dr | prof | st | mt | rev | hon | gen | col | capt | lt | sgt | gov | sen | rep | pres
+    | fr | hr | dott | ing | sig | sra | srta | vs | cf | ca | bzw | vgl | ggf | evtl | approx
+    | ул | им | проф | рис | стр | гр | тов
+    """,
+    re.VERBOSE,
 )
-NUMBERED = frozenset(
-    """no nos nr nro núm num fig figs art vol ch sec eq ed pp av jan feb mar apr aug sep sept oct nov dec""".split()
+NUMBERED = re.compile(
+    r"""
+    no | nos | nr | nro | núm | num | figs? | art | vol | ch | sec | eq | ed | pp | av
+    | jan | feb | mar | apr | aug | sept? | oct | nov | dec
+    """,
+    re.VERBOSE,
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
-LONGEST_WORD = 32  # characters; what is looked at before a full stop
+LONGEST_WORD = 32  # characters that are looked at before a full stop
 OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
 
 
@@ -141,19 +149,19 @@ def _ends_sentence(text: str, mark: re.Match[str], follows: int) -> bool:
         return not gap and ends[-1] in "!?" and following.isalpha() and not _has_case(following)
     if following.islower():  # `"What?" he said` goes on, `What? he said` need not
         return ends.strip(".…") != "" and not ends.strip(".…!?")
-    return ends[0] != "." or ends[1:2] in tuple(".…!?") or not _is_short(text[: mark.start()], following)
+    return ends[0] != "." or ends[1:2] in tuple(".…!?") or not _is_short(text, mark.start(), following)
 
 
-def _is_short(before: str, following: str) -> bool:
-    """Whether the full stop after ``before`` belongs to an abbreviation, an initial or an ordinal."""
-    found = WORD_BEFORE.search(before[-LONGEST_WORD:])
+def _is_short(text: str, stop: int, following: str) -> bool:
+    """Whether the full stop there belongs to an abbreviation, an initial or an ordinal."""
+    found = WORD_BEFORE.search(text[max(0, stop - LONGEST_WORD) : stop])
     word = found[0].lstrip(OPENERS) if found else ""
     last = re.split("[.-]", word)[-1].lower()  # of "z.B" and "J.-P"
     return (
         (len(last) == 1 and _has_case(last))
         or (len(word) <= 2 and word.isdecimal())
-        or last in TITLES
-        or (last in NUMBERED and following.isdecimal())
+        or TITLE.fullmatch(last) is not None
+        or (NUMBERED.fullmatch(last) is not None and following.isdecimal())
     )
 
 
@@ -204,9 +212,3 @@ def _last_spoken(text: str) -> int:
 
 def _has_case(character: str) -> bool:
     return character.lower() != character.upper()
-
-
-def split_whole(text: str, split: Split, longest: int | None = None) -> list[str]:
-    """The parts of a text that is there at once."""
-    splitter = Splitter(split, longest)
-    return splitter.add(text) + splitter.finish()

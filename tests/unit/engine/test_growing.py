@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def grown(tokenizer: TextTokenizer, chunks: Iterable[str]) -> list[int]:
 
 def cut(text: str, places: Iterable[int]) -> list[str]:
     ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
-    return [text[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(ends)]
 
 
 NASTY = (
@@ -158,8 +159,7 @@ def test_a_control_token_is_refused_also_when_it_comes_in_parts(
 ) -> None:
     growing = GrowingText(tokenizers["tiny"])
     with pytest.raises(InvalidConfig) as caught:
-        for chunk in chunks:
-            growing.add(chunk)
+        [growing.add(chunk) for chunk in chunks]
     assert caught.value.param == "text"
 
 
@@ -169,7 +169,7 @@ def test_no_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:
 
 def test_chinese_prose_is_held_about_a_clause(tokenizers: dict[str, TextTokenizer]) -> None:
     """The figure of the docstring: characters that wait for their ids, as the text comes one by one."""
-    prose = "今天早上天气很好，我们一起去公园散步。路上遇到一位老朋友，他说最近工作很忙，但是身体还不错。我们聊了很久，然后各自回家了。"
+    prose = "今天早上天气很好，我们一起去公园散步。路上遇到一位老朋友，他说最近工作很忙，但是身体还不错。"
     growing = GrowingText(tokenizers["tiny"])
     held = []
     for character in prose:

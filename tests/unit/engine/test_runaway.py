@@ -37,7 +37,7 @@ def sound(frames: int, dbfs: float = -20.0) -> bytes:
 def listened(
     codes: Codes, pcm: bytes, sizes: tuple[int, ...] = (1,), spent_at: int = 0
 ) -> tuple[Guard | None, int, Watch]:
-    """Feed frames in chunks of these sizes, over and over, until a guard strikes: which, after how many, and the watch."""
+    """Feed frames in chunks of these sizes, over and over, until a guard strikes: which, when, and the watch."""
     watch, start, turn = Watch(), 0, 0
     while start < len(codes):
         end = min(start + sizes[turn % len(sizes)], len(codes))
