@@ -45,6 +45,7 @@ class TextTokenizer:
                 )
         self.ids = max(self._tokenizer.get_vocab().values()) + 1  # rows that an embedding must have
         self._reserved = tuple(token["content"] for token in added.values())
+        self.longest_reserved = max(map(len, self._reserved), default=1)  # characters
         self._check_template(folder, config)
 
     def reserved_in(self, text: str) -> bool:
@@ -59,6 +60,21 @@ class TextTokenizer:
         """Ids of the text to speak, or of a reference text."""
         opening = len(self.role())
         return self._encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[opening:-2]
+
+    def pieces(self, text: str) -> list[tuple[int, list[int]]]:
+        """Where the pre-tokenizer's pieces of a text start, in characters, and their ids, which no other piece touches.
+
+        The ids are those of `body` for a text that starts and ends with neither white space nor a combining mark.
+        """
+        encoding = self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
+        pieces: list[tuple[int, list[int]]] = []
+        last = None
+        for word, (start, _), token in zip(encoding.word_ids, encoding.offsets, encoding.ids, strict=True):
+            if word != last:
+                pieces.append((start, []))
+                last = word
+            pieces[-1][1].append(token)
+        return pieces
 
     def instruct(self, text: str) -> list[int]:
         """Ids of an instruct turn, used whole."""

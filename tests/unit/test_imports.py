@@ -57,6 +57,9 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 NEVER: dict[str, tuple[str, ...]] = {
     "runtime/engine/scheduler.py": ("torch", "time", "runtime.model", "runtime.device"),
     "runtime/engine/text.py": ("torch",),
+    "runtime/engine/splitting.py": ("torch", "time", "threading", "runtime.device"),
+    "runtime/engine/growing.py": ("torch", "time", "threading", "runtime.device"),
+    "runtime/engine/runaway.py": ("torch", "time", "threading", "runtime.model", "runtime.device"),
     "runtime/engine/intake.py": ("torch", "runtime.device"),
     "runtime/server/session.py": ("asyncio", "starlette", "fastapi", "torch", "time", "runtime.engine"),
     "runtime/server/contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),

@@ -1,0 +1,87 @@
+"""The guards leave the embedded voice alone, with room to spare, and catch it when it is made to run away."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.engine.engine import Engine
+from runtime.engine.runaway import REPEATED_FRAMES, SILENT_FRAMES, Watch, spent_after
+from runtime.request import Guard, Mode, SpeechRequest, StopReason
+from runtime.settings import Settings
+from tests.support.engines import Codes, Heard, said_together
+
+TEXTS = (
+    "No!",
+    "Hello.",
+    "Yes, of course.",
+    "The harbour was quiet.",
+    "One, two, three, four, five.",
+    "Ahhh, so slow... and so very, very long.",
+    "Where did you put the keys to the old house?",
+    "It rained. It rained all day; it rained all night.",
+    "She opened the letter slowly, read it twice, and said nothing at all.",
+    "Nobody spoke. Then a bell rang, far away, and everyone looked up at the lights of the last boat.",
+)
+
+
+@pytest.fixture(scope="module")
+def spoken() -> list[Heard]:
+    engine = Engine.open(Settings())
+    voices = engine.cards[0].speakers
+    requests = [
+        SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=voices[turn % len(voices)], seed=turn)
+        for turn, text in enumerate(TEXTS)
+    ]
+    heards = said_together(engine, *requests)
+    assert {heard.end.stop_reason for heard in heards} == {StopReason.EOS}
+    return heards
+
+
+def watched(codes: Codes, pcm: bytes) -> tuple[Watch, list[int]]:
+    """Frame by frame as if the text had been spent from the start: the watch, and the longest of each of its runs."""
+    watch, longest = Watch(), np.zeros(9, np.int64)
+    size = len(pcm) // len(codes)
+    for frame in range(len(codes)):
+        assert watch.heard(codes[frame : frame + 1], pcm[frame * size : (frame + 1) * size], True) is None, frame
+        longest = np.maximum(longest, watch._runs)
+    return watch, longest.tolist()
+
+
+def test_speech_comes_nowhere_near_a_guard(spoken: list[Heard]) -> None:
+    """Seen: two codes of a loop (32 at least are needed) and three silent frames (of 38)."""
+    for text, heard in zip(TEXTS, spoken, strict=True):
+        watch, longest = watched(heard.codes, heard.pcm.tobytes())
+        assert max(longest[:-1]) < (REPEATED_FRAMES - 8) / 3, text
+        assert longest[-1] < SILENT_FRAMES / 3, text
+        assert len(heard.codes) - 8 < watch.last_audible_frame < len(heard.codes), text
+
+
+def test_speech_has_ended_before_its_text_is_taken_as_spent(spoken: list[Heard]) -> None:
+    for text, heard in zip(TEXTS, spoken, strict=True):
+        assert len(heard.codes) < spent_after(text), text
+
+
+def test_a_pause_of_two_seconds_between_two_sentences_is_left_alone(spoken: list[Heard]) -> None:
+    """The pause is the voice's own silent frame, 25 times: the same code and no sound."""
+    one, other = spoken[3], spoken[5]
+    size = 2 * len(one.pcm) // len(one.codes)
+    codes = np.concatenate([one.codes, np.repeat(one.codes[-1:], 25, axis=0), other.codes])
+    watched(codes, one.pcm.tobytes() + bytes(25 * size) + other.pcm.tobytes())
+
+
+@pytest.mark.parametrize(("still", "guard"), [(True, Guard.SILENCE), (False, Guard.REPETITION)])
+def test_speech_that_goes_on_without_end_is_caught(spoken: list[Heard], still: bool, guard: Guard) -> None:
+    """After its last word the voice repeats three frames out of its middle, aloud or in silence."""
+    heard = spoken[7]
+    size, frames = 2 * len(heard.pcm) // len(heard.codes), len(heard.codes)
+    watch, _ = watched(heard.codes, heard.pcm.tobytes())
+    loop = np.tile(heard.codes[20:23], (20, 1))
+    pcm = bytes(60 * size) if still else heard.pcm.tobytes()[20 * size : 23 * size] * 20
+    for frame in range(0, 60, 4):
+        found = watch.heard(loop[frame : frame + 4], pcm[frame * size : (frame + 4) * size], True)
+        if found:
+            break
+    assert found is guard
+    assert frame < REPEATED_FRAMES
+    assert watch.last_audible_frame <= frames

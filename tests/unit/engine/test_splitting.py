@@ -1,0 +1,248 @@
+"""Where texts are cut, that nothing is lost, and that the pieces in which they come change nothing."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from runtime.engine.splitting import CLAUSE_FRAMES, Splitter, split_whole
+from runtime.engine.text import expected_frames
+from runtime.request import Split
+
+
+def bare(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def fed(chunks: list[str], split: Split, longest: int | None = None) -> list[str]:
+    splitter = Splitter(split, longest)
+    return [part for chunk in chunks for part in splitter.add(chunk)] + splitter.finish()
+
+
+# "|" stands where the text is cut.
+SENTENCES = (
+    "One sentence.",
+    "It rained. |Nobody came! |Why? |Well… |Then it ended.",
+    "Pi is 3.14 and so on. |Yes.",
+    "Use tools, e.g. Hammers, i.e. something heavy. |Fine.",
+    "Dr. Smith met Mrs. Jones and Prof. Lee. |They spoke.",
+    "J. R. R. Tolkien wrote it. |J.-P. Sartre did not.",
+    "Wait... what is it? |Stop... |Then go.",
+    "See https://example.com/a.b?c=d.e for more. |Or mail me@example.org. |Bye.",
+    "1. Apples are red. |2. Pears are green.",
+    "Am 3. Oktober ist Feiertag. |Am 24. Dezember auch.",
+    "It happened in 1999. |Then it stopped.",
+    "No. 5 is alive. |I said no. |Then I left. |On Dec. 24 it snowed.",
+    "Apples, pears, etc. are fruit. |Apples, pears, etc. |They are sweet.",
+    "Acme Inc., Jones Jr., and others signed. |Good.",
+    'He said "Stop." |She said (quietly: no.) |They left.',
+    '"What?" he asked. |"Nothing!" |"Really?"',
+    "Really?! |No way!!! |what? |ok.",
+    "all small. no capitals here. it is one.",
+    "First line\nsecond line. |Third.",
+    "A title\n\n|a paragraph\r\n\r\n|another \n \n |last",
+    "Great! |😀 Next one. |— And a dash. |- Item.",
+    "**Bold.** |Plain. |*Slanted!* |`Code.` |End.",
+    "你好。|今天的声音很清楚！|是吗？|我们慢慢地说……不急。",
+    "他说：“你好。”|她走了。|“再见。”|「好。」|完",
+    "版本3.5发布了。|价格是3.14元。",
+    "Hello!|你好。|Bye.",
+    "こんにちは。|元気ですか？|はい、元気です。",
+    "안녕하세요. |오늘은 날씨가 좋네요! |그렇죠?",
+    "Guten Tag. |„Ja.“ |Er ging z. B. nach Hause. |Hr. Müller, d.h. er, kam bzw. Blieb.",
+    "« Bonjour ! » |Il partit. |Ça va ? |Oui.",
+    "Привет. |Как дела? |Т. е. Хорошо. |Ул. Ленина длинная.",
+    "¿Qué tal? |¡Bien! |La Sra. López vino.",
+    "Buongiorno. |Il dott. Rossi è qui. |Olá. |Tudo bem?",
+    "Ends with dots ... |And again . . .",
+    "U.S. Army men came at 5 p.m.",
+)
+
+
+@pytest.mark.parametrize("marked", SENTENCES)
+def test_a_text_is_cut_into_sentences(marked: str) -> None:
+    expected = [part.strip() for part in marked.split("|")]
+    assert split_whole(marked.replace("|", ""), Split.SENTENCE) == expected
+    assert fed([*marked.replace("|", "")], Split.SENTENCE) == expected
+
+
+CLAUSES = (
+    "Yes, of course, I will come, |since you ask so nicely. |Good.",
+    "When the rain had stopped; |we went out: nobody was there.",
+    "When the rain had stopped; |we went out to see it: |nobody was there.",
+    "He came back in the evening — |nobody knew why – and left again.",
+    "The price is 1,000,000 dollars at 10:30, |or so they say in the city.",
+    "A well-known but not so old man-made thing",
+    "今天早上天气很好，|我们一起去公园散步；|路上遇到朋友。|好，我们走。",
+    "りんご、みかん、|ぶどう、バナナを買いました。",
+)
+
+
+@pytest.mark.parametrize("marked", CLAUSES)
+def test_a_text_is_cut_into_clauses_that_are_not_too_short(marked: str) -> None:
+    expected = [part.strip() for part in marked.split("|")]
+    assert split_whole(marked.replace("|", ""), Split.CLAUSE) == expected
+    assert fed([*marked.replace("|", "")], Split.CLAUSE) == expected
+
+
+def test_none_waits_for_the_end() -> None:
+    splitter = Splitter(Split.NONE)
+    assert splitter.add("One. Two. ") == []
+    assert splitter.add("Three.\n\nFour.") == []
+    assert splitter.finish() == ["One. Two. Three.\n\nFour."]
+
+
+@pytest.mark.parametrize("split", Split)
+def test_one_sentence_is_one_part_whatever_is_chosen(split: Split) -> None:
+    assert split_whole("  The harbour was quiet.\n", split) == ["The harbour was quiet."]
+
+
+def test_auto_takes_what_comes_at_once_as_one_part() -> None:
+    assert split_whole("One. Two! Three.\n\nFour.", Split.AUTO) == ["One. Two! Three.\n\nFour."]
+
+
+def test_auto_gives_a_sentence_when_a_later_text_has_come_behind_it() -> None:
+    splitter = Splitter(Split.AUTO)
+    assert splitter.add("One. Two.") == []
+    assert splitter.add("") == []
+    assert splitter.add("  ") == []
+    assert splitter.add("Three. Four") == ["One.", "Two."]
+    assert splitter.add(". Five. Six") == ["Three."]
+    assert splitter.add(" seven.") == ["Four.", "Five."]
+    assert splitter.finish() == ["Six seven."]
+
+
+def test_auto_token_by_token_is_sentence_by_sentence() -> None:
+    text = "It rained. Nobody came! Why? Dr. Smith knew."
+    tokens = re.findall(r"\s*\w+|[^\w\s]", text)
+    assert fed(tokens, Split.AUTO) == split_whole(text, Split.SENTENCE)
+
+
+def test_a_sentence_is_given_out_as_soon_as_the_next_begins() -> None:
+    splitter = Splitter(Split.SENTENCE)
+    assert [splitter.add(chunk) for chunk in ("It rained", ".", '" ', "(", "N", "obody came.")] == [
+        *([[]] * 4),
+        ['It rained."'],
+        [],
+    ]
+    assert splitter.finish() == ["(Nobody came."]
+
+
+def test_flush_gives_out_what_there_is() -> None:
+    splitter = Splitter(Split.SENTENCE)
+    assert splitter.flush() == []
+    assert splitter.add("It was Dr. ") == []
+    assert splitter.flush() == ["It was Dr."]
+    assert splitter.add(" Smith who") == []
+    assert splitter.flush() == ["Smith who"]
+    assert splitter.add("... ") == []
+    assert splitter.add("came. And") == ["... came."]
+    assert splitter.finish() == ["And"]
+    assert splitter.finish() == []
+
+
+@pytest.mark.parametrize("split", Split)
+def test_punctuation_alone_is_no_part(split: Split) -> None:
+    assert split_whole(" ... — !? \n\n 😀 ", split) == []
+    assert split_whole('... "Go! — !? \n\n 😀 ', split) == ['... "Go! — !? \n\n 😀']
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "parts"),
+    [
+        ("One two. Three four. Five six seven.", 22, ["One two. Three four.", "Five six seven."]),
+        ("When the rain had gone, nobody was there", 30, ["When the rain had gone,", "nobody was there"]),
+        ("one two three four", 9, ["one two", "three", "four"]),
+        ("one two three", 7, ["one two", "three"]),
+        ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
+        ("你好我的声音", 4, ["你好我的", "声音"]),
+        ("abcde\u0301f", 5, ["abcd", "e\u0301f"]),
+        ("abc.....", 5, ["ab", "c...."]),
+        ("a.......", 3, ["a.."]),
+        (".......a", 3, ["a"]),
+    ],
+)
+def test_no_part_is_longer_than_it_may_be(text: str, longest: int, parts: list[str]) -> None:
+    assert split_whole(text, Split.NONE, longest) == parts
+    assert split_whole(text, Split.AUTO, longest) == parts
+
+
+def test_a_sentence_without_an_end_is_given_out_when_it_is_too_long() -> None:
+    splitter = Splitter(Split.SENTENCE, 10)
+    assert splitter.add("one two ") == []
+    assert splitter.add("three four") == ["one two"]
+    assert splitter.finish() == ["three four"]
+
+
+MIXED = ("word", "Dr", "e.g", "no", "12", "3.14", "A", "я", "好", "한", "ก็", "e\u0301", "😀", "\u200d", "http://x.y?z")
+SIGNS = (*".!?…。！？,;:，；：、—–-\"”“」「»«)(*_'", "\n", "\n\n", "\r\n", "...", "\u00a0", "\x1c")
+anything = st.characters(exclude_categories=("Cs",))
+pieces = st.lists(st.sampled_from([*MIXED, *SIGNS, *[" "] * 12]) | anything, max_size=40)
+longests = st.none() | st.integers(1, 40)
+
+
+@settings(max_examples=400, deadline=None)
+@example(chunks=[*"Well, it was long ago, and far"], split=Split.CLAUSE, longest=12)
+@given(chunks=pieces, split=st.sampled_from([Split.SENTENCE, Split.CLAUSE, Split.NONE]), longest=longests)
+def test_the_pieces_in_which_a_text_comes_change_nothing(chunks: list[str], split: Split, longest: int | None) -> None:
+    text = "".join(chunks)
+    whole = split_whole(text, split, longest)
+    assert fed(chunks, split, longest) == whole
+    assert fed([*text], split, longest) == whole
+
+
+@settings(max_examples=400, deadline=None)
+@given(chunks=pieces, split=st.sampled_from(Split), longest=longests)
+def test_parts_can_be_spoken_and_nothing_is_lost(chunks: list[str], split: Split, longest: int | None) -> None:
+    parts = fed(chunks, split, longest)
+    text = "".join(chunks)
+    for part in parts:
+        assert part == part.strip()
+        assert any(character.isalnum() for character in part)
+        assert longest is None or len(part) <= longest
+    spoken = [character for character in text if character.isalnum()]
+    assert [character for part in parts for character in part if character.isalnum()] == spoken
+    if longest is None and spoken:
+        assert bare("".join(parts)) == bare(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(chunks=pieces, split=st.sampled_from(Split), longest=st.none() | st.integers(8, 40))
+def test_a_part_is_not_cut_again(chunks: list[str], split: Split, longest: int | None) -> None:
+    for part in fed(chunks, split, longest):
+        assert split_whole(part, split, longest) == [part]
+
+
+@settings(max_examples=200, deadline=None)
+@given(chunks=pieces, flushes=st.lists(st.booleans(), min_size=40, max_size=40))
+def test_flushes_lose_no_word(chunks: list[str], flushes: list[bool]) -> None:
+    splitter = Splitter(Split.SENTENCE)
+    parts: list[str] = []
+    for chunk, flush in zip(chunks, flushes, strict=False):
+        parts += splitter.add(chunk)
+        parts += splitter.flush() if flush else []
+    parts += splitter.finish()
+    letters = [character for character in "".join(chunks) if character.isalnum()]
+    assert [character for part in parts for character in part if character.isalnum()] == letters
+
+
+@settings(max_examples=200, deadline=None)
+@given(chunks=pieces)
+def test_only_the_last_clause_of_a_sentence_is_short(chunks: list[str]) -> None:
+    text = "".join(chunks)
+    for sentence in split_whole(text, Split.SENTENCE):
+        for clause in split_whole(sentence, Split.CLAUSE)[:-1]:
+            assert expected_frames(clause) >= CLAUSE_FRAMES
+
+
+def test_thousands_of_tiny_texts_are_split_in_no_time() -> None:
+    started = time.perf_counter()
+    splitter = Splitter(Split.SENTENCE)
+    for _ in range(20_000):
+        assert splitter.add("a ") == []
+    assert len(splitter.finish()) == 1
+    assert time.perf_counter() - started < 5
