@@ -1,0 +1,123 @@
+"""Matrix products and convolutions whose every row has the same bits whatever is computed beside it, on a CPU.
+
+The CPU's matrix kernels take rows four at a time and treat what is left over otherwise, so that a row's last bits
+depend on how many others there are. Here the rows are padded to fours, and a convolution is the sum of its taps, one
+product each: the same numbers alone, in any batch and in chunks of any size, and no slower than the library's own
+(tests/unit/model/test_products.py). Cards take the library's convolutions. All sound is [B, T, C] here, so that a
+moment is a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+GRAIN = 4  # rows that a kernel takes at a time
+LONG = 64  # rows from which a sequence is worth products of its own, which spare it a copy
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Rows times a matrix. Shapes: x [..., K]; weight [N, K]; bias [N]; result [..., N]."""
+    if not x.is_cpu:
+        return F.linear(x, weight, bias)
+    rows = x.reshape(-1, x.shape[-1])
+    missing = -len(rows) % GRAIN
+    if missing:
+        padded = F.pad(rows, (0, 0, 0, missing))
+        return F.linear(padded, weight, bias)[: len(rows)].view(*x.shape[:-1], -1)
+    return F.linear(rows, weight, bias).view(*x.shape[:-1], -1)
+
+
+def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
+    """A convolution without padding: output t is the sum of tap i's product with input t + i * dilation.
+
+    Shapes: x [B, T + (taps - 1) * dilation, C]; each tap [N, C]; bias [N]; result [B, T, N].
+    """
+    B, width = len(x), len(bias)
+    T = x.shape[1] - (len(taps) - 1) * dilation
+    if B > 1 and T < LONG:  # short sequences share their products
+        return _taps_of([x[:, i * dilation :][:, :T].flatten(0, 1) for i in range(len(taps))], taps, bias).view(
+            B, T, -1
+        )
+    result = x.new_empty(B, T + -T % GRAIN, width)
+    x = F.pad(x, (0, 0, 0, -T % GRAIN)) if T % GRAIN else x
+    for row, out in zip(x, result, strict=True):
+        _taps_of([row[i * dilation :][: len(out)] for i in range(len(taps))], taps, bias, out)
+    return result[:, :T]
+
+
+def _taps_of(parts: list[Tensor], taps: Sequence[Tensor], bias: Tensor, out: Tensor | None = None) -> Tensor:
+    """The sum of each part's product with its tap. Shapes: parts [M, C]; taps [N, C]; bias [N]; result [M, N]."""
+    rows = len(parts[0])
+    if rows % GRAIN:
+        parts = [F.pad(part, (0, 0, 0, -rows % GRAIN)) for part in parts]
+    out = torch.addmm(bias, parts[0], taps[0].t(), out=out)
+    for part, tap in zip(parts[1:], taps[1:], strict=True):
+        out.addmm_(part, tap.t())
+    return out[:rows]
+
+
+class Linear(nn.Linear):
+    """``nn.Linear`` with rows that do not depend on each other."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+class Conv(nn.Conv1d):
+    """A convolution over [B, T, C] that pads nothing: T shrinks by (kernel - 1) * dilation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.is_cpu:
+            return super().forward(x.transpose(1, 2)).transpose(1, 2)
+        if self.groups > 1:
+            return self._each_channel(x)
+        if self.kernel_size[0] == 1:
+            return linear(x, self.weight[:, :, 0], self.bias)
+        assert self.bias is not None, "every published convolution has a bias"
+        return sum_of_taps(x, self.weight.permute(2, 0, 1).unbind(), self.bias, self.dilation[0])
+
+    def _each_channel(self, x: Tensor) -> Tensor:
+        """Each channel on its own, one tap after the other."""
+        step = self.dilation[0]
+        taps = self.weight[:, 0].unbind(1)
+        T = x.shape[1] - (len(taps) - 1) * step
+        total = x[:, :T] * taps[0]
+        for i, tap in enumerate(taps[1:], 1):
+            total += x[:, i * step : i * step + T] * tap
+        return total if self.bias is None else total.add_(self.bias)
+
+    def lay_out(self) -> None:
+        """Store the weight tap by tap, each tap a matrix; its shape stays the published one."""
+        if self.groups == 1:
+            self.weight.data = self.weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+
+
+class TransposedConv(nn.ConvTranspose1d):
+    """Upsampling of [B, T, C] to (T - kernel / stride + 1) * stride: only outputs that every tap reaches."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        stride = self.stride[0]
+        parts = self.kernel_size[0] // stride
+        T = (x.shape[1] - parts + 1) * stride
+        if not x.is_cpu:
+            start = (parts - 1) * stride
+            return super().forward(x.transpose(1, 2))[..., start : start + T].transpose(1, 2)
+        assert self.bias is not None, "every published convolution has a bias"
+        # One input makes ``stride`` outputs at once, and the oldest input that still reaches them comes first.
+        taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels).unbind()[::-1]
+        return sum_of_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
+
+    def lay_out(self) -> None:
+        """Store the weight output by output, each a matrix; its shape stays the published one."""
+        self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+
+
+def lay_out(network: nn.Module) -> None:
+    """Store the weights of a loaded network as this device reads them, in the place of the published order."""
+    for module in network.modules():
+        if isinstance(module, Conv | TransposedConv) and module.weight.is_cpu:
+            module.lay_out()
