@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from runtime.device import Device
 from runtime.engine.codec import SoundStreams
@@ -49,7 +50,7 @@ class Job:
     place: int = -1  # in the queue, as last told
     slot: int = -1
     frames: int = 0
-    pending: list[Tensor] = field(default_factory=list)  # codes [Q] of frames that have no sound yet
+    pending: list[NDArray[np.int64]] = field(default_factory=list)  # codes [Q] of frames that have no sound yet
     sent: int = 0  # frames whose sound is out
     last_chunk: int = 0
     first_sound: float | None = None
@@ -78,7 +79,7 @@ class Station:
     ) -> None:
         self.checkpoint, self.clock = checkpoint, clock
         self.length = min(settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
-        self.runner = FrameRunner(checkpoint, device, dtype, settings.max_slots, self.length)
+        self.runner = FrameRunner(checkpoint, device, dtype, settings.max_slots, self.length, settings.prompt_piece)
         tokenizer = checkpoint.speech_tokenizer
         self.samples_per_frame = tokenizer.config.code2wav.samples_per_frame
         self.streams = SoundStreams(tokenizer.code2wav, settings.max_slots)
@@ -125,7 +126,7 @@ class Station:
         if not slots:
             return
         try:
-            result = self.runner.step(slots)
+            result = self.runner.step(np.array(slots))
         except Exception:
             log.exception("a frame of %d rows failed", len(slots))
             for slot in slots:
@@ -138,7 +139,7 @@ class Station:
         due = [(job, size) for job in self.speaking.values() if (size := self._due(job))]
         if not due:
             return
-        chunks = [(job.slot, torch.stack(job.pending[:size])) for job, size in due]
+        chunks = [(job.slot, torch.from_numpy(np.stack(job.pending[:size]))) for job, size in due]
         try:
             sounds = self.streams.decode(chunks)
         except Exception:
@@ -193,7 +194,9 @@ class Station:
         job.sink(Started(seed=job.seed, checkpoint=checkpoint.name, notes=admission.notes))
         try:
             self.streams.open(job.slot, utterance.voice.codes if utterance.voice else None)
-            result = self.runner.prefill(job.slot, prompt)
+            start, result = 0, None
+            while result is None:
+                start, result = self.runner.prefill(job.slot, prompt, start)
         except Exception:
             log.exception("the prefill of request %d failed", job.ticket)
             self._break(job, GenerationFailed())

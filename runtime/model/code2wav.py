@@ -254,7 +254,7 @@ class WindowAttention(nn.Module):
         Shapes: q [B, heads, T, d]; keys, values [B, kv_heads, window - 1 + T, d]; result [B, T, heads * d].
         """
         B, _, T, d = q.shape
-        q = q.unflatten(1, (self.kv_heads, -1)).transpose(2, 3)  # [B, kv_heads, T, heads that share a key, d]
+        q = q.view(B, self.kv_heads, -1, T, d).transpose(2, 3)  # [B, kv_heads, T, heads that share a key, d]
         shape = q.shape[:-1]
         k, v = (part.unfold(2, self.window, 1).transpose(-1, -2).flatten(0, 2) for part in (keys, values))
         scores = torch.bmm(q.flatten(0, 2), k.transpose(1, 2)).view(*shape, self.window) * d**-0.5

@@ -99,7 +99,7 @@ class Conv(nn.Conv1d):
 class TransposedConv(nn.ConvTranspose1d):
     """Upsampling of [B, T, C] to (T - kernel / stride + 1) * stride: only outputs that every tap reaches."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no output_size: it follows from x
         stride = self.stride[0]
         parts = self.kernel_size[0] // stride
         T = (x.shape[1] - parts + 1) * stride
