@@ -8,11 +8,13 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from runtime.engine.engine import Engine
+from runtime.engine.frame import FrameRunner
 from runtime.engine.intake import admit
-from runtime.engine.prompt import build_prompt
+from runtime.engine.prompt import Prompt, build_prompt
 from runtime.engine.station import Station
 from runtime.request import Mode, SpeechRequest
 from runtime.settings import Settings, override
@@ -41,11 +43,11 @@ def _one(station: Station, mode: Mode, settings: Settings, batch: int) -> dict[s
         slot = runner.arena.take(admission.settings, row, prompt.trailing)
         streams.open(slot)
         slots.append(slot)
-        prefills.append(_timed(lambda slot=slot, prompt=prompt: runner.prefill(slot, prompt)))
+        prefills.append(_timed(lambda slot=slot, prompt=prompt: _read(runner, slot, prompt)))
     frames, sounds = [], []
     codes = torch.zeros((1, checkpoint.config.talker.num_code_groups), dtype=torch.int64)
     for _ in range(WARM_UP + COUNTED):
-        frames.append(_timed(lambda: runner.step(slots)))
+        frames.append(_timed(lambda: runner.step(np.array(slots))))
         sounds.append(_timed(lambda: streams.decode([(slot, codes) for slot in slots])))
     for slot in slots:
         runner.arena.give_back(slot)
@@ -60,6 +62,12 @@ def _one(station: Station, mode: Mode, settings: Settings, batch: int) -> dict[s
         "rtf_of_one_stream": round((frame + sound) / (1000 * station.chunks.frame_s), 3),
         "audio_s_per_s": round(batch * 1000 * station.chunks.frame_s / (frame + sound), 1),
     }
+
+
+def _read(runner: FrameRunner, slot: int, prompt: Prompt) -> None:
+    start, result = 0, None
+    while result is None:
+        start, result = runner.prefill(slot, prompt, start)
 
 
 def _timed(work: Any) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -17,17 +17,24 @@ class CpuDevice:
         self.torch_device = torch.device("cpu")
 
     def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        new, total = q.shape[2], k.shape[2]
+        if new == total:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        seen = torch.ones(new, total, device=q.device, dtype=torch.bool).tril(total - new)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
 
     def attend_rows(
-        self, q: Tensor, keys: Tensor, values: Tensor, slots: Sequence[int], lengths: Sequence[int]
+        self, q: Tensor, keys: Tensor, values: Tensor, slots: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> Tensor:
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
         # The query heads that share a key head take the place of query positions: no mask, no copy of the keys.
+        # Row by row: in a batch, how long the longest row is would change the last bits of the others.
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
         rows = [
-            F.scaled_dot_product_attention(grouped[row], keys[slot, :, :length], values[slot, :, :length])
-            for row, (slot, length) in enumerate(zip(slots, lengths, strict=True))
+            F.scaled_dot_product_attention(
+                grouped[row : row + 1], keys[slot, None, :, :length], values[slot, None, :, :length]
+            )
+            for row, (slot, length) in enumerate(zip(slots.tolist(), lengths.tolist(), strict=True))
         ]
-        return torch.stack(rows).view(B, heads, 1, d)
+        return torch.cat(rows).view(B, heads, 1, d)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -20,16 +21,16 @@ class Device(Protocol):
     dtype: torch.dtype  # what talker and code predictor use unless told otherwise
 
     def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Causal attention of a prompt over itself.
+        """Causal attention of a prompt's newest positions over themselves and those before them.
 
-        Shapes: q [1, heads, P, d]; k, v [1, kv_heads, P, d]; result [1, heads, P, d].
+        Shapes: q [1, heads, P, d]; k, v [1, kv_heads, N + P, d], the older ones first; result [1, heads, P, d].
         """
 
     def attend_rows(
-        self, q: Tensor, keys: Tensor, values: Tensor, slots: Sequence[int], lengths: Sequence[int]
+        self, q: Tensor, keys: Tensor, values: Tensor, slots: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> Tensor:
         """Attention of each row's newest position over its own slot, up to its own length and no further.
 
-        Shapes: q [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; lengths count the newest position;
-        result [B, heads, 1, d].
+        Shapes: q [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; slots, lengths [B] on the host, lengths count
+        the newest position; result [B, heads, 1, d].
         """

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
@@ -23,48 +25,62 @@ from runtime.model.code_predictor import FrameCache
 class FrameResult:
     """The new frame of each row, on the host.
 
-    Shapes: codes [B, Q] int64 on the CPU; ended, finite: one bool a row. A row that ended has no frame.
+    Shapes: codes [B, Q] int64; ended, finite [B] bool. A row that ended has no frame.
     """
 
-    codes: Tensor
-    ended: list[bool]
-    finite: list[bool]
+    codes: NDArray[np.int64]
+    ended: NDArray[np.bool_]
+    finite: NDArray[np.bool_]
 
 
 class FrameRunner:
-    """Talker and code predictor of one checkpoint over its arena."""
+    """Talker and code predictor of one checkpoint over its arena.
 
-    def __init__(self, checkpoint: Checkpoint, device: Device, dtype: torch.dtype, slots: int, length: int) -> None:
-        self.config, self.talker, self.device = checkpoint.config, checkpoint.talker, device
+    Args:
+        slots, length: rows, and positions of each.
+        piece: positions of a prompt that are read at once; pieces begin at its multiples, so that a prompt gives
+            the same numbers however busy the engine is.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, device: Device, dtype: torch.dtype, slots: int, length: int, piece: int
+    ) -> None:
+        self.config, self.talker, self.device, self.piece = checkpoint.config, checkpoint.talker, device, piece
         self.arena = SlotArena(self.config, slots, length, device.torch_device, dtype)
         self.cache = FrameCache(self.config.predictor, slots, device.torch_device, dtype)
-        self.host_position = [0] * slots  # the arena's positions, known without asking the device
         talker = self.config.talker
         self.allowed = torch.arange(talker.vocab_size, device=device.torch_device) < talker.codes
         self.allowed[talker.codec_eos_token_id] = True
 
     @torch.inference_mode()
-    def prefill(self, slot: int, prompt: Prompt) -> FrameResult:
-        """Read a prompt into a slot and make its first frame."""
-        length = len(prompt.embeds)
+    def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, FrameResult | None]:
+        """Read the piece of a prompt that begins at ``start`` into a slot.
+
+        Returns:
+            Where the next piece begins, and, once the prompt is through, its first frame.
+        """
+        assert start % self.piece == 0, "pieces lie on a grid"
+        stop = min(start + self.piece, len(prompt.embeds))
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            self.arena.keys[layer][slot, :, :length] = k[0]
-            self.arena.values[layer][slot, :, :length] = v[0]
-            return self.device.attend_prompt(q, k, v)
+            keys, values = self.arena.keys[layer][slot], self.arena.values[layer][slot]
+            keys[:, start:stop], values[:, start:stop] = k[0], v[0]
+            return self.device.attend_prompt(q, keys[None, :, :stop], values[None, :, :stop])
 
-        positions = torch.arange(length, device=self.device.torch_device).unsqueeze(0)
-        hidden = self.talker.decode(prompt.embeds.unsqueeze(0), positions, attend)[:, -1]
-        self.arena.position[slot] = length
-        self.host_position[slot] = length
-        return self._draw_frame([slot], torch.tensor([slot], device=self.device.torch_device), hidden)
+        positions = torch.arange(start, stop, device=self.device.torch_device).unsqueeze(0)
+        hidden = self.talker.decode(prompt.embeds[None, start:stop], positions, attend)[:, -1]
+        if stop < len(prompt.embeds):
+            return stop, None
+        self.arena.position[slot] = self.arena.host_position[slot] = stop
+        slots = np.array([slot])
+        return stop, self._draw_frame(slots, self._rows(slots), hidden)
 
     @torch.inference_mode()
-    def step(self, slots: list[int]) -> FrameResult:
-        """Make the next frame of some slots, each of which has made one before."""
-        arena, rows = self.arena, torch.tensor(slots, device=self.device.torch_device)
+    def step(self, slots: NDArray[np.int64]) -> FrameResult:
+        """Make the next frame of some slots, each of which has made one before. Shapes: slots [B]."""
+        arena, rows = self.arena, self._rows(slots)
         positions = arena.position[rows]
-        lengths = [self.host_position[slot] + 1 for slot in slots]
+        lengths = arena.host_position[slots] + 1
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             keys, values = arena.keys[layer], arena.values[layer]
@@ -76,12 +92,14 @@ class FrameRunner:
         x = self.talker.embed_frames(arena.codes[rows]) + self.talker.embed_text(text)
         hidden = self.talker.decode(x.unsqueeze(1), positions.unsqueeze(1), attend)[:, 0]
         arena.position[rows] = positions + 1
-        for slot in slots:
-            self.host_position[slot] += 1
+        arena.host_position[slots] = lengths
         return self._draw_frame(slots, rows, hidden)
 
-    def _draw_frame(self, slots: list[int], rows: Tensor, hidden: Tensor) -> FrameResult:
-        """All codes of one frame from the talker's hidden states. Shapes: rows [B] int64; hidden [B, H]."""
+    def _rows(self, slots: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(slots).to(self.device.torch_device)
+
+    def _draw_frame(self, slots: NDArray[np.int64], rows: Tensor, hidden: Tensor) -> FrameResult:
+        """All codes of one frame from the talker's hidden states. Shapes: slots, rows [B] int64; hidden [B, H]."""
         arena, config, predictor = self.arena, self.config.talker, self.talker.code_predictor
         frame, noise = arena.frame[rows], None
         if arena.talker_level.draws(slots) or arena.predictor_level.draws(slots):
@@ -94,8 +112,8 @@ class FrameRunner:
             return pick(scores, level, None if noise is None else noise[:, codebook, : scores.shape[-1]])
 
         logits = self.talker.logits(hidden)
-        eos = config.codec_eos_token_id
-        scores = talker_rules(logits, arena.seen[rows], arena.penalty[rows], frame, self.allowed, eos)
+        eos, hold = config.codec_eos_token_id, arena.hold_until[rows]
+        scores = talker_rules(logits, arena.seen[rows], arena.penalty[rows], frame, hold, self.allowed, eos)
         first = draw(0, logits, scores, arena.talker_level.of(slots, rows))
         level = arena.predictor_level.of(slots, rows)
         rest = predictor.predict(
@@ -108,6 +126,7 @@ class FrameRunner:
         arena.codes[rows] = codes
         arena.seen[rows, first] = True
         arena.frame[rows] = frame + 1
-        ended = first == eos
+        arena.host_frame[slots] += 1
         finite = torch.stack(sums).isfinite().all(dim=0)
-        return FrameResult(codes.cpu(), ended.tolist(), finite.tolist())
+        told = torch.column_stack((codes, first == eos, finite)).cpu().numpy()  # one trip from the device
+        return FrameResult(told[:, :-2], told[:, -2].astype(np.bool_), told[:, -1].astype(np.bool_))

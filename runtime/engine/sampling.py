@@ -48,15 +48,19 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
     return -torch.log(-torch.log(uniform))
 
 
-def talker_rules(logits: Tensor, seen: Tensor, penalty: Tensor, made: Tensor, allowed: Tensor, eos: int) -> Tensor:
+def talker_rules(
+    logits: Tensor, seen: Tensor, penalty: Tensor, made: Tensor, hold_until: Tensor, allowed: Tensor, eos: int
+) -> Tensor:
     """Repetition penalty over generated c0, end token banned at first, ids that are no codes banned.
 
     Shapes: logits [B, V] float32; seen [B, V] bool; penalty [B] float32; made [B] int64, c0 drawn so far;
-    allowed [V] bool, codes and the end token; result [B, V].
+    hold_until [B] int64, draws before the end may come, if more than the model's own; allowed [V] bool, codes and
+    the end token; result [B, V].
     """
     penalised = torch.where(logits > 0, logits / penalty[:, None], logits * penalty[:, None])
     scores = torch.where(seen, penalised, logits).masked_fill(~allowed, -torch.inf)
-    scores[:, eos] = torch.where(made < MIN_TOKENS, -torch.inf, scores[:, eos])
+    held = made < hold_until.clamp(min=MIN_TOKENS)
+    scores[:, eos] = torch.where(held, -torch.inf, scores[:, eos])
     return scores
 
 

@@ -1,19 +1,25 @@
 """The arena: a fixed number of slots whose whole state lies in device tensors, and who owns which.
 
 Joining, pausing and leaving are writes to a row. A slot's generation goes up when it is freed, so that whoever still
-holds its number can tell that it has changed hands.
+holds its number can tell that it has changed hands. What the host must know of many rows at once lies in numpy arrays
+beside the tensors, so that no frame asks the device and none walks over its rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.engine.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
+
+UNLIMITED = 2**62  # frames, where nothing ends them
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,35 +80,51 @@ class LevelArena:
         self.top_k = torch.full((slots,), vocabulary, device=device)
         self.top_p = torch.ones(slots, device=device)
         self.greedy = torch.zeros(slots, device=device, dtype=torch.bool)
-        self._choices: list[LevelChoice] = [LevelChoice(1.0, 0, 1.0, False)] * slots
+        self.host_top_k = np.full(slots, vocabulary)
+        self.host_top_p = np.ones(slots)
+        self.host_greedy = np.zeros(slots, np.bool_)
 
     def write(self, slot: int, choice: LevelChoice) -> None:
         """Give a slot its settings."""
-        self._choices[slot] = choice
         self.temperature[slot] = choice.temperature
-        self.top_k[slot] = choice.top_k or self.vocabulary
-        self.top_p[slot] = choice.top_p
-        self.greedy[slot] = choice.greedy
+        self.top_k[slot] = self.host_top_k[slot] = choice.top_k or self.vocabulary
+        self.top_p[slot] = self.host_top_p[slot] = choice.top_p
+        self.greedy[slot] = self.host_greedy[slot] = choice.greedy
 
-    def of(self, slots: list[int], rows: Tensor) -> LevelSettings:
-        """The settings of some rows. Shapes: rows [B] int64, the same as ``slots``."""
-        choices = [self._choices[slot] for slot in slots]
+    def of(self, slots: NDArray[np.int64], rows: Tensor) -> LevelSettings:
+        """The settings of some rows. Shapes: slots [B]; rows [B] int64, the same on the device."""
         return LevelSettings(
             temperature=self.temperature[rows],
             top_k=self.top_k[rows],
             top_p=self.top_p[rows],
             greedy=self.greedy[rows],
-            widest_k=max(choice.top_k or self.vocabulary for choice in choices),
-            any_top_p=any(choice.top_p < 1 for choice in choices),
+            widest_k=int(self.host_top_k[slots].max()),
+            any_top_p=bool((self.host_top_p[slots] < 1).any()),
         )
 
-    def draws(self, slots: list[int]) -> bool:
-        """Whether some row needs noise."""
-        return not all(self._choices[slot].greedy for slot in slots)
+    def draws(self, slots: NDArray[np.int64]) -> bool:
+        """Whether some row needs noise. Shapes: slots [B]."""
+        return not self.host_greedy[slots].all()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPrefix:
+    """What the first positions of a prompt left in a slot; other prompts that begin alike may begin with it.
+
+    Shapes: keys, values [layers, kv_heads, positions, d].
+    """
+
+    keys: Tensor
+    values: Tensor
+
+    @property
+    def length(self) -> int:
+        """Positions."""
+        return self.keys.shape[2]
 
 
 class SlotArena:
-    """Device state of every slot of one checkpoint.
+    """Device state of every slot of one checkpoint, and what the host knows of it.
 
     Shapes: keys, values: one tensor a layer, [S, kv_heads, T, d]; the rest [S, ...].
     """
@@ -122,11 +144,20 @@ class SlotArena:
         self.frame = ints(slots)  # frames made
         self.codes = ints(slots, talker.num_code_groups)  # of the last frame
         self.trailing = ints(slots, length)  # text ids beside the coming frames, then padding
+        self.hold_until = ints(slots)  # frames before the end may come
         self.seen = torch.zeros(slots, talker.vocab_size, device=device, dtype=torch.bool)  # c0 drawn so far
         self.seed = ints(slots)
         self.penalty = torch.ones(slots, device=device)
         self.talker_level = LevelArena(slots, talker.vocab_size, device)
         self.predictor_level = LevelArena(slots, config.predictor.vocab_size, device)
+
+        # On the host: as ``position`` and ``frame``, and how many frames a row may make with the text it has.
+        self.host_position = np.zeros(slots, np.int64)
+        self.host_frame = np.zeros(slots, np.int64)
+        self.text_frames = np.full(slots, UNLIMITED)
+        self._texts = [0] * slots  # ids in ``trailing``
+        self._open = [False] * slots
+        self._holds_end = [False] * slots
 
         self.generation = [0] * slots
         self._free = list(reversed(range(slots)))
@@ -136,27 +167,77 @@ class SlotArena:
         """Slots that nobody holds."""
         return len(self._free)
 
-    def take(self, settings: RowSettings, seed: int, trailing: list[int]) -> int:
+    def take(
+        self,
+        settings: RowSettings,
+        seed: int,
+        trailing: Sequence[int],
+        *,
+        holds_end: bool = False,
+        is_open: bool = False,
+    ) -> int:
         """Give a slot to a request and write its settings; there must be a free one.
 
-        Text ids past the slot's length are dropped: no frame of it can reach them.
+        Args:
+            trailing: text ids that follow one a frame; past the slot's length no frame can reach them.
+            holds_end: the end may not come before the frame that is fed the last of them (tts_eos).
+            is_open: more of them may come.
         """
         slot = self._free.pop()
-        self.position[slot] = 0
-        self.frame[slot] = 0
-        self.codes[slot] = 0
-        self.seen[slot] = False
-        self.trailing[slot] = self.pad
-        if trailing:
-            beside = torch.tensor(trailing[: self.length], device=self.trailing.device)
-            self.trailing[slot, : len(beside)] = beside
         self.seed[slot] = seed
         self.penalty[slot] = settings.repetition_penalty
         self.talker_level.write(slot, settings.talker)
         self.predictor_level.write(slot, settings.predictor)
+        self._holds_end[slot] = holds_end
+        self.restart(slot, trailing, is_open=is_open)
         return slot
+
+    def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False) -> None:
+        """Begin anew in the same hands: the same settings and seed, for the next part of a text."""
+        self.position[slot] = self.host_position[slot] = 0
+        self.frame[slot] = self.host_frame[slot] = 0
+        self.codes[slot] = 0
+        self.seen[slot] = False
+        self.trailing[slot] = self.pad
+        self._texts[slot], self._open[slot] = 0, is_open
+        self.append_text(slot, trailing)
+
+    def append_text(self, slot: int, ids: Sequence[int]) -> None:
+        """More text ids of an open text, beside the frames after those that have some."""
+        start = self._texts[slot]
+        self._texts[slot] += len(ids)
+        beside = torch.tensor(ids[: max(0, self.length - start)], device=self.trailing.device, dtype=torch.int64)
+        self.trailing[slot, start : start + len(beside)] = beside
+        self._tell_text(slot)
+
+    def close_text(self, slot: int) -> None:
+        """No more text comes; the last id was tts_eos."""
+        self._open[slot] = False
+        self._tell_text(slot)
 
     def give_back(self, slot: int) -> None:
         """Free a slot. What it held is never read again: the next owner reads only what it has written itself."""
         self.generation[slot] += 1
         self._free.append(slot)
+
+    def prefix_of(self, slot: int, length: int) -> PromptPrefix:
+        """A copy of what the first ``length`` positions of a slot's prompt left, whole pieces of it."""
+        keys, values = (
+            torch.stack([layer[slot, :, :length] for layer in layers]) for layers in (self.keys, self.values)
+        )
+        return PromptPrefix(keys, values)
+
+    def copy_prefix(self, slot: int, prefix: PromptPrefix) -> None:
+        """Let a slot begin as another did; its prompt is read from ``prefix.length`` on."""
+        for layer, (keys, values) in enumerate(zip(prefix.keys, prefix.values, strict=True)):
+            self.keys[layer][slot, :, : prefix.length] = keys
+            self.values[layer][slot, :, : prefix.length] = values
+
+    def _tell_text(self, slot: int) -> None:
+        """Frame 0 comes of the prompt, and frame f is fed id f - 1."""
+        texts, is_open = self._texts[slot], self._open[slot]
+        self.text_frames[slot] = texts + 1 if is_open else UNLIMITED
+        if self._holds_end[slot]:
+            self.hold_until[slot] = UNLIMITED if is_open else texts
+        else:
+            self.hold_until[slot] = 0

@@ -21,6 +21,7 @@ from runtime.model.config import (
     read_model_config,
     read_speech_tokenizer_config,
 )
+from runtime.model.products import lay_out
 from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
@@ -191,6 +192,7 @@ def _speech_tokenizer(folder: Path, device: torch.device, loaded: Sequence[Check
         encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)
     float32 = {"decoder.": torch.float32, "encoder.": torch.float32}
     load_weights(weights, {"decoder.": code2wav, "encoder.": encoder}, device, float32)
+    lay_out(code2wav)
     return SpeechTokenizer(folder, config, code2wav, encoder)
 
 

@@ -1,7 +1,8 @@
 """Code2Wav: frames of codes to sound, in chunks of any size that join without a seam (facts 2.4, 6).
 
 Every layer that looks back keeps what it looked back at in a ``StreamState``; a full decode is one chunk on a fresh
-state. Frame t makes samples t*1920 to (t+1)*1920 exactly, with no delay, whatever the chunks are.
+state. Frame t makes samples t*1920 to (t+1)*1920 exactly, with no delay, whatever the chunks are; on a CPU the sound
+of a frame has the same bits in any chunk and any batch (runtime/model/products.py). All sound is [B, T, C].
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from runtime.model.config import Code2WavConfig
 from runtime.model.layers import FusedLinear, LayerScale, RMSNorm, SwiGLU, rotary, rotate
+from runtime.model.products import Conv, Linear, TransposedConv
 
 CODEBOOK_EPS = 1e-5  # cluster usage below this counts as this (facts 2.4)
 SNAKE_EPS = 1e-9
@@ -20,7 +22,7 @@ SNAKE_EPS = 1e-9
 class StreamState:
     """What a batch of streams must remember between chunks (facts 6.3).
 
-    Shapes: convs, one per looking-back convolution, [B, C, left]; keys and values, one per transformer layer,
+    Shapes: convs, one per looking-back convolution, [B, left, C]; keys and values, one per transformer layer,
     [B, heads, window - 1, d]; frames [B] int64, decoded so far. A fresh stream is all zeros.
     """
 
@@ -29,6 +31,15 @@ class StreamState:
 
     def tensors(self) -> list[Tensor]:
         return [*self.convs, *self.keys, *self.values, self.frames]
+
+    def behind(self, slot: int, x: Tensor) -> Tensor:
+        """New inputs of a convolution after those that it remembers, and remember the last ones of all.
+
+        Shapes: x [B, T, C]; result [B, left + T, C].
+        """
+        x = torch.cat((self.convs[slot], x), dim=1)
+        self.convs[slot] = x[:, -self.convs[slot].shape[1] :]
+        return x
 
     def rows(self, index: Tensor) -> StreamState:
         """A copy of some rows. Shapes: index [B] int64."""
@@ -55,36 +66,27 @@ class CausalConv(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
         super().__init__()
-        self.conv = nn.Conv1d(inputs, outputs, kernel, dilation=dilation, groups=groups)
+        self.conv = Conv(inputs, outputs, kernel, dilation=dilation, groups=groups)
         self.inputs, self.left = inputs, (kernel - 1) * dilation
         self.slot = -1
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
-        # [B, C, T] -> [B, C', T]
-        if self.left:
-            x = torch.cat((state.convs[self.slot], x), dim=-1)
-            state.convs[self.slot] = x[..., -self.left :]
-        return self.conv(x)
+        # [B, T, C] -> [B, T, C']
+        return self.conv(state.behind(self.slot, x) if self.left else x)
 
 
 class CausalTransposedConv(nn.Module):
-    """Upsampling by ``stride``; remembers the input columns whose overlap reaches into the next chunk."""
+    """Upsampling by ``stride``; remembers the inputs that reach into the next chunk. ``stride`` divides ``kernel``."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
         super().__init__()
-        self.conv = nn.ConvTranspose1d(inputs, outputs, kernel, stride=stride)
-        self.inputs, self.stride = inputs, stride
-        self.left = -(-kernel // stride) - 1
+        self.conv = TransposedConv(inputs, outputs, kernel, stride=stride)
+        self.inputs, self.left = inputs, kernel // stride - 1
         self.slot = -1
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
-        # [B, C, T] -> [B, C', T * stride]
-        length = x.shape[-1] * self.stride
-        if self.left:
-            x = torch.cat((state.convs[self.slot], x), dim=-1)
-            state.convs[self.slot] = x[..., -self.left :]
-        start = self.left * self.stride
-        return self.conv(x)[..., start : start + length]
+        # [B, T, C] -> [B, T * stride, C']
+        return self.conv(state.behind(self.slot, x) if self.left else x)
 
 
 class SnakeBeta(nn.Module):
@@ -96,8 +98,11 @@ class SnakeBeta(nn.Module):
         self.beta = nn.Parameter(torch.empty(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        alpha, beta = self.alpha.exp()[:, None], self.beta.exp()[:, None]
-        return x + (1.0 / (beta + SNAKE_EPS)) * torch.sin(x * alpha).square()
+        y = (x * self.alpha.exp()).sin_()
+        y *= y
+        y *= 1.0 / (self.beta.exp() + SNAKE_EPS)
+        y += x
+        return y
 
 
 class ResidualUnit(nn.Module):
@@ -109,7 +114,9 @@ class ResidualUnit(nn.Module):
         self.conv2 = CausalConv(channels, channels, 1)
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
-        return x + self.conv2(self.act2(self.conv1(self.act1(x), state)), state)
+        y = self.conv2(self.act2(self.conv1(self.act1(x), state)), state)
+        y += x
+        return y
 
 
 class UpsampleBlock(nn.Module):
@@ -133,14 +140,13 @@ class ConvNeXt(nn.Module):
         super().__init__()
         self.dwconv = CausalConv(channels, channels, 7, groups=channels)
         self.norm = nn.LayerNorm(channels, eps=1e-6)
-        self.pwconv1 = nn.Linear(channels, 4 * channels)
-        self.pwconv2 = nn.Linear(4 * channels, channels)
+        self.pwconv1 = Linear(channels, 4 * channels)
+        self.pwconv2 = Linear(4 * channels, channels)
         self.gamma = nn.Parameter(torch.empty(channels))
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
-        y = self.norm(self.dwconv(x, state).transpose(1, 2))
-        y = self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
-        return x + y.transpose(1, 2)
+        y = self.norm(self.dwconv(x, state))
+        return x + self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
 
 
 class UpsampleStage(nn.ModuleList):
@@ -199,12 +205,12 @@ class ResidualQuantizer(nn.Module):
     def __init__(self, groups: int, size: int, width: int, outer: int) -> None:
         super().__init__()
         self.vq = QuantizerLayers(groups, size, width)
-        self.input_proj = nn.Conv1d(outer, width, 1, bias=False)
-        self.output_proj = nn.Conv1d(width, outer, 1, bias=False)
+        self.input_proj = Conv(outer, width, 1, bias=False)
+        self.output_proj = Conv(width, outer, 1, bias=False)
 
     def forward(self, codes: Tensor) -> Tensor:
-        # [B, T, groups] -> [B, outer, T]
-        return self.output_proj(self.vq(codes).transpose(1, 2))
+        # [B, T, groups] -> [B, T, outer]
+        return self.output_proj(self.vq(codes))
 
 
 class SplitQuantizer(nn.Module):
@@ -230,18 +236,31 @@ class WindowAttention(nn.Module):
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
         parts = {"q_proj": width, "k_proj": kv_width, "v_proj": kv_width}
         self.qkv_proj = FusedLinear(config.hidden_size, parts, config.attention_bias)
-        self.o_proj = nn.Linear(width, config.hidden_size, config.attention_bias)
+        self.o_proj = Linear(width, config.hidden_size, config.attention_bias)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, state: StreamState) -> Tensor:
-        # x [B, T, H]; mask [B, 1, T, window - 1 + T]
+        # x [B, T, H]; mask [B, T, window]
         B, T, _ = x.shape
         heads = self.qkv_proj(x).view(B, T, -1, self.head_dim).transpose(1, 2)
         q, k, v = heads.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
         keys = torch.cat((state.keys[self.layer], rotate(k, cos, sin)), dim=2)
         values = torch.cat((state.values[self.layer], v), dim=2)
         state.keys[self.layer], state.values[self.layer] = keys[:, :, T:], values[:, :, T:]
-        out = F.scaled_dot_product_attention(rotate(q, cos, sin), keys, values, attn_mask=mask, enable_gqa=True)
-        return self.o_proj(out.transpose(1, 2).reshape(B, T, -1))
+        return self.o_proj(self._attend(rotate(q, cos, sin), keys, values, mask))
+
+    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Each query over the ``window`` keys that end at its own: as many for every query of every chunk.
+
+        Shapes: q [B, heads, T, d]; keys, values [B, kv_heads, window - 1 + T, d]; result [B, T, heads * d].
+        """
+        B, _, T, d = q.shape
+        q = q.view(B, self.kv_heads, -1, T, d).transpose(2, 3)  # [B, kv_heads, T, heads that share a key, d]
+        shape = q.shape[:-1]
+        k, v = (part.unfold(2, self.window, 1).transpose(-1, -2).flatten(0, 2) for part in (keys, values))
+        scores = torch.bmm(q.flatten(0, 2), k.transpose(1, 2)).view(*shape, self.window) * d**-0.5
+        weights = scores.masked_fill_(~mask[:, None, :, None], -torch.inf).softmax(dim=-1)
+        out = torch.bmm(weights.flatten(0, 2), v).view(*shape, d)
+        return out.transpose(1, 2).reshape(B, T, -1)
 
 
 class WindowLayer(nn.Module):
@@ -264,10 +283,10 @@ class WindowTransformer(nn.Module):
     def __init__(self, config: Code2WavConfig) -> None:
         super().__init__()
         self.window, self.head_dim, self.theta = config.sliding_window, config.head_dim, config.rope_theta
-        self.input_proj = nn.Linear(config.latent_dim, config.hidden_size)
+        self.input_proj = Linear(config.latent_dim, config.hidden_size)
         self.layers = nn.ModuleList(WindowLayer(config, i) for i in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
+        self.output_proj = Linear(config.hidden_size, config.latent_dim)
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
         # x [B, T, latent]
@@ -282,11 +301,8 @@ class WindowTransformer(nn.Module):
         return self.output_proj(self.norm(x))
 
     def _mask(self, positions: Tensor) -> Tensor:
-        """True where a query may look: not ahead, not past the window, not before the stream began."""
-        past = positions[:, :1] + torch.arange(1 - self.window, 0, device=positions.device)
-        keys = torch.cat((past, positions), dim=1)
-        age = positions[:, :, None] - keys[:, None, :]  # [B, T, window - 1 + T]
-        return ((age >= 0) & (age < self.window) & (keys >= 0)[:, None, :]).unsqueeze(1)
+        """True where a query's window has a frame: not before the stream began. Shapes: [B, T] to [B, T, window]."""
+        return positions[:, :, None] + torch.arange(1 - self.window, 1, device=positions.device) >= 0
 
 
 class Code2Wav(nn.Module):
@@ -327,7 +343,7 @@ class Code2Wav(nn.Module):
 
         cache = (rows, config.num_key_value_heads, config.sliding_window - 1, config.head_dim)
         return StreamState(
-            [zeros(rows, module.inputs, module.left) for module in self._looking_back],
+            [zeros(rows, module.left, module.inputs) for module in self._looking_back],
             [zeros(*cache) for _ in range(config.num_hidden_layers)],
             [zeros(*cache) for _ in range(config.num_hidden_layers)],
             torch.zeros(rows, device=weight.device, dtype=torch.int64),
@@ -360,15 +376,14 @@ class Code2Wav(nn.Module):
         return oldest + 1
 
     def _latents(self, codes: Tensor, state: StreamState) -> Tensor:
-        hidden = self.pre_conv(self.quantizer(codes), state)
-        return self.pre_transformer(hidden.transpose(1, 2), state)
+        return self.pre_transformer(self.pre_conv(self.quantizer(codes), state), state)
 
     def _vocode(self, latents: Tensor, state: StreamState) -> Tensor:
-        x = latents.transpose(1, 2)
+        x = latents
         for stage in self.upsample:
             x = stage(x, state)
         first, *blocks, snake, last = self.decoder
         x = first(x, state)
         for block in blocks:
             x = block(x, state)
-        return last(snake(x), state).squeeze(1).clamp(-1, 1)
+        return last(snake(x), state).squeeze(-1).clamp(-1, 1)

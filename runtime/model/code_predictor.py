@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import DecoderStack
+from runtime.model.products import Linear
 
 PickCode = Callable[[int, Tensor], Tensor]  # (codebook, logits [B, V] float32) -> code [B]
 
@@ -61,11 +62,11 @@ class CodePredictor(nn.Module):
         self.config = config
         self.model = PredictorDecoder(config, talker_width)
         self.lm_head = nn.ModuleList(
-            nn.Linear(config.hidden_size, config.vocab_size, bias=False) for _ in range(config.num_code_groups - 1)
+            Linear(config.hidden_size, config.vocab_size, bias=False) for _ in range(config.num_code_groups - 1)
         )
         self.small_to_mtp_projection: nn.Module = nn.Identity()
         if config.hidden_size != talker_width:
-            self.small_to_mtp_projection = nn.Linear(talker_width, config.hidden_size)
+            self.small_to_mtp_projection = Linear(talker_width, config.hidden_size)
 
     def embed_with(self, first: Tensor, codes: Tensor) -> Tensor:
         """Embeddings of whole frames, that of c0 given. Shapes: first [..., H]; codes [..., Q]; result [..., Q, H]."""

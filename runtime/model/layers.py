@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.model.config import DecoderConfig
+from runtime.model.products import Linear
 
 
 class Attend(Protocol):
@@ -25,7 +26,7 @@ class Attend(Protocol):
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 
 
-class FusedLinear(nn.Linear):
+class FusedLinear(Linear):
     """Several published projections of one input as one matrix product.
 
     ``parts`` names the published modules and their output widths, in the order of the rows; the loader fills the
@@ -90,7 +91,7 @@ class Attention(nn.Module):
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
         parts = {"q_proj": width, "k_proj": kv_width, "v_proj": kv_width}
         self.qkv_proj = FusedLinear(config.hidden_size, parts, config.attention_bias)
-        self.o_proj = nn.Linear(width, config.hidden_size, config.attention_bias)
+        self.o_proj = Linear(width, config.hidden_size, config.attention_bias)
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
@@ -109,7 +110,7 @@ class SwiGLU(nn.Module):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
         self.gate_up_proj = FusedLinear(width, {"gate_proj": inner, "up_proj": inner}, bias=False)
-        self.down_proj = nn.Linear(inner, width, bias=False)
+        self.down_proj = Linear(inner, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from runtime.model.code_predictor import CodePredictor
 from runtime.model.config import ModelConfig, TalkerConfig
 from runtime.model.layers import Attend, DecoderStack
+from runtime.model.products import Linear
 
 
 class TextProjection(nn.Module):
@@ -15,8 +16,8 @@ class TextProjection(nn.Module):
 
     def __init__(self, text_width: int, width: int) -> None:
         super().__init__()
-        self.linear_fc1 = nn.Linear(text_width, text_width)
-        self.linear_fc2 = nn.Linear(text_width, width)
+        self.linear_fc1 = Linear(text_width, text_width)
+        self.linear_fc2 = Linear(text_width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear_fc2(F.silu(self.linear_fc1(x)))
@@ -39,7 +40,7 @@ class Talker(nn.Module):
         self.config = config.talker
         self.model = TalkerDecoder(config.talker)
         self.text_projection = TextProjection(config.talker.text_hidden_size, config.talker.hidden_size)
-        self.codec_head = nn.Linear(config.talker.hidden_size, config.talker.vocab_size, bias=False)
+        self.codec_head = Linear(config.talker.hidden_size, config.talker.vocab_size, bias=False)
         self.code_predictor = CodePredictor(config.predictor, config.talker.hidden_size)
 
     def embed_text(self, ids: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -34,9 +35,20 @@ def test_a_prompt_attends_to_itself_and_not_ahead(length: int) -> None:
         torch.testing.assert_close(out[0, :, position], expected)
 
 
+@pytest.mark.parametrize(("before", "new"), [(1, 1), (4, 3), (16, 16), (130, 7)])
+def test_a_piece_of_a_prompt_attends_to_all_before_it(before: int, new: int) -> None:
+    generator = torch.Generator().manual_seed(before)
+    q = torch.randn(1, HEADS, new, WIDTH, generator=generator)
+    k, v = torch.randn(2, 1, KV_HEADS, before + new, WIDTH, generator=generator)
+    out = CpuDevice().attend_prompt(q, k, v)
+    for position in range(new):
+        end = before + position + 1
+        torch.testing.assert_close(out[0, :, position], attention(q[0, :, position], k[0, :, :end], v[0, :, :end]))
+
+
 def test_rows_attend_to_their_own_slot_up_to_their_own_length() -> None:
     generator = torch.Generator().manual_seed(0)
-    slots, lengths, total = [4, 0, 2], [3, 7, 1], 7
+    slots, lengths, total = np.array([4, 0, 2]), np.array([3, 7, 1]), 7
     keys, values = torch.randn(2, 5, KV_HEADS, total, WIDTH, generator=generator)
     for slot in range(5):
         written = dict(zip(slots, lengths, strict=True)).get(slot, 0)

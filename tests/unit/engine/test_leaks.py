@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from runtime.engine.engine import Engine
 from runtime.engine.frame import FrameResult
@@ -34,7 +35,7 @@ def poison(station: Station) -> None:
         for level in (arena.talker_level, arena.predictor_level):
             level.temperature[slot], level.top_p[slot] = math.nan, math.nan
             level.top_k[slot], level.greedy[slot] = -NONSENSE, True
-        station.runner.host_position[slot] = NONSENSE
+        arena.host_position[slot] = arena.host_frame[slot] = NONSENSE
         for part in station.streams.state.tensors():
             part[slot] = math.nan if part.is_floating_point() else -NONSENSE
     cache.keys.fill_(math.nan)
@@ -93,9 +94,9 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[Heard, list[H
     else:
         step = runner.step
 
-        def flagged(slots: list[int]) -> FrameResult:
+        def flagged(slots: NDArray[np.int64]) -> FrameResult:
             result = step(slots)
-            return FrameResult(result.codes, result.ended, [slot != victim for slot in slots])
+            return FrameResult(result.codes, result.ended, slots != victim)
 
         runner.step = flagged  # type: ignore[method-assign]
     engine.tick()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
-from runtime.engine.slots import LevelChoice, fill_in
+from runtime.engine.slots import UNLIMITED, LevelChoice, fill_in
 from runtime.model.config import GenerationDefaults
 from runtime.request import Sampling
 from tests.golden.stored import DATA, arrays
@@ -25,6 +25,7 @@ FEWEST = 10  # expected draws of a code that is counted on its own
 SETTINGS: list[dict[str, Any]] = json.loads((DATA / "sampling.json").read_text(encoding="utf-8"))
 TRUTH = arrays("sampling")
 VOCAB, CODES, EOS = 1088, 64, 166
+AT_ONCE = torch.zeros(1, dtype=torch.int64)  # hold_until of rows whose end is not held
 
 per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting["name"])
 
@@ -52,7 +53,7 @@ def rules(setting: dict[str, Any], rows: int) -> Tensor:
     allowed[EOS] = True
     penalty = torch.full((rows,), setting["repetition_penalty"])
     made = torch.full((rows,), len(history))
-    return talker_rules(logits, seen.expand(rows, -1), penalty, made, allowed, EOS)
+    return talker_rules(logits, seen.expand(rows, -1), penalty, made, AT_ONCE, allowed, EOS)
 
 
 def noise_of(seeds: Tensor, frame: int = 0, codebook: int = 0, width: int = VOCAB) -> Tensor:
@@ -188,8 +189,17 @@ def test_the_end_may_not_come_before_two_codes() -> None:
     logits[:, EOS] = 50.0
     allowed = torch.ones(VOCAB, dtype=torch.bool)
     seen = torch.zeros(4, VOCAB, dtype=torch.bool)
-    scores = talker_rules(logits, seen, torch.ones(4), torch.tensor([0, 1, 2, 3]), allowed, EOS)
+    scores = talker_rules(logits, seen, torch.ones(4), torch.tensor([0, 1, 2, 3]), AT_ONCE, allowed, EOS)
     assert (scores[:, EOS] == -torch.inf).tolist() == [True, True, False, False]
+
+
+def test_the_end_may_be_held_for_longer_and_never_for_less() -> None:
+    logits = torch.zeros(5, VOCAB)
+    seen = torch.zeros(5, VOCAB, dtype=torch.bool)
+    allowed = torch.ones(VOCAB, dtype=torch.bool)
+    made, hold_until = torch.tensor([4, 5, 6, 1, 2**40]), torch.tensor([5, 5, 5, 1, UNLIMITED])
+    scores = talker_rules(logits, seen, torch.ones(5), made, hold_until, allowed, EOS)
+    assert (scores[:, EOS] == -torch.inf).tolist() == [True, False, False, True, True]
 
 
 def test_ids_that_are_no_codes_never_come() -> None:
@@ -197,7 +207,7 @@ def test_ids_that_are_no_codes_never_come() -> None:
     logits[0, CODES:] = 100.0
     allowed = torch.arange(VOCAB) < CODES
     scores = talker_rules(
-        logits, torch.zeros(1, VOCAB, dtype=torch.bool), torch.ones(1), torch.tensor([9]), allowed, EOS
+        logits, torch.zeros(1, VOCAB, dtype=torch.bool), torch.ones(1), torch.tensor([9]), AT_ONCE, allowed, EOS
     )
     drawn = {int(pick(scores, level(1), noise_of(torch.tensor([seed])))) for seed in range(50)}
     assert drawn <= set(range(CODES))
@@ -207,7 +217,7 @@ def test_the_penalty_moves_scores_of_either_sign_down_and_only_those_seen() -> N
     logits = torch.tensor([[2.0, -2.0, 0.0, 2.0, -2.0]])
     seen = torch.tensor([[True, True, True, False, False]])
     allowed = torch.ones(5, dtype=torch.bool)
-    scores = talker_rules(logits, seen, torch.tensor([2.0]), torch.tensor([5]), allowed, 4)
+    scores = talker_rules(logits, seen, torch.tensor([2.0]), torch.tensor([5]), AT_ONCE, allowed, 4)
     assert scores.tolist() == [[1.0, -4.0, 0.0, 2.0, -2.0]]
 
 
