@@ -196,7 +196,7 @@ class Station:
     def frames(self) -> bool:
         """One frame for every row that may run, all in one batch."""
         began = self.clock()
-        is_scarce = bool(self.lobby.line) or len(self.holders) > SCARCE * self.slots
+        is_scarce = bool(self.lobby.line) or len(self.holders) > max(1, SCARCE * self.slots)
         slots = self.scheduler.runnable(self.rows, began, is_scarce=is_scarce)
         if not len(slots):
             return False

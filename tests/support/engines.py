@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.device import open_device
-from runtime.engine.engine import Engine
+from runtime.engine.engine import PAUSE_S, Engine
 from runtime.engine.registry import Entry, Registry
 from runtime.engine.station import Clock, Station
 from runtime.model.checkpoint import Checkpoint
@@ -118,9 +118,11 @@ def engine_of(
 def drain(engine: Engine, clock: VirtualClock | None = None, turn_s: float = 0.0) -> None:
     """Tick until nothing is left to do, while the clock moves on by so much a turn."""
     for _ in range(MOST_TICKS):
-        engine.tick()
+        worked = engine.tick()
         if not engine.busy:
             return
+        if not worked and isinstance(engine.clock, VirtualClock):
+            engine.clock.now += PAUSE_S  # somebody waits for time to pass
         if clock is not None:
             clock.now += turn_s
     raise AssertionError(f"still busy after {MOST_TICKS} ticks")

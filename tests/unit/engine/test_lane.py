@@ -20,7 +20,9 @@ def lane() -> Iterator[SoundLane]:
     lane.close()
 
 
-def work(log: list[str], name: str, urgency: tuple[bool, float] = (True, 0.0), gate: threading.Event | None = None) -> Work:
+def work(
+    log: list[str], name: str, urgency: tuple[bool, float] = (True, 0.0), gate: threading.Event | None = None
+) -> Work:
     def run() -> None:
         if gate is not None:
             assert gate.wait(WAIT_S)
