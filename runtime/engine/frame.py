@@ -38,8 +38,8 @@ class FrameRunner:
 
     Args:
         slots, length: rows, and positions of each.
-        piece: positions of a prompt that are read at once; pieces begin at its multiples, so that a prompt gives
-            the same numbers however busy the engine is.
+        piece: positions of a prompt that are read at once. Where pieces begin depends on the prompt alone, so that it
+            gives the same numbers however busy the engine is.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class FrameRunner:
         Returns:
             Where the next piece begins, and, once the prompt is through, its first frame.
         """
-        assert start % self.piece == 0, "pieces lie on a grid"
-        stop = min(start + self.piece, len(prompt.embeds))
+        # What every text in this voice begins with is read apart, so that it can be kept.
+        stop = min(start + self.piece, prompt.constant if start < prompt.constant else len(prompt.embeds))
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             keys, values = self.arena.keys[layer][slot], self.arena.values[layer][slot]

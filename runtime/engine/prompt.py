@@ -6,6 +6,7 @@ the prompt (streaming layout) follows one id a frame as ``trailing``.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
 NO_CODEC = -1
+WORTH_KEEPING = 24  # positions; to read fewer takes no longer than to read none
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,14 @@ class Prompt:
     """What prefill takes.
 
     Shapes: embeds [P, H] in the talker's dtype; trailing: text ids that follow one a frame, tts_eos last or empty.
-    The first ``constant`` positions are the same whatever the text is.
+    The first ``constant`` positions are the same for every text in this voice, and ``key`` names them; 0 where they
+    are too few to be kept.
     """
 
     embeds: Tensor
     trailing: list[int]
-    constant: int
+    constant: int = 0
+    key: str = ""
 
 
 def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextTokenizer, talker: Talker) -> Prompt:
@@ -91,7 +95,11 @@ def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextToken
         trailing = _add_reference(columns, [*reference, *body], frames, utterance.layout, config)
     else:
         trailing = _add_text(columns, body, utterance.layout, config)
-    return Prompt(_embed(columns, voice, talker), trailing, constant)
+    if constant < WORTH_KEEPING:
+        return Prompt(_embed(columns, voice, talker), trailing)
+    beginning = (columns.text[:constant], columns.codec[:constant], voice.key if voice else None)
+    key = hashlib.blake2b(repr(beginning).encode(), digest_size=16).hexdigest()
+    return Prompt(_embed(columns, voice, talker), trailing, constant, key)
 
 
 def prompt_length(utterance: Utterance, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:

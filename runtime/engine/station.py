@@ -19,6 +19,7 @@ from runtime.engine.frame import FrameRunner
 from runtime.engine.job import Job
 from runtime.engine.lane import SoundLane, Work
 from runtime.engine.lobby import Lobby
+from runtime.engine.prefixes import Prefixes
 from runtime.engine.prompt import Utterance, build_prompt
 from runtime.engine.runaway import Watch, spent_after
 from runtime.engine.scheduler import BACKLOG, ENDLESS, SCARCE, Chunk, Pace, Rows, Scheduler, Slots
@@ -70,6 +71,7 @@ class Station:
         )
         self.guarded = settings.guard
         self.voices = Voices(checkpoint, settings.prompt_cache)
+        self.prefixes = Prefixes(settings.prompt_cache)
         self.lobby = Lobby(self.voices, self.slots, limits.queue_s, wake)
         self.holders: dict[int, Job] = {}  # by slot
         self.reading: deque[Job] = deque()  # holders whose prompt is not read to the end
@@ -285,6 +287,9 @@ class Station:
             self.end(job, GenerationFailed())
             return
         job.plan, job.prompt, job.read, job.resting = plan, prompt, 0, False
+        if prompt.key and (prefix := self.prefixes.get(prompt.key)) is not None:
+            self.runner.arena.copy_prefix(job.slot, prefix)
+            job.read = prefix.length
         job.parts += 1
         job.prompt_tokens += len(prompt.embeds)
         job.watch = Watch()
@@ -293,13 +298,16 @@ class Station:
         self.reading.append(job)
 
     def _read_piece(self, job: Job) -> None:
-        assert job.prompt is not None
+        prompt = job.prompt
+        assert prompt is not None
         try:
-            job.read, first = self.runner.prefill(job.slot, job.prompt, job.read)
+            job.read, first = self.runner.prefill(job.slot, prompt, job.read)
         except Exception:
             log.exception("the prefill of request %d failed", job.ticket)
             self.end(job, GenerationFailed())
             return
+        if prompt.key and job.read == prompt.constant:
+            self.prefixes.keep(prompt.key, self.runner.arena.prefix_of(job.slot, job.read))
         if first is None:
             return
         self.reading.remove(job)

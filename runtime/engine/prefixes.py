@@ -1,0 +1,30 @@
+"""What a voice's prompt leaves in a slot before any text is read: made once, copied into slots that begin alike."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from runtime.engine.slots import PromptPrefix
+
+
+class Prefixes:
+    """A bounded number of prompt beginnings by their key; who was not used for longest goes first. Engine thread."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._kept: OrderedDict[str, PromptPrefix] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: str) -> PromptPrefix | None:
+        prefix = self._kept.get(key)
+        if prefix is not None:
+            self._kept.move_to_end(key)
+        return prefix
+
+    def keep(self, key: str, prefix: PromptPrefix) -> None:
+        self._kept[key] = prefix
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._capacity:
+            self._kept.popitem(last=False)

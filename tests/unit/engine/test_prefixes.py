@@ -1,0 +1,80 @@
+"""The beginning of a voice's prompt: read once, copied into every slot that begins alike, and never told apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.engine.prefixes import Prefixes
+from runtime.engine.slots import PromptPrefix
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Layout, Mode, SpeechRequest
+from tests.support.engines import cloned, engine_of, said, station_of, voice_design
+
+LONG_INSTRUCT = "A warm young voice with a smile in it, slow and near, as if it told a secret to a friend at night."
+
+
+def prefix(positions: int = 24) -> PromptPrefix:
+    return PromptPrefix(torch.zeros(1, 1, positions, 2), torch.zeros(1, 1, positions, 2))
+
+
+def test_the_one_that_was_not_used_for_longest_goes() -> None:
+    kept = Prefixes(2)
+    kept.keep("a", prefix())
+    kept.keep("b", prefix())
+    assert kept.get("a") is not None
+    kept.keep("c", prefix())
+    assert [key for key in "abc" if kept.get(key) is not None] == ["a", "c"]
+
+
+def test_a_cache_of_none_keeps_nothing() -> None:
+    kept = Prefixes(0)
+    kept.keep("a", prefix())
+    assert len(kept) == 0
+
+
+def requests(mode: str) -> list[SpeechRequest]:
+    """Two texts in one voice, whose prompts begin alike for long enough to be kept."""
+    if mode == "design":
+        return [voice_design(text, instruct=LONG_INSTRUCT) for text in ("The bread is warm.", "The kettle is on now.")]
+    layout = Layout(mode)
+    one = cloned(seconds=4.0, layout=layout)
+    assert one.reference is not None
+    reference = replace(one.reference, text="I say hello to you and to all the others who are here with me today.")
+    return [replace(one, reference=reference, text=text) for text in ("The bread is warm.", "The kettle is on now.")]
+
+
+@pytest.mark.parametrize("mode", ["design", "streaming", "non_streaming"])
+def test_a_kept_beginning_says_the_same_bytes_and_is_read_once(
+    mode: str, designer: Checkpoint, cloner: Checkpoint
+) -> None:
+    checkpoint = designer if mode == "design" else cloner
+    first, second = requests(mode)
+    alone = said(engine_of(checkpoint, prompt_cache=0), second)
+    engine = engine_of(checkpoint)
+    station = station_of(engine, Mode.VOICE_DESIGN if mode == "design" else Mode.BASE)
+    read: list[int] = []
+    prefill = station.runner.prefill
+    station.runner.prefill = lambda slot, prompt, start: read.append(start) or prefill(slot, prompt, start)  # type: ignore[func-returns-value,method-assign]
+    said(engine, first)
+    assert read[0] == 0
+    assert len(read) == 2
+    read.clear()
+    again = said(engine, second)
+    assert len(read) == 1
+    assert read[0] >= 24
+    assert len(station.prefixes) == 1
+    assert np.array_equal(again.codes, alone.codes)
+    assert again.pcm.tobytes() == alone.pcm.tobytes()
+
+
+def test_another_voice_does_not_begin_with_it(designer: Checkpoint) -> None:
+    engine = engine_of(designer)
+    first, _ = requests("design")
+    said(engine, first)
+    other = replace(first, instruct=LONG_INSTRUCT.replace("young", "older"))
+    assert said(engine, other).pcm.tobytes() == said(engine_of(designer), other).pcm.tobytes()
+    assert len(station_of(engine, Mode.VOICE_DESIGN).prefixes) == 2
