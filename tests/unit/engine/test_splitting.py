@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from runtime.engine.splitting import CLAUSE_FRAMES, Splitter, split_whole
 from runtime.engine.text import expected_frames
 from runtime.request import Split
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "live-text.md"
 
 
 def bare(text: str) -> str:
@@ -68,6 +71,13 @@ def test_a_text_is_cut_into_sentences(marked: str) -> None:
     expected = [part.strip() for part in marked.split("|")]
     assert split_whole(marked.replace("|", ""), Split.SENTENCE) == expected
     assert fed([*marked.replace("|", "")], Split.SENTENCE) == expected
+
+
+def test_the_examples_of_the_page_hold() -> None:
+    rows = re.findall(r"^\| (`.+`) \| (`.+`) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) >= 5
+    for text, parts in rows:
+        assert split_whole(text.strip("`"), Split.SENTENCE) == re.findall("`(.+?)`", parts)
 
 
 CLAUSES = (
