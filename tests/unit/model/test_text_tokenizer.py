@@ -55,7 +55,6 @@ def test_a_body_is_what_stands_between_the_templates_ends(folder: Path, text: st
         ("Hello world, it's 42.", ["Hello", " world", ",", " it", "'s", " ", "4", "2", "."]),
         ("你好，我的 a  b\n\nc", ["你好", "，我的", " a", " ", " b", "\n\n", "c"]),
         ("cafe\u0301 au\u0301", ["cafe\u0301", " au\u0301"]),
-        ("", []),
     ],
 )
 def test_pieces_start_where_the_pre_tokenizer_cuts_and_hold_the_ids_of_the_body(
