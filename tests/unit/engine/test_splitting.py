@@ -166,6 +166,10 @@ def test_punctuation_alone_is_no_part(split: Split) -> None:
     [
         ("One two. Three four. Five six seven.", 22, ["One two. Three four.", "Five six seven."]),
         ("When the rain had gone, nobody was there", 30, ["When the rain had gone,", "nobody was there"]),
+        ("One two. Three", 8, ["One two.", "Three"]),
+        ("One two. Three", 7, ["One", "two.", "Three"]),
+        ("When the rain had gone, nobody was there", 22, ["When the rain had", "gone, nobody was there"]),
+        ("It rained. When the sun came out, we left.", 36, ["It rained.", "When the sun came out, we left."]),
         ("one two three four", 9, ["one two", "three", "four"]),
         ("one two three", 7, ["one two", "three"]),
         ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
@@ -184,7 +188,9 @@ def test_no_part_is_longer_than_it_may_be(text: str, longest: int, parts: list[s
 def test_a_sentence_without_an_end_is_given_out_when_it_is_too_long() -> None:
     splitter = Splitter(Split.SENTENCE, 10)
     assert splitter.add("one two ") == []
-    assert splitter.add("three four") == ["one two"]
+    assert splitter.add("th") == []
+    assert splitter.add("r") == ["one two"]
+    assert splitter.add("ee four") == []
     assert splitter.finish() == ["three four"]
 
 
