@@ -17,9 +17,9 @@ class GrowingText:
     calls. This works because byte-level BPE never looks beyond the pieces that the pre-tokenizer cuts, and what comes
     later can change only the last piece, or the white space at the end. So one word is held back in scripts with
     spaces: "Hello wor" gives "Hello". Letters without a space or a mark between them are one piece, so Chinese,
-    Japanese and Thai are held back to the next punctuation mark, space or digit: about ten characters, one clause, in
-    ordinary Chinese prose. `flush` gives them out at once; after it in the middle of a piece the ids spell the same
-    text but may differ from those of the whole, because BPE could not merge across that place.
+    Japanese and Thai are held back to the next punctuation mark, space or digit: at most ten characters, five on
+    average, in ordinary Chinese prose. `flush` gives them out at once; after it in the middle of a piece the ids spell
+    the same text but may differ from those of the whole, because BPE could not merge across that place.
 
     Only the tail that may still change is kept and encoded.
     """

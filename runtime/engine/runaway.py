@@ -17,10 +17,10 @@ PERIODS = np.arange(1, 9)  # frames of a loop, 80 ms each; a longer one is a phr
 # for three seconds after the last word, and a dramatic pause is two (25 frames).
 REPEATED_FRAMES = 40
 SILENT_FRAMES = 38  # 3 s: longer than a pause between paragraphs
-AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples; quiet breath is at about -50 dBFS, digital noise below -60
+AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples; pauses of the embedded voice lie below -60 dBFS
 
-# When a text that stands in front of the codes is taken as spent. Ordinary voices need 0.8 to 1.4 of the expected
-# frames; of a slower one that has not ended by then only a pause of three seconds would be cut.
+# When a text that stands in front of the codes is taken as spent. The embedded voice needs 0.8 to 1.4 of
+# the expected frames; of a slower one that has not ended by then only a pause of three seconds would be cut.
 SPENT = 1.5
 SPENT_GRACE = 12  # frames, 1 s of silence before the first word
 

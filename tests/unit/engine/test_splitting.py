@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from runtime.engine.splitting import CLAUSE_FRAMES, Splitter, split_whole
 from runtime.engine.text import expected_frames
 from runtime.request import Split
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "live-text.md"
 
 
 def bare(text: str) -> str:
@@ -68,6 +71,13 @@ def test_a_text_is_cut_into_sentences(marked: str) -> None:
     expected = [part.strip() for part in marked.split("|")]
     assert split_whole(marked.replace("|", ""), Split.SENTENCE) == expected
     assert fed([*marked.replace("|", "")], Split.SENTENCE) == expected
+
+
+def test_the_examples_of_the_page_hold() -> None:
+    rows = re.findall(r"^\| (`.+`) \| (`.+`) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) >= 5
+    for text, parts in rows:
+        assert split_whole(text.strip("`"), Split.SENTENCE) == re.findall("`(.+?)`", parts)
 
 
 CLAUSES = (
@@ -156,6 +166,10 @@ def test_punctuation_alone_is_no_part(split: Split) -> None:
     [
         ("One two. Three four. Five six seven.", 22, ["One two. Three four.", "Five six seven."]),
         ("When the rain had gone, nobody was there", 30, ["When the rain had gone,", "nobody was there"]),
+        ("One two. Three", 8, ["One two.", "Three"]),
+        ("One two. Three", 7, ["One", "two.", "Three"]),
+        ("When the rain had gone, nobody was there", 22, ["When the rain had", "gone, nobody was there"]),
+        ("It rained. When the sun came out, we left.", 36, ["It rained.", "When the sun came out, we left."]),
         ("one two three four", 9, ["one two", "three", "four"]),
         ("one two three", 7, ["one two", "three"]),
         ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
@@ -174,7 +188,9 @@ def test_no_part_is_longer_than_it_may_be(text: str, longest: int, parts: list[s
 def test_a_sentence_without_an_end_is_given_out_when_it_is_too_long() -> None:
     splitter = Splitter(Split.SENTENCE, 10)
     assert splitter.add("one two ") == []
-    assert splitter.add("three four") == ["one two"]
+    assert splitter.add("th") == []
+    assert splitter.add("r") == ["one two"]
+    assert splitter.add("ee four") == []
     assert splitter.finish() == ["three four"]
 
 

@@ -49,6 +49,29 @@ def test_a_body_is_what_stands_between_the_templates_ends(folder: Path, text: st
     assert len(tokenizer.role()) == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Hello world, it's 42.", ["Hello", " world", ",", " it", "'s", " ", "4", "2", "."]),
+        ("你好，我的 a  b\n\nc", ["你好", "，我的", " a", " ", " b", "\n\n", "c"]),
+        ("cafe\u0301 au\u0301", ["cafe\u0301", " au\u0301"]),
+    ],
+)
+def test_pieces_start_where_the_pre_tokenizer_cuts_and_hold_the_ids_of_the_body(
+    folder: Path, text: str, words: list[str]
+) -> None:
+    tokenizer = tokenizer_of(folder)
+    pieces = tokenizer.pieces(text)
+    starts = [start for start, _ in pieces]
+    assert [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)] == words
+    assert [token for _, ids in pieces for token in ids] == tokenizer.body(text)
+
+
+def test_the_longest_control_token_is_known(folder: Path) -> None:
+    tokenizer = tokenizer_of(folder)
+    assert tokenizer.longest_reserved == max(map(len, tokenizer._reserved)) > 5
+
+
 def test_an_instruct_is_used_whole(folder: Path) -> None:
     tokenizer = tokenizer_of(folder)
     ids = tokenizer.instruct("Speak low.")
