@@ -16,11 +16,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One call of Code2Wav. ``begin`` runs under the lane's lock, when nothing can withdraw it any more."""
+    """One call of Code2Wav. ``begin`` is called under the lane's lock, when nothing can withdraw it any more."""
 
     urgency: tuple[bool, float]  # as tuples sort: not a first chunk, deadline
-    begin: Callable[[], None]
-    run: Callable[[], None]
+    begin: Callable[[], Callable[[], None]]  # returns the work itself
 
 
 class SoundLane:
@@ -60,10 +59,10 @@ class SoundLane:
                 self._waiting[owner] = wanted
                 self._wake.notify()
         if self._thread is None:
-            while (work := self._next()) is not None:
-                work.run()
+            while (run := self._next()) is not None:
+                run()
 
-    def _next(self) -> Work | None:
+    def _next(self) -> Callable[[], None] | None:
         with self.lock:
             if not self._waiting:
                 return None
@@ -71,19 +70,18 @@ class SoundLane:
             work = self._waiting[owner].pop(0)
             if not self._waiting[owner]:
                 del self._waiting[owner]
-            work.begin()
-            return work
+            return work.begin()
 
     def _run(self) -> None:
         self._prepare()
         while not self._closing:
-            work = self._next()
-            if work is None:
+            run = self._next()
+            if run is None:
                 with self.lock:
                     if not self._waiting and not self._closing:
                         self._wake.wait()
                 continue
             try:
-                work.run()
-            except Exception:  # run reports its own failures; this one must not end everybody's sound
+                run()
+            except Exception:  # it reports its own failures; this one must not end everybody's sound
                 log.exception("work on the lane of sound failed")

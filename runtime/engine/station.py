@@ -163,9 +163,8 @@ class Station:
                     self.end(job, GenerationFailed())
                 elif pcm is None:
                     self.end(job, NonFiniteOutput())
-                elif self.guarded and (guard := job.watch.heard(codes[index], pcm, self._is_spent(job))):
-                    self.rows.made[job.slot] = self.rows.sent[job.slot]
-                    self._part_ends(job, StopReason.RUNAWAY, guard)
+                elif self.guarded and self._is_spent(job, chunk.size):
+                    self._guard(job, codes[index], pcm)
         self.sound()
 
     def retire(self) -> None:
@@ -372,9 +371,16 @@ class Station:
             arena.append_text(slot, tokens)
         self.rows.text[slot] = min(job.before + int(arena.text_frames[slot]), ENDLESS)
 
-    def _is_spent(self, job: Job) -> bool:
-        """The part's text has been spoken, as far as can be told from the number of frames."""
-        frames = int(self.rows.sent[job.slot]) - job.before
+    def _guard(self, job: Job, codes: Codes, pcm: bytes) -> None:
+        """Stop a part that goes on in circles or in silence after its text."""
+        guard = job.watch.heard(codes, pcm, True)
+        if guard is not None and not self.rows.ended[job.slot]:
+            self.rows.made[job.slot] = self.rows.sent[job.slot]
+            self._part_ends(job, StopReason.RUNAWAY, guard)
+
+    def _is_spent(self, job: Job, size: int) -> bool:
+        """The part's text was spoken before its last ``size`` frames, as far as their number tells."""
+        frames = int(self.rows.sent[job.slot]) - size - job.before
         if job.feed.by_token:
             return job.feed.closed and frames > max(job.tokens, spent_after(job.feed.text))
         return frames > job.spent_after
@@ -386,18 +392,16 @@ class Station:
 
     def _works(self) -> list[Work]:
         """What is due, most urgent first. Under the lane's lock."""
-        return [self._work(chunk) for chunk in self.scheduler.sound(self.rows, self.clock(), self.pace)]
+        chunks = self.scheduler.sound(self.rows, self.clock(), self.pace)
+        return [Work((not chunk.is_first, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
-    def _work(self, chunk: Chunk) -> Work:
-        """Freeze what a chunk needs. Under the lane's lock."""
+    def _freeze(self, chunk: Chunk) -> Callable[[], None]:
+        """Copy what a chunk needs, and return its making. Under the lane's lock."""
         at = self.rows.sent[chunk.slots][:, None] + np.arange(chunk.size)
         codes = self.codes[chunk.slots[:, None], at % BACKLOG]
         jobs = [self.holders[int(slot)] for slot in chunk.slots]
-        return Work(
-            urgency=(not chunk.is_first, chunk.deadline),
-            begin=partial(self.rows.sounding.__setitem__, chunk.slots, True),
-            run=partial(self._make_sound, chunk, jobs, codes),
-        )
+        self.rows.sounding[chunk.slots] = True
+        return partial(self._make_sound, chunk, jobs, codes)
 
     def _make_sound(self, chunk: Chunk, jobs: list[Job], codes: Codes) -> None:
         """Decode and hand out at once. Thread: lane."""

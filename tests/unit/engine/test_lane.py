@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -28,7 +28,11 @@ def work(
             assert gate.wait(WAIT_S)
         log.append(name)
 
-    return Work(urgency, lambda: log.append(f"begin {name}"), run)
+    def begin() -> Callable[[], None]:
+        log.append(f"begin {name}")
+        return run
+
+    return Work(urgency, begin)
 
 
 def test_without_a_thread_work_is_done_at_once_in_order_of_urgency() -> None:
@@ -43,7 +47,7 @@ def test_the_most_urgent_of_all_owners_goes_first(lane: SoundLane) -> None:
     lane.offer("a", lambda: [work(log, "running", gate=gate)])
     while "begin running" not in log:
         pass
-    lane.offer("a", lambda: [work(log, "late", (True, 9.0)), Work((True, 10.0), lambda: None, done.set)])
+    lane.offer("a", lambda: [work(log, "late", (True, 9.0)), Work((True, 10.0), lambda: done.set)])
     lane.offer("b", lambda: [work(log, "first", (False, 5.0)), work(log, "soon", (True, 2.0))])
     gate.set()
     assert done.wait(WAIT_S)
@@ -56,7 +60,7 @@ def test_an_offer_replaces_what_waits_and_not_what_runs(lane: SoundLane) -> None
     lane.offer("a", lambda: [work(log, "running", gate=gate), work(log, "stale")])
     while "begin running" not in log:
         pass
-    lane.offer("a", lambda: [Work((True, 0.0), lambda: None, done.set)])
+    lane.offer("a", lambda: [Work((True, 0.0), lambda: done.set)])
     gate.set()
     assert done.wait(WAIT_S)
     assert "stale" not in log
@@ -70,7 +74,7 @@ def test_withdrawn_work_is_never_begun(lane: SoundLane) -> None:
     while "begin running" not in log:
         pass
     lane.withdraw("a")
-    lane.offer("b", lambda: [Work((True, 0.0), lambda: None, done.set)])
+    lane.offer("b", lambda: [Work((True, 0.0), lambda: done.set)])
     gate.set()
     assert done.wait(WAIT_S)
     assert "begin withdrawn" not in log
@@ -82,7 +86,7 @@ def test_work_that_raises_ends_nothing_else(lane: SoundLane) -> None:
     def fail() -> None:
         raise RuntimeError("a bug")
 
-    lane.offer("a", lambda: [Work((True, 0.0), lambda: None, fail), Work((True, 1.0), lambda: None, done.set)])
+    lane.offer("a", lambda: [Work((True, 0.0), lambda: fail), Work((True, 1.0), lambda: done.set)])
     assert done.wait(WAIT_S)
 
 
