@@ -2,9 +2,10 @@
 
 The CPU's matrix kernels take rows four at a time and treat what is left over otherwise, so that a row's last bits
 depend on how many others there are. Here the rows are padded to fours, and a convolution is the sum of its taps, one
-product each: the same numbers alone, in any batch and in chunks of any size, and no slower than the library's own
-(tests/unit/model/test_products.py). Cards take the library's convolutions. All sound is [B, T, C] here, so that a
-moment is a row.
+product each: the same numbers alone, in any batch and in chunks of any size, and no slower than the library's own.
+That is measured, not promised by the library: in float32, where every input width is a multiple of four, as published
+ones are (tests/unit/model/test_products.py). Cards take the library's convolutions. All sound is [B, T, C] here, so
+that a moment is a row.
 """
 
 from __future__ import annotations
