@@ -14,6 +14,7 @@ from typing import Self
 import torch
 
 from runtime.device import Device, open_device
+from runtime.device.cpu import threads_for
 from runtime.device.opening import choose_dtype
 from runtime.engine.intake import admit
 from runtime.engine.station import Clock, Job, Station
@@ -74,8 +75,6 @@ class Engine:
         Raises:
             SetUpError: a checkpoint, the device or a setting cannot be used.
         """
-        if settings.engine.threads:
-            torch.set_num_threads(settings.engine.threads)
         device = open_device(settings.engine.device)
         dtype = choose_dtype(settings.engine.dtype, device)
         stations: dict[Mode, Station] = {}
@@ -89,6 +88,7 @@ class Engine:
                 if mode in stations:
                     raise InvalidSetting(name="model", value=repr(entry), why=f"{mode} is served by another already")
                 stations[mode] = station
+        torch.set_num_threads(settings.engine.threads or threads_for(checkpoint.talker for checkpoint in loaded))
         return cls(stations, device, settings)
 
     def start(self) -> None:
