@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import SPECS, write_checkpoint
 
 # Matrices of a few dozen rows: a second thread only waits, and on a busy machine it waits long.
@@ -55,6 +56,12 @@ def speaker(loaded: Loaded) -> Checkpoint:
 def designer(loaded: Loaded) -> Checkpoint:
     """The tiny VoiceDesign checkpoint."""
     return loaded("tiny", "voice_design")
+
+
+@pytest.fixture(scope="session")
+def demo() -> Checkpoint:
+    """The embedded voice."""
+    return load_checkpoint(str(DEMO_CHECKPOINT), torch.device("cpu"), torch.float32)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from typing import Self
 import torch
 
 from runtime.device import Device, open_device
+from runtime.device.cpu import threads_for
 from runtime.device.opening import choose_dtype
 from runtime.engine.feed import Feed
 from runtime.engine.intake import Admission, admit
@@ -279,8 +280,9 @@ class Engine:
             self._wake.set,
             self.clock,
         )
-        station.warm()
         entry.station = station
+        self._prepare_thread()
+        station.warm()
 
     def _load(self, entry: Entry) -> None:
         """Load a checkpoint's weights. Takes seconds to minutes.
@@ -315,6 +317,7 @@ class Engine:
             waiting = self._held.pop(entry, [])
         station = entry.station
         if station is not None and self._thread is not None:
+            self._prepare_thread()
             station.voices.start(self._prepare_thread)
         for ticket, request, sink in waiting:
             try:
@@ -387,5 +390,5 @@ class Engine:
 
     def _prepare_thread(self) -> None:
         """What every thread that computes does first: OpenMP's number of threads is each thread's own."""
-        if self.settings.engine.threads:
-            torch.set_num_threads(self.settings.engine.threads)
+        networks = [checkpoint.talker for checkpoint in self.registry.checkpoints]
+        torch.set_num_threads(self.settings.engine.threads or threads_for(networks))

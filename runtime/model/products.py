@@ -1,8 +1,9 @@
 """Matrix products and convolutions whose every row has the same bits whatever is computed beside it, on a CPU.
 
 The CPU's matrix kernels take rows four at a time and treat what is left over otherwise, so that a row's last bits
-depend on how many others there are. Here the rows are padded to fours, and a convolution is the sum of its taps, one
-product each: the same numbers alone, in any batch and in chunks of any size, and no slower than the library's own
+depend on how many others there are. Here the rows, and what is summed over, are padded to fours, and a convolution is
+the sum of its taps, one product each: the same numbers alone, in any batch and in chunks of any size, and no slower
+than the library's own. That is measured, not promised by the library, and holds in float32
 (tests/unit/model/test_products.py). Cards take the library's convolutions. All sound is [B, T, C] here, so that a
 moment is a row.
 """
@@ -24,11 +25,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not x.is_cpu:
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])
-    missing = -len(rows) % GRAIN
-    if missing:
-        padded = F.pad(rows, (0, 0, 0, missing))
-        return F.linear(padded, weight, bias)[: len(rows)].view(*x.shape[:-1], -1)
-    return F.linear(rows, weight, bias).view(*x.shape[:-1], -1)
+    count = len(rows)
+    return F.linear(*_in_fours(rows, weight), bias)[:count].view(*x.shape[:-1], -1)
 
 
 def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
@@ -51,13 +49,21 @@ def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) 
 
 def _taps_of(parts: list[Tensor], taps: Sequence[Tensor], bias: Tensor, out: Tensor | None = None) -> Tensor:
     """The sum of each part's product with its tap. Shapes: parts [M, C]; taps [N, C]; bias [N]; result [M, N]."""
-    rows = len(parts[0])
-    if rows % GRAIN:
-        parts = [F.pad(part, (0, 0, 0, -rows % GRAIN)) for part in parts]
-    out = torch.addmm(bias, parts[0], taps[0].t(), out=out)
-    for part, tap in zip(parts[1:], taps[1:], strict=True):
-        out.addmm_(part, tap.t())
-    return out[:rows]
+    count = len(parts[0])
+    pairs = [_in_fours(part, tap) for part, tap in zip(parts, taps, strict=True)]
+    rows, tap = pairs[0]
+    out = torch.addmm(bias, rows, tap.t(), out=out)
+    for rows, tap in pairs[1:]:
+        out.addmm_(rows, tap.t())
+    return out[:count]
+
+
+def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Zeros up to fours, for the rows and for what is summed over. Shapes: rows [M, K]; weight [N, K]."""
+    M, K = rows.shape
+    if M % GRAIN or K % GRAIN:
+        rows = F.pad(rows, (0, -K % GRAIN, 0, -M % GRAIN))
+    return rows, F.pad(weight, (0, -K % GRAIN)) if K % GRAIN else weight
 
 
 class Linear(nn.Linear):

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from runtime.device.cpu import CpuDevice
+from runtime.device.cpu import SMALL, CpuDevice, threads_for
 
 HEADS, KV_HEADS, WIDTH = 6, 2, 8
 
@@ -59,3 +59,11 @@ def test_rows_attend_to_their_own_slot_up_to_their_own_length() -> None:
     for row, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
         expected = attention(q[row, :, 0], keys[slot, :, :length], values[slot, :, :length])
         torch.testing.assert_close(out[row, :, 0], expected)
+
+
+def test_small_networks_take_one_thread_and_large_ones_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    with torch.device("meta"):
+        small, large = nn.Linear(1000, SMALL // 1000 - 1, bias=False), nn.Linear(1000, SMALL // 1000, bias=False)
+    assert threads_for([]) == threads_for([small, small]) == 1
+    assert threads_for([small, large]) == 7

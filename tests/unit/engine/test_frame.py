@@ -1,0 +1,291 @@
+"""A row's frames have the same bits in any company; prompts in pieces, texts that grow, ends that are held."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from runtime.device import open_device
+from runtime.engine.frame import FrameResult, FrameRunner
+from runtime.engine.prompt import Prompt
+from runtime.engine.slots import UNLIMITED, LevelChoice, RowSettings
+from runtime.model.checkpoint import Checkpoint
+from tests.conftest import Loaded
+from tests.support.engines import Codes
+
+FRAMES = 6
+
+
+def runner_of(checkpoint: Checkpoint, slots: int = 17, piece: int = 16) -> FrameRunner:
+    return FrameRunner(checkpoint, open_device("cpu"), torch.float32, slots, 160, piece)
+
+
+def prompt_of(checkpoint: Checkpoint, serial: int, length: int | None = None) -> Prompt:
+    """Any embeddings make a prompt; every serial number another, of another length."""
+    width = checkpoint.config.talker.hidden_size
+    length = 3 + 11 * serial % 40 if length is None else length
+    embeds = torch.randn(length, width, generator=torch.Generator().manual_seed(serial))
+    return Prompt(embeds, [(5 * serial + step) % 60 for step in range(serial % 5)])
+
+
+def settings_of(serial: int) -> RowSettings:
+    """Four ways to draw, so that neighbours change how the whole batch is drawn."""
+    level = (
+        LevelChoice(0.9, 50, 1.0, False),
+        LevelChoice(1.0, 0, 0.8, False),
+        LevelChoice(1.0, 0, 1.0, True),
+        LevelChoice(1.3, 3, 1.0, False),
+    )[serial % 4]
+    return RowSettings(talker=level, predictor=level, repetition_penalty=1.05)
+
+
+def read(runner: FrameRunner, slot: int, prompt: Prompt, start: int = 0) -> FrameResult:
+    """All pieces of a prompt."""
+    result = None
+    while result is None:
+        start, result = runner.prefill(slot, prompt, start)
+    return result
+
+
+def begin(runner: FrameRunner, serial: int) -> tuple[int, FrameResult]:
+    prompt = prompt_of(runner_checkpoint(runner), serial)
+    slot = runner.arena.take(settings_of(serial), serial, prompt.trailing)
+    return slot, read(runner, slot, prompt)
+
+
+def runner_checkpoint(runner: FrameRunner) -> Checkpoint:
+    """As much of the checkpoint as a prompt needs."""
+    return runner  # type: ignore[return-value]  # both have ``config``
+
+
+def left_by(runner: FrameRunner, slot: int) -> list[Tensor]:
+    """Copies of every key and value that a row has written."""
+    written = int(runner.arena.host_position[slot])
+    return [part[slot, :, :written].clone() for part in (*runner.arena.keys, *runner.arena.values)]
+
+
+def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
+    """Codes and everything that the talker wrote. Shapes: codes [FRAMES, Q]."""
+    runner = runner_of(checkpoint, slots=1)
+    slot, first = begin(runner, serial)
+    frames = [first.codes[0], *(runner.step(np.array([slot])).codes[0] for _ in range(FRAMES - 1))]
+    return np.stack(frames), left_by(runner, slot)
+
+
+def assert_as_alone(checkpoint: Checkpoint, sizes: Sequence[int], order: int) -> None:
+    """Rows that join one by one, on slots out of order, have the bits that they have alone."""
+    stream = np.random.RandomState(order)
+    expected = {serial: alone(checkpoint, serial) for serial in range(max(sizes))}
+    for size in sizes:
+        runner = runner_of(checkpoint)
+        stream.shuffle(runner.arena._free)
+        slots, codes, waiting = {}, {serial: [] for serial in range(size)}, list(range(size))
+        while waiting or any(len(made) < FRAMES for made in codes.values()):
+            for serial in waiting[:3]:
+                slots[serial], result = begin(runner, serial)
+                codes[serial].append(result.codes[0])
+            del waiting[:3]
+            members = stream.permutation([serial for serial in slots if len(codes[serial]) < FRAMES])
+            if len(members):
+                result = runner.step(np.array([slots[serial] for serial in members]))
+                for serial, frame in zip(members, result.codes, strict=True):
+                    codes[serial].append(frame)
+        for serial in range(size):
+            assert np.array_equal(np.stack(codes[serial]), expected[serial][0]), (size, serial)
+            for ours, theirs in zip(left_by(runner, slots[serial]), expected[serial][1], strict=True):
+                assert torch.equal(ours, theirs), (size, serial)
+
+
+@pytest.mark.parametrize("spec", ["tiny", "odd"])
+def test_frames_have_the_same_bits_alone_and_with_up_to_sixteen_neighbours(loaded: Loaded, spec: str) -> None:
+    assert_as_alone(loaded(spec, "custom_voice"), (2, 3, 4, 5, 7, 8, 17), order=1)
+
+
+def test_the_embedded_voice_s_frames_have_the_same_bits_in_a_batch(demo: Checkpoint) -> None:
+    assert_as_alone(demo, (3, 8), order=2)
+
+
+def test_a_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:
+    runner = runner_of(speaker)
+    slots = np.array([begin(runner, serial)[0] for serial in range(3)])
+    result = runner.step(slots)
+    assert (result.codes.dtype, result.codes.shape) == (np.int64, (3, speaker.config.talker.num_code_groups))
+    for flags in (result.ended, result.finite):
+        assert (flags.dtype, flags.shape) == (np.bool_, (3,))
+    assert runner.arena.host_frame[slots].tolist() == runner.arena.frame[slots].tolist() == [2, 2, 2]
+    assert runner.arena.host_position[slots].tolist() == runner.arena.position[slots].tolist()
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 47])
+def test_a_prompt_in_pieces_is_the_whole_prompt_but_for_rounding(speaker: Checkpoint, length: int) -> None:
+    prompt = prompt_of(speaker, 3, length)
+    made = []
+    for piece in (16, 160):
+        runner = runner_of(speaker, slots=1, piece=piece)
+        slot = runner.arena.take(settings_of(2), 0, [])
+        stops, start, result = [], 0, None
+        while result is None:
+            start, result = runner.prefill(slot, prompt, start)
+            stops.append(start)
+        assert stops == [*range(piece, length, piece), length]
+        made.append((result.codes, left_by(runner, slot)))
+    assert np.array_equal(made[0][0], made[1][0])
+    for ours, theirs in zip(made[0][1], made[1][1], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_frames_between_the_pieces_of_a_prompt_change_no_bit_of_it_nor_it_of_them(speaker: Checkpoint) -> None:
+    expected, neighbour = alone(speaker, 2), alone(speaker, 5)
+    runner = runner_of(speaker, slots=2)
+    other, first = begin(runner, 5)
+    prompt = prompt_of(speaker, 2)
+    slot = runner.arena.take(settings_of(2), 2, prompt.trailing)
+    beside, start, result = [first.codes[0]], 0, None
+    assert len(prompt.embeds) > runner.piece
+    while result is None:
+        start, result = runner.prefill(slot, prompt, start)
+        beside.append(runner.step(np.array([other])).codes[0])
+    codes = [result.codes[0], *(runner.step(np.array([slot])).codes[0] for _ in range(FRAMES - 1))]
+    assert np.array_equal(np.stack(codes), expected[0])
+    for ours, theirs in zip(left_by(runner, slot), expected[1], strict=True):
+        assert torch.equal(ours, theirs)
+    assert np.array_equal(np.stack(beside), neighbour[0][: len(beside)])
+
+
+def test_a_prompt_that_begins_as_another_did_need_not_be_read_again(speaker: Checkpoint) -> None:
+    """Two prompts with 32 positions in common: the second starts from what the first left, bit for bit."""
+    common, runner = prompt_of(speaker, 0, 32).embeds, runner_of(speaker)
+    tails = [prompt_of(speaker, serial, 9).embeds for serial in (1, 2)]
+    one, other = (Prompt(torch.cat((common, tail)), [7, 8]) for tail in tails)
+    first = runner.arena.take(settings_of(0), 1, one.trailing)
+    read(runner, first, one)
+    prefix = runner.arena.prefix_of(first, 32)
+    runner.step(np.array([first]))
+    runner.arena.give_back(first)
+
+    whole = runner.arena.take(settings_of(0), 4, other.trailing)
+    expected = read(runner, whole, other)
+    copied = runner.arena.take(settings_of(0), 4, other.trailing)
+    runner.arena.copy_prefix(copied, prefix)
+    result = read(runner, copied, other, start=prefix.length)
+    assert np.array_equal(result.codes, expected.codes)
+    for ours, theirs in zip(left_by(runner, copied), left_by(runner, whole), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def spoken(runner: FrameRunner, slot: int, prompt: Prompt, frames: int) -> Codes:
+    codes = [read(runner, slot, prompt).codes[0]]
+    return np.stack([*codes, *(runner.step(np.array([slot])).codes[0] for _ in range(frames - 1))])
+
+
+def test_text_that_comes_while_it_is_spoken_is_the_text_that_was_there(speaker: Checkpoint) -> None:
+    prompt, ids = prompt_of(speaker, 0, 9), [11, 12, 13, 14, 15]
+    runner = runner_of(speaker)
+    whole = spoken(runner, runner.arena.take(settings_of(0), 3, ids), prompt, 8)
+    slot = runner.arena.take(settings_of(0), 3, ids[:1], is_open=True)
+    made = [read(runner, slot, prompt).codes[0]]
+    for more in ([12, 13], [], [14, 15]):
+        while runner.arena.host_frame[slot] < runner.arena.text_frames[slot]:
+            made.append(runner.step(np.array([slot])).codes[0])
+        runner.arena.append_text(slot, more)
+    assert len(made) == 4
+    runner.arena.close_text(slot)
+    assert runner.arena.text_frames[slot] == UNLIMITED
+    made += [runner.step(np.array([slot])).codes[0] for _ in range(4)]
+    assert np.array_equal(np.stack(made), whole)
+
+
+def test_a_row_may_make_as_many_frames_as_it_has_text_for(speaker: Checkpoint) -> None:
+    arena = runner_of(speaker).arena
+    taken = [
+        arena.take(settings_of(0), 0, ids, is_open=is_open)
+        for ids, is_open in (([], True), ([1, 2], True), ([1, 2], False), ([], False))
+    ]
+    assert arena.text_frames[taken].tolist() == [1, 3, UNLIMITED, UNLIMITED]
+    arena.append_text(taken[0], [5] * 200)  # more than the slot has places for: they count, and none is read
+    assert arena.text_frames[taken[0]] == 201
+    assert arena.trailing[taken[0]].tolist() == [5] * 160
+    arena.give_back(taken[0])
+    assert arena.trailing[arena.take(settings_of(0), 0, [9])].tolist() == [9, *[arena.pad] * 159]
+
+
+@pytest.fixture
+def eager(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
+    """A talker that wants to end with every frame."""
+    logits, eos = type(speaker.talker).logits, speaker.config.talker.codec_eos_token_id
+
+    def wishing(talker: object, hidden: Tensor) -> Tensor:
+        scores = logits(talker, hidden)  # type: ignore[arg-type]
+        scores[:, eos] = 1e4
+        return scores
+
+    monkeypatch.setattr(type(speaker.talker), "logits", wishing)
+    return speaker
+
+
+def frames_until_the_end(runner: FrameRunner, slot: int, prompt: Prompt) -> int:
+    result, made = read(runner, slot, prompt), 0
+    while not result.ended[0]:
+        result, made = runner.step(np.array([slot])), made + 1
+        assert made < 30
+    return made
+
+
+def test_a_held_end_comes_with_the_frame_that_is_fed_the_end_of_the_text(eager: Checkpoint) -> None:
+    runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
+
+    def end_of(ids: list[int], **words: bool) -> int:
+        return frames_until_the_end(runner, runner.arena.take(settings_of(0), 1, ids, **words), prompt)
+
+    assert end_of([1, 2, 3, 4, 5]) == 2  # the reference's own rule
+    assert end_of([1, 2, 3, 4, 5], holds_end=True) == 5
+    assert end_of([1], holds_end=True) == 2
+    assert end_of([], holds_end=True) == 2
+
+
+def test_an_open_text_never_ends_and_a_closed_one_does(eager: Checkpoint) -> None:
+    runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
+    slot = runner.arena.take(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True)
+    assert not read(runner, slot, prompt).ended[0]
+    assert not any(runner.step(np.array([slot])).ended[0] for _ in range(3))
+    runner.arena.append_text(slot, [4, 5, 6])
+    runner.arena.close_text(slot)
+    assert [bool(runner.step(np.array([slot])).ended[0]) for _ in range(3)] == [False, False, True]
+
+
+def test_a_slot_that_restarts_speaks_as_one_that_is_taken_anew(speaker: Checkpoint) -> None:
+    runner, prompts = runner_of(speaker), [prompt_of(speaker, serial, 20) for serial in (1, 2)]
+    fresh = spoken(runner, runner.arena.take(settings_of(0), 6, [3, 4], holds_end=True), prompts[1], FRAMES)
+    slot = runner.arena.take(settings_of(0), 6, [5] * 7, holds_end=True, is_open=True)
+    spoken(runner, slot, prompts[0], 8)
+    generation = runner.arena.generation[slot]
+    runner.arena.restart(slot, [3, 4])
+    assert runner.arena.host_frame[slot] == runner.arena.host_position[slot] == 0
+    assert np.array_equal(spoken(runner, slot, prompts[1], FRAMES), fresh)
+    assert runner.arena.generation[slot] == generation
+    assert runner.arena.hold_until[slot] == 2
+
+
+def test_settings_of_a_batch_are_those_of_its_rows(speaker: Checkpoint) -> None:
+    arena = runner_of(speaker).arena
+    slots = np.array([arena.take(settings_of(serial), 0, []) for serial in range(4)])
+    level, vocabulary = arena.talker_level, speaker.config.talker.vocab_size
+
+    def told(*members: int) -> tuple[int, bool, bool]:
+        rows = slots[list(members)]
+        settings = level.of(rows, torch.from_numpy(rows))
+        assert settings.top_k.tolist() == [(50, vocabulary, vocabulary, 3)[member] for member in members]
+        return settings.widest_k, settings.any_top_p, level.draws(rows)
+
+    assert told(0, 3) == (50, False, True)
+    assert told(3) == (3, False, True)
+    assert told(0, 1) == (vocabulary, True, True)
+    assert told(2) == (vocabulary, False, False)
+    arena.give_back(int(slots[1]))
+    slots[1] = arena.take(dataclasses.replace(settings_of(3)), 0, [])
+    assert level.of(slots[1:2], torch.from_numpy(slots[1:2])).any_top_p is False

@@ -1,0 +1,121 @@
+"""Rows have the same bits in any company, and a sum of taps is the library's convolution but for rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from runtime.model.products import GRAIN, LONG, Conv, Linear, TransposedConv, lay_out, linear
+
+ROUNDING = {"rtol": 1e-4, "atol": 1e-4}
+
+MATRICES = [(17, 5), (64, 96), (24, 1), (256, 1280), (640, 256), (1024, 3072)]
+CONVS = [(8, 12, 7, 1), (24, 24, 7, 9), (24, 1, 7, 1), (5, 3, 3, 3), (128, 256, 3, 1), (9, 4, 1, 1)]
+UPSAMPLERS = [(24, 12, 16, 8), (7, 5, 2, 2), (48, 24, 6, 3), (6, 4, 9, 3)]
+
+
+@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"], autouse=True)
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def filled(module: nn.Module) -> nn.Module:
+    for serial, parameter in enumerate(module.parameters()):
+        parameter.copy_(numbers(*parameter.shape, seed=serial))
+    return module.requires_grad_(False)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), MATRICES)
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_row_times_a_matrix_does_not_depend_on_its_neighbours(inputs: int, outputs: int, biased: bool) -> None:
+    rows, weight = numbers(1024, inputs), numbers(outputs, inputs, seed=1)
+    bias = numbers(outputs, seed=2) if biased else None
+    whole = linear(rows, weight, bias)
+    torch.testing.assert_close(whole, F.linear(rows, weight, bias), **ROUNDING)
+    for start, size in ((0, 1), (5, 1), (6, 2), (9, 3), (0, 4), (7, 5), (100, 17), (31, 250), (1, 1023)):
+        assert torch.equal(linear(rows[start : start + size], weight, bias), whole[start : start + size])
+    batched = rows[:60].view(5, 3, 4, inputs).transpose(0, 1)
+    assert torch.equal(linear(batched, weight, bias), whole[:60].view(5, 3, 4, outputs).transpose(0, 1))
+
+
+def test_the_library_alone_would_not_do() -> None:
+    """Else this module were for nothing."""
+    rows, weight = numbers(64, 256), numbers(640, 256, seed=1)
+    together = F.linear(rows, weight)
+    apart = torch.cat([F.linear(row, weight) for row in rows.split(1)])
+    assert not torch.equal(together, apart)
+
+
+def assert_exact(conv: nn.Module, inputs: int, left: int, step: int) -> None:
+    """Any stretch of the input makes the bits that it makes in the whole, alone or beside others."""
+    x = numbers(3, left + LONG + 70, inputs, seed=7)
+    whole = conv(x)
+    for start, size in ((0, 1), (3, 2), (5, 7), (8, GRAIN), (2, LONG - 1), (1, LONG), (4, LONG + 1), (0, LONG + 70)):
+        part = slice(start * step, (start + size) * step)
+        for rows in (slice(0, 1), slice(1, 2), slice(1, 3), slice(0, 3)):
+            assert torch.equal(conv(x[rows, start : start + left + size]), whole[rows, part]), (start, size, rows)
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "kernel", "dilation"), CONVS)
+def test_a_convolution_is_exact_and_equals_the_library(inputs: int, outputs: int, kernel: int, dilation: int) -> None:
+    conv = filled(Conv(inputs, outputs, kernel, dilation=dilation))
+    x = numbers(2, 150, inputs, seed=3)
+    expected = F.conv1d(x.transpose(1, 2), conv.weight, conv.bias, dilation=dilation).transpose(1, 2)
+    torch.testing.assert_close(conv(x), expected, **ROUNDING)
+    lay_out(conv)
+    torch.testing.assert_close(conv(x), expected, **ROUNDING)
+    assert_exact(conv, inputs, (kernel - 1) * dilation, 1)
+
+
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("channels", [3, 64])
+def test_a_convolution_of_each_channel_is_exact_and_equals_the_library(channels: int, dilation: int) -> None:
+    conv = filled(Conv(channels, channels, 7, dilation=dilation, groups=channels))
+    x = numbers(2, 80, channels, seed=3)
+    expected = F.conv1d(x.transpose(1, 2), conv.weight, conv.bias, dilation=dilation, groups=channels)
+    torch.testing.assert_close(conv(x), expected.transpose(1, 2), **ROUNDING)
+    assert_exact(conv, channels, 6 * dilation, 1)
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "kernel", "stride"), UPSAMPLERS)
+def test_upsampling_is_exact_and_equals_the_library(inputs: int, outputs: int, kernel: int, stride: int) -> None:
+    conv = filled(TransposedConv(inputs, outputs, kernel, stride=stride))
+    x, left = numbers(2, 90, inputs, seed=3), kernel // stride - 1
+    expected = F.conv_transpose1d(x.transpose(1, 2), conv.weight, conv.bias, stride=stride)
+    inner = expected[..., left * stride : 90 * stride].transpose(1, 2)
+    torch.testing.assert_close(conv(x), inner, **ROUNDING)
+    lay_out(conv)
+    torch.testing.assert_close(conv(x), inner, **ROUNDING)
+    assert_exact(conv, inputs, left, stride)
+
+
+@pytest.mark.parametrize("conv", [Conv(6, 10, 7), TransposedConv(6, 10, 8, stride=4)], ids=["conv", "transposed"])
+def test_weights_are_laid_out_in_place_under_their_published_shape(conv: Conv | TransposedConv) -> None:
+    filled(conv)
+    before, shape = conv.weight.detach().clone(), conv.weight.shape
+    lay_out(conv)
+    assert conv.weight.shape == shape
+    assert torch.equal(conv.weight, before)
+    assert conv.weight.untyped_storage().nbytes() == before.untyped_storage().nbytes()
+    assert list(conv.state_dict()) == ["weight", "bias"]
+    # Each tap is a matrix that a product reads as it lies there.
+    taps = conv.weight.permute(2, 0, 1) if isinstance(conv, Conv) else conv.weight.permute(2, 1, 0)
+    assert taps.is_contiguous()
+
+
+def test_a_linear_layer_takes_the_product() -> None:
+    layer = filled(Linear(256, 640))
+    rows = numbers(9, 256, seed=4)
+    assert torch.equal(torch.cat([layer(row) for row in rows.split(1)]), layer(rows))
