@@ -29,6 +29,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(*_in_fours(rows, weight), bias)[:count].view(*x.shape[:-1], -1)
 
 
+def silu(x: Tensor) -> Tensor:
+    """x times its sigmoid. The library's own rounds the last few numbers of a tensor otherwise than those before."""
+    if not x.is_cpu or x.dtype is not torch.float32:
+        return F.silu(x)
+    return x / (1 + torch.exp(-x))
+
+
 def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
     """A convolution without padding: output t is the sum of tap i's product with input t + i * dilation.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.model.code_predictor import CodePredictor
 from runtime.model.config import ModelConfig, TalkerConfig
 from runtime.model.layers import Attend, DecoderStack
-from runtime.model.products import Linear
+from runtime.model.products import Linear, silu
 
 
 class TextProjection(nn.Module):
@@ -20,7 +19,7 @@ class TextProjection(nn.Module):
         self.linear_fc2 = Linear(text_width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear_fc2(F.silu(self.linear_fc1(x)))
+        return self.linear_fc2(silu(self.linear_fc1(x)))
 
 
 class TalkerDecoder(DecoderStack):

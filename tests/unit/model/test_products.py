@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runtime.model.products import GRAIN, LONG, Conv, Linear, TransposedConv, lay_out, linear
+from runtime.model.products import GRAIN, LONG, Conv, Linear, TransposedConv, lay_out, linear, silu
 
 ROUNDING = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -30,6 +30,10 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
+def softmax(x: Tensor) -> Tensor:
+    return x.softmax(dim=-1)
+
+
 @torch.no_grad()
 def filled(module: nn.Module) -> nn.Module:
     for serial, parameter in enumerate(module.parameters()):
@@ -48,6 +52,21 @@ def test_a_row_times_a_matrix_does_not_depend_on_its_neighbours(inputs: int, out
         assert torch.equal(linear(rows[start : start + size], weight, bias), whole[start : start + size])
     batched = rows[:60].view(5, 3, 4, inputs).transpose(0, 1)
     assert torch.equal(linear(batched, weight, bias), whole[:60].view(5, 3, 4, outputs).transpose(0, 1))
+
+
+@pytest.mark.parametrize("width", [4, 5, 10, 31, 48, 64, 100])
+@pytest.mark.parametrize("function", [silu, F.gelu, torch.exp, torch.sin, torch.cos, torch.log, softmax], ids=str)
+def test_a_number_is_rounded_alike_wherever_it_stands(function: Callable[[Tensor], Tensor], width: int) -> None:
+    """Everything that is neither a product nor a plain sum or product of two numbers."""
+    x = numbers(40, width).abs()
+    whole = function(x)
+    for start, size in ((0, 1), (3, 1), (2, 2), (5, 7), (39, 1)):
+        assert torch.equal(function(x[start : start + size].clone()), whole[start : start + size])
+
+
+def test_silu_is_the_library_s_but_for_rounding() -> None:
+    x = torch.linspace(-200, 200, 1001)
+    torch.testing.assert_close(silu(x), F.silu(x))
 
 
 def test_the_library_alone_would_not_do() -> None:
