@@ -1,0 +1,455 @@
+"""Abuse for minutes: mixed modes and dialects, cancels, hang-ups, slow readers and nonsense at twice the capacity.
+
+Every stream that is heard to its end is compared, byte for byte, with what the same request said when it was alone.
+`python -m benchmarks.soak --minutes 15`; JSON on stdout with --json, a table otherwise; exit status 1 if a promise
+was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import random
+import socket as socket_module
+import statistics
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from benchmarks.sockets import PROTOCOL, runtime_process
+
+TEXTS = (
+    "The bread is warm.",
+    "Nobody heard the door, and so nobody came.",
+    "Take the second road on the left, then ask again at the mill.",
+    "Rain, then sun, then rain again; the gulls did not mind.",
+    "She counted to ten and opened her eyes.",
+    "An apple, a rope and two candles: that was all he had.",
+)
+DESIGNS = ("A warm young voice, close to the microphone.", "An old man, slow and a little hoarse.")
+NONSENSE = (
+    "{",
+    "[]",
+    '{"type":"dance"}',
+    '{"type":"input.text","text":5}',
+    '{"type":"session.config","seed":-1}',
+    "\u0000",
+)
+SAMPLE_S = 5.0
+STALL_S = 60.0  # without a message from the server: a hang
+UNLOADED = 12  # replies by which the unloaded TTFA is known
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One request, the same in every dialect that can say it."""
+
+    text: str
+    config: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        return json.dumps([self.text, self.config], sort_keys=True)
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened."""
+
+    minutes: float = 0.0
+    slots: int = 0
+    clients: int = 0
+    replies: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    different: list[str] = field(default_factory=list)
+    after_cancel: int = 0
+    stalls: int = 0
+    unloaded_ttfa_ms: list[float] = field(default_factory=list)
+    ttfa_ms: list[float] = field(default_factory=list)  # of well-behaved clients, request sent to first sound
+    begun_ms: list[float] = field(default_factory=list)  # the same without the wait for a slot
+    refusal_ms: list[float] = field(default_factory=list)
+    underruns: int = 0
+    rss_mib: list[float] = field(default_factory=list)
+    threads: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    leaked_slots: int = -1
+
+    def summary(self) -> dict[str, Any]:
+        tail = self.rss_mib[len(self.rss_mib) // 3 :]  # caches have filled by then
+        return {
+            "minutes": round(self.minutes, 1),
+            "slots": self.slots,
+            "clients": self.clients,
+            "replies": dict(self.replies),
+            "refused": dict(self.refused),
+            "streams_unlike_their_solo_run": len(self.different),
+            "sound_after_cancel": self.after_cancel,
+            "stalls": self.stalls,
+            "leaked_slots": self.leaked_slots,
+            "ttfa_unloaded_p50_p95_ms": _quantiles(self.unloaded_ttfa_ms),
+            "ttfa_p50_p95_ms": _quantiles(self.ttfa_ms),
+            "ttfa_without_queue_p50_p95_ms": _quantiles(self.begun_ms),
+            "refusal_p50_p95_ms": _quantiles(self.refusal_ms),
+            "underruns": self.underruns,
+            "rss_mib_third_to_end": [round(tail[0]), round(tail[-1])] if tail else [],
+            "rss_slope_kib_per_1000_replies": round(
+                1024 * 1000 * (tail[-1] - tail[0]) / max(1, self.replies.total() * 2 / 3), 1
+            )
+            if tail
+            else None,
+            "threads_min_max": [min(self.threads), max(self.threads)] if self.threads else [],
+            "files_end": self.files[-1] if self.files else None,
+        }
+
+    @property
+    def broken(self) -> list[str]:
+        """Promises that were not kept."""
+        loaded, unloaded = self.begun_ms, self.unloaded_ttfa_ms
+        checks = {
+            "a stream was not its solo run": bool(self.different),
+            "sound came after a cancel": self.after_cancel > 0,
+            "a reply hung": self.stalls > 0,
+            "slots leaked": self.leaked_slots != 0,
+            "TTFA under load is more than twice the unloaded": bool(loaded)
+            and statistics.median(loaded) > 2 * statistics.median(unloaded),
+        }
+        return [what for what, is_broken in checks.items() if is_broken]
+
+
+class Soak:
+    """One run against one runtime process."""
+
+    def __init__(self, url: str, pid: int, wishes: list[Wish], report: Report, seed: int) -> None:
+        self.url, self.http, self.pid = url, url.replace("ws", "http", 1).partition("/v1")[0], pid
+        self.wishes, self.report = wishes, report
+        self.solo: dict[str, str] = {}
+        self.random = random.Random(seed)
+        self.until = 0.0
+
+    async def prepare(self) -> None:
+        """Hear every wish alone."""
+        for wish in self.wishes:
+            sound = await self._polite(wish, is_counted=False)
+            if sound is None:
+                raise SystemExit(f"a request failed when it was alone: {wish.key}")
+            self.solo[wish.key] = _digest(sound)
+        for number in range(UNLOADED):
+            await self._polite(
+                self.wishes[number % len(self.wishes)], is_counted=False, times=self.report.unloaded_ttfa_ms
+            )
+
+    async def run(self, minutes: float, kinds: list[str]) -> None:
+        """A client a kind, each at it again and again."""
+        self.until = time.monotonic() + 60 * minutes
+        watching = asyncio.create_task(self._watch())
+        await asyncio.gather(*(self._client(kind, number) for number, kind in enumerate(kinds)))
+        watching.cancel()
+        async with httpx.AsyncClient(trust_env=False) as client:
+            for _ in range(100):
+                load = (await client.get(f"{self.http}/ready")).json()
+                if not load.get("active") and not load.get("waiting"):
+                    break
+                await asyncio.sleep(0.05)
+            self.report.leaked_slots = load.get("active", -1) + load.get("waiting", 0)
+
+    async def _client(self, kind: str, number: int) -> None:
+        mind = random.Random(f"{kind}{number}")
+        act: Callable[[Wish, random.Random], Awaitable[None]] = getattr(self, f"_{kind}_one")
+        while time.monotonic() < self.until:
+            wish = mind.choice(self.wishes)
+            try:
+                async with asyncio.timeout(STALL_S):
+                    await act(wish, mind)
+                self.report.replies[kind] += 1
+            except TimeoutError:
+                self.report.stalls += 1
+            except Refused as refusal:
+                self.report.refused[refusal.code] += 1
+                await asyncio.sleep(mind.uniform(0.1, 0.6))
+            except (ConnectionClosed, OSError, httpx.HTTPError):
+                self.report.refused["connection"] += 1
+                await asyncio.sleep(0.2)
+
+    # --- who there is
+
+    async def _polite_one(self, wish: Wish, mind: random.Random) -> None:
+        sound = await self._polite(wish, is_counted=True)
+        self._compare(wish, sound, "native")
+        await asyncio.sleep(mind.uniform(0, 0.3))
+
+    async def _live_one(self, wish: Wish, mind: random.Random) -> None:
+        """Writes word by word; the text is one sentence, and so the same part."""
+        async with self._native(wish) as socket:
+            for word in wish.text.split(" "):
+                await _say(socket, "input.text", text=word + " ")
+                await asyncio.sleep(mind.uniform(0, 0.02))
+            await _say(socket, "input.done")
+            sound, _ = await self._hear(socket)
+        self._compare(wish, sound, "live")
+
+    async def _cancel_one(self, wish: Wish, mind: random.Random) -> None:
+        async with self._native(wish) as socket:
+            await _say(socket, "input.text", text=wish.text)
+            await _say(socket, "input.done")
+            await asyncio.sleep(mind.uniform(0, 1.5))
+            await _say(socket, "context.cancel")
+            ended = False
+            await _say(socket, "ping", t=1)
+            while True:
+                message = await socket.recv()
+                if isinstance(message, bytes):
+                    self.report.after_cancel += ended
+                    continue
+                kind = json.loads(message)["type"]
+                ended = ended or kind in {"context.cancelled", "audio.done", "error"}
+                if kind == "pong" and ended:
+                    return
+                if kind == "pong":
+                    await _say(socket, "ping", t=1)
+
+    async def _hangup_one(self, wish: Wish, mind: random.Random) -> None:
+        async with self._native(wish) as socket:
+            await _say(socket, "input.text", text=wish.text)
+            await _say(socket, "input.done")
+            await asyncio.sleep(mind.uniform(0, 1.0))
+            raw = socket.transport.get_extra_info("socket")
+            raw.setsockopt(socket_module.SOL_SOCKET, socket_module.SO_LINGER, struct.pack("ii", 1, 0))
+            socket.transport.abort()
+
+    async def _slow_one(self, wish: Wish, mind: random.Random) -> None:
+        """Takes a message now and then; everything comes all the same."""
+        async with self._native(wish) as socket:
+            await _say(socket, "input.text", text=wish.text)
+            await _say(socket, "input.done")
+            sound, _ = await self._hear(socket, pause_s=mind.uniform(0.02, 0.25))
+        self._compare(wish, sound, "slow")
+
+    async def _nonsense_one(self, wish: Wish, mind: random.Random) -> None:
+        async with self._native(wish) as socket:
+            for _ in range(5):
+                await socket.send(mind.choice(NONSENSE) if mind.random() < 0.8 else mind.randbytes(20))
+                await asyncio.sleep(0.02)
+            try:
+                while True:
+                    await asyncio.wait_for(socket.recv(), 0.3)
+            except TimeoutError:
+                return
+
+    async def _http_one(self, wish: Wish, mind: random.Random) -> None:
+        body = {"model": "tts-1", "input": wish.text, "response_format": "pcm", **wish.config}
+        sound = b""
+        async with (
+            httpx.AsyncClient(trust_env=False, timeout=STALL_S) as client,
+            client.stream("POST", f"{self.http}/v1/audio/speech", json=body) as answer,
+        ):
+            if answer.status_code != 200:
+                await answer.aread()
+                raise Refused(answer.json()["error"]["code"])
+            stop_after = mind.randrange(200_000) if mind.random() < 0.3 else None
+            async for part in answer.aiter_bytes():
+                sound += part
+                if stop_after is not None and len(sound) > stop_after:
+                    return
+        self._compare(wish, sound, "http")
+
+    async def _omni_one(self, wish: Wish, mind: random.Random) -> None:
+        async with connect(self.url, max_size=None, compression=None) as socket:
+            await _say(socket, "session.config", stream_audio=True, response_format="pcm", **wish.config)
+            await _say(socket, "input.text", text=wish.text)
+            await _say(socket, "input.done")
+            sound, _ = await self._hear(socket, end="session.done")
+        self._compare(wish, sound, "omni")
+
+    # --- what they do
+
+    def _native(self, wish: Wish) -> Any:
+        return _Native(self.url, wish.config)
+
+    async def _polite(self, wish: Wish, *, is_counted: bool, times: list[float] | None = None) -> bytes | None:
+        async with self._native(wish) as socket:
+            start = time.perf_counter()
+            await _say(socket, "input.text", text=wish.text)
+            await _say(socket, "input.done")
+            try:
+                sound, end = await self._hear(socket)
+            except Refused:
+                self.report.refusal_ms.append(1000 * (time.perf_counter() - start))
+                raise
+        first_ms = 1000 * (end["first"] - start)
+        if times is not None:
+            times.append(first_ms)
+        if is_counted:
+            self.report.ttfa_ms.append(first_ms)
+            self.report.begun_ms.append(first_ms - end["metrics"]["queue_ms"])
+            self.report.underruns += end["metrics"]["underruns"]
+        return sound
+
+    async def _hear(
+        self, socket: ClientConnection, *, pause_s: float = 0.0, end: str = "audio.done"
+    ) -> tuple[bytes, dict[str, Any]]:
+        sound, first = bytearray(), 0.0
+        while True:
+            message = await socket.recv()
+            if pause_s:
+                await asyncio.sleep(pause_s)
+            if isinstance(message, bytes):
+                first = first or time.perf_counter()
+                sound += message
+                continue
+            reply = json.loads(message)
+            if reply["type"] == "error":
+                raise Refused(reply.get("code", "error"))
+            if reply["type"] == end:
+                return bytes(sound), {**reply, "first": first}
+
+    def _compare(self, wish: Wish, sound: bytes | None, dialect: str) -> None:
+        if sound is not None and _digest(sound) != self.solo[wish.key]:
+            self.report.different.append(f"{dialect}: {wish.key}")
+
+    async def _watch(self) -> None:
+        while True:
+            self._sample()
+            await asyncio.sleep(SAMPLE_S)
+
+    def _sample(self) -> None:
+        """What the kernel knows of the runtime process."""
+        process = Path(f"/proc/{self.pid}")
+        figures = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
+        self.report.rss_mib.append(int(figures["VmRSS"].split()[0]) / 1024)
+        self.report.threads.append(int(figures["Threads"]))
+        self.report.files.append(len(list((process / "fd").iterdir())))
+
+
+class Refused(Exception):
+    """The server said no."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _Native:
+    """A configured socket of the native protocol."""
+
+    def __init__(self, url: str, config: dict[str, Any]) -> None:
+        self._connecting = connect(url, subprotocols=[PROTOCOL], max_size=None, compression=None)  # type: ignore[list-item]
+        self._config = config
+
+    async def __aenter__(self) -> ClientConnection:
+        connection = await self._connecting.__aenter__()
+        created = json.loads(await connection.recv())
+        if created["type"] == "error":
+            raise Refused(created["code"])
+        await _say(connection, "session.config", **self._config)
+        return connection
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._connecting.__aexit__(*error)
+
+
+async def _say(socket: ClientConnection, kind: str, **fields: Any) -> None:
+    await socket.send(json.dumps({"type": kind, **fields}))
+
+
+def _digest(sound: bytes) -> str:
+    return hashlib.blake2b(sound, digest_size=16).hexdigest()
+
+
+def _quantiles(values: list[float]) -> list[float] | None:
+    if not values:
+        return None
+    values = sorted(values)
+    return [round(values[len(values) // 2], 1), round(values[min(len(values) - 1, int(0.95 * len(values)))], 1)]
+
+
+def wishes_of(card: dict[str, Any], count: int, seed: int) -> list[Wish]:
+    """Requests over every mode of a loaded model."""
+    mind = random.Random(seed)
+    wishes = []
+    reference = _reference()
+    for number in range(count):
+        mode = card["modes"][number % len(card["modes"])]
+        config: dict[str, Any] = {"task_type": mode, "seed": mind.randrange(10_000), "language": "english"}
+        if mode == "custom_voice":
+            config["voice"] = mind.choice(card["speakers"])
+        elif mode == "voice_design":
+            config["instructions"] = mind.choice(DESIGNS)
+        else:
+            config |= {"ref_audio": reference, "x_vector_only_mode": True}
+        if config["language"] not in card["languages"]:
+            config["language"] = "auto"
+        wishes.append(Wish(TEXTS[number % len(TEXTS)], config))
+    return wishes
+
+
+def _reference() -> str:
+    """Two seconds of something voice-like, as base64 WAV."""
+    import base64
+    import io
+
+    import numpy as np
+    import soundfile
+
+    t = np.arange(48_000) / 24_000
+    tone = sum(np.sin(2 * np.pi * 120 * k * t + k) / k for k in range(1, 20))
+    sound = 0.2 * tone * (0.6 + 0.4 * np.sin(2 * np.pi * 4 * t))
+    file = io.BytesIO()
+    soundfile.write(file, sound.astype(np.float32), 24_000, format="WAV", subtype="PCM_16")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+# Shares of the clients; the well-behaved are the ones whose TTFA counts.
+KINDS = ("polite", "cancel", "http", "slow", "polite", "hangup", "live", "omni", "polite", "nonsense", "cancel", "http")
+
+
+async def soak(arguments: argparse.Namespace) -> Report:
+    """Start a runtime, hear everything alone, then abuse it."""
+    options = [option for model in arguments.model or [] for option in ("--model", model)]
+    options += ["--max-slots", str(arguments.slots)]
+    environment = {"VOICEWRIGHT_MAX_WAITING": str(arguments.waiting)}
+    async with runtime_process(options, environment) as (url, pid):
+        async with httpx.AsyncClient(trust_env=False) as client:
+            http = url.replace("ws", "http", 1).partition("/v1")[0]
+            card = (await client.get(f"{http}/v1/models")).json()["data"][0]
+        report = Report(minutes=arguments.minutes, slots=arguments.slots, clients=2 * arguments.slots)
+        run = Soak(url, pid, wishes_of(card, arguments.wishes, arguments.seed), report, arguments.seed)
+        await run.prepare()
+        await run.run(arguments.minutes, [KINDS[number % len(KINDS)] for number in range(report.clients)])
+        return report
+
+
+def main() -> int:
+    """Run, print, and say by the exit status whether every promise was kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--slots", type=int, default=6, help="clients are twice as many")
+    parser.add_argument(
+        "--waiting", type=int, default=0, help="places in the line; with none the rest is refused at once"
+    )
+    parser.add_argument("--wishes", type=int, default=18, help="different requests")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    report = asyncio.run(soak(arguments))
+    figures = report.summary() | {"broken": report.broken}
+    if arguments.json:
+        print(json.dumps(figures | {"different": report.different[:10]}, indent=2))
+    else:
+        print("\n".join(f"| {name} | {value} |" for name, value in figures.items()))
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
