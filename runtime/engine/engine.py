@@ -68,8 +68,10 @@ class Engine:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def open(cls, settings: Settings) -> Self:
+    def open(cls, settings: Settings, progress: Callable[[int, int, str], None] | None = None) -> Self:
         """Load every checkpoint that the settings name. Takes seconds to minutes.
+
+        ``progress`` hears how many are loaded, of how many, and what happens now.
 
         Raises:
             SetUpError: a checkpoint, the device or a setting cannot be used.
@@ -81,6 +83,8 @@ class Engine:
         stations: dict[Mode, Station] = {}
         loaded: list[Checkpoint] = []
         for entry in settings.models:
+            if progress is not None:
+                progress(len(loaded), len(settings.models), "reading a checkpoint")
             wanted, reference = _split_entry(entry)
             checkpoint = load_checkpoint(reference, device.torch_device, dtype, loaded)
             loaded.append(checkpoint)

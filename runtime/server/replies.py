@@ -59,6 +59,8 @@ class Model(TypedDict):
 
 
 class AudioFormat(TypedDict):
+    """Of every sound."""
+
     encoding: Literal["pcm_s16le"]
     sample_rate: int
     channels: Literal[1]

@@ -15,6 +15,7 @@ import httpx
 
 from runtime.engine.engine import Engine
 from runtime.server.serve import listen, run
+from runtime.server.speech_engine import Progress
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 
 START_S = 60.0
@@ -76,8 +77,8 @@ def running_server(
     running = RunningServer(listener.getsockname()[1])
     stop = threading.Event()
 
-    def open_engine(settings: Settings) -> Engine:
-        running.engine = Engine.open(settings)
+    def open_engine(settings: Settings, progress: Progress) -> Engine:
+        running.engine = Engine.open(settings, progress)
         return running.engine
 
     async def serve() -> None:
