@@ -75,8 +75,10 @@ def listen(settings: ServerSettings) -> socket.socket:
     return listener
 
 
-async def run(settings: Settings, listener: socket.socket, open_engine: OpenEngine) -> int:
-    """Serve on a bound socket until SIGTERM, SIGINT or cancellation. A second signal does not wait for anybody.
+async def run(
+    settings: Settings, listener: socket.socket, open_engine: OpenEngine, stop: asyncio.Event | None = None
+) -> int:
+    """Serve on a bound socket until SIGTERM, SIGINT, ``stop`` or cancellation. A second signal waits for nobody.
 
     Raises:
         SetUpError: loading failed.
@@ -85,7 +87,8 @@ async def run(settings: Settings, listener: socket.socket, open_engine: OpenEngi
     server = _Server(_config(settings, host))
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="uvicorn")
     living = asyncio.create_task(_live(host, _url(listener)), name="engine-life")
-    stop, hurry = _stop_on_signals()
+    stop, hurry = stop or asyncio.Event(), asyncio.Event()
+    _set_on_signals(stop, hurry)
     stopping = asyncio.create_task(stop.wait(), name="signals")
     lag = asyncio.create_task(host.metrics.watch_lag(), name="loop-lag")
     try:
@@ -116,9 +119,9 @@ async def _live(host: Host, url: str) -> None:
     await host.watch()
 
 
-def _stop_on_signals() -> tuple[asyncio.Event, asyncio.Event]:
-    """Return the events that the first and the second SIGTERM or SIGINT set."""
-    stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+def _set_on_signals(stop: asyncio.Event, hurry: asyncio.Event) -> None:
+    """Let the first SIGTERM or SIGINT set ``stop``, and the next ``hurry``."""
+    loop = asyncio.get_running_loop()
 
     def told() -> None:
         (hurry if stop.is_set() else stop).set()
@@ -126,7 +129,6 @@ def _stop_on_signals() -> tuple[asyncio.Event, asyncio.Event]:
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, told)
-    return stop, hurry
 
 
 class _Server(uvicorn.Server):

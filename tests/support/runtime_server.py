@@ -28,6 +28,7 @@ class RunningServer:
     port: int
     engine: Engine | None = None
     loop: asyncio.AbstractEventLoop | None = None
+    stop: asyncio.Event | None = None
     exit_status: int | None = None
 
     @property
@@ -40,6 +41,12 @@ class RunningServer:
 
     def load(self) -> dict[str, Any]:
         return dict(httpx.get(f"{self.http}/ready").json())
+
+    def tell_to_end(self) -> None:
+        """What SIGTERM does to a process."""
+        assert self.loop is not None
+        assert self.stop is not None
+        self.loop.call_soon_threadsafe(self.stop.set)
 
     def tasks(self) -> set[str]:
         """Names of the server's tasks that serve a socket now."""
@@ -83,7 +90,8 @@ def running_server(
 
     async def serve() -> None:
         running.loop = asyncio.get_running_loop()
-        serving = asyncio.create_task(run(settings, listener, open_engine))
+        running.stop = asyncio.Event()
+        serving = asyncio.create_task(run(settings, listener, open_engine, running.stop))
         stopping = asyncio.create_task(asyncio.to_thread(stop.wait))
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():

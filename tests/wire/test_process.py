@@ -27,11 +27,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments: str, **settings: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "runtime.cli", "runtime", *arguments],
         cwd=ROOT,
-        env={**os.environ, "VOICEWRIGHT_THREADS": "1"},
+        env={**os.environ, "VOICEWRIGHT_THREADS": "1", **settings},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -41,7 +41,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 @pytest.fixture
 def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A runtime process that is ready, and its address."""
-    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0")
+    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="0.5")
     assert child.stdout is not None
     line = child.stdout.readline()
     found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
