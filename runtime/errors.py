@@ -59,7 +59,7 @@ TABLE: dict[str, Outcome] = {
     "subprotocol_required": Outcome(
         426, 1002, False, "This route speaks the WebSocket subprotocol {protocol}; offer it when connecting."
     ),
-    "unknown_route": Outcome(404, 1008, False, "There is no such route; see /docs for those there are."),
+    "unknown_route": Outcome(404, 1008, False, "There is no such route; docs/api.md lists those there are."),
     "method_not_allowed": Outcome(405, 1008, False, "This route takes {allowed} only."),
     "unsupported_format": Outcome(422, 1008, False, "{where} must be one of {known}."),
     # --- who asks

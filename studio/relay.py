@@ -46,8 +46,10 @@ CLOSE_S = 0.5
 class Relay:
     """Passes requests on to wherever the runtime is now."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, api_key: str = "") -> None:
+        """``api_key`` is the runtime's, if it asks for one: who may use the page may use what is behind it."""
         self.runtime = runtime
+        self.key = {"x-api-key": api_key} if api_key else {}
         # No read timeout: a stream may be silent for as long as a sentence waits for its slot.
         timeout = httpx.Timeout(10.0, read=None)
         self.client = httpx.AsyncClient(trust_env=False, timeout=timeout, limits=httpx.Limits())
@@ -63,7 +65,8 @@ class Relay:
             return Response("This origin may not use the studio.", status_code=403)
         if self.runtime.url is None:
             return _refusal()
-        headers = [(name, value) for name, value in request.headers.items() if name not in ONE_HOP]
+        headers = [(name, value) for name, value in request.headers.items() if name not in {*ONE_HOP, *self.key}]
+        headers += self.key.items()
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         outgoing = self.client.build_request(
             request.method,
@@ -96,7 +99,7 @@ class Relay:
             upstream = await connect(
                 _target(url.replace("http", "ws", 1), browser.scope),
                 subprotocols=browser.scope["subprotocols"] or None,
-                additional_headers={n: browser.headers[n] for n in PASSED_ON if n in browser.headers},
+                additional_headers={n: browser.headers[n] for n in PASSED_ON if n in browser.headers} | self.key,
                 user_agent_header=None,
                 compression=None,
                 max_size=None,

@@ -68,7 +68,8 @@ def build(runtime: Runtime) -> FastAPI:
 
     from studio.page import ASSETS, HEAD, blocks, theme
 
-    relay = Relay(runtime)
+    keys = Settings.from_env().server.api_keys.split(",")  # the same variable tells the runtime
+    relay = Relay(runtime, keys[0].strip())
     presets = Presets.load().as_json()
 
     @asynccontextmanager

@@ -54,7 +54,7 @@ PAUSE_S = 0.02  # the same where requests wait for a listener's clock
 RETRY_AFTER_S = 2.0  # told to who finds every place taken, while nobody knows how long a slot is held
 
 Order = Callable[[], None]
-Progress = Callable[[str], None]
+Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
 
 
 class Engine:
@@ -81,19 +81,23 @@ class Engine:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def open(cls, settings: Settings, progress: Progress = lambda words: None) -> Self:
+    def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
         """Read every checkpoint that the settings name, and load and warm them unless that waits for first use.
+
+        ``progress`` hears how many are loaded, of how many, and what happens now.
 
         Raises:
             SetUpError: a checkpoint, the device or a setting cannot be used.
         """
         device = open_device(settings.engine.device)
-        progress("reading configurations")
+        progress(0, len(settings.models), "reading configurations")
         engine = cls(Registry.read(settings.models), device, settings)
+        entries = engine.registry.entries
         if settings.engine.loads == "start":
-            for number, entry in enumerate(engine.registry.entries, start=1):
-                progress(f"loading checkpoint {number} of {len(engine.registry.entries)}: {entry.name}")
+            for number, entry in enumerate(entries):
+                progress(number, len(entries), f"loading {entry.name}")
                 engine._load(entry)
+        progress(len(engine.registry.stations), len(entries), "starting")
         return engine
 
     @property

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
-
-from runtime.errors import InstructTooLong, InvalidConfig, ModeNotServed, TooManyContexts
-from runtime.request import Mode, ModelCard
+from runtime.errors import InstructTooLong, InvalidConfig, TooManyContexts
+from runtime.request import Mode, Reference
+from runtime.server.casting import Casting
 from runtime.server.contexts import Upload, Voice
+from runtime.server.effects import Decode, Recall
 from runtime.server.schema import SessionConfig
 from runtime.settings import Limits
 
@@ -17,29 +14,37 @@ from runtime.settings import Limits
 class Configs:
     """Accepted session.config messages, by the context they are for (None: every other one)."""
 
-    def __init__(self, limits: Limits, cards: Sequence[ModelCard]) -> None:
+    def __init__(self, limits: Limits, casting: Casting) -> None:
         self._limits = limits
-        self._cards = tuple(cards)
+        self._casting = casting
         self._voices: dict[str | None, Voice] = {}
         self._pending: dict[int, Upload] = {}
         self._uploads = 0
 
-    def accept(self, config: SessionConfig) -> Upload | None:
-        """Check and keep a configuration; return the upload if there is reference audio to decode.
+    def accept(self, config: SessionConfig) -> Decode | Recall | None:
+        """Check and keep a configuration; return the command that brings its reference, if it has one.
 
         Raises:
             BadRequest: it asks for what is not loaded, or for more than the limits allow.
         """
         self._check(config)
-        mode = self._mode(config)
-        upload = None
-        if mode is Mode.BASE and config.ref_audio is not None:
-            self._uploads += 1
-            upload = self._pending[self._uploads] = Upload(self._uploads, config.context_id)
+        role = self._casting.cast(
+            mode=config.task_type,
+            model=config.model,
+            voice=config.voice,
+            has_reference=config.ref_audio is not None,
+        )
+        upload: Upload | None = None
+        command: Decode | Recall | None = None
+        if role.stored is not None:
+            upload = self._expect(config)
+            command = Recall(upload.number, role.stored)
+        elif role.mode is Mode.BASE and config.ref_audio is not None:
+            upload = self._expect(config)
+            command = Decode(upload.number, config.ref_audio)
         # The samples are kept, the message that brought them need not be.
-        voice = Voice(config.model_copy(update={"ref_audio": None}), mode, upload)
-        self._voices[config.context_id] = voice
-        return upload
+        self._voices[config.context_id] = Voice(config.model_copy(update={"ref_audio": None}), role, upload)
+        return command
 
     def voice_for(self, name: str) -> Voice | None:
         return self._voices.get(name) or self._voices.get(None)
@@ -48,16 +53,21 @@ class Configs:
         """Forget the configuration of that context, if there is one."""
         self._voices.pop(name, None)
 
-    def decoded(self, number: int, samples: NDArray[np.float32] | None) -> Upload:
-        """Complete an upload; without samples it failed."""
+    def decoded(self, number: int, reference: Reference | None) -> Upload:
+        """Complete an upload; without a reference it failed."""
         upload = self._pending.pop(number)
-        upload.samples = samples
+        upload.reference = reference
         return upload
 
     def is_current(self, upload: Upload) -> bool:
         """No later configuration took this one's place, and it was not used up."""
         voice = self._voices.get(upload.context_id)
         return voice is not None and voice.upload is upload
+
+    def _expect(self, config: SessionConfig) -> Upload:
+        self._uploads += 1
+        upload = self._pending[self._uploads] = Upload(self._uploads, config.context_id)
+        return upload
 
     def _check(self, config: SessionConfig) -> None:
         limits, name = self._limits, config.context_id
@@ -68,14 +78,3 @@ class Configs:
             raise InstructTooLong(count=len(config.instruct), limit=limits.max_instruct_chars, param="instructions")
         if config.frame_limit is not None and config.frame_limit > limits.max_frames:
             raise InvalidConfig(where="max_frames", why=f"it must be at most {limits.max_frames}", param="max_frames")
-
-    def _mode(self, config: SessionConfig) -> Mode:
-        """Return the asked mode; without one, the mode of the reference or the first that is loaded."""
-        cards = [card for card in self._cards if config.model in (None, card.name)]
-        if not cards:
-            raise InvalidConfig(where="model", why="no model of that name is loaded; see /v1/models", param="model")
-        served = [mode for mode in Mode if any(mode in card.modes for card in cards)]
-        mode = config.task_type or (Mode.BASE if config.ref_audio is not None else served[0])
-        if mode not in served:
-            raise ModeNotServed(mode=mode.value, known=", ".join(served), param="task_type")
-        return mode

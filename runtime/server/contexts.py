@@ -1,14 +1,14 @@
-"""A context in flight, and the voice that it speaks with."""
+"""A context in flight: its voice, its text, and how far it has come."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-import numpy as np
-from numpy.typing import NDArray
-
-from runtime.request import Mode, Reference, SpeechRequest
+from runtime.request import Reference, SpeechRequest
+from runtime.server.casting import Role
+from runtime.server.effects import Append, Flush
 from runtime.server.schema import SessionConfig
 
 _CHANNELS = 2**16
@@ -16,14 +16,11 @@ _CHANNELS = 2**16
 
 @dataclass(slots=True, eq=False)
 class Upload:
-    """Reference audio of one session.config; ``samples`` stay None until it is decoded.
-
-    Shapes: samples [N] float32, mono, 24 kHz.
-    """
+    """The reference of one session.config: sent with it or stored; None until it is decoded."""
 
     number: int
     context_id: str | None  # that the session.config was for
-    samples: NDArray[np.float32] | None = None
+    reference: Reference | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,14 +28,17 @@ class Voice:
     """An accepted session.config. The audio itself is in the upload and not kept a second time."""
 
     config: SessionConfig
-    mode: Mode
+    role: Role
     upload: Upload | None = None
 
 
 class Phase(Enum):
-    COMPOSING = auto()
-    WAITING = auto()  # the text is complete, the reference audio is not decoded yet
-    SPEAKING = auto()
+    """How far an utterance has come; see the table in docs/api.md."""
+
+    OPENING = auto()  # nothing can be spoken yet: its reference is being read, or no word has come
+    READING = auto()  # the text is complete, the reference is still being read
+    COMPOSING = auto()  # the engine has it, and more text may come
+    SPEAKING = auto()  # the engine has all of it
 
 
 @dataclass(slots=True, eq=False)
@@ -48,8 +48,8 @@ class Utterance:
     number: int
     context_id: str
     voice: Voice
-    phase: Phase = Phase.COMPOSING
-    parts: list[str] = field(default_factory=list)
+    phase: Phase = Phase.OPENING
+    held: deque[Append | Flush] = field(default_factory=deque)  # what the engine will be told once it can be
     chars: int = 0
     seed: int | None = None  # known from the engine's Started on
     messages: int = 0  # of sound, queued
@@ -66,13 +66,41 @@ class Utterance:
         return self.voice.config.frames == "labelled"
 
     @property
-    def is_ready(self) -> bool:
-        """The voice is complete, so that the text may be spoken."""
-        return self.voice.upload is None or self.voice.upload.samples is not None
+    def takes_text(self) -> bool:
+        return self.phase in {Phase.OPENING, Phase.COMPOSING}
 
-    def request(self) -> SpeechRequest:
-        config, upload = self.voice.config, self.voice.upload
-        reference = None
-        if upload is not None and upload.samples is not None:
-            reference = Reference(samples=upload.samples, text=config.ref_text, x_vector_only=config.x_vector_only_mode)
-        return config.request("".join(self.parts), self.voice.mode, reference)
+    @property
+    def is_submitted(self) -> bool:
+        return self.phase in {Phase.COMPOSING, Phase.SPEAKING}
+
+    @property
+    def has_voice(self) -> bool:
+        """The voice is complete, so that the text may be spoken."""
+        return self.voice.upload is None or self.voice.upload.reference is not None
+
+    def first_words(self) -> str:
+        """Take the held text up to the message that brings the first letter or digit; all of it where none does.
+
+        The engine is not asked to begin with a space or a quotation mark. A flush of that is none.
+        """
+        words = ""
+        while self.held and not any(character.isalnum() for character in words):
+            told = self.held.popleft()
+            words += told.text if isinstance(told, Append) else ""
+        return words
+
+    @property
+    def has_words(self) -> bool:
+        texts = (told.text for told in self.held if isinstance(told, Append))
+        return any(character.isalnum() for text in texts for character in text)
+
+    def request(self, text: str, *, open_text: bool) -> SpeechRequest:
+        """The utterance as the engine takes it, as far as its text is known."""
+        config, upload, reference = self.voice.config, self.voice.upload, None
+        if upload is not None and (found := upload.reference) is not None:
+            reference = replace(
+                found,
+                text=config.ref_text or found.text,
+                x_vector_only=config.x_vector_only_mode or found.x_vector_only,
+            )
+        return replace(config.request(text, self.voice.role, reference), open_text=open_text)

@@ -5,21 +5,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from runtime.errors import EngineDead, GenerationFailed, Loading, SpeechError
-from runtime.server.socket import SpeechSocket
-from runtime.server.speech_engine import SpeechEngine
+from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
+from runtime.request import Broken, Finished
+from runtime.server.logs import Spoken, log_end
+from runtime.server.metrics import Metrics
+from runtime.server.speech_engine import Progress, SpeechEngine
+from runtime.server.voice_library import EmptyLibrary, VoiceLibrary
 from runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from runtime.server.socket import SpeechSocket
 
 log = logging.getLogger(__name__)
 
-OpenEngine = Callable[[Settings], SpeechEngine]
+OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
 _DECODERS = 2  # threads that decode reference audio, for the whole process
 _WATCH_S = 0.2  # between looks at the engine; a dead one is to be told to everybody within a second
 _CLOSE_S = 5.0  # for the engine to finish its frame
+
+
+@dataclass(frozen=True, slots=True)
+class LoadingStep:
+    """How far the checkpoints are."""
+
+    loaded: int = 0
+    of: int = 0
+    step: str = "starting"
 
 
 class Host:
@@ -29,22 +47,44 @@ class Host:
         self.settings = settings
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
+        self.library: VoiceLibrary = EmptyLibrary()
+        self.metrics = Metrics()
+        self.progress = LoadingStep(of=len(settings.models))
+        self._requests = 0  # over HTTP, under way
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
         self._problem: SpeechError | None = Loading()
 
     @property
     def problem(self) -> SpeechError | None:
-        """Why nobody can be served now, or None."""
+        """Why nobody new can be served now, or None."""
         return EngineDead() if self._problem is None and self.is_dead else self._problem
+
+    @property
+    def status(self) -> str:
+        """One word for /ready."""
+        match self.problem:
+            case None:
+                return "ready"
+            case Loading():
+                return "loading"
+            case Draining():
+                return "draining"
+            case _:
+                return "dead"
 
     @property
     def is_dead(self) -> bool:
         return self._engine is not None and not self._engine.alive
 
     @property
+    def is_serving(self) -> bool:
+        """Somebody is connected by a socket, or waits for an answer."""
+        return bool(self.sockets) or self._requests > 0
+
+    @property
     def engine(self) -> SpeechEngine:
-        """The loaded engine.
+        """The loaded engine, for new work.
 
         Raises:
             SpeechError: `problem`.
@@ -54,6 +94,20 @@ class Host:
         if self._engine is None:
             raise Loading
         return self._engine
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count an HTTP request while it is under way; a drain waits for it."""
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+
+    def ended(self, spoken: Spoken, event: Finished | Broken) -> None:
+        """Count and log a request's end."""
+        self.metrics.ended(spoken, event)
+        log_end(spoken, event)
 
     async def load(self) -> None:
         """Load the checkpoints off the loop and start the engine.
@@ -67,7 +121,8 @@ class Host:
         threading.Thread(target=self._load, args=(loop, loaded), name="loader", daemon=True).start()
         self._engine = await loaded
         self._engine.start()
-        self._problem = None
+        if isinstance(self._problem, Loading):  # and not draining already
+            self._problem = None
 
     def _load(self, loop: asyncio.AbstractEventLoop, loaded: asyncio.Future[SpeechEngine]) -> None:
         def settle(engine: SpeechEngine | None, failure: Exception | None) -> None:
@@ -78,8 +133,11 @@ class Host:
             else:
                 loaded.set_exception(failure or GenerationFailed())
 
+        def tell(done: int, of: int, step: str) -> None:
+            self.progress = LoadingStep(done, of, step)
+
         try:
-            engine = self._open_engine(self.settings)
+            engine = self._open_engine(self.settings, tell)
         except Exception as failure:
             loop.call_soon_threadsafe(settle, None, failure)
         else:
@@ -90,9 +148,13 @@ class Host:
         while not self.is_dead:  # noqa: ASYNC110  a flag of another thread, there is nothing to await
             await asyncio.sleep(_WATCH_S)
 
+    def refuse(self, error: SpeechError) -> None:
+        """Take nobody in any more."""
+        self._problem = error
+
     async def shut(self, error: SpeechError, code: int, *, patience_s: float) -> None:
         """Take nobody in any more, and say goodbye to whoever is there."""
-        self._problem = error
+        self.refuse(error)
         for socket in tuple(self.sockets):
             socket.shut(error, code)
         tasks = {task for task in self.sockets.values() if task is not None}

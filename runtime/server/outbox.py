@@ -27,7 +27,7 @@ class Outbox:
         self.untaken_ends = 0  # terminal messages the client cannot have seen yet
         self._untaken_texts = 0
         self._items: deque[Outgoing] = deque()
-        self._speakers: dict[int, Utterance] = {}  # whose sound waits
+        self._speakers: dict[int, Utterance] = {}  # whose sound waits, by number
 
     @property
     def is_congested(self) -> bool:
@@ -55,6 +55,7 @@ class Outbox:
 
     def clear(self) -> None:
         self._items.clear()
+        self._speakers.clear()
 
     def take(self) -> Outgoing | None:
         """Return the next item, or None."""
@@ -62,7 +63,10 @@ class Outbox:
             return None
         item = self._items.popleft()
         if isinstance(item, Sound):
-            self._speakers[item.number].sent_bytes += item.samples * BYTES_PER_SAMPLE
+            one = self._speakers[item.number]
+            one.sent_bytes += item.samples * BYTES_PER_SAMPLE
+            if one.sent_bytes == one.total_bytes:
+                del self._speakers[item.number]  # until there is more of it
         elif isinstance(item, Text):
             self._untaken_texts -= 1
             self.untaken_ends -= item.is_terminal

@@ -24,7 +24,8 @@ from pydantic import (
 )
 
 from runtime.errors import InvalidConfig, InvalidMessage
-from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest
+from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
+from runtime.server.casting import Role
 
 MODES = {
     **{mode.value: mode for mode in Mode},
@@ -70,29 +71,52 @@ class Message(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
 
-    context_id: ContextId | None = None
+    context_id: ContextId | None = Field(None, description="the utterance it is for; null: default")
 
 
 class SessionConfig(Message):
-    """How the contexts that open later speak."""
+    """How the contexts that open later speak; with a context_id, the next utterance of that name only."""
 
     type: Literal["session.config"]
-    task_type: Annotated[Mode, BeforeValidator(_mode)] | None = None
-    model: Name | None = None
-    voice: Name | None = Field(None, validation_alias=AliasChoices("voice", "speaker"))
-    language: Name | None = None
-    instruct: Text | None = Field(None, validation_alias=AliasChoices("instructions", "instruct", "voice_description"))
-    response_format: Annotated[str, AfterValidator(_pcm)] = "pcm"
-    ref_audio: str | None = Field(None, repr=False)
-    ref_text: Text | None = None
-    x_vector_only_mode: bool = False
-    non_streaming_mode: bool | None = None
-    frames: Literal["plain", "labelled"] = "plain"
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    max_frames: Annotated[int, Field(ge=1)] | None = None
-    max_new_tokens: Annotated[int, Field(ge=2)] | None = None
-    do_sample: bool = True
-    temperature: Temperature | None = None
+    task_type: Annotated[Mode, BeforeValidator(_mode)] | None = Field(
+        None, description="without it: that of the voice or of the reference audio, else the first loaded"
+    )
+    model: Name | None = Field(None, description="id of a loaded model; any that serves the mode")
+    voice: Name | None = Field(
+        None,
+        validation_alias=AliasChoices("voice", "speaker"),
+        description="a stored voice, by name or id, or a speaker of the model",
+    )
+    language: Name | None = Field(None, description="a language of the model, or auto")
+    instruct: Text | None = Field(
+        None,
+        validation_alias=AliasChoices("instructions", "instruct", "voice_description"),
+        description="style (CustomVoice), description (VoiceDesign)",
+    )
+    response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="pcm and nothing else")
+    ref_audio: str | None = Field(
+        None, repr=False, description="data: URL or base64 of the voice to clone; an https address where allowed"
+    )
+    ref_text: Text | None = Field(None, description="the exact words of ref_audio")
+    x_vector_only_mode: bool = Field(False, description="clone without a transcript")
+    non_streaming_mode: bool | None = Field(
+        None, description="true: text in front of the sound, false: beside it, null: the mode's own default"
+    )
+    split_granularity: Literal["none", "sentence", "clause"] | None = Field(
+        None,
+        description="where the text may be cut; null: text of one message is one part, later text goes by sentences",
+    )
+    initial_codec_chunk_frames: Annotated[int, Field(ge=0, le=1000)] | None = Field(
+        None, description="frames in the first chunk of sound; 0 or null: the server's own"
+    )
+    frames: Literal["plain", "labelled"] = Field("plain", description="form of the binary messages")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="without it one is drawn and told")
+    max_frames: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="frames of 80 ms, up to limits.max_frames; null: a budget from the text's length"
+    )
+    max_new_tokens: Annotated[int, Field(ge=2)] | None = Field(None, description="max_frames + 1")
+    do_sample: bool = Field(True, description="false: the most probable code at both levels")
+    temperature: Temperature | None = Field(None, description="null: the checkpoint's, as for all below")
     top_k: TopK | None = None
     top_p: TopP | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
@@ -123,12 +147,12 @@ class SessionConfig(Message):
             return None
         return Layout.NON_STREAMING if self.non_streaming_mode else Layout.STREAMING
 
-    def request(self, text: str, mode: Mode, reference: Reference | None) -> SpeechRequest:
+    def request(self, text: str, role: Role, reference: Reference | None) -> SpeechRequest:
         """Return the utterance that this configuration makes of a text."""
         return SpeechRequest(
             text=text,
-            mode=mode,
-            voice=self.voice,
+            mode=role.mode,
+            voice=role.speaker,
             language=self.language or "auto",
             instruct=self.instruct,
             reference=reference,
@@ -145,17 +169,23 @@ class SessionConfig(Message):
             ),
             seed=self.seed,
             max_frames=self.frame_limit,
+            split=Split.AUTO if self.split_granularity is None else Split(self.split_granularity),
+            holds_end=True,
+            acknowledged=True,
+            first_chunk_frames=self.initial_codec_chunk_frames or None,
         )
 
 
 class InputText(Message):
-    """More of an utterance's text."""
+    """More of an utterance's text; the first opens it, and it may be spoken from there on."""
 
     type: Literal["input.text"]
     text: Text
 
 
 class InputFlush(Message):
+    """Speak what there is now, even where a word or a sentence may go on."""
+
     type: Literal["input.flush"]
 
 
@@ -166,24 +196,30 @@ class InputDone(Message):
 
 
 class ContextCancel(Message):
+    """Stop that utterance now; ignored where it has ended already."""
+
     type: Literal["context.cancel"]
-    played_ms: Milliseconds | None = None
+    played_ms: Milliseconds | None = Field(None, description="what the listener has heard; comes back")
 
 
 class Playback(Message):
     """What the listener has heard so far."""
 
     type: Literal["playback"]
-    played_ms: Milliseconds
-    buffered_ms: Milliseconds | None = None
+    played_ms: Milliseconds = Field(description="of the utterance's sound, in all")
+    buffered_ms: Milliseconds | None = Field(None, description="read and not played yet")
 
 
 class Ping(Message):
+    """Answered by pong; keeps an idle session open."""
+
     type: Literal["ping"]
-    t: float | int | None = None
+    t: float | int | None = Field(None, description="comes back")
 
 
 class SessionClose(Message):
+    """Cancel what is in flight and say goodbye."""
+
     type: Literal["session.close"]
 
 

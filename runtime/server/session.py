@@ -4,17 +4,15 @@ Like a ``websockets`` Protocol: events go in by `receive_text`, `on_speech` and 
 around it drains `commands` (what the process must do) and `take` (what goes to the client, in order). It
 knows no asyncio, no sockets, no torch, and no clock but the one it is given. Thread: event loop.
 
-A context is ``free -> composing -> (waiting for its reference) -> speaking -> free`` and gets exactly one
-terminal message. Sound of a cancelled context that was not taken yet is dropped: nothing of it follows.
+A context is ``free -> opening -> composing -> speaking -> free`` (contexts.Phase) and gets exactly one terminal
+message. It may be heard while it is still being composed. Sound of a cancelled context that was not taken yet is
+dropped: nothing of it follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from runtime import errors
 from runtime.errors import SpeechError
@@ -24,19 +22,23 @@ from runtime.request import (
     Finished,
     ModelCard,
     Queued,
+    Reference,
     SpeechEvent,
     Started,
     StopReason,
 )
 from runtime.server import replies, schema
+from runtime.server.casting import Casting
 from runtime.server.configs import Configs
 from runtime.server.contexts import Phase, Utterance
-from runtime.server.effects import Cancel, Command, Decode, Outgoing, Submit
+from runtime.server.effects import Append, Cancel, Command, FinishText, Flush, Outgoing, Played, Submit
 from runtime.server.outbox import Outbox
 from runtime.server.replies import Reply
+from runtime.server.voice_library import VoiceLibrary
 from runtime.settings import Limits
 
 DEFAULT_CONTEXT = "default"
+_NOTICE_S = 60.0  # before a session has lasted too long, where it may last so long at all
 _MAX_MUTED = 64  # names of refused contexts whose pipelined messages are still to be ignored
 
 
@@ -48,6 +50,7 @@ class Session:
         *,
         limits: Limits,
         cards: Sequence[ModelCard],
+        library: VoiceLibrary,
         session_id: str,
         server: str,
         clock: Callable[[], float],
@@ -57,7 +60,9 @@ class Session:
         self._clock = clock
         self._last_event = clock()
         self._patience = limits.config_s  # idle_s from the first message on
-        self._configs = Configs(limits, cards)
+        self._over = clock() + limits.session_s
+        self._notice_s: float | None = min(_NOTICE_S, limits.session_s / 10)  # None once it was given
+        self._configs = Configs(limits, Casting(cards, library))
         self._muted: dict[str, None] = {}  # an ordered set
         self._open: dict[str, Utterance] = {}
         self._uttered = 0
@@ -78,8 +83,16 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """When `tick` is due, by the session's clock; None while something is spoken."""
-        if self.closed or any(one.phase is not Phase.COMPOSING for one in self._open.values()):
+        """When `tick` is due, by the session's clock; None once it is closed."""
+        if self.closed:
+            return None
+        over = self._over - (self._notice_s or 0.0)
+        return over if self._idle_from is None else min(over, self._idle_from)
+
+    @property
+    def _idle_from(self) -> float | None:
+        """When the client will have been silent for too long; None while we are the ones who owe something."""
+        if any(not one.takes_text for one in self._open.values()):
             return None
         return self._last_event + self._patience
 
@@ -118,6 +131,7 @@ class Session:
         one = self._by_number(number)
         if one is None:
             return
+        self._last_event = self._clock()
         match event:
             case Queued():
                 self._outbox.say(replies.queue(one.context_id, event))
@@ -127,9 +141,9 @@ class Session:
             case AudioChunk():
                 self._outbox.sound(one, event)
             case Finished(stop_reason=StopReason.CANCELLED):
-                self._finish(one, replies.context_cancelled(one))
+                self._ended(one, replies.context_cancelled(one))
             case Finished():
-                self._finish(one, replies.audio_done(one, event))
+                self._ended(one, replies.audio_done(one, event))
             case Broken():
                 self._fail(one, event.error)
 
@@ -138,8 +152,8 @@ class Session:
         if one := self._by_number(number):
             self._fail(one, error)
 
-    def on_reference(self, number: int, result: NDArray[np.float32] | SpeechError) -> None:
-        """Take the samples of a Decode, or the reason why there are none."""
+    def on_reference(self, number: int, result: Reference | SpeechError) -> None:
+        """Take what a Decode or a Recall brought, or the reason why there is nothing."""
         if self.closed:
             return
         error = result if isinstance(result, SpeechError) else None
@@ -148,17 +162,25 @@ class Session:
         for one in users:
             if error is not None:
                 self._fail(one, error)
-            elif one.phase is Phase.WAITING:
-                self._submit(one)
+            else:
+                self._go_on(one)
         if error is not None and self._configs.is_current(upload):
             self._configs.drop(upload.context_id)
             if not users:
                 self._refuse_name(upload.context_id or DEFAULT_CONTEXT, error)
 
     def tick(self) -> None:
-        """Close the session if its deadline has passed."""
-        if self.deadline is not None and self._clock() >= self.deadline:
+        """Close the session if it was silent or has lasted for too long; give notice of the latter."""
+        if self.closed:
+            return
+        now = self._clock()
+        if self._idle_from is not None and now >= self._idle_from:
             self._end(errors.SessionIdle(limit=self._patience), 1008)
+        elif now >= self._over:
+            self._end(errors.SessionTooLong(limit=self._limits.session_s), 1008)
+        elif self._notice_s is not None and now >= self._over - self._notice_s:
+            self._notice_s = None
+            self._outbox.say(replies.session_expiring(round(self._over - now, 3)))
 
     def shut(self, error: SpeechError, code: int) -> None:
         """End every context and the session because the server must."""
@@ -182,14 +204,13 @@ class Session:
             case schema.InputText():
                 self._append(name, message.text)
             case schema.InputFlush():
-                pass
+                self._flush(name)
             case schema.InputDone():
                 self._done(name)
             case schema.ContextCancel():
                 self._cancel(name, message.played_ms)
             case schema.Playback():
-                if one := self._open.get(name):
-                    one.played_ms = message.played_ms
+                self._played(name, message.played_ms)
             case schema.Ping():
                 self._outbox.say(replies.pong(message.t))
             case schema.SessionClose():
@@ -206,33 +227,51 @@ class Session:
     def _configure(self, config: schema.SessionConfig) -> None:
         self._muted.pop(config.context_id or DEFAULT_CONTEXT, None)
         try:
-            upload = self._configs.accept(config)
+            command = self._configs.accept(config)
         except errors.BadRequest as error:
             self._refuse_config(config.context_id, error)
             return
-        if upload is not None and config.ref_audio is not None:
-            self._commands.append(Decode(upload.number, config.ref_audio))
+        if command is not None:
+            self._commands.append(command)
 
     def _append(self, name: str, text: str) -> None:
-        one = self._composing(name, "input.text")
+        one = self._taking_text(name, "input.text")
         if one is None or not text:
             return
         one.chars += len(text)
         limit = self._limits.max_text_chars
         if one.chars > limit:
-            self._fail(one, errors.TextTooLong(count=one.chars, unit="characters", limit=limit, param="text"))
+            error = errors.TextTooLong(count=one.chars, unit="characters", limit=limit, param="text")
+            self._give_up(one, error)
         else:
-            one.parts.append(text)
+            one.held.append(Append(one.number, text))
+            self._go_on(one)
+
+    def _flush(self, name: str) -> None:
+        one = self._open.get(name)
+        # Flushes in a row, or before any text, are one; so no client makes this queue long.
+        if one is None or not one.takes_text or (one.held and isinstance(one.held[-1], Flush)):
+            return
+        one.held.append(Flush(one.number))
+        self._go_on(one)
 
     def _done(self, name: str) -> None:
-        one = self._composing(name, "input.done")
+        one = self._taking_text(name, "input.done")
         self._muted.pop(name, None)  # this was the last message of a context that was refused
         if one is None:
             return
-        if one.is_ready:
-            self._submit(one)
+        if one.phase is Phase.COMPOSING:
+            one.phase = Phase.SPEAKING
+            self._commands.append(FinishText(one.number))
         else:
-            one.phase = Phase.WAITING
+            one.phase = Phase.READING
+            self._go_on(one)
+
+    def _played(self, name: str, played_ms: float) -> None:
+        if one := self._open.get(name):
+            one.played_ms = played_ms
+            if one.is_submitted:
+                self._commands.append(Played(one.number, played_ms))
 
     def _cancel(self, name: str, played_ms: float | None = None) -> None:
         self._muted.pop(name, None)
@@ -252,7 +291,7 @@ class Session:
     def _by_number(self, number: int) -> Utterance | None:
         return next((one for one in self._open.values() if one.number == number), None)
 
-    def _composing(self, name: str, what: str) -> Utterance | None:
+    def _taking_text(self, name: str, what: str) -> Utterance | None:
         """Return the context that takes text under this name, opened if it is free; None after a refusal."""
         if name in self._muted:
             return None
@@ -262,7 +301,7 @@ class Session:
                 return self._opened(name, what)
             except errors.BadRequest as error:
                 self._refuse_name(name, error)
-        elif one.phase is Phase.COMPOSING:
+        elif one.takes_text:
             return one
         else:
             self._refuse(errors.OutOfOrder(what=what, why="that context speaks; cancel it or await its end"))
@@ -282,9 +321,25 @@ class Session:
         self._open[name] = one
         return one
 
-    def _submit(self, one: Utterance) -> None:
-        one.phase = Phase.SPEAKING
-        self._commands.append(Submit(one.number, one.request()))
+    def _go_on(self, one: Utterance) -> None:
+        """Tell the engine what it can be told of the utterance by now, in the order in which it came."""
+        if not one.is_submitted:
+            is_complete = one.phase is Phase.READING
+            if not one.has_voice or not (one.has_words or is_complete):
+                return
+            # A text without a word is the engine's to judge, and there is nothing to wait for.
+            has_words = one.has_words
+            self._commands.append(Submit(one.number, one.request(one.first_words(), open_text=has_words)))
+            one.phase = Phase.SPEAKING if is_complete else Phase.COMPOSING
+            self._tell_held(one)
+            if is_complete and has_words:
+                self._commands.append(FinishText(one.number))
+        else:
+            self._tell_held(one)
+
+    def _tell_held(self, one: Utterance) -> None:
+        self._commands.extend(one.held)
+        one.held.clear()
 
     def _finish(self, one: Utterance, reply: Reply) -> None:
         """Free the context with its terminal message."""
@@ -292,15 +347,24 @@ class Session:
         self._last_event = self._clock()
         self._outbox.say(reply, is_terminal=True)
 
-    def _fail(self, one: Utterance, error: SpeechError) -> None:
-        if one.phase is Phase.COMPOSING:
+    def _ended(self, one: Utterance, reply: Reply) -> None:
+        """Free a context that did not end by its client's will; what of its text may still come is ignored."""
+        if one.takes_text:
             self._mute(one.context_id)
-        self._finish(one, replies.error(error, one.context_id, partial_audio=one.total_bytes > 0))
+        self._finish(one, reply)
+
+    def _fail(self, one: Utterance, error: SpeechError) -> None:
+        self._ended(one, replies.error(error, one.context_id, partial_audio=one.total_bytes > 0))
+
+    def _give_up(self, one: Utterance, error: SpeechError) -> None:
+        """End a context because its text cannot go on, whatever of it is spoken already."""
+        self._release(one)
+        self._ended(one, replies.error(error, one.context_id, partial_audio=one.sent_bytes > 0))
 
     def _release(self, one: Utterance) -> None:
         """Take a context back before its end: its slot, its sound, its name."""
         del self._open[one.context_id]
-        if one.phase is Phase.SPEAKING:
+        if one.is_submitted:
             self._commands.append(Cancel(one.number))
         self._outbox.drop_sound_of(one)
 
@@ -335,8 +399,8 @@ class Session:
     def _refuse_text(self, name: str, error: SpeechError) -> None:
         """Refuse a part of a text, and so the text: speech with a hole in it would be worse than none."""
         one = self._open.get(name)
-        if one is not None and one.phase is Phase.COMPOSING:
-            self._fail(one, error)
+        if one is not None and one.takes_text:
+            self._give_up(one, error)
         elif name not in self._muted:
             self._refuse_name(name, error)
 

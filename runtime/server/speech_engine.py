@@ -8,6 +8,8 @@ from typing import Protocol
 from runtime.errors import SpeechError
 from runtime.request import EngineLoad, Mode, ModelCard, Reference, Sink, SpeechRequest, VoicePrompt
 
+Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now; any thread
+
 
 class SpeechEngine(Protocol):
     """A door to the engine thread. Every method may be called on any thread and returns at once.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from runtime.errors import VoiceNotFound
 from runtime.request import Reference
 
 
@@ -43,3 +44,21 @@ class VoiceLibrary(Protocol):
             VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
         """
         ...
+
+
+class EmptyLibrary:
+    """The library of a host without one."""
+
+    def cards(self) -> tuple[VoiceCard, ...]:
+        return ()
+
+    def find(self, name_or_id: str) -> VoiceCard | None:
+        return None
+
+    def reference(self, voice_id: str) -> Reference:
+        """Refuse: nothing is stored.
+
+        Raises:
+            VoiceNotFound: always.
+        """
+        raise VoiceNotFound

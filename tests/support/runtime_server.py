@@ -15,6 +15,7 @@ import httpx
 
 from runtime.engine.engine import Engine
 from runtime.server.serve import listen, run
+from runtime.server.speech_engine import Progress
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 
 START_S = 60.0
@@ -27,6 +28,7 @@ class RunningServer:
     port: int
     engine: Engine | None = None
     loop: asyncio.AbstractEventLoop | None = None
+    stop: asyncio.Event | None = None
     exit_status: int | None = None
 
     @property
@@ -39,6 +41,12 @@ class RunningServer:
 
     def load(self) -> dict[str, Any]:
         return dict(httpx.get(f"{self.http}/ready").json())
+
+    def tell_to_end(self) -> None:
+        """What SIGTERM does to a process."""
+        assert self.loop is not None
+        assert self.stop is not None
+        self.loop.call_soon_threadsafe(self.stop.set)
 
     def tasks(self) -> set[str]:
         """Names of the server's tasks that serve a socket now."""
@@ -76,13 +84,14 @@ def running_server(
     running = RunningServer(listener.getsockname()[1])
     stop = threading.Event()
 
-    def open_engine(settings: Settings) -> Engine:
-        running.engine = Engine.open(settings)
+    def open_engine(settings: Settings, progress: Progress) -> Engine:
+        running.engine = Engine.open(settings, progress)
         return running.engine
 
     async def serve() -> None:
         running.loop = asyncio.get_running_loop()
-        serving = asyncio.create_task(run(settings, listener, open_engine))
+        running.stop = asyncio.Event()
+        serving = asyncio.create_task(run(settings, listener, open_engine, running.stop))
         stopping = asyncio.create_task(asyncio.to_thread(stop.wait))
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():

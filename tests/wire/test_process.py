@@ -27,11 +27,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*arguments: str, **settings: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "runtime.cli", "runtime", *arguments],
         cwd=ROOT,
-        env={**os.environ, "VOICEWRIGHT_THREADS": "1"},
+        env={**os.environ, "VOICEWRIGHT_THREADS": "1", **settings},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -41,7 +41,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 @pytest.fixture
 def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A runtime process that is ready, and its address."""
-    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0")
+    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="0.5")
     assert child.stdout is not None
     line = child.stdout.readline()
     found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
@@ -67,7 +67,7 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
     assert sorted(mode for card in reply["data"] for mode in card["modes"]) == ["base", "custom_voice", "voice_design"]
     assert set(reply["data"][0]) == {
         "id", "object", "owned_by", "modes", "speakers", "languages", "layouts", "takes_instruct", "speaks",
-        "sample_rate", "samples_per_frame", "device", "dtype",
+        "sample_rate", "samples_per_frame", "device", "dtype", "fingerprint", "loaded",
     }  # fmt: skip
     assert not any("/" in card["id"] for card in reply["data"])  # a name, never a path
 
@@ -128,14 +128,16 @@ def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
     """The port is open before the checkpoint is: a first process waits for the lock of a second's making."""
     from runtime.engine.engine import Engine
     from runtime.server.serve import listen, run
+    from runtime.server.speech_engine import Progress
     from runtime.settings import ServerSettings, Settings
 
     gate = threading.Event()
     settings = Settings(models=(str(folder_of("tiny", "custom_voice")),), server=ServerSettings(port=0))
 
-    def open_when_told(settings: Settings) -> Engine:
+    def open_when_told(settings: Settings, progress: Progress) -> Engine:
+        progress(0, 1, "waiting to be told")
         gate.wait(30)
-        return Engine.open(settings)
+        return Engine.open(settings, progress)
 
     async def scenario() -> None:
         listener = listen(settings.server)
@@ -143,7 +145,10 @@ def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
         serving = asyncio.create_task(run(settings, listener, open_when_told))
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             reply = await client.get("/ready")
-            assert (reply.status_code, reply.json()["error"]["code"]) == (503, "loading")
+            assert (reply.status_code, reply.json().pop("error")["code"]) == (503, "loading")
+            assert reply.headers["retry-after"] == "2"
+            await_step = {"status": "loading", "loaded": 0, "of": 1, "step": "waiting to be told"}
+            assert {**reply.json(), **await_step} == reply.json()
             assert (await client.get("/health")).status_code == 200
             assert (await client.get("/v1/models")).json()["data"] == []
             url = f"ws://127.0.0.1:{port}/v1/audio/speech/stream"

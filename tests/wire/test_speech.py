@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import random
-import socket as sockets
 import struct
-import threading
 import time
 from collections import defaultdict
 from typing import Any
@@ -23,10 +20,10 @@ from websockets.exceptions import ConnectionClosed
 from runtime.engine.engine import Engine
 from runtime.errors import TABLE
 from runtime.request import AudioChunk, Mode, Sampling, SpeechRequest
-from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
+from runtime.settings import Limits, Settings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import PROTOCOL, Talk, spoken, talk
+from tests.support.speech_client import PROTOCOL, spoken, talk
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
@@ -159,36 +156,6 @@ def test_cancel_silences_at_once_and_frees_the_slot(server: RunningServer) -> No
             return freed
 
     assert asyncio.run(cancel()) < 1.0
-
-
-def test_hang_up_200_times_leaves_nothing_behind(server: RunningServer, ref_audio: str) -> None:
-    """Abort the connection anywhere between the handshake and the middle of the sound."""
-    dice = random.Random(1)
-    clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "max_frames": 4000}
-
-    async def hang_up() -> None:
-        async with connect(server.socket, subprotocols=[PROTOCOL], compression=None) as connection:
-            one = Talk(connection)
-            await one.send("session.config", **dice.choice([LONG, clone]))
-            await one.say("Speak for a long time.")
-            if dice.random() < 0.8:
-                await one.until("audio.start")
-                await asyncio.sleep(dice.random() * 0.03)
-            connection.transport.abort()
-
-    async def all_of_them() -> None:
-        for _ in range(50):
-            await asyncio.gather(*(hang_up() for _ in range(4)))
-
-    threads = threading.active_count()
-    asyncio.run(all_of_them())
-    assert server.wait_until_idle(5) < 5
-    end = time.monotonic() + 5
-    while server.tasks() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert server.tasks() == set()
-    assert threading.active_count() <= threads + 2  # the two decoders
-    assert asyncio.run(spoken(server.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
 
 
 def test_a_hang_up_frees_its_slot_within_a_frame_or_two(server: RunningServer) -> None:
@@ -352,32 +319,6 @@ def test_nobody_configures_and_nobody_speaks(folder_of: FolderOf) -> None:
         seconds, end = asyncio.run(wait(**VOICE))
         assert end == (1008, "idle_timeout")
         assert 0.9 < seconds < 2.0
-
-
-def test_a_client_that_reads_nothing_is_dropped(folder_of: FolderOf) -> None:
-    engine = EngineSettings(threads=1, max_slots=1)
-    patience = ServerSettings(send_s=1.0, send_buffer_bytes=4096)
-    with running_server(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
-        deaf = sockets.socket()
-        deaf.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
-        deaf.connect(("127.0.0.1", server.port))
-
-        async def start_speaking() -> None:
-            async with connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None) as connection:
-                one = Talk(connection)
-                await one.send("session.config", **LONG)
-                await one.say("Speak for a long time.")
-                await one.until("audio.start")
-                connection.transport.pause_reading()
-                start = time.monotonic()
-                while server.tasks() and time.monotonic() - start < 60:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
-                assert server.tasks() == set()
-                connection.transport.abort()
-
-        asyncio.run(start_speaking())
-        server.wait_until_idle(2)
-        assert asyncio.run(spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
 
 
 MESSAGES = st.one_of(

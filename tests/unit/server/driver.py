@@ -7,15 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from runtime.request import AudioChunk, Finished, Layout, Mode, ModelCard, RequestStats, Started, StopReason
-from runtime.server.effects import Cancel, Close, Command, Decode, Sound, Submit, Text
+from runtime.errors import SpeechError
+from runtime.request import (
+    AudioChunk,
+    Finished,
+    Layout,
+    Mode,
+    ModelCard,
+    Reference,
+    RequestStats,
+    Started,
+    StopReason,
+)
+from runtime.server.effects import Append, Cancel, Close, Command, Decode, FinishText, Flush, Sound, Submit, Text
 from runtime.server.session import Session
+from runtime.server.voice_library import VoiceCard
 from runtime.settings import Limits
 
 CARD = ModelCard(
     name="tiny",
     modes=(Mode.CUSTOM_VOICE,),
-    speakers=("anna",),
+    speakers=("anna", "bert"),
     languages=("english",),
     layouts=(Layout.NON_STREAMING, Layout.STREAMING),
     takes_instruct=True,
@@ -27,8 +39,23 @@ CARD = ModelCard(
     loaded=True,
 )
 CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, "name": "clone", "modes": (Mode.BASE,)})
-REFERENCE = np.zeros(24_000, np.float32)
-REFERENCE[::100] = 0.5
+REFERENCE = Reference(samples=np.tile(np.float32([0.5, 0.0]), 12_000))
+
+
+class Library:
+    """Two stored voices."""
+
+    voices = (VoiceCard(id="1f", name="Clara", transcript="I am Clara."), VoiceCard(id="2f", name="Quiet"))
+
+    def cards(self) -> tuple[VoiceCard, ...]:
+        return self.voices
+
+    def find(self, name_or_id: str) -> VoiceCard | None:
+        return next((one for one in self.voices if name_or_id.lower() in {one.id, one.name.lower()}), None)
+
+    def reference(self, voice_id: str) -> Reference:
+        transcript = next(one for one in self.voices if one.id == voice_id).transcript
+        return Reference(samples=REFERENCE.samples, text=transcript, x_vector_only=transcript is None)
 
 
 class Driver:
@@ -37,7 +64,12 @@ class Driver:
     def __init__(self, limits: Limits | None = None, cards: tuple[ModelCard, ...] = (CARD, CLONER)) -> None:
         self.now = 0.0
         self.session = Session(
-            limits=limits or Limits(), cards=cards, session_id="s", server="test", clock=lambda: self.now
+            limits=limits or Limits(),
+            cards=cards,
+            library=Library(),
+            session_id="s",
+            server="test",
+            clock=lambda: self.now,
         )
         self.commands: list[Command] = []
 
@@ -65,6 +97,25 @@ class Driver:
     @property
     def decodes(self) -> list[Decode]:
         return [command for command in self.commands if isinstance(command, Decode)]
+
+    def told(self, number: int) -> list[str | None]:
+        """What the engine was given of an utterance's text, in order: texts, None for a flush, "." for its end."""
+        told: list[str | None] = []
+        for command in self.commands:
+            match command:
+                case Submit(utterance, request) if utterance == number:
+                    told += [request.text] if request.open_text else [request.text, "."]
+                case Append(utterance, text) if utterance == number:
+                    told.append(text)
+                case Flush(utterance) if utterance == number:
+                    told.append(None)
+                case FinishText(utterance) if utterance == number:
+                    told.append(".")
+        return told
+
+    def decoded(self, upload: int, result: Reference | SpeechError) -> None:
+        self.session.on_reference(upload, result)
+        self.commands += self.session.commands()
 
     def start(self, number: int, seed: int = 7) -> None:
         self.session.on_speech(number, Started(seed=seed, checkpoint="tiny"))

@@ -7,10 +7,11 @@ from dataclasses import asdict
 
 import pytest
 
-from runtime.errors import BadReferenceAudio, Draining, EmptyText, NonFiniteOutput
-from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Sampling, StopReason
+from runtime.errors import BadReferenceAudio, Draining, EmptyText, NonFiniteOutput, VoiceNotFound
+from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Sampling, Split, StopReason
+from runtime.server.effects import Played, Recall
 from runtime.settings import Limits
-from tests.unit.server.driver import REFERENCE, Driver, ready
+from tests.unit.server.driver import REFERENCE, Driver, Library, ready
 
 
 def test_it_opens_with_the_limits_as_they_are_set() -> None:
@@ -25,25 +26,145 @@ def test_it_opens_with_the_limits_as_they_are_set() -> None:
 def test_a_text_is_spoken_from_queue_to_done() -> None:
     driver = ready(voice="anna", seed=7)
     number = driver.speak("Good morning.")
-    driver.session.on_speech(number, Queued(0))
+    driver.session.on_speech(number, Queued(0, 1500.5))
     driver.start(number)
     driver.sound(number)
     driver.finish(number)
     queue, start, sound, done = driver.heard()
-    assert queue == {"type": "queue", "context_id": "default", "position": 0}
+    assert queue == {"type": "queue", "context_id": "default", "position": 0, "eta_ms": 1500.5}
     assert (start["type"], start["seed"], start["voice"], start["model"]) == ("audio.start", 7, "anna", "tiny")
     assert len(sound) == 3840
     assert (done["type"], done["total_bytes"], done["total_samples"]) == ("audio.done", 3840, 1920)
     assert (done["stop_reason"], done["seed"], done["metrics"]["frames"]) == ("eos", 7, 1)
 
 
-def test_the_parts_of_a_text_are_joined_as_they_came() -> None:
+def test_text_goes_on_to_the_engine_as_it_comes() -> None:
     driver = ready()
-    for part in ("Good ", "", "mor", "ning."):
-        driver.send("input.text", text=part)
+    for text in ("Good ", "", "mor"):
+        driver.send("input.text", text=text)
+    (number,) = [command.utterance for command in driver.submitted]
+    assert driver.told(number) == ["Good ", "mor"]
     driver.send("input.flush")
+    driver.send("input.text", text="ning.")
     driver.send("input.done")
-    assert driver.submitted[0].request.text == "Good morning."
+    assert driver.told(number) == ["Good ", "mor", None, "ning.", "."]
+    assert driver.kinds() == []
+
+
+def test_the_engine_is_not_asked_before_there_is_a_word() -> None:
+    driver = ready()
+    for text in ("\n", '"', " "):
+        driver.send("input.text", text=text)
+        driver.send("input.flush")
+    assert not driver.submitted
+    driver.send("input.text", text="Yes, ")
+    driver.send("input.text", text='sir."')
+    driver.send("input.done")
+    assert driver.told(1) == ['\n" Yes, ', 'sir."', "."]
+
+
+@pytest.mark.parametrize("texts", [[], [""], [" ", "..."]])
+def test_a_text_without_a_word_is_the_engines_to_judge(texts: list[str]) -> None:
+    driver = ready()
+    for text in texts:
+        driver.send("input.text", text=text)
+    driver.send("input.done")
+    assert driver.told(1) == ["".join(texts), "."]
+
+
+def test_text_that_came_before_the_reference_reaches_the_engine_as_it_was_cut() -> None:
+    driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
+    driver.send("input.text", text="One. ")
+    driver.send("input.text", text="Two")
+    driver.send("input.flush")
+    driver.send("input.flush")
+    driver.send("input.text", text="fold.")
+    assert driver.told(1) == []
+    driver.decoded(driver.decodes[0].upload, REFERENCE)
+    assert driver.told(1) == ["One. ", "Two", None, "fold."]
+    driver.send("input.done")
+    assert driver.told(1) == ["One. ", "Two", None, "fold.", "."]
+
+
+def test_it_may_be_heard_while_it_is_composed() -> None:
+    driver = ready()
+    driver.send("input.text", text="One. ")
+    driver.start(1)
+    driver.sound(1)
+    driver.send("input.text", text="Two.")
+    driver.send("input.done")
+    driver.sound(1, first=1)
+    driver.finish(1)
+    assert driver.kinds() == ["audio.start", "sound", "sound", "audio.done"]
+
+
+def test_speech_that_ends_before_its_text_leaves_the_rest_unspoken() -> None:
+    driver = ready()
+    driver.send("input.text", text="One. ")
+    driver.finish(1, StopReason.MAX_TOKENS)
+    driver.send("input.text", text="Two.")
+    driver.send("input.done")
+    assert driver.kinds() == ["audio.done"]
+    assert len(driver.submitted) == 1
+    driver.speak("Three.")
+    assert driver.told(2) == ["Three.", "."]
+
+
+def test_a_text_that_grows_too_long_stops_what_is_spoken_of_it() -> None:
+    driver = ready(Limits(max_text_chars=8))
+    driver.send("input.text", text="1234")
+    driver.start(1)
+    driver.sound(1)
+    driver.sound(1, first=1)
+    assert driver.session.take() is not None  # audio.start
+    assert driver.session.take() is not None  # 80 ms
+    driver.send("input.text", text="56789")
+    (error,) = driver.replies()
+    assert (error["code"], error["context_id"], error["partial_audio"]) == ("text_too_long", "default", True)
+    assert driver.cancelled == [1]
+
+
+def test_what_was_played_is_passed_on_while_it_matters() -> None:
+    driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
+    driver.send("input.text", text="One.")
+    driver.send("playback", played_ms=1)
+    driver.decoded(driver.decodes[0].upload, REFERENCE)
+    driver.send("playback", played_ms=80.5, buffered_ms=20)
+    driver.send("playback", played_ms=9, context_id="nobody")
+    assert [command for command in driver.commands if isinstance(command, Played)] == [Played(1, 80.5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "text", "x_vector_only"),
+    [
+        ("clara", {}, "I am Clara.", False),
+        ("1F", {"task_type": "base"}, "I am Clara.", False),
+        ("Clara", {"x_vector_only_mode": True}, "I am Clara.", True),
+        ("Clara", {"ref_text": "Other words."}, "Other words.", False),
+        ("quiet", {}, None, True),
+    ],
+)
+def test_a_stored_voice_is_recalled_by_name_or_id(
+    name: str, config: dict[str, object], text: str | None, x_vector_only: bool
+) -> None:
+    driver = ready(voice=name, **config)
+    (recall,) = driver.commands
+    assert isinstance(recall, Recall)
+    driver.send("input.text", text="Hello.")
+    driver.send("input.done")
+    assert not driver.submitted
+    driver.decoded(recall.upload, Library().reference(recall.voice_id))
+    (request,) = [command.request for command in driver.submitted]
+    assert (request.mode, request.voice) == (Mode.BASE, None)
+    assert request.reference is not None
+    assert (request.reference.text, request.reference.x_vector_only) == (text, x_vector_only)
+
+
+def test_a_stored_voice_that_is_gone_meanwhile_is_told_once() -> None:
+    driver = ready(voice="Clara")
+    driver.send("input.text", text="Hello.")
+    driver.decoded(1, VoiceNotFound(param="voice"))
+    assert driver.kinds() == ["voice_not_found@default"]
 
 
 def test_every_field_of_the_configuration_reaches_the_request() -> None:
@@ -51,12 +172,15 @@ def test_every_field_of_the_configuration_reaches_the_request() -> None:
         task_type="CustomVoice", speaker="anna", language="English", instruct="softly", non_streaming_mode=False,
         seed=2**60, max_new_tokens=11, temperature=0.5, top_k=3, top_p=0.8, repetition_penalty=1.2,
         subtalker_temperature=0.6, subtalker_top_k=4, subtalker_top_p=0.7, do_sample=False,
+        split_granularity="clause", initial_codec_chunk_frames=3,
     )  # fmt: skip
     driver.speak()
     request = driver.submitted[0].request
     assert (request.mode, request.voice, request.language) == (Mode.CUSTOM_VOICE, "anna", "English")
     assert (request.instruct, request.layout, request.seed) == ("softly", Layout.STREAMING, 2**60)
     assert request.max_frames == 10  # the eleventh token is the end
+    assert (request.split, request.first_chunk_frames) == (Split.CLAUSE, 3)
+    assert (request.open_text, request.holds_end, request.acknowledged) == (True, True, True)
     assert request.sampling == Sampling(
         temperature=0.5, top_k=3, top_p=0.8, repetition_penalty=1.2, predictor_temperature=0.6,
         predictor_top_k=4, predictor_top_p=0.7, greedy=True,
@@ -141,8 +265,8 @@ def test_cancel_while_composing_forgets_the_text() -> None:
     driver.send("context.cancel", played_ms=0)
     driver.speak("yes.")
     assert driver.kinds() == ["context.cancelled"]
-    assert driver.submitted[0].request.text == "yes."
-    assert not driver.cancelled  # it had no slot to give back
+    assert driver.cancelled == [1]
+    assert driver.told(2) == ["yes.", "."]
 
 
 def test_an_end_by_the_engine_itself_is_a_cancel_too() -> None:
@@ -190,7 +314,8 @@ def test_a_part_that_is_refused_ends_its_context() -> None:
     driver.send("input.text", text="tail")
     driver.send("input.done")
     assert driver.kinds() == ["text_too_long@default"]
-    assert not driver.submitted
+    assert driver.told(1) == ["1234"]
+    assert driver.cancelled == [1]
     driver.send("input.text", text="1234")
     driver.send("input.text", text=5)
     driver.send("input.done")
@@ -275,7 +400,7 @@ def test_a_reference_is_decoded_once_and_waited_for() -> None:
     driver.speak(context_id="c")
     references = [command.request.reference for command in driver.submitted]
     assert len(references) == 3
-    assert all(one is not None and one.samples is REFERENCE and one.text == "Words." for one in references)
+    assert all(one.samples is REFERENCE.samples and one.text == "Words." for one in references if one is not None)
     assert len(driver.decodes) == 1
 
 
@@ -334,8 +459,7 @@ def test_the_mode_is_the_asked_one_or_follows_from_what_is_there(config: dict[st
     driver = ready(**config)
     driver.send("input.done")
     if driver.decodes:
-        driver.session.on_reference(driver.decodes[0].upload, REFERENCE)
-        driver.commands += driver.session.commands()
+        driver.decoded(driver.decodes[0].upload, REFERENCE)
     assert driver.submitted[0].request.mode is mode
 
 
@@ -373,7 +497,6 @@ def test_the_first_message_must_come_soon_and_the_others_too() -> None:
 def test_nobody_is_idle_while_something_is_spoken() -> None:
     driver = ready(Limits(idle_s=60))
     number = driver.speak()
-    assert driver.session.deadline is None
     driver.now = 1000.0
     driver.session.tick()
     driver.finish(number)
@@ -381,12 +504,42 @@ def test_nobody_is_idle_while_something_is_spoken() -> None:
     assert driver.kinds() == ["audio.done"]
 
 
+def test_who_leaves_a_text_open_and_says_nothing_is_idle() -> None:
+    driver = ready(Limits(idle_s=60))
+    driver.send("input.text", text="Half a ")
+    driver.now = 50.0
+    driver.sound(1)
+    driver.now = 109.9
+    driver.session.tick()
+    assert driver.kinds() == ["sound"]
+    driver.now = 110.0
+    driver.session.tick()
+    driver.commands += driver.session.commands()
+    assert driver.kinds() == ["idle_timeout@default", "idle_timeout@None", "close 1008"]
+    assert driver.cancelled == [1]
+
+
+def test_a_session_that_lasts_too_long_is_told_before_it_is_ended() -> None:
+    driver = ready(Limits(session_s=3600))
+    driver.speak()
+    assert driver.session.deadline == 3540.0
+    driver.now = 3540.0
+    driver.session.tick()
+    assert driver.session.deadline == 3600.0
+    assert driver.replies() == [{"type": "session.expiring", "remaining_s": 60.0}]
+    driver.session.tick()
+    driver.now = 3600.0
+    driver.session.tick()
+    assert driver.kinds() == ["session_timeout@default", "session_timeout@None", "close 1008"]
+    assert driver.session.deadline is None
+
+
 def test_close_cancels_then_says_goodbye() -> None:
     driver = ready(frames="labelled")
     number = driver.speak(context_id="a")
     driver.send("input.text", text="half", context_id="b")
     driver.send("session.close")
-    assert driver.cancelled == [number]
+    assert driver.cancelled == [number, number + 1]
     *_, done, close = driver.heard()
     assert done == {"type": "session.done", "utterances": 2}
     assert (close.code, close.reason) == (1000, "")
@@ -411,7 +564,7 @@ def test_a_client_that_left_gives_everything_back() -> None:
     driver.send("input.text", text="half", context_id="b")
     driver.sound(number)
     driver.session.gone()
-    assert [command.utterance for command in driver.session.commands()] == [number]
+    assert [command.utterance for command in driver.session.commands()] == [number, number + 1]
     driver.finish(number)
     driver.session.tick()
     assert driver.kinds() == []

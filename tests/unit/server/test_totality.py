@@ -19,7 +19,7 @@ from runtime.settings import Limits
 from tests.unit.server.driver import REFERENCE, Driver
 
 # What a message is answered with, by the state of its context: terminal and other replies, commands.
-STATES = ("unconfigured", "free", "composing", "waiting", "speaking", "refused")
+STATES = ("unconfigured", "free", "opening", "reading", "composing", "speaking", "refused")
 MESSAGES: dict[str, dict[str, Any]] = {
     "session.config": {},
     "input.text": {"text": "More."},
@@ -43,17 +43,24 @@ ANSWERS: dict[tuple[str, str], list[str]] = {
     **{(state, "nonsense"): ["invalid_config@None"] for state in STATES},
     ("unconfigured", "input.text"): ["out_of_order@default"],
     ("unconfigured", "input.done"): ["out_of_order@default"],
+    ("free", "input.text"): ["submit"],
     ("free", "input.done"): ["submit"],
-    ("composing", "input.done"): ["submit"],
-    ("waiting", "input.text"): ["out_of_order@None"],
-    ("waiting", "input.done"): ["out_of_order@None"],
+    ("reading", "input.text"): ["out_of_order@None"],
+    ("reading", "input.done"): ["out_of_order@None"],
+    ("composing", "input.text"): ["append"],
+    ("composing", "input.flush"): ["flush"],
+    ("composing", "input.done"): ["finishtext"],
+    ("composing", "playback"): ["played"],
     ("speaking", "input.text"): ["out_of_order@None"],
     ("speaking", "input.done"): ["out_of_order@None"],
-    ("composing", "context.cancel"): ["context.cancelled"],
-    ("waiting", "context.cancel"): ["context.cancelled"],
+    ("speaking", "playback"): ["played"],
+    ("opening", "context.cancel"): ["context.cancelled"],
+    ("reading", "context.cancel"): ["context.cancelled"],
+    ("composing", "context.cancel"): ["context.cancelled", "cancel"],
     ("speaking", "context.cancel"): ["context.cancelled", "cancel"],
-    ("composing", "session.close"): ["context.cancelled", "session.done", "close 1000"],
-    ("waiting", "session.close"): ["context.cancelled", "session.done", "close 1000"],
+    ("opening", "session.close"): ["context.cancelled", "session.done", "close 1000"],
+    ("reading", "session.close"): ["context.cancelled", "session.done", "close 1000"],
+    ("composing", "session.close"): ["context.cancelled", "session.done", "close 1000", "cancel"],
     ("speaking", "session.close"): ["context.cancelled", "session.done", "close 1000", "cancel"],
 }
 
@@ -63,10 +70,10 @@ def in_state(state: str) -> Driver:
     if state == "refused":
         driver.configure(seed=-1)
     elif state != "unconfigured":
-        driver.configure(**{"task_type": "base", "ref_audio": "AAAA"} if state == "waiting" else {})
-    if state in {"composing", "waiting", "speaking"}:
+        driver.configure(**{"task_type": "base", "ref_audio": "AAAA"} if state in {"opening", "reading"} else {})
+    if state in {"opening", "reading", "composing", "speaking"}:
         driver.send("input.text", text="Text.")
-    if state in {"waiting", "speaking"}:
+    if state in {"reading", "speaking"}:
         driver.send("input.done")
     driver.heard()
     driver.commands.clear()
@@ -92,6 +99,7 @@ class AnySession(RuleBasedStateMachine):
         self.driver = Driver(Limits(max_contexts=2, max_text_chars=20))
         self.frames = frames
         self.running: list[int] = []  # utterances the engine holds
+        self.texts_open: set[int] = set()  # of them, those whose text may go on
         self.decoding: list[int] = []
         self.open_before: dict[int, Utterance] = {}
         self.said: list[dict[str, Any]] = []  # terminal messages since the last step
@@ -112,9 +120,10 @@ class AnySession(RuleBasedStateMachine):
         ended = [one for number, one in self.open_before.items() if number not in now]
         told = Counter(reply["context_id"] for reply in self.said)
         assert all(told[one.context_id] == 1 for one in ended)
-        silenced = {reply["context_id"] for reply in self.said if reply["type"] == "context.cancelled"}
+        cancelled = {reply["context_id"] for reply in self.said if reply["type"] == "context.cancelled"}
+        silenced = {one.number for one in ended if one.context_id in cancelled}
         for item in self.driver.session._outbox._items:
-            assert not (isinstance(item, Sound) and item.utterance in ended and item.utterance.context_id in silenced)
+            assert not (isinstance(item, Sound) and item.number in silenced)
         self.open_before, self.said = now, []
 
     def after(self) -> None:
@@ -126,8 +135,18 @@ class AnySession(RuleBasedStateMachine):
                 case "Submit":
                     assert command.utterance not in self.running
                     self.running.append(command.utterance)
+                    if command.request.open_text:
+                        assert any(character.isalnum() for character in command.request.text)
+                        self.texts_open.add(command.utterance)
+                case "Append" | "Flush":
+                    assert command.utterance in self.texts_open
+                case "FinishText":
+                    self.texts_open.remove(command.utterance)
+                case "Played":
+                    assert command.utterance in self.running
                 case "Cancel":
                     self.running.remove(command.utterance)
+                    self.texts_open.discard(command.utterance)
                 case "Decode":
                     self.decoding.append(command.upload)
         driver.commands.clear()
@@ -139,7 +158,7 @@ class AnySession(RuleBasedStateMachine):
         self.driver.configure(context_id=name, frames=self.frames, **fields, **({"top_p": 9} if wrong else {}))
         self.after()
 
-    @rule(name=NAMES, text=st.sampled_from(["", "Short.", "Rather long to say.", None]))
+    @rule(name=NAMES, text=st.sampled_from(["", " ", "Short.", "Rather long to say.", None]))
     def text(self, name: str | None, text: str | None) -> None:
         self.driver.send("input.text", context_id=name, text=text)
         self.after()
@@ -154,6 +173,16 @@ class AnySession(RuleBasedStateMachine):
     @rule(name=NAMES)
     def done(self, name: str | None) -> None:
         self.driver.send("input.done", context_id=name)
+        self.after()
+
+    @rule(name=NAMES)
+    def flush(self, name: str | None) -> None:
+        self.driver.send("input.flush", context_id=name)
+        self.after()
+
+    @rule(name=NAMES)
+    def played(self, name: str | None) -> None:
+        self.driver.send("playback", context_id=name, played_ms=80)
         self.after()
 
     @rule(name=NAMES)
@@ -174,6 +203,7 @@ class AnySession(RuleBasedStateMachine):
     def end(self, data: st.DataObject, kind: str) -> None:
         number = data.draw(st.sampled_from(self.running))
         self.running.remove(number)
+        self.texts_open.discard(number)
         if kind == "finish":
             self.driver.finish(number, StopReason.EOS)
         elif kind == "break":
@@ -213,8 +243,9 @@ class AnySession(RuleBasedStateMachine):
             return
         session = self.driver.session
         open_ = session._open.values()
-        speaking = [one.number for one in open_ if one.phase.name == "SPEAKING"]
-        assert sorted(speaking) == sorted(self.running)
+        assert sorted(one.number for one in open_ if one.is_submitted) == sorted(self.running)
+        assert {one.number for one in open_ if one.is_submitted and one.takes_text} == self.texts_open
+        assert all(not one.held for one in open_ if one.is_submitted)
         assert len(open_) <= 2
         assert not (session.closed and open_)
         if self.frames == "plain":

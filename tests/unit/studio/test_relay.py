@@ -34,8 +34,8 @@ async def relayed(*upstream: BaseRoute) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def relay_to(url: str) -> AsyncIterator[str]:
-    relay = Relay(GivenRuntime(url))
+async def relay_to(url: str, api_key: str = "") -> AsyncIterator[str]:
+    relay = Relay(GivenRuntime(url), api_key)
     routes = [
         Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS),
         WebSocketRoute("/v1/{path:path}", relay.websocket),
@@ -374,5 +374,29 @@ def test_http_streams_and_a_client_that_leaves_ends_it() -> None:
                 await anext(stream)
             async with asyncio.timeout(2):
                 await left.wait()
+
+    asyncio.run(run())
+
+
+def test_a_runtime_with_keys_is_told_ours_whatever_the_page_says() -> None:
+    async def key(request: Request) -> Response:
+        return JSONResponse([request.headers.getlist("x-api-key"), request.headers.get("authorization")])
+
+    async def run() -> None:
+        async with (
+            served([Route("/v1/key", key), WebSocketRoute("/v1/talk", socket_key)]) as runtime,
+            relay_to(f"http://{runtime}", "ours") as address,
+            httpx.AsyncClient(base_url=f"http://{address}") as client,
+        ):
+            assert (await client.get("/v1/key")).json() == [["ours"], None]
+            headers = {"x-api-key": "theirs", "authorization": "Basic x"}
+            assert (await client.get("/v1/key", headers=headers)).json() == [["ours"], "Basic x"]
+            async with connect(f"ws://{address}/v1/talk", additional_headers=headers) as socket_:
+                assert await socket_.recv() == "ours"
+
+    async def socket_key(server: WebSocket) -> None:
+        await server.accept()
+        await server.send_text(",".join(server.headers.getlist("x-api-key")))
+        await server.close()
 
     asyncio.run(run())

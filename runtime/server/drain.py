@@ -1,0 +1,24 @@
+"""An orderly end: what is new is refused, what runs may finish, everybody is told. Thread: event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from runtime.errors import Draining
+from runtime.server.host import Host
+
+GOODBYE_S = 2.0  # for every client to be told
+HURRIED_GOODBYE_S = 0.3  # the same, once the operator has lost patience
+_LOOK_S = 0.02  # between looks at what still runs
+
+
+async def drain(host: Host, hurry: asyncio.Event) -> None:
+    """Return once nobody is served any more, ``drain_s`` have passed, or ``hurry`` is set."""
+    host.refuse(Draining())
+    for socket in tuple(host.sockets):
+        socket.drain()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + host.settings.server.drain_s
+    while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  several things to await at once
+        await asyncio.sleep(_LOOK_S)
+    await host.shut(Draining(), 1001, patience_s=HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)

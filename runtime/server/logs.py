@@ -1,0 +1,85 @@
+"""The log: text or JSON lines, one a finished request, with its id and figures and nobody's words."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.errors import Failed
+from runtime.request import Broken, Finished, Mode
+from runtime.server.replies import metrics
+from runtime.settings import ServerSettings
+
+log = logging.getLogger(__name__)
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@dataclass(slots=True, kw_only=True)
+class Spoken:
+    """One request as log and metrics know it."""
+
+    id: str  # the session's, and the utterance's in it
+    dialect: str
+    mode: Mode
+    chars: int = 0
+    text: str | None = None  # None: texts are not to be logged
+
+    def add(self, text: str) -> None:
+        """More of its text has come."""
+        self.chars += len(text)
+        if self.text is not None:
+            self.text += text
+
+
+def set_up(settings: ServerSettings) -> None:
+    """Give the process's log handlers their form."""
+    formatter = JsonLines() if settings.log_format == "json" else TextLines(_TEXT)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(formatter)
+
+
+def log_end(spoken: Spoken, event: Finished | Broken) -> None:
+    """Write the line of a request that has ended."""
+    error = event.error if isinstance(event, Broken) else None
+    figures: dict[str, Any] = {
+        "request": spoken.id,
+        "dialect": spoken.dialect,
+        "mode": spoken.mode.value,
+        "chars": spoken.chars,
+        "stop": "error" if isinstance(event, Broken) else event.stop_reason.value,
+        "code": error.code if error else None,
+        **metrics(event.stats),
+    }
+    if spoken.text is not None:
+        figures["text"] = spoken.text
+    level = logging.ERROR if isinstance(error, Failed) else logging.INFO
+    log.log(level, "request ended", extra={"figures": figures})
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "figures", {}),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+class TextLines(logging.Formatter):
+    """The message, then its figures as name=value."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        figures: dict[str, Any] = getattr(record, "figures", {})
+        words = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in figures.items()]
+        return " ".join([super().formatMessage(record), *words])

@@ -1,0 +1,104 @@
+"""What an operator watches, for Prometheus. Fed on the event loop from events that pass there anyway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+from runtime.request import Broken, EngineLoad, Finished
+from runtime.server.logs import Spoken
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_SECONDS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
+_RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 4)
+_LAGS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1)
+_LAG_EVERY_S = 0.5
+_WHO = ("mode", "dialect")
+
+
+class Metrics:
+    """All of them, in a registry of their own: two hosts in one process do not mix."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+
+        def counter(name: str, about: str, labels: tuple[str, ...] = ()) -> Counter:
+            return Counter(f"voicewright_{name}", about, labels, registry=registry)
+
+        def gauge(name: str, about: str, labels: tuple[str, ...] = ()) -> Gauge:
+            return Gauge(f"voicewright_{name}", about, labels, registry=registry)
+
+        def histogram(name: str, about: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(f"voicewright_{name}", about, labels, buckets=buckets, registry=registry)
+
+        self._requests = counter("requests", "Requests that ended, by stop reason or error code", (*_WHO, "outcome"))
+        self._refusals = counter("refusals", "What was refused before it became a request", ("code",))
+        self._guard_hits = counter("guard_hits", "Runaways that were stopped", ("kind",))
+        self._audio_s = counter("audio_seconds", "Seconds of sound that were made", _WHO)
+        self._underruns = counter("underruns", "Chunks that came too late for a listener without a buffer", _WHO)
+        self._ttfa_s = histogram("ttfa_seconds", "Submission to first sound", _WHO, _SECONDS)
+        self._queue_s = histogram("queue_seconds", "Submission to slot", _WHO, _SECONDS)
+        self._rtf = histogram("rtf", "Compute time over audio time", _WHO, _RATIOS)
+        self._sessions = gauge("sessions", "Open WebSocket sessions", ("dialect",))
+        self._slots = gauge("slots", "Requests that can speak at the same time")
+        self._active = gauge("active", "Requests that hold a slot")
+        self._waiting = gauge("waiting", "Requests that wait for a slot")
+        self._lag_s = histogram("loop_lag_seconds", "How late the event loop runs what is due", (), _LAGS)
+
+    def ended(self, spoken: Spoken, event: Finished | Broken) -> None:
+        """Count a request's end."""
+        stats, who = event.stats, (spoken.mode.value, spoken.dialect)
+        outcome = event.error.code if isinstance(event, Broken) else event.stop_reason.value
+        self._requests.labels(*who, outcome).inc()
+        self._audio_s.labels(*who).inc(stats.audio_s)
+        self._underruns.labels(*who).inc(stats.underruns)
+        self._queue_s.labels(*who).observe(stats.queue_ms / 1000)
+        if stats.ttfa_ms is not None:
+            self._ttfa_s.labels(*who).observe(stats.ttfa_ms / 1000)
+        if stats.rtf is not None:
+            self._rtf.labels(*who).observe(stats.rtf)
+        if stats.guard is not None:
+            self._guard_hits.labels(stats.guard.value).inc()
+
+    def refused(self, code: str) -> None:
+        """Count a refusal, by the code of its error."""
+        self._refusals.labels(code).inc()
+
+    @contextmanager
+    def session(self, dialect: str) -> Iterator[None]:
+        """Count a session while it is open."""
+        gauge = self._sessions.labels(dialect)
+        gauge.inc()
+        try:
+            yield
+        finally:
+            gauge.dec()
+
+    async def watch_lag(self) -> None:
+        """Measure for ever how late the loop is."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_EVERY_S
+            await asyncio.sleep(_LAG_EVERY_S)
+            self._lag_s.observe(max(0.0, loop.time() - due))
+
+    def page(self, load: EngineLoad | None) -> bytes:
+        """Return all of it as Prometheus reads it; ``load`` is the engine's now, if there is one."""
+        if load is not None:
+            self._slots.set(load.slots)
+            self._active.set(load.active)
+            self._waiting.set(load.waiting)
+        return generate_latest(self._registry)

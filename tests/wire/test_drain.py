@@ -1,0 +1,163 @@
+"""SIGTERM: what runs may finish, what is new is refused, and nobody who is spoken to is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from runtime.settings import EngineSettings, ServerSettings
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.speech_client import Take, Talk, talk
+from tests.wire.test_process import process, start
+
+__all__ = ["process"]  # the fixture
+
+VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11}
+LONG: dict[str, Any] = {**VOICE, "max_frames": 4000}
+
+
+def draining(
+    folder_of: FolderOf, scenario: Callable[[RunningServer], Awaitable[None]], drain_s: float, slots: int = 4
+) -> int | None:
+    """Run a scenario against a server whose drain it begins; return the server's exit status."""
+    engine = EngineSettings(threads=1, max_slots=slots)
+    settings = ServerSettings(drain_s=drain_s)
+    with running_server(folder_of("tiny", "custom_voice"), engine=engine, server=settings) as server:
+        asyncio.run(scenario(server))
+        end = time.monotonic() + 15
+        while server.exit_status is None and time.monotonic() < end:
+            time.sleep(0.02)
+        return server.exit_status
+
+
+async def sounding(one: Talk) -> bytes:
+    """The first sound."""
+    while not isinstance(message := await one.hear(), bytes):
+        pass
+    return message
+
+
+async def until_draining(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as client:
+        while (await client.get("/ready")).status_code == 200:  # noqa: ASYNC110  another process's flag
+            await asyncio.sleep(0.01)
+
+
+def test_replies_that_run_are_finished_and_the_idle_are_sent_home(folder_of: FolderOf) -> None:
+    async def scenario(server: RunningServer) -> None:
+        async def speak() -> tuple[Take, int, tuple[int, str]]:
+            async with talk(server.socket, **VOICE, max_frames=60) as one:
+                await one.say("Let me finish.")
+                heard = await sounding(one)
+                speaking.release()
+                take = await one.take()
+                return take, len(heard), await one.closed()
+
+        speaking = asyncio.Semaphore(0)
+        replies = [asyncio.create_task(speak()) for _ in range(3)]
+        async with talk(server.socket) as idle:
+            for _ in replies:
+                await speaking.acquire()
+            server.tell_to_end()
+            assert (await idle.until("error"))["code"] == "draining"
+            assert await idle.closed() == (1001, "draining")
+        async with httpx.AsyncClient(base_url=server.http) as client:
+            ready = await client.get("/ready")
+            assert (ready.status_code, ready.json()["status"]) == (503, "draining")
+            assert (await client.get("/health")).status_code == 200
+        async with talk(server.socket) as late:
+            assert late.created["code"] == "draining"
+            assert await late.closed() == (1013, "draining")
+        for take, heard, closed in await asyncio.gather(*replies):
+            assert (take.end["type"], take.end["metrics"]["frames"]) == ("audio.done", 60)
+            assert heard + len(take.pcm) == take.end["total_bytes"]
+            assert closed == (1001, "draining")
+
+    assert draining(folder_of, scenario, drain_s=30) == 0
+
+
+def test_who_speaks_may_not_begin_anew(folder_of: FolderOf) -> None:
+    async def scenario(server: RunningServer) -> None:
+        async with talk(server.socket, **VOICE, max_frames=80, frames="labelled") as one:
+            await one.send("input.text", text="Half of a ", context_id="a")
+            await sounding_or_nothing(one)
+            server.tell_to_end()
+            await until_draining(server.http)
+            await one.say("No more.", context_id="b")
+            error = await one.until("error")
+            assert (error["code"], error["context_id"], error["retryable"]) == ("draining", "b", True)
+            await one.send("input.text", text="sentence.", context_id="a")
+            await one.send("input.done", context_id="a")
+            assert (await one.until("audio.done"))["context_id"] == "a"
+            assert await one.closed() == (1001, "draining")
+
+    async def sounding_or_nothing(one: Talk) -> None:
+        """Its text has reached the engine: a ping is answered after it."""
+        await one.send("ping", t=1)
+        await one.until("pong")
+
+    assert draining(folder_of, scenario, drain_s=30) == 0
+
+
+def test_patience_ends(folder_of: FolderOf) -> None:
+    async def scenario(server: RunningServer) -> None:
+        async with talk(server.socket, **LONG) as one:
+            await one.say("Speak for a long time.")
+            await sounding(one)
+            server.tell_to_end()
+            start_s = time.monotonic()
+            error = await one.until("error")
+            assert (error["code"], error["context_id"], error["partial_audio"]) == ("draining", "default", True)
+            assert await one.closed() == (1001, "draining")
+            assert 0.4 < time.monotonic() - start_s < 3
+
+    assert draining(folder_of, scenario, drain_s=0.5) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signals) -> None:
+    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="60")
+    assert child.stdout is not None
+    try:
+        url = child.stdout.readline().rpartition(" ")[2].strip()
+
+        async def scenario() -> tuple[int, str]:
+            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as one:
+                await one.say("Speak for a long time.")
+                await sounding(one)
+                child.send_signal(number)
+                await until_draining(url)
+                child.send_signal(number)
+                start_s = time.monotonic()
+                closed = await one.closed()
+                assert child.wait(10) == 0
+                assert time.monotonic() - start_s < 10  # most of it is Python's own end, on a busy machine
+                return closed
+
+        assert asyncio.run(scenario()) == (1001, "draining")
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_a_process_drains_at_sigterm(process: tuple[subprocess.Popen[str], str]) -> None:
+    child, url = process
+
+    async def scenario() -> None:
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE, max_frames=12) as one:
+            await one.say("Let me finish.")
+            await sounding(one)
+            child.terminate()
+            assert (await one.take()).end["type"] == "audio.done"
+            assert await one.closed() == (1001, "draining")
+
+    asyncio.run(scenario())
+    assert child.wait(10) == 0

@@ -1,0 +1,315 @@
+"""Clients on a bad day, by real sockets: hang-ups at any byte, silence, deafness, text that never ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import socket as sockets
+import struct
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from runtime.settings import EngineSettings, Limits, ServerSettings
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.speech_client import PROTOCOL, Talk, spoken, talk
+
+VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+HANDSHAKE = (
+    "GET /v1/audio/speech/stream HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n"
+).encode()
+
+
+def frame(**message: Any) -> bytes:
+    """A masked text frame; under a mask of zeros the text is itself."""
+    text = json.dumps(message).encode()
+    size = struct.pack("!BBH", 0x81, 0xFE, len(text)) if len(text) > 125 else bytes([0x81, 0x80 | len(text)])
+    return size + bytes(4) + text
+
+
+def test_a_thousand_hang_ups_at_any_byte_leave_nothing_behind(server: RunningServer, ref_audio: str) -> None:
+    dice = random.Random(1)
+    clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "max_frames": 4000}
+    text = [frame(type="input.text", text="Speak for "), frame(type="input.text", text="a long time.")]
+    scripts = [
+        HANDSHAKE + frame(type="session.config", **LONG) + b"".join(text) + frame(type="input.done"),
+        HANDSHAKE + frame(type="session.config", **LONG) + b"".join(text) + frame(type="input.flush"),
+        HANDSHAKE
+        + frame(type="session.config", **LONG, frames="labelled")
+        + frame(type="input.text", context_id="a", text="One.")
+        + frame(type="input.text", context_id="b", text="Two.")
+        + frame(type="input.done", context_id="a")
+        + frame(type="context.cancel", context_id="b"),
+    ]
+    # The large one seldom, and mostly cut near its end, where things happen.
+    big = HANDSHAKE + _large(json.dumps({"type": "session.config", **clone}).encode()) + text[0] + text[1]
+
+    async def hang_up() -> None:
+        script = dice.choice(scripts) if dice.random() < 0.95 else big
+        cut = dice.randrange(1, len(script) + 1) if dice.random() < 0.5 else len(script)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        with suppress(ConnectionError, TimeoutError):
+            writer.write(script[: min(cut, len(HANDSHAKE))])
+            if cut > len(HANDSHAKE):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(script[len(HANDSHAKE) : cut])
+            if cut == len(script) and dice.random() < 0.7:
+                # Into the sound, as a rule; a text that stays open may have none.
+                await asyncio.wait_for(reader.readexactly(dice.randrange(1, 12_000)), 0.5)
+            elif dice.random() < 0.5:
+                await asyncio.sleep(dice.random() * 0.02)
+        writer.transport.abort()
+
+    async def all_of_them() -> None:
+        async def one_after_the_other() -> None:
+            while left:
+                left.pop()
+                await hang_up()
+
+        left = list(range(1000))
+        await asyncio.gather(*(one_after_the_other() for _ in range(16)))
+
+    assert asyncio.run(spoken(server.socket, "First.", **VOICE)).end["type"] == "audio.done"
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    asyncio.run(all_of_them())
+    server.wait_until_idle(10)
+    end = time.monotonic() + 10
+    while (server.tasks() or len(os.listdir("/proc/self/fd")) > descriptors + 2) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert server.tasks() == set()
+    assert len(os.listdir("/proc/self/fd")) <= descriptors + 2
+    assert threading.active_count() <= threads + 2  # the two decoders
+    assert asyncio.run(spoken(server.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
+    assert 'voicewright_sessions{dialect="voicewright"} 0.0' in httpx.get(f"{server.http}/metrics").text
+
+
+def _large(text: bytes) -> bytes:
+    return struct.pack("!BBQ", 0x81, 0xFF, len(text)) + bytes(4) + text
+
+
+def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(server: RunningServer) -> None:
+    async def cancel() -> None:
+        async with talk(server.socket, **LONG, frames="labelled") as one:
+            for number in range(5):
+                await one.say("Speak for a long time.", context_id=f"c{number}")
+                await one.until("audio.start")
+                await one.hear()
+                await one.send("context.cancel", context_id=f"c{number}")
+                while isinstance(message := await one.hear(), bytes):
+                    pass
+                assert message["type"] == "context.cancelled"
+                await one.send("ping", t=number)
+                assert await one.hear() == {"type": "pong", "t": number}
+                assert server.wait_until_idle(2) < 0.5
+
+    asyncio.run(cancel())
+
+
+def test_text_that_comes_in_pieces_is_spoken_as_one(server: RunningServer) -> None:
+    async def live(*pieces: str) -> tuple[bytes, dict[str, Any]]:
+        async with talk(server.socket, **{**VOICE, "split_granularity": "none"}) as one:
+            for piece in pieces:
+                await one.send("input.text", text=piece)
+                await asyncio.sleep(0.02)
+            await one.send("input.done")
+            take = await one.take()
+            return take.pcm, take.end
+
+    whole, _ = asyncio.run(live("Good morning, the kettle is on."))
+    pieces, end = asyncio.run(live(" ", "Good mor", "ning", ", the kettle", " is on."))
+    assert end["type"] == "audio.done"
+    assert len(pieces) == len(whole) > 0
+
+
+def test_sessions_that_wait_for_their_text_starve_nobody(server: RunningServer) -> None:
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as group:
+            done = asyncio.Event()
+
+            async def dawdle() -> None:
+                async with talk(server.socket, **VOICE):
+                    opened.release()
+                    await done.wait()
+
+            opened = asyncio.Semaphore(0)
+            for _ in range(40):
+                group.create_task(dawdle())
+            for _ in range(40):
+                await opened.acquire()
+            for _ in range(3):
+                assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+            done.set()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def deaf_socket(port: int) -> sockets.socket:
+    deaf = sockets.socket()
+    deaf.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
+    deaf.connect(("127.0.0.1", port))
+    return deaf
+
+
+def test_a_client_that_reads_nothing_is_told_why_it_was_dropped(folder_of: FolderOf) -> None:
+    engine = EngineSettings(threads=1, max_slots=1)
+    patience = ServerSettings(send_s=1.0, send_buffer_bytes=4096)
+    with running_server(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
+
+        async def scenario() -> None:
+            deaf = deaf_socket(server.port)
+            async with connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None) as connection:
+                one = Talk(connection)
+                await one.send("session.config", **LONG)
+                await one.say("Speak for a long time.")
+                await one.until("audio.start")
+                connection.transport.pause_reading()
+                while server.tasks():  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                connection.transport.resume_reading()
+                assert await one.closed() == (1008, "slow_reader")
+
+        asyncio.run(asyncio.wait_for(scenario(), 60))
+        server.wait_until_idle(2)
+        assert asyncio.run(spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
+        assert 'voicewright_refusals_total{code="slow_reader"} 1.0' in httpx.get(f"{server.http}/metrics").text
+
+
+def test_twenty_clients_that_read_nothing_cost_no_work_and_their_neighbours_are_fine(folder_of: FolderOf) -> None:
+    """Their rows pause after the buffers are full; the few frames that were made stay the few."""
+    engine = EngineSettings(threads=1, max_slots=24, reader_s=0.5)
+    patience = ServerSettings(send_s=8.0, send_buffer_bytes=4096)
+    with running_server(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
+
+        async def deafness() -> None:
+            deaf = deaf_socket(server.port)
+            async with connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None) as connection:
+                one = Talk(connection)
+                await one.send("session.config", **LONG)
+                await one.say("Speak for a long time.")
+                await one.until("audio.start")
+                connection.transport.pause_reading()
+                await asyncio.sleep(60)
+
+        async def scenario() -> None:
+            crowd = [asyncio.create_task(deafness()) for _ in range(20)]
+            while server.load()["active"] < 20:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(3)
+            before = memory()
+            assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+            while server.load()["active"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            assert memory() - before < 64 * 2**20
+            for task in crowd:
+                task.cancel()
+            await asyncio.gather(*crowd, return_exceptions=True)
+
+        asyncio.run(asyncio.wait_for(scenario(), 100))
+        audio_s = audio_seconds(httpx.get(f"{server.http}/metrics").text)
+        assert audio_s < 20 * 12 + 1, audio_s  # kernel and transport hold some seconds; 4000 frames are 320 s each
+
+
+def memory() -> int:
+    """Bytes of this process that are resident."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def audio_seconds(page: str) -> float:
+    lines = [line for line in page.splitlines() if line.startswith("voicewright_audio_seconds_total{")]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ", HANDSHAKE[:-2]],
+    ids=["silent", "half a line", "half a header", "all but the end"],
+)
+def test_a_request_that_does_not_come_is_not_waited_for(folder_of: FolderOf, begun: bytes) -> None:
+    with running_server(folder_of("tiny", "custom_voice"), server=ServerSettings(header_s=0.4)) as server:
+
+        async def dawdle(*first: bytes) -> float:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            for request in first:  # answered, and the connection is kept
+                writer.write(request)
+                assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+            start_s = time.monotonic()
+            for byte in begun:
+                with suppress(ConnectionError):
+                    writer.write(bytes([byte]))
+                    await asyncio.sleep(0.002)
+            with suppress(ConnectionError):
+                while await asyncio.wait_for(reader.read(1000), 10):
+                    pass
+            writer.close()
+            return time.monotonic() - start_s
+
+        assert 0.3 < asyncio.run(dawdle()) < 3
+        if begun:
+            assert 0.3 < asyncio.run(dawdle(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")) < 3
+        assert asyncio.run(spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
+
+
+def test_a_session_is_told_before_it_has_lasted_too_long(folder_of: FolderOf) -> None:
+    with running_server(folder_of("tiny", "custom_voice"), limits=Limits(session_s=2)) as server:
+
+        async def scenario() -> None:
+            async with talk(server.socket, **LONG) as one:
+                await one.say("Speak for a long time.")
+                assert 0 < (await one.until("session.expiring"))["remaining_s"] <= 0.2
+                assert (await one.until("error"))["code"] == "session_timeout"
+                assert await one.closed() == (1008, "session_timeout")
+
+        asyncio.run(scenario())
+
+
+def test_keys_tickets_and_origins_by_real_sockets(folder_of: FolderOf) -> None:
+    settings = ServerSettings(api_keys="s3cret", origins="https://app.example")
+    with running_server(folder_of("tiny", "custom_voice"), server=settings) as server:
+        headers = {"Authorization": "Bearer s3cret"}
+        preflight = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+        with httpx.Client(base_url=server.http) as client:
+            refused = client.get("/v1/models")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
+            assert client.get("/v1/models", headers=headers).status_code == 200
+            allowed = client.options("/v1/session_ticket", headers=preflight)
+            assert allowed.headers["access-control-allow-origin"] == "https://app.example"
+            ticket = client.post("/v1/session_ticket", headers=headers).json()["ticket"]
+
+        codes: list[str] = []
+
+        async def opened(url: str, *subprotocols: str, **words: Any) -> int:
+            try:
+                async with connect(url, subprotocols=[PROTOCOL, *subprotocols], **words) as connection:
+                    assert connection.subprotocol == PROTOCOL
+                    created = await Talk(connection).hear()
+                    assert isinstance(created, dict)
+                    assert created["type"] == "session.created"
+                    return 101
+            except InvalidStatus as refusal:
+                codes.append(json.loads(refusal.response.body or b"")["error"]["code"])
+                return refusal.response.status_code
+
+        async def scenario() -> None:
+            assert await opened(server.socket) == 401
+            assert await opened(server.socket, additional_headers=headers) == 101
+            assert await opened(server.socket, "voicewright.token.s3cret") == 101
+            assert await opened(server.socket, "voicewright.token.guess") == 401
+            assert await opened(f"{server.socket}?ticket={ticket}", origin="https://app.example") == 101
+            assert await opened(f"{server.socket}?ticket={ticket}", origin="https://app.example") == 401
+            assert await opened(server.socket, additional_headers=headers, origin="https://evil.example") == 403
+            assert codes == ["unauthorized"] * 3 + ["origin_refused"]
+
+        asyncio.run(scenario())
