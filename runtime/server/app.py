@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from importlib.metadata import PackageNotFoundError, version
 
@@ -11,7 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from runtime.errors import GenerationFailed, MethodNotAllowed, SpeechError, SubprotocolRequired, UnknownRoute
-from runtime.server import replies
+from runtime.server import openai, replies
 from runtime.server.host import Host
 from runtime.server.replies import PROTOCOL, Reply
 from runtime.server.session import Session
@@ -65,6 +66,12 @@ def create_app(host: Host) -> FastAPI:
         else:
             await speak(websocket, host)
 
+    openai.add_routes(app, host)
+
+    @app.exception_handler(SpeechError)
+    async def refused(_: Request, error: SpeechError) -> JSONResponse:
+        return refusal(error)
+
     @app.exception_handler(HTTPException)
     async def unrouted(_: Request, exception: HTTPException) -> JSONResponse:
         if exception.status_code == 405:
@@ -112,4 +119,7 @@ def refusal(error: SpeechError, headers: dict[str, str] | None = None) -> JSONRe
         "code": error.code,
         "retryable": outcome.retryable,
     }
+    retry_after = error.facts.get("retry_after_s")
+    if isinstance(retry_after, int | float):
+        headers = {**(headers or {}), "Retry-After": str(math.ceil(retry_after))}
     return JSONResponse({"error": body}, status_code=outcome.http, headers=headers)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from runtime.errors import EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.server.socket import SpeechSocket
 from runtime.server.speech_engine import SpeechEngine
+from runtime.server.voice_library import EmptyLibrary, VoiceLibrary
 from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 OpenEngine = Callable[[Settings], SpeechEngine]
 
 _DECODERS = 2  # threads that decode reference audio, for the whole process
+_ENCODERS = 2  # threads that encode sound; not the decoders, which a long recording keeps for a second
 _WATCH_S = 0.2  # between looks at the engine; a dead one is to be told to everybody within a second
 _CLOSE_S = 5.0  # for the engine to finish its frame
 
@@ -28,7 +30,9 @@ class Host:
     def __init__(self, settings: Settings, open_engine: OpenEngine) -> None:
         self.settings = settings
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
+        self.library: VoiceLibrary = EmptyLibrary()
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
+        self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
         self._problem: SpeechError | None = Loading()
@@ -100,8 +104,9 @@ class Host:
             await asyncio.wait(tasks, timeout=patience_s)
 
     def close(self) -> None:
-        """End the engine and the decoders."""
+        """End the engine, the decoders and the encoders."""
         self.decoders.shutdown(wait=False, cancel_futures=True)
+        self.encoders.shutdown(wait=False, cancel_futures=True)
         if self._engine is not None:
             closing = threading.Thread(target=self._engine.close, name="closer", daemon=True)
             closing.start()
