@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import secrets
 from importlib.metadata import PackageNotFoundError, version
 
@@ -14,6 +13,7 @@ from starlette.exceptions import HTTPException
 from runtime.errors import GenerationFailed, MethodNotAllowed, SpeechError, SubprotocolRequired, UnknownRoute
 from runtime.server import openai, replies
 from runtime.server.host import Host
+from runtime.server.refusals import refusal
 from runtime.server.replies import PROTOCOL, Reply
 from runtime.server.session import Session
 from runtime.server.socket import SpeechSocket
@@ -107,19 +107,3 @@ async def turn_away(websocket: WebSocket, error: SpeechError) -> None:
     """Say why, then close an accepted socket."""
     await websocket.send_json(replies.error(error))
     await websocket.close(error.outcome.close, error.code)
-
-
-def refusal(error: SpeechError, headers: dict[str, str] | None = None) -> JSONResponse:
-    """Return an error as OpenAI's clients read it."""
-    outcome = error.outcome
-    body = {
-        "message": str(error),
-        "type": "server_error" if outcome.http >= 500 else "invalid_request_error",
-        "param": error.param,
-        "code": error.code,
-        "retryable": outcome.retryable,
-    }
-    retry_after = error.facts.get("retry_after_s")
-    if isinstance(retry_after, int | float):
-        headers = {**(headers or {}), "Retry-After": str(math.ceil(retry_after))}
-    return JSONResponse({"error": body}, status_code=outcome.http, headers=headers)

@@ -185,6 +185,7 @@ async def _when_there_is_room(host: Host, body: SpeechBody) -> Whole:
 
 
 def _failure(error: SpeechError) -> Reply:
+    """vLLM-Omni's ``error`` is the sentence; what OpenAI's clients read stands beside it."""
     return {
         "status": "error",
         "audio_data": None,

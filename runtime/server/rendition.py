@@ -16,6 +16,7 @@ from runtime.server import replies
 from runtime.server.casting import Casting, Role
 from runtime.server.host import Host
 from runtime.server.openai_schema import SpeechBody
+from runtime.server.refusals import error_object
 from runtime.server.replies import Reply
 from runtime.server.speaking import Speaking
 from runtime.server.uploads import read_upload
@@ -99,7 +100,7 @@ class Rendition:
         except SpeechError as error:
             if not begun:
                 raise
-            yield _event("speech.audio.error", error=replies.error(error), partial_audio=True, action="discard")
+            yield _event("speech.audio.error", error=error_object(error), partial_audio=True, action="discard")
 
     async def whole(self) -> Whole:
         """The finished sound; a runaway is made again with the next seed, as often as the body allows.
