@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from runtime.errors import SpeechError
+from runtime.errors import Expired, SpeechError
 
 
 def error_object(error: SpeechError) -> dict[str, Any]:
@@ -23,7 +23,10 @@ def error_object(error: SpeechError) -> dict[str, Any]:
 
 def refusal(error: SpeechError, headers: dict[str, str] | None = None) -> JSONResponse:
     """Return an error as a reply, with Retry-After where the error knows when."""
+    headers = dict(headers or {})
     retry_after = error.facts.get("retry_after_s")
     if isinstance(retry_after, int | float):
-        headers = {**(headers or {}), "Retry-After": str(math.ceil(retry_after))}
+        headers["Retry-After"] = str(math.ceil(retry_after))
+    if isinstance(error, Expired):
+        headers["Connection"] = "close"  # what it waited for may still come, and is no next request
     return JSONResponse({"error": error_object(error)}, status_code=error.outcome.http, headers=headers)

@@ -376,11 +376,10 @@ def test_a_slow_reader_pauses_its_row_and_goes_on(folder_of: FolderOf, monkeypat
     server_settings = ServerSettings(send_buffer_bytes=4096)
     with running_server(folder_of("tiny", "custom_voice"), server=server_settings) as server:
         with raw(server, LONG, receive_bytes=4096) as connection:
-            end = time.monotonic() + 30
-            while sum(made.values()) < 100_000 and time.monotonic() < end:
-                time.sleep(0.01)
-            time.sleep(3)
-            held = sum(made.values())
+            held, before = 0, -1
+            while before < held < 12 * 48_000:  # until a second brings nothing new
+                time.sleep(1)
+                held, before = sum(made.values()), held
             assert held < 8 * 48_000  # buffers, and the two seconds of the setting
             assert post(server).status_code == 200  # a neighbour is served meanwhile
             connection.settimeout(30)
@@ -395,19 +394,17 @@ def test_a_body_that_does_not_come_is_not_waited_for(folder_of: FolderOf) -> Non
         with sockets.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: here\r\nContent-Length: 50\r\n\r\n{")
             connection.settimeout(5)
-            reply = connection.recv(4096)
+            reply = b"".join(iter(lambda: connection.recv(4096), b""))  # it is closed
         assert b" 408 " in reply.split(b"\r\n")[0]
         assert b"idle_timeout" in reply
 
 
 def test_a_runaway_is_made_again_with_the_next_seed(server: RunningServer) -> None:
     """Random weights seldom end by themselves, so the last of the retries is heard here."""
-    once = post(server, input="Hi.", max_frames=None, stream=False, response_format="pcm", seed=5, temperature=0.01)
-    assert once.headers["x-stop-reason"] == "runaway"
     fields = {"input": "Hi.", "max_frames": None, "stream": False, "response_format": "pcm", "temperature": 0.01}
-    again = post(server, **fields, seed=5, retries=2)
-    assert again.headers["x-seed"] == "7"
-    assert same_sound(again.content, post(server, **fields, seed=7).content)
+    again = post(server, **fields, seed=5, retries=1)
+    assert (again.headers["x-stop-reason"], again.headers["x-seed"]) == ("runaway", "6")
+    assert same_sound(again.content, post(server, **fields, seed=6).content)
     done = post(server, stream=False, seed=5, retries=2)
     assert (done.headers["x-stop-reason"], done.headers["x-seed"]) == ("max_tokens", "5")
 

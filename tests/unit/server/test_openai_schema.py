@@ -54,7 +54,6 @@ def test_names_of_vllm_omni_are_taken() -> None:
         ({"speed": "fast"}, "speed"),
         ({"speed": 0.2}, "speed"),
         ({"speed": float("inf")}, "speed"),
-        ({"sample_rate": 8000.0}, "sample_rate"),
         ({"sample_rate": "8000"}, "sample_rate"),
         ({"stream": "yes"}, "stream"),
         ({"retries": 6, "stream": False}, "retries"),
