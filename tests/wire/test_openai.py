@@ -8,17 +8,20 @@ import io
 import json
 import os
 import random
+import re
 import socket as sockets
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import av
 import httpx
 import numpy as np
 import pytest
+import soundfile
 
 from runtime.encoding import FORMATS
 from runtime.request import AudioChunk, SpeechEvent
@@ -26,6 +29,7 @@ from runtime.server.speaking import Speaking
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
+from tests.support.signals import voice
 from tests.support.speech_client import spoken
 
 BODY: dict[str, Any] = {"model": "tts-1", "voice": "alloy", "input": "Good morning.", "seed": 11, "max_frames": 12}
@@ -376,6 +380,8 @@ def test_a_slow_reader_pauses_its_row_and_goes_on(folder_of: FolderOf, monkeypat
     server_settings = ServerSettings(send_buffer_bytes=4096)
     with running_server(folder_of("tiny", "custom_voice"), server=server_settings) as server:
         with raw(server, LONG, receive_bytes=4096) as connection:
+            while not made:
+                time.sleep(0.01)
             held, before = 0, -1
             while before < held < 12 * 48_000:  # until a second brings nothing new
                 time.sleep(1)
@@ -473,6 +479,42 @@ def test_models_are_where_clients_look(server: RunningServer) -> None:
     }
     reply = httpx.get(f"{server.http}/v1/models/some/other")
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "unknown_model")
+
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
+SECTION = PAGE.split("\n## POST /v1/audio/speech\n")[1].split("\n## ")[0]
+EXAMPLES = re.findall(r"^curl .*?127\.0\.0\.1:8210(\S+).*?-d '(.+?)'$", SECTION, re.DOTALL | re.MULTILINE)
+
+
+def test_the_page_has_examples() -> None:
+    assert len(EXAMPLES) >= 4
+
+
+@pytest.mark.parametrize(("path", "body"), EXAMPLES)
+def test_each_curl_of_the_page_works(server: RunningServer, path: str, body: str) -> None:
+    fields = {"max_frames": 5, **json.loads(body.replace("Vivian", "serena"))}
+    reply = httpx.post(server.http + path, json=fields, timeout=60)
+    assert reply.status_code == 200
+    assert len(reply.content) > 500
+    if path.endswith("batch"):
+        assert reply.json()["failed"] == 0
+
+
+def test_each_python_of_the_page_works(server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    soundfile.write("voice.wav", voice(2.0, 5), 24_000)
+    programs = [one for one in re.findall(r"```python\n(.+?)```", SECTION, re.DOTALL) if "import httpx" in one]
+    assert len(programs) == 2
+    for program in programs:
+        program = program.replace("http://127.0.0.1:8210", server.http).replace("Vivian", "serena")
+        exec(compile(program.replace('"seed": 7', '"seed": 7, "max_frames": 12'), "docs/api.md", "exec"), {})
+    assert len((tmp_path / "morning.pcm").read_bytes()) == 2 * SAMPLES
+    assert len(decoded((tmp_path / "morning.mp3").read_bytes())[0]) > 1000
+
+
+def test_the_page_lists_every_format_with_its_type() -> None:
+    for name, form in FORMATS.items():
+        assert re.search(rf"^\| `{name}`.*`{form.media_type}`", SECTION, re.MULTILINE), name
 
 
 def test_what_openais_client_sends_is_understood(server: RunningServer) -> None:
