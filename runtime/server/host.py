@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from runtime.errors import EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.server.socket import SpeechSocket
@@ -30,6 +31,7 @@ class Host:
     def __init__(self, settings: Settings, open_engine: OpenEngine) -> None:
         self.settings = settings
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
+        self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
         self.library: VoiceLibrary = EmptyLibrary()
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
@@ -99,9 +101,11 @@ class Host:
         self._problem = error
         for socket in tuple(self.sockets):
             socket.shut(error, code)
-        tasks = {task for task in self.sockets.values() if task is not None}
+        tasks = {task for task in self.sockets.values() if task is not None} | self.replies
         if tasks:
             await asyncio.wait(tasks, timeout=patience_s)
+        for reply in self.replies:
+            reply.cancel()
 
     def close(self) -> None:
         """End the engine, the decoders and the encoders."""

@@ -44,7 +44,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         body = read_speech(await read_fields(request, host))
         rendition = Rendition(host, body)
         if body.is_whole:
-            whole = await while_connected(request.receive, rendition.whole())
+            whole = await while_connected(request.receive, rendition.whole(), host.replies)
             return _gone() if whole is None else _whole_reply(rendition, whole)
         return LiveReply(
             rendition.as_events() if body.is_events else rendition.as_audio(),
@@ -52,6 +52,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             headers=rendition.headers(),
             late_headers=rendition.late_headers,
             send_s=host.settings.server.send_s,
+            replies=host.replies,
         )
 
     @app.post("/v1/audio/speech/batch", response_model=None)
@@ -59,7 +60,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         """Speak several texts; each succeeds or fails by itself."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
         host.engine  # noqa: B018  nobody is served while there is none
-        results = await while_connected(request.receive, _batch(host, items))
+        results = await while_connected(request.receive, _batch(host, items), host.replies)
         if results is None:
             return _gone()
         succeeded = sum(result["status"] == "success" for result in results)

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from runtime.errors import SlowReader, SpeechError
+from runtime.errors import Draining, SlowReader, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Queued, SpeechEvent, SpeechRequest, Started
 from runtime.server.replies import BYTES_PER_SAMPLE
 from runtime.server.speech_engine import SpeechEngine
@@ -99,14 +99,26 @@ class Speaking:
         return error
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, Value]) -> Value | None:
-    """Return what the work returns, or None: the client left, and the work was cancelled."""
+async def while_connected(
+    receive: Receive, work: Coroutine[Any, Any, Value], replies: set[asyncio.Task[Any]]
+) -> Value | None:
+    """Return what the work returns, or None: the client left, and the work was cancelled.
+
+    The work stands in ``replies`` meanwhile; who must end it cancels it there.
+
+    Raises:
+        Draining: it was cancelled there.
+    """
     working = asyncio.create_task(work, name="speech-reply")
     leaving = asyncio.create_task(_left(receive), name="speech-reply-listener")
+    replies.add(working)
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working.cancelled():
+            raise Draining
         return working.result() if working.done() else None
     finally:
+        replies.discard(working)
         working.cancel()
         leaving.cancel()
         await asyncio.gather(working, leaving, return_exceptions=True)
@@ -132,25 +144,30 @@ class LiveReply(StreamingResponse):
         headers: Mapping[str, str],
         late_headers: Callable[[], Mapping[str, str]],
         send_s: float,
+        replies: set[asyncio.Task[Any]],
     ) -> None:
         super().__init__(pieces, media_type=media_type, headers=headers)
-        self._pieces, self._late_headers, self._send_s = pieces, late_headers, send_s
+        self._pieces, self._late_headers, self._send_s, self._replies = pieces, late_headers, send_s, replies
+        self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await while_connected(receive, self._reply(send))
+        try:
+            await while_connected(receive, self._reply(send), self._replies)
+        except SpeechError as error:
+            if not self._begun:
+                raise
+            # An unfinished body makes uvicorn close the connection.
+            log.warning("a reply was broken off: %s", error.code)
 
     async def _reply(self, send: Send) -> None:
         async with aclosing(self._pieces) as pieces:
             first = await anext(pieces)
             self.headers.update(self._late_headers())
-            try:
-                await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                await self._send(send, {"type": "http.response.body", "body": first, "more_body": True})
-                async for piece in pieces:
-                    await self._send(send, {"type": "http.response.body", "body": piece, "more_body": True})
-            except SpeechError as error:
-                log.warning("a reply was broken off: %s", error.code)
-                return  # an unfinished body makes uvicorn close the connection
+            self._begun = True
+            await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await self._send(send, {"type": "http.response.body", "body": first, "more_body": True})
+            async for piece in pieces:
+                await self._send(send, {"type": "http.response.body", "body": piece, "more_body": True})
             await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send, message: Message) -> None:

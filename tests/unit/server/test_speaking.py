@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from runtime.errors import GenerationFailed, SlowReader, TextTooLong
+from runtime.errors import Draining, GenerationFailed, SlowReader, TextTooLong
 from runtime.request import AudioChunk, Broken, Finished, Mode, Queued, RequestStats, SpeechRequest, Started
+from runtime.server.host import Host
 from runtime.server.speaking import LiveReply, Speaking, while_connected
+from runtime.settings import Settings
 from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
 
 REQUEST = SpeechRequest(text="Hello.", mode=Mode.CUSTOM_VOICE, acknowledged=True)
+REPLIES: set[asyncio.Task[Any]] = set()
 
 
 class Wire:
@@ -48,8 +51,21 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def reply_of(pieces: AsyncGenerator[bytes, None], send_s: float = 30.0, **late: str) -> LiveReply:
-    return LiveReply(pieces, media_type="audio/pcm", headers={"X-Early": "1"}, late_headers=lambda: late, send_s=send_s)
+def reply_of(
+    pieces: AsyncGenerator[bytes, None],
+    *,
+    send_s: float = 30.0,
+    replies: set[asyncio.Task[Any]] = REPLIES,
+    **late: str,
+) -> LiveReply:
+    return LiveReply(
+        pieces,
+        media_type="audio/pcm",
+        headers={"X-Early": "1"},
+        late_headers=lambda: late,
+        send_s=send_s,
+        replies=replies,
+    )
 
 
 def test_events_come_in_order_and_end_with_the_last() -> None:
@@ -219,14 +235,41 @@ def test_work_ends_with_the_client_and_its_error_is_passed_on() -> None:
         async def wrong() -> int:
             raise SlowReader(limit=1.0)
 
-        assert await while_connected(wire.receive, short()) == 7
+        assert await while_connected(wire.receive, short(), REPLIES) == 7
         with pytest.raises(SlowReader):
-            await while_connected(wire.receive, wrong())
-        waiting = asyncio.create_task(while_connected(wire.receive, long()))
+            await while_connected(wire.receive, wrong(), REPLIES)
+        waiting = asyncio.create_task(while_connected(wire.receive, long(), REPLIES))
         await settle()
         wire.gone.set()
         assert await asyncio.wait_for(waiting, 1) is None
         assert ended.is_set()
+        assert not REPLIES
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("heard", [0, 1])
+def test_a_host_that_shuts_ends_what_takes_too_long(heard: int) -> None:
+    async def serve() -> None:
+        engine, wire = ScriptedEngine(), Wire()
+        host = Host(Settings(), lambda _: engine)
+        await host.load()
+        reply = reply_of(spoken_pieces(engine), replies=host.replies)
+        serving = asyncio.create_task(reply({}, wire.receive, wire.send))
+        await settle()
+        engine.say(1, started(), *[chunk()] * heard)
+        await settle()
+        await host.shut(Draining(), 1001, patience_s=0.05)
+        if heard:
+            await serving
+            assert wire.body
+            assert not wire.is_complete
+        else:
+            with pytest.raises(Draining):
+                await serving
+            assert wire.sent == []
+        assert engine.cancelled == [1]
+        host.close()
+
+    asyncio.run(serve())
