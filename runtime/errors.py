@@ -8,7 +8,7 @@
     │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
     │  ├─ Unauthorized · OriginRefused
     │  ├─ EmptyText · TextTooLong · InstructTooLong · DoesNotFit
-    │  ├─ UnknownVoice · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
+    │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  └─ VoiceNotFound · VoiceNameTaken · VoiceFileInvalid · ConsentRequired
@@ -92,6 +92,7 @@ TABLE: dict[str, Outcome] = {
     "unsupported_layout": Outcome(
         422, 1008, False, "This checkpoint does not serve the {layout} text layout; it serves: {known}."
     ),
+    "unknown_model": Outcome(404, 1008, False, "No model of that name is loaded; see /v1/models."),
     "model_not_loaded": Outcome(
         404, 1008, False, "No loaded checkpoint serves the mode {mode}; loaded modes: {known}."
     ),
@@ -258,6 +259,10 @@ class UnsupportedLanguage(BadRequest):
 
 class UnsupportedLayout(BadRequest):
     code = "unsupported_layout"
+
+
+class UnknownModel(BadRequest):
+    code = "unknown_model"
 
 
 class ModeNotServed(BadRequest):

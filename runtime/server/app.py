@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from runtime.errors import GenerationFailed, MethodNotAllowed, SpeechError, SubprotocolRequired, UnknownRoute
-from runtime.server import metrics, protocol, replies
+from runtime.server import metrics, openai, protocol, replies
 from runtime.server.dialect import Dialect
 from runtime.server.gate import Gate, Tickets
 from runtime.server.host import Host
@@ -102,6 +102,12 @@ def create_app(host: Host) -> FastAPI:
                 clock=asyncio.get_running_loop().time,
             )
             await speak(websocket, host, session, name="voicewright", session_id=session_id)
+
+    openai.add_routes(app, host)
+
+    @app.exception_handler(SpeechError)
+    async def refused(_: Request, error: SpeechError) -> JSONResponse:
+        return refusal(error)
 
     @app.exception_handler(HTTPException)
     async def unrouted(_: Request, exception: HTTPException) -> JSONResponse:

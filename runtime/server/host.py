@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.request import Broken, Finished
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
 _DECODERS = 2  # threads that decode reference audio, for the whole process
+_ENCODERS = 2  # threads that encode sound; not the decoders, which a long recording keeps for a second
 _WATCH_S = 0.2  # between looks at the engine; a dead one is to be told to everybody within a second
 _CLOSE_S = 5.0  # for the engine to finish its frame
 
@@ -46,8 +47,10 @@ class Host:
     def __init__(self, settings: Settings, open_engine: OpenEngine) -> None:
         self.settings = settings
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
-        self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
+        self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
         self.library: VoiceLibrary = EmptyLibrary()
+        self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
+        self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
         self.metrics = Metrics()
         self.progress = LoadingStep(of=len(settings.models))
         self._requests = 0  # over HTTP, under way
@@ -157,13 +160,16 @@ class Host:
         self.refuse(error)
         for socket in tuple(self.sockets):
             socket.shut(error, code)
-        tasks = {task for task in self.sockets.values() if task is not None}
+        tasks = {task for task in self.sockets.values() if task is not None} | self.replies
         if tasks:
             await asyncio.wait(tasks, timeout=patience_s)
+        for reply in self.replies:
+            reply.cancel()
 
     def close(self) -> None:
-        """End the engine and the decoders."""
+        """End the engine, the decoders and the encoders."""
         self.decoders.shutdown(wait=False, cancel_futures=True)
+        self.encoders.shutdown(wait=False, cancel_futures=True)
         if self._engine is not None:
             closing = threading.Thread(target=self._engine.close, name="closer", daemon=True)
             closing.start()

@@ -6,7 +6,7 @@ from math import ceil
 
 from fastapi.responses import JSONResponse
 
-from runtime.errors import Busy, SpeechError
+from runtime.errors import Busy, Expired, SpeechError
 
 _RETRY_AFTER_S = 2.0  # where the error does not know better
 
@@ -29,4 +29,6 @@ def refusal(error: SpeechError, headers: dict[str, str] | None = None, **beside:
     if isinstance(error, Busy):
         wait_s = error.facts.get("retry_after_s", _RETRY_AFTER_S)
         headers["Retry-After"] = str(max(1, ceil(wait_s if isinstance(wait_s, int | float) else _RETRY_AFTER_S)))
+    if isinstance(error, Expired):
+        headers["Connection"] = "close"  # what it waited for may still come, and is no next request
     return JSONResponse({**beside, "error": error_body(error)}, status_code=error.outcome.http, headers=headers)

@@ -47,7 +47,7 @@ class VoiceLibrary(Protocol):
 
 
 class EmptyLibrary:
-    """The library of a host without one."""
+    """The library of a host that keeps no voices."""
 
     def cards(self) -> tuple[VoiceCard, ...]:
         return ()
@@ -61,4 +61,4 @@ class EmptyLibrary:
         Raises:
             VoiceNotFound: always.
         """
-        raise VoiceNotFound
+        raise VoiceNotFound(param="voice")

@@ -49,9 +49,9 @@ class RunningServer:
         self.loop.call_soon_threadsafe(self.stop.set)
 
     def tasks(self) -> set[str]:
-        """Names of the server's tasks that serve a socket now."""
+        """Names of the server's tasks that serve a socket or a speech reply now."""
         assert self.loop is not None
-        return {name for task in asyncio.all_tasks(self.loop) if (name := task.get_name()).startswith("speech-socket")}
+        return {name for task in asyncio.all_tasks(self.loop) if (name := task.get_name()).startswith("speech-")}
 
     def wait_until_idle(self, seconds: float) -> float:
         """Return how long it took until no slot was taken.

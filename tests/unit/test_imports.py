@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/device/": (*VALUES, "runtime.device"),
     "runtime/model/": (*VALUES, "runtime.device", "runtime.model"),
     "runtime/engine/": (*VALUES, "runtime.device", "runtime.model", "runtime.engine"),
-    "runtime/server/": (*VALUES, "runtime.voices", "runtime.engine.engine", "runtime.server"),
+    "runtime/server/": (*VALUES, "runtime.voices", "runtime.encoding", "runtime.engine.engine", "runtime.server"),
     "runtime/say.py": (*VALUES, "runtime.voices", "runtime.engine.engine"),
     "runtime/cli.py": (*VALUES, "runtime.say", "runtime.server.serve", "benchmarks"),
     "runtime/": VALUES,
@@ -48,6 +48,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "huggingface_hub": ("runtime/model/",),
     "soundfile": ("runtime/audio.py",),
     "soxr": ("runtime/audio.py",),
+    "av": ("runtime/encoding.py",),
     "pickle": (),
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),
@@ -67,6 +68,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/effects.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/outbox.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/replies.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/openai_schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
 }
 

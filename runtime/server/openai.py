@@ -1,0 +1,207 @@
+"""OpenAI's HTTP dialect with vLLM-Omni's extras: speech, batches of it, what is loaded. By example in docs/api.md."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import secrets
+from typing import Any, cast
+
+from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
+
+from runtime.encoding import FORMATS
+from runtime.errors import (
+    GenerationFailed,
+    InvalidMessage,
+    MessageTooLarge,
+    Overloaded,
+    SessionIdle,
+    SpeechError,
+    UnknownModel,
+)
+from runtime.server import replies
+from runtime.server.casting import MODEL_ALIASES
+from runtime.server.host import Host
+from runtime.server.openai_schema import SpeechBody, read_batch, read_speech
+from runtime.server.rendition import Rendition, Whole, usage
+from runtime.server.replies import Reply
+from runtime.server.schema import decode
+from runtime.server.speaking import LiveReply, while_connected
+
+log = logging.getLogger(__name__)
+
+GET = ["GET", "HEAD"]
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the dialect."""
+
+    @app.post("/v1/audio/speech", response_model=None)
+    async def speech(request: Request) -> Response:
+        """Speak one text."""
+        body = read_speech(await read_fields(request, host))
+        rendition = Rendition(host, body)
+        if body.is_whole:
+            whole = await while_connected(request.receive, rendition.whole(), host.replies)
+            return _gone() if whole is None else _whole_reply(rendition, whole)
+        return LiveReply(
+            rendition.as_events() if body.is_events else rendition.as_audio(),
+            media_type="text/event-stream" if body.is_events else FORMATS[body.response_format].media_type,
+            headers=rendition.headers(),
+            late_headers=rendition.late_headers,
+            send_s=host.settings.server.send_s,
+            replies=host.replies,
+        )
+
+    @app.post("/v1/audio/speech/batch", response_model=None)
+    async def batch(request: Request) -> Reply | Response:
+        """Speak several texts; each succeeds or fails by itself."""
+        items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
+        host.engine  # noqa: B018  nobody is served while there is none
+        results = await while_connected(request.receive, _batch(host, items), host.replies)
+        if results is None:
+            return _gone()
+        succeeded = sum(result["status"] == "success" for result in results)
+        return {
+            "id": f"speech-batch-{secrets.token_hex(8)}",
+            "results": results,
+            "total": len(results),
+            "succeeded": succeeded,
+            "failed": len(results) - succeeded,
+        }
+
+    @app.api_route("/v1/audio/models", methods=GET)
+    async def speech_models() -> Reply:
+        """Where Open WebUI looks for models: ours and the names of OpenAI's that mean them."""
+        cards = host.engine.cards if host.problem is None else ()
+        listed = [replies.card(card) for card in cards] + [_alias(name) for name in sorted(MODEL_ALIASES) if cards]
+        return {"object": "list", "data": listed, "models": listed}
+
+    @app.api_route("/v1/models/{name:path}", methods=GET)
+    async def model(name: str) -> Reply:
+        """One loaded checkpoint, or a name of OpenAI's that means any."""
+        for card in host.engine.cards:
+            if card.name == name:
+                return replies.card(card)
+        if name in MODEL_ALIASES:
+            return _alias(name)
+        raise UnknownModel(param="model")
+
+
+async def read_fields(request: Request, host: Host) -> dict[str, Any]:
+    """Read a JSON body, no further than the limits allow.
+
+    Raises:
+        MessageTooLarge, InvalidMessage: it is too large, cut short, or no JSON object.
+        SessionIdle: nothing of it came for ``config_s``.
+    """
+    limits = host.settings.limits
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limits.max_config_bytes:
+        raise MessageTooLarge(what="The body", size=int(announced), limit=limits.max_config_bytes)
+    body, pieces = bytearray(), request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(limits.config_s):
+                body += await anext(pieces)
+        except StopAsyncIteration:
+            break
+        except TimeoutError:
+            raise SessionIdle(limit=limits.config_s) from None
+        except ClientDisconnect:
+            raise InvalidMessage(why="it was cut short") from None
+        if len(body) > limits.max_config_bytes:
+            raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_config_bytes)
+    if len(body) <= limits.max_message_bytes:
+        return _decoded(bytes(body))
+    # Tens of milliseconds for the largest, and only reference audio needs so much.
+    fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, bytes(body))
+    if "ref_audio" not in fields and "items" not in fields:
+        raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)
+    return fields
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        return decode(body.decode())
+    except UnicodeDecodeError:
+        raise InvalidMessage(why="it is not UTF-8") from None
+
+
+def _whole_reply(rendition: Rendition, whole: Whole) -> Response:
+    headers = {
+        **rendition.headers(),
+        **rendition.late_headers(),
+        "X-Stop-Reason": whole.end.stop_reason.value,
+    }
+    return Response(whole.audio, media_type=whole.media_type, headers=headers)
+
+
+async def _batch(host: Host, items: list[dict[str, Any]]) -> list[Reply]:
+    """Serve the items, as many at a time as there are slots, so that one batch never fills the queue."""
+    room = asyncio.Semaphore(host.settings.engine.max_slots)
+
+    async def one(index: int, fields: dict[str, Any]) -> Reply:
+        async with room:
+            return {"index": index, **await _item(host, fields)}
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(index, fields), name="speech-batch") for index, fields in enumerate(items)]
+    return [task.result() for task in tasks]
+
+
+async def _item(host: Host, fields: dict[str, Any]) -> Reply:
+    try:
+        whole = await _when_there_is_room(host, read_speech(fields))
+    except SpeechError as error:
+        return _failure(error)
+    except Exception:
+        log.exception("an item of a batch failed")
+        return _failure(GenerationFailed())
+    return {
+        "status": "success",
+        "audio_data": base64.b64encode(whole.audio).decode("ascii"),
+        "media_type": whole.media_type,
+        "error": None,
+        "seed": whole.seed,
+        "stop_reason": whole.end.stop_reason.value,
+        "usage": usage(whole.end),
+    }
+
+
+async def _when_there_is_room(host: Host, body: SpeechBody) -> Whole:
+    """Others may have filled the queue since the batch was taken; an item waits for ``queue_s`` as they do."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + host.settings.limits.queue_s
+    while True:
+        try:
+            return await Rendition(host, body).whole()
+        except Overloaded as error:
+            wait_s = cast(float, error.facts["retry_after_s"])
+            if loop.time() + wait_s > end:
+                raise
+        await asyncio.sleep(wait_s)
+
+
+def _failure(error: SpeechError) -> Reply:
+    """vLLM-Omni's ``error`` is the sentence; what OpenAI's clients read stands beside it."""
+    return {
+        "status": "error",
+        "audio_data": None,
+        "media_type": None,
+        "error": str(error),
+        "code": error.code,
+        "param": error.param,
+        "retryable": error.outcome.retryable,
+    }
+
+
+def _alias(name: str) -> Reply:
+    return {"id": name, "object": "model", "owned_by": "voicewright"}
+
+
+def _gone() -> Response:
+    """For a client that is not there any more; nobody reads it."""
+    return Response(status_code=499)
