@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -198,6 +198,7 @@ MESSAGES: dict[str, type[ClientMessage]] = {
     "ping": Ping,
     "session.close": SessionClose,
 }
+Checked = TypeVar("Checked", bound=BaseModel)
 _CONTEXT_ID = TypeAdapter(ContextId)
 
 
@@ -229,8 +230,17 @@ def parse(fields: dict[str, Any]) -> ClientMessage:
     kind = fields.get("type")
     if not isinstance(kind, str) or kind not in MESSAGES:
         raise InvalidConfig(where="type", why=f"it must be one of {', '.join(MESSAGES)}", param="type")
+    return checked(MESSAGES[kind], fields)
+
+
+def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
+    """Check fields against a model.
+
+    Raises:
+        InvalidConfig: a field of the wrong type or out of its range; the first that is found.
+    """
     try:
-        return MESSAGES[kind].model_validate(fields)
+        return kind.model_validate(fields)
     except ValidationError as error:
         raise _sentence(error) from None
 

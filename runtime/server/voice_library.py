@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from runtime.errors import VoiceNotFound
 from runtime.request import Reference
 
 
@@ -43,3 +44,16 @@ class VoiceLibrary(Protocol):
             VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
         """
         ...
+
+
+class EmptyLibrary:
+    """The library of a host that keeps no voices."""
+
+    def cards(self) -> tuple[VoiceCard, ...]:
+        return ()
+
+    def find(self, name_or_id: str) -> VoiceCard | None:
+        return None
+
+    def reference(self, voice_id: str) -> Reference:
+        raise VoiceNotFound(param="voice")
