@@ -179,6 +179,12 @@ class CartesiaSession:
             raise errors.MessageTooLarge(what="The message", size=size, limit=limit)
 
     def _generate(self, message: Generation) -> None:
+        if message.context_id is None and message.goes_on:
+            error: SpeechError = errors.InvalidConfig(
+                where="context_id", why="a text that goes on needs one", param="context_id"
+            )
+            self._spool.say(replies.error(error, None, self._id))
+            return
         name = message.context_id or f"context-{self._numbers + 1}"
         if name in self._muted:
             if not message.goes_on:
@@ -196,12 +202,10 @@ class CartesiaSession:
             return
         try:
             self._extend(one or self._opened(name, message), message)
-        except errors.BadRequest as error:
-            self._refuse(name, error, goes_on=message.goes_on)
+        except errors.BadRequest as refusal:
+            self._refuse(name, refusal, goes_on=message.goes_on)
 
     def _opened(self, name: str, message: Generation) -> Context:
-        if message.context_id is None and message.goes_on:
-            raise errors.InvalidConfig(where="context_id", why="a text that goes on needs one", param="context_id")
         if len(self._open) >= self._limits.max_contexts:
             raise errors.TooManyContexts(limit=self._limits.max_contexts)
         role = self._casting.cast(

@@ -33,7 +33,7 @@ class PcmWriter:
         """Take s16le samples at 24 kHz, return what is complete of the stream."""
         if self._is_native:
             return pcm
-        samples = np.frombuffer(pcm, "<i2") / np.float32(32768)
+        samples: Samples = np.divide(np.frombuffer(pcm, "<i2"), 32768, dtype=np.float32)
         if self._resampler is not None:
             samples = np.asarray(self._resampler.resample_chunk(samples), np.float32)
         return self._encode(samples)
@@ -51,7 +51,7 @@ def _s16(samples: Samples) -> NDArray[np.int16]:
 
 
 def _mu_law(samples: Samples) -> bytes:
-    """G.711 mu-law: sign, segment by the highest bit of the 14-bit magnitude, four bits of it."""
+    """G.711 mu-law: sign, segment by the highest bit of 13, four bits below it."""
     wide = _s16(samples).astype(np.int32) >> 2
     magnitude = np.minimum(np.where(wide < 0, -wide, wide), 8158) + 33
     segment = np.frexp(magnitude)[1] - 6  # 33..8191 has 6 to 13 bits
@@ -60,7 +60,7 @@ def _mu_law(samples: Samples) -> bytes:
 
 
 def _a_law(samples: Samples) -> bytes:
-    """G.711 A-law: sign, segment by the highest bit of the 12-bit magnitude, four bits of it, each second bit flipped."""
+    """G.711 A-law: sign, segment by the highest bit of 12, four bits below it, each second bit flipped."""
     wide = _s16(samples).astype(np.int32) >> 3
     magnitude = np.where(wide < 0, ~wide, wide)
     segment = np.maximum(np.frexp(magnitude)[1] - 5, 0)  # up to 31 is linear
