@@ -10,12 +10,17 @@ from fastapi import FastAPI, Request, WebSocket
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from runtime.encoding import Encoder
 from runtime.errors import GenerationFailed, MethodNotAllowed, SpeechError, SubprotocolRequired, UnknownRoute
-from runtime.server import replies
+from runtime.server import cartesia_contexts, omni_replies, replies
+from runtime.server.cartesia import CartesiaSession
+from runtime.server.dialect import Dialect
 from runtime.server.host import Host
+from runtime.server.omni import OmniSession
 from runtime.server.replies import PROTOCOL, Reply
 from runtime.server.session import Session
 from runtime.server.socket import SpeechSocket
+from runtime.server.voice_library import EmptyLibrary
 
 GET = ["GET", "HEAD"]
 
@@ -54,16 +59,31 @@ def create_app(host: Host) -> FastAPI:
 
     @app.websocket("/v1/audio/speech/stream")
     async def speech_stream(websocket: WebSocket) -> None:
-        """Speech. Without our subprotocol there is no dialect to speak yet."""
-        if PROTOCOL not in websocket.scope["subprotocols"]:
-            await websocket.accept()
-            await turn_away(websocket, SubprotocolRequired(protocol=PROTOCOL))
-            return
-        await websocket.accept(subprotocol=PROTOCOL)
-        if host.problem is not None:
-            await turn_away(websocket, host.problem)
+        """Speech: in our own protocol if it is offered, in vLLM-Omni's if none is."""
+        offered = websocket.scope["subprotocols"]
+        await websocket.accept(subprotocol=PROTOCOL if PROTOCOL in offered else None)
+        if PROTOCOL in offered:
+            if host.problem is not None:
+                await turn_away(websocket, host.problem, replies.error(host.problem))
+            else:
+                await speak(websocket, host, native_session(host))
+        elif offered:
+            error = SubprotocolRequired(protocol=PROTOCOL)
+            await turn_away(websocket, error, replies.error(error))
+        elif host.problem is not None:
+            await turn_away(websocket, host.problem, omni_replies.error(str(host.problem), host.problem))
         else:
-            await speak(websocket, host)
+            await speak(websocket, host, omni_session(host))
+
+    @app.websocket("/tts/websocket")
+    async def cartesia(websocket: WebSocket) -> None:
+        """Speech for Cartesia's clients."""
+        await websocket.accept()
+        session_id = secrets.token_hex(8)
+        if host.problem is not None:
+            await turn_away(websocket, host.problem, cartesia_contexts.error(host.problem, None, session_id))
+        else:
+            await speak(websocket, host, cartesia_session(host, session_id))
 
     @app.exception_handler(HTTPException)
     async def unrouted(_: Request, exception: HTTPException) -> JSONResponse:
@@ -79,16 +99,39 @@ def create_app(host: Host) -> FastAPI:
     return app
 
 
-async def speak(websocket: WebSocket, host: Host) -> None:
-    """Run a session on an accepted socket."""
-    session = Session(
+def native_session(host: Host) -> Session:
+    return Session(
         limits=host.settings.limits,
         cards=host.engine.cards,
         session_id=secrets.token_hex(8),
         server=package_version(),
         clock=asyncio.get_running_loop().time,
     )
-    socket = SpeechSocket(websocket, session, host.engine, host.decoders, host.settings)
+
+
+def omni_session(host: Host) -> OmniSession:
+    return OmniSession(
+        limits=host.settings.limits,
+        cards=host.engine.cards,
+        library=EmptyLibrary(),
+        open_encoder=lambda response_format, speed: Encoder(response_format, speed=speed, whole=True),
+        clock=asyncio.get_running_loop().time,
+    )
+
+
+def cartesia_session(host: Host, session_id: str) -> CartesiaSession:
+    return CartesiaSession(
+        limits=host.settings.limits,
+        cards=host.engine.cards,
+        library=EmptyLibrary(),
+        session_id=session_id,
+        clock=asyncio.get_running_loop().time,
+    )
+
+
+async def speak(websocket: WebSocket, host: Host, dialect: Dialect) -> None:
+    """Run a dialect on an accepted socket."""
+    socket = SpeechSocket(websocket, dialect, host.engine, host.decoders, host.settings)
     host.sockets[socket] = asyncio.current_task()
     try:
         await socket.run()
@@ -96,9 +139,9 @@ async def speak(websocket: WebSocket, host: Host) -> None:
         del host.sockets[socket]
 
 
-async def turn_away(websocket: WebSocket, error: SpeechError) -> None:
-    """Say why, then close an accepted socket."""
-    await websocket.send_json(replies.error(error))
+async def turn_away(websocket: WebSocket, error: SpeechError, reply: Reply) -> None:
+    """Say why in the dialect's words, then close an accepted socket."""
+    await websocket.send_json(reply)
     await websocket.close(error.outcome.close, error.code)
 
 

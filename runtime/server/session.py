@@ -13,9 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from runtime import errors
 from runtime.errors import SpeechError
 from runtime.request import (
@@ -24,6 +21,7 @@ from runtime.request import (
     Finished,
     ModelCard,
     Queued,
+    Reference,
     SpeechEvent,
     Started,
     StopReason,
@@ -138,12 +136,12 @@ class Session:
         if one := self._by_number(number):
             self._fail(one, error)
 
-    def on_reference(self, number: int, result: NDArray[np.float32] | SpeechError) -> None:
-        """Take the samples of a Decode, or the reason why there are none."""
+    def on_reference(self, number: int, result: Reference | SpeechError) -> None:
+        """Take what a Decode brought, or the reason why there are none."""
         if self.closed:
             return
         error = result if isinstance(result, SpeechError) else None
-        upload = self._configs.decoded(number, None if isinstance(result, SpeechError) else result)
+        upload = self._configs.decoded(number, None if isinstance(result, SpeechError) else result.samples)
         users = [one for one in self._open.values() if one.voice.upload is upload]
         for one in users:
             if error is not None:

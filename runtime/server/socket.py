@@ -1,4 +1,4 @@
-"""The shell around one session: a reader, a writer, a timer, and nothing that outlives them.
+"""The shell around one dialect: a reader, a writer, a timer, and nothing that outlives them.
 
 Speech comes from the engine's thread by `call_soon_threadsafe` and by no other way. Whatever ends the socket, `run`
 gives back every slot on its way out.
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runtime.errors import GenerationFailed, SpeechError
-from runtime.request import Broken, Finished, SpeechEvent, SpeechRequest
+from runtime.request import Broken, Finished, Reference, SpeechEvent, SpeechRequest
+from runtime.server.dialect import Dialect
 from runtime.server.effects import (
     Append,
     Cancel,
@@ -33,7 +34,6 @@ from runtime.server.effects import (
     Submit,
     Text,
 )
-from runtime.server.session import Session
 from runtime.server.speech_engine import SpeechEngine
 from runtime.server.uploads import read_upload
 from runtime.settings import Settings
@@ -48,7 +48,7 @@ class SpeechSocket:
     def __init__(
         self,
         websocket: WebSocket,
-        session: Session,
+        session: Dialect,
         engine: SpeechEngine,
         decoders: Executor,
         settings: Settings,
@@ -166,9 +166,10 @@ class SpeechSocket:
         self._decoding.discard(future)
         if future.cancelled():
             return
-        result: NDArray[np.float32] | SpeechError = GenerationFailed()
+        result: Reference | SpeechError = GenerationFailed()
         if (failure := future.exception()) is None:
-            result = future.result()
+            decoded = future.result()
+            result = decoded if isinstance(decoded, SpeechError) else Reference(samples=decoded)
         else:
             log.error("reference audio could not be decoded", exc_info=failure)
         self._feed(partial(self._session.on_reference, upload, result))

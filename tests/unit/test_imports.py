@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/device/": (*VALUES, "runtime.device"),
     "runtime/model/": (*VALUES, "runtime.device", "runtime.model"),
     "runtime/engine/": (*VALUES, "runtime.device", "runtime.model", "runtime.engine"),
-    "runtime/server/": (*VALUES, "runtime.voices", "runtime.engine.engine", "runtime.server"),
+    "runtime/server/": (*VALUES, "runtime.voices", "runtime.encoding", "runtime.engine.engine", "runtime.server"),
     "runtime/say.py": (*VALUES, "runtime.voices", "runtime.engine.engine"),
     "runtime/cli.py": (*VALUES, "runtime.say", "runtime.server.serve", "benchmarks"),
     "runtime/": VALUES,
@@ -48,6 +48,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "huggingface_hub": ("runtime/model/",),
     "soundfile": ("runtime/audio.py",),
     "soxr": ("runtime/audio.py", "runtime/server/pcm_formats.py"),
+    "av": ("runtime/encoding.py",),
     "pickle": (),
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.request import AudioChunk, Finished, Layout, Mode, ModelCard, RequestStats, Started, StopReason
+from runtime.request import AudioChunk, Finished, Layout, Mode, ModelCard, Reference, RequestStats, Started, StopReason
 from runtime.server.effects import Cancel, Close, Command, Decode, Sound, Submit, Text
 from runtime.server.session import Session
 from runtime.settings import Limits
@@ -27,8 +27,7 @@ CARD = ModelCard(
     loaded=True,
 )
 CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, "name": "clone", "modes": (Mode.BASE,)})
-REFERENCE = np.zeros(24_000, np.float32)
-REFERENCE[::100] = 0.5
+REFERENCE = Reference(samples=np.full(24_000, 0.5, np.float32))
 
 
 class Driver:

@@ -1,0 +1,268 @@
+"""Sound out: s16le mono at 24 kHz into the formats that listeners ask for, piece by piece. Thin over PyAV.
+
+Every container is told to hold nothing back, so that what goes in comes out as soon as the codec has a frame of it
+(docs/api.md lists the delay that each adds).
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import cast
+
+import av
+import av.audio.stream
+import av.container
+import av.filter
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.request import SAMPLE_RATE
+
+COMMENT = "AI-generated speech"  # written where the container has tags
+RATES = (8_000, 24_000)  # Hz
+SPEEDS = (0.25, 4.0)
+UNKNOWN_SIZE = 0xFFFFFFFF  # of a WAV that is still being made
+
+_BYTES_PER_SAMPLE = 2
+_SLOWEST_STEP = 0.5  # of one atempo filter; slower speech goes through two
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """How one response_format is written. Without a codec the samples go as they are."""
+
+    media_type: str
+    codec: str | None = None
+    container: str = ""
+    samples: str = "s16"  # what the codec takes
+    bit_rate: int | None = None
+    frame_ms: int | None = None  # None: the codec's own
+    codec_options: dict[str, str] = field(default_factory=dict)
+    container_options: dict[str, str] = field(default_factory=dict)
+    live_options: dict[str, str] = field(default_factory=dict)  # of the container, while its length is unknown
+
+
+# Ogg otherwise collects a second of Opus in a page; FLAC a tenth in a frame, and 8 KiB of padding in its head.
+FORMATS: dict[str, Format] = {
+    "mp3": Format(
+        media_type="audio/mpeg",
+        codec="libmp3lame",
+        container="mp3",
+        samples="s16p",
+        bit_rate=64_000,
+        codec_options={"reservoir": "0"},
+        live_options={"write_xing": "0"},
+    ),
+    "opus": Format(
+        media_type="audio/ogg",
+        codec="libopus",
+        container="ogg",
+        bit_rate=48_000,
+        live_options={"page_duration": "20000"},
+    ),
+    "aac": Format(media_type="audio/aac", codec="aac", container="adts", samples="fltp", bit_rate=64_000),
+    "flac": Format(
+        media_type="audio/flac",
+        codec="flac",
+        container="flac",
+        frame_ms=40,
+        container_options={"metadata_header_padding": "0"},
+    ),
+    "wav": Format(media_type="audio/wav"),
+    "pcm": Format(media_type="audio/pcm"),
+}
+
+
+class Encoder:
+    """One stream of sound. Any one thread at a time.
+
+    What `add` and `finish` return, joined, is the file; with ``whole`` its headers hold the exact length, and next to
+    nothing comes before `finish`.
+
+    Raises:
+        KeyError: not one of ``FORMATS``.
+    """
+
+    def __init__(
+        self, response_format: str, *, rate: int = SAMPLE_RATE, speed: float = 1.0, whole: bool = False
+    ) -> None:
+        form = FORMATS[response_format]
+        self.media_type = form.media_type
+        self._reshaper = None if (rate, speed) == (SAMPLE_RATE, 1.0) else _Reshaper(rate, speed)
+        self._writer: _Coded | _Wav | _Plain
+        if form.codec is not None:
+            self._writer = _Coded(form, form.codec, rate, whole)
+        elif response_format == "wav":
+            self._writer = _Wav(rate, whole)
+        else:
+            self._writer = _Plain()
+
+    @property
+    def is_instant(self) -> bool:
+        """A call takes microseconds; others take up to a millisecond for 80 ms of sound."""
+        return self._reshaper is None and not isinstance(self._writer, _Coded)
+
+    def add(self, pcm: bytes) -> bytes:
+        """Take whole samples, return what is complete of the encoded stream: perhaps nothing yet."""
+        if self._reshaper is not None:
+            pcm = self._reshaper.add(pcm)
+        return self._writer.add(pcm) if pcm else b""
+
+    def finish(self) -> bytes:
+        """Return the rest. The encoder is of no use after it."""
+        rest = b"" if self._reshaper is None else self._reshaper.finish()
+        return (self._writer.add(rest) if rest else b"") + self._writer.finish()
+
+
+class _Plain:
+    def add(self, pcm: bytes) -> bytes:
+        return pcm
+
+    def finish(self) -> bytes:
+        return b""
+
+
+class _Wav:
+    """RIFF with the 44-byte header that simple clients expect; tags go behind the samples."""
+
+    def __init__(self, rate: int, whole: bool) -> None:
+        self._rate = rate
+        self._held = bytearray() if whole else None
+        self._begun = False
+
+    def add(self, pcm: bytes) -> bytes:
+        if self._held is not None:
+            self._held += pcm
+            return b""
+        head = b"" if self._begun else self._header(UNKNOWN_SIZE, UNKNOWN_SIZE)
+        self._begun = True
+        return head + pcm
+
+    def finish(self) -> bytes:
+        if self._held is None:
+            return b"" if self._begun else self._header(UNKNOWN_SIZE, UNKNOWN_SIZE)
+        text = COMMENT.encode() + b"\0"
+        comment = b"INFOICMT" + struct.pack("<I", len(text)) + text + b"\0" * (len(text) % 2)
+        tags = b"LIST" + struct.pack("<I", len(comment)) + comment
+        return self._header(36 + len(self._held) + len(tags), len(self._held)) + self._held + tags
+
+    def _header(self, riff: int, data: int) -> bytes:
+        rate, width = self._rate, _BYTES_PER_SAMPLE
+        format_ = struct.pack("<IHHIIHH", 16, 1, 1, rate, rate * width, width, 8 * width)
+        return b"RIFF" + struct.pack("<I", riff) + b"WAVEfmt " + format_ + b"data" + struct.pack("<I", data)
+
+
+class _Coded:
+    """A codec and its container."""
+
+    def __init__(self, form: Format, codec: str, rate: int, whole: bool) -> None:
+        self._rate, self._samples, self._whole = rate, form.samples, whole
+        # A container that can seek goes back and writes lengths into its head.
+        self._out: io.BytesIO | _Pipe = io.BytesIO() if whole else _Pipe()
+        options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
+        self._container = av.container.open(self._out, "w", format=form.container, options=options)
+        self._container.metadata["comment"] = COMMENT
+        frame = {} if form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
+        stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
+        self._stream = cast(av.audio.stream.AudioStream, stream)
+        self._stream.format = form.samples
+        if form.bit_rate is not None:
+            self._stream.bit_rate = form.bit_rate
+        self._made = 0
+
+    def add(self, pcm: bytes) -> bytes:
+        frame = _frame(pcm, self._samples, self._rate, self._made)
+        self._made += frame.samples
+        self._container.mux(self._stream.encode(frame))
+        return self._taken()
+
+    def finish(self) -> bytes:
+        if not self._made:  # a codec that was never fed writes a file that nobody reads
+            self.add(bytes(_BYTES_PER_SAMPLE))
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
+        return self._out.getvalue() if isinstance(self._out, io.BytesIO) else self._taken()
+
+    def _taken(self) -> bytes:
+        return self._out.take() if isinstance(self._out, _Pipe) else b""
+
+
+class _Reshaper:
+    """Speed without a change of pitch (FFmpeg's atempo), then the sample rate."""
+
+    def __init__(self, rate: int, speed: float) -> None:
+        self._graph = av.filter.Graph()
+        nodes = [
+            self._graph.add_abuffer(
+                sample_rate=SAMPLE_RATE, format="s16", layout="mono", time_base=Fraction(1, SAMPLE_RATE)
+            ),
+            *(self._graph.add("atempo", f"{step:.6f}") for step in _tempo_steps(speed)),
+            self._graph.add("aresample", str(rate)),
+            self._graph.add("aformat", "sample_fmts=s16:channel_layouts=mono"),
+            self._graph.add("abuffersink"),
+        ]
+        self._graph.link_nodes(*nodes).configure()
+        self._fed = 0
+
+    def add(self, pcm: bytes) -> bytes:
+        if not pcm:
+            return b""
+        frame = _frame(pcm, "s16", SAMPLE_RATE, self._fed)
+        self._fed += frame.samples
+        self._graph.push(frame)
+        return b"".join(self._pulled())
+
+    def finish(self) -> bytes:
+        if not self._fed:
+            return b""
+        self._graph.push(None)
+        return b"".join(self._pulled())
+
+    def _pulled(self) -> Iterator[bytes]:
+        while True:
+            try:
+                frame = self._graph.pull()
+            except (av.BlockingIOError, av.EOFError):
+                return
+            yield cast(av.AudioFrame, frame).to_ndarray().tobytes()
+
+
+class _Pipe(io.RawIOBase):
+    """Where a container writes what has not been taken yet."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]  # PyAV writes bytes only
+        self._held += data
+        return len(data)
+
+    def take(self) -> bytes:
+        taken = bytes(self._held)
+        self._held.clear()
+        return taken
+
+
+def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFrame:
+    """Samples as FFmpeg takes them: for one channel, planar and interleaved are the same."""
+    values: NDArray[np.int16] | NDArray[np.float32] = np.frombuffer(pcm, "<i2")[None]
+    if samples == "fltp":
+        values = values.astype(np.float32) / np.float32(32768)
+    frame = av.AudioFrame.from_ndarray(values, format=samples, layout="mono")
+    frame.sample_rate, frame.time_base, frame.pts = rate, Fraction(1, rate), first_sample
+    return frame
+
+
+def _tempo_steps(speed: float) -> Iterator[float]:
+    while speed < _SLOWEST_STEP:
+        yield _SLOWEST_STEP
+        speed /= _SLOWEST_STEP
+    if speed != 1.0:
+        yield speed
