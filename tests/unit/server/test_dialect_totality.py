@@ -82,8 +82,8 @@ OMNI_ANSWERS: dict[str, dict[str, list[str]]] = {
         "unknown": ["invalid_config"],
         "no json": ["invalid_json"],
     },
-    "leaving": dict.fromkeys(OMNI_MESSAGES, []),
-    "closed": dict.fromkeys(OMNI_MESSAGES, []),
+    "leaving": {key: [] for key in OMNI_MESSAGES},
+    "closed": {key: [] for key in OMNI_MESSAGES},
 }
 
 
@@ -190,7 +190,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "nothing": ["done"],
         "no json": ["invalid_json", "close 1007"],
     },
-    "closed": dict.fromkeys(CARTESIA_MESSAGES, []),
+    "closed": {key: [] for key in CARTESIA_MESSAGES},
 }
 
 
