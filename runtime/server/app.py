@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from fastapi import FastAPI, Request, Response, WebSocket
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from runtime.errors import GenerationFailed, MethodNotAllowed, SpeechError, SubprotocolRequired, UnknownRoute
-from runtime.server import metrics, openai, protocol, replies
-from runtime.server.dialect import Dialect
+from runtime.errors import GenerationFailed, MethodNotAllowed, SpeechError, UnknownRoute
+from runtime.server import metrics, openai, protocol, replies, streams
 from runtime.server.gate import Gate, Tickets
 from runtime.server.host import Host
 from runtime.server.refusals import refusal
-from runtime.server.replies import PROTOCOL
-from runtime.server.session import Session
-from runtime.server.socket import SpeechSocket
+from runtime.server.version import package_version
 
 GET = ["GET", "HEAD"]
-
-
-def package_version() -> str:
-    try:
-        return version("voicewright")
-    except PackageNotFoundError:  # run from a source tree that was not installed
-        return "unknown"
 
 
 def create_app(host: Host) -> FastAPI:
@@ -81,28 +68,7 @@ def create_app(host: Host) -> FastAPI:
         """The messages of our WebSocket protocol as JSON schema."""
         return protocol.schema()
 
-    @app.websocket("/v1/audio/speech/stream")
-    async def speech_stream(websocket: WebSocket) -> None:
-        """Speech. Without our subprotocol there is no dialect to speak yet."""
-        if PROTOCOL not in websocket.scope["subprotocols"]:
-            await websocket.accept()
-            await turn_away(websocket, SubprotocolRequired(protocol=PROTOCOL), host)
-            return
-        await websocket.accept(subprotocol=PROTOCOL)
-        if host.problem is not None:
-            await turn_away(websocket, host.problem, host)
-        else:
-            session_id = new_session_id()
-            session = Session(
-                limits=host.settings.limits,
-                cards=host.engine.cards,
-                library=host.library,
-                session_id=session_id,
-                server=package_version(),
-                clock=asyncio.get_running_loop().time,
-            )
-            await speak(websocket, host, session, name="voicewright", session_id=session_id)
-
+    streams.add_routes(app, host)
     openai.add_routes(app, host)
 
     @app.exception_handler(SpeechError)
@@ -121,25 +87,3 @@ def create_app(host: Host) -> FastAPI:
         return refusal(GenerationFailed())  # the server logs the exception itself
 
     return app
-
-
-def new_session_id() -> str:
-    return secrets.token_hex(8)
-
-
-async def speak(websocket: WebSocket, host: Host, dialect: Dialect, *, name: str, session_id: str) -> None:
-    """Run a dialect on an accepted socket; ``name`` is the dialect's, for log and metrics."""
-    socket = SpeechSocket(websocket, dialect, host, name=name, session_id=session_id)
-    host.sockets[socket] = asyncio.current_task()
-    try:
-        with host.metrics.session(name):
-            await socket.run()
-    finally:
-        del host.sockets[socket]
-
-
-async def turn_away(websocket: WebSocket, error: SpeechError, host: Host) -> None:
-    """Say why, then close an accepted socket."""
-    host.metrics.refused(error.code)
-    await websocket.send_json(replies.error(error))
-    await websocket.close(error.outcome.close, error.code)

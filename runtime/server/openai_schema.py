@@ -6,14 +6,13 @@ client sent.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
 
 from runtime.encoding import FORMATS, SPEEDS
 from runtime.errors import InvalidConfig, UnsupportedFormat
-from runtime.request import Reference, SpeechRequest, Split
+from runtime.request import Reference, SpeechRequest
 from runtime.server.casting import Role
 from runtime.server.schema import Name, SessionConfig, Text, checked
 
@@ -51,8 +50,6 @@ class SpeechBody(SessionConfig):
     stream: bool | None = None
     speed: Annotated[float, Field(ge=SPEEDS[0], le=SPEEDS[1])] = 1.0
     sample_rate: Literal[8000, 24000] = 24000
-    initial_codec_chunk_frames: Annotated[int, Field(ge=0, le=4096)] | None = None
-    split_granularity: Literal["none", "sentence", "clause"] | None = None
     retries: Annotated[int, Field(ge=0, le=5)] = 0
 
     @model_validator(mode="before")
@@ -78,14 +75,7 @@ class SpeechBody(SessionConfig):
 
     def utterance(self, role: Role, reference: Reference | None) -> SpeechRequest:
         """Return the request that this body makes in a role."""
-        return replace(
-            self.request(self.input, role.mode, reference),
-            voice=role.speaker,
-            split=Split(self.split_granularity or Split.AUTO),
-            first_chunk_frames=self.initial_codec_chunk_frames or None,
-            holds_end=True,
-            acknowledged=True,
-        )
+        return self.request(self.input, role, reference)
 
 
 def read_speech(fields: dict[str, Any]) -> SpeechBody:

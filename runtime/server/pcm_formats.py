@@ -1,0 +1,76 @@
+"""Sound in the raw formats that telephony and voice agents ask for, chunk by chunk: any rate, four encodings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from runtime.request import SAMPLE_RATE
+
+MIN_RATE, MAX_RATE = 8_000, 48_000  # Hz
+
+Samples = NDArray[np.float32]
+
+
+class PcmWriter:
+    """One stream. 24 kHz pcm_s16le goes through untouched; everything else is resampled and encoded.
+
+    Raises:
+        KeyError: not one of ``ENCODINGS``.
+    """
+
+    def __init__(self, encoding: str, rate: int) -> None:
+        self._encode = ENCODINGS[encoding]
+        self._is_native = encoding == "pcm_s16le" and rate == SAMPLE_RATE
+        self._resampler = (
+            None if rate == SAMPLE_RATE else soxr.ResampleStream(SAMPLE_RATE, rate, 1, dtype="float32", quality="HQ")
+        )
+
+    def add(self, pcm: bytes) -> bytes:
+        """Take s16le samples at 24 kHz, return what is complete of the stream."""
+        if self._is_native:
+            return pcm
+        samples: Samples = np.divide(np.frombuffer(pcm, "<i2"), 32768, dtype=np.float32)
+        if self._resampler is not None:
+            samples = np.asarray(self._resampler.resample_chunk(samples), np.float32)
+        return self._encode(samples)
+
+    def finish(self) -> bytes:
+        """Return what the resampler still holds: some milliseconds, or nothing."""
+        if self._resampler is None:
+            return b""
+        rest = self._resampler.resample_chunk(np.empty(0, np.float32), last=True)
+        return self._encode(np.asarray(rest, np.float32))
+
+
+def _s16(samples: Samples) -> NDArray[np.int16]:
+    return np.clip(np.rint(samples * 32768), -32768, 32767).astype("<i2")
+
+
+def _mu_law(samples: Samples) -> bytes:
+    """G.711 mu-law: sign, segment by the highest bit of 13, four bits below it."""
+    wide = _s16(samples).astype(np.int32) >> 2
+    magnitude = np.minimum(np.where(wide < 0, -wide, wide), 8158) + 33
+    segment = np.frexp(magnitude)[1] - 6  # 33..8191 has 6 to 13 bits
+    coded = segment << 4 | (magnitude >> (segment + 1)) & 15
+    return (coded ^ np.where(wide < 0, 0x7F, 0xFF)).astype(np.uint8).tobytes()
+
+
+def _a_law(samples: Samples) -> bytes:
+    """G.711 A-law: sign, segment by the highest bit of 12, four bits below it, each second bit flipped."""
+    wide = _s16(samples).astype(np.int32) >> 3
+    magnitude = np.where(wide < 0, ~wide, wide)
+    segment = np.maximum(np.frexp(magnitude)[1] - 5, 0)  # up to 31 is linear
+    coded = segment << 4 | (magnitude >> np.maximum(segment, 1)) & 15
+    return (coded ^ np.where(wide < 0, 0x55, 0xD5)).astype(np.uint8).tobytes()
+
+
+ENCODINGS: dict[str, Callable[[Samples], bytes]] = {
+    "pcm_s16le": lambda samples: _s16(samples).tobytes(),
+    "pcm_f32le": lambda samples: samples.astype("<f4").tobytes(),
+    "pcm_mulaw": _mu_law,
+    "pcm_alaw": _a_law,
+}

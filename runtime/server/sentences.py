@@ -1,0 +1,55 @@
+"""Where vLLM-Omni's dialect cuts a text that is still being written.
+
+Its clients count sentences, so the rules are that server's: a full stop, exclamation or question mark ends a sentence
+once white space follows it; marks of other scripts, which no abbreviation has, end it at once. Clauses end at commas
+and semicolons too. Two differences: a comma needs its white space as well, so that 1,000 stays whole, and nothing
+without a letter or digit is a part of its own.
+"""
+
+from __future__ import annotations
+
+import re
+
+from runtime.request import Split
+
+_ENDS = {
+    Split.SENTENCE: re.compile(r"[.!?]\s+|[。！？…।॥؟]\s*"),
+    Split.CLAUSE: re.compile(r"[.!?,;]\s+|[。！？…।॥؟，；،]\s*"),
+}
+
+
+class Sentences:
+    """One utterance's text, as far as it has come. With other splits than sentence and clause it is never cut."""
+
+    def __init__(self, split: Split) -> None:
+        self._ends = _ENDS.get(split)
+        self._rest = ""
+
+    @property
+    def waiting_chars(self) -> int:
+        """Characters of the part that is not complete yet."""
+        return len(self._rest)
+
+    def add(self, text: str) -> list[str]:
+        """Take more text and return the parts that are complete now."""
+        before, self._rest = len(self._rest), self._rest + text
+        if self._ends is None:
+            return []
+        parts, start = [], 0
+        for end in self._ends.finditer(self._rest, max(0, before - 1)):  # a mark may have waited for its white space
+            part = self._rest[start : end.end()]
+            if has_words(part):
+                parts.append(part.strip())
+                start = end.end()
+        self._rest = self._rest[start:]
+        return parts
+
+    def finish(self) -> list[str]:
+        """Return the rest, if there is any, and begin anew."""
+        rest, self._rest = self._rest.strip(), ""
+        return [rest] if rest else []
+
+
+def has_words(text: str) -> bool:
+    """There is something to speak in it."""
+    return any(character.isalnum() for character in text)

@@ -1,0 +1,12 @@
+"""Which Voicewright this is."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+
+def package_version() -> str:
+    try:
+        return version("voicewright")
+    except PackageNotFoundError:  # run from a source tree that was not installed
+        return "unknown"

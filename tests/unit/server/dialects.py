@@ -1,0 +1,162 @@
+"""Drives a dialect by hand: messages in, what it says and wants out, time by the test's own clock."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from runtime.request import AudioChunk, Finished, Reference, RequestStats, Started, StopReason
+from runtime.server.cartesia import CartesiaSession
+from runtime.server.dialect import Dialect
+from runtime.server.effects import Append, Cancel, Close, Command, Decode, FinishText, Recall, Sound, Submit, Text
+from runtime.server.omni import OmniSession
+from runtime.server.voice_library import EmptyLibrary, VoiceCard
+from runtime.settings import Limits
+from tests.unit.server.driver import CARD, CLONER
+
+REFERENCE = Reference(samples=np.full(24_000, 0.5, np.float32))
+STORED = Reference(samples=np.full(24_000, 0.25, np.float32), text="Stored words.")
+
+
+class OneVoice(EmptyLibrary):
+    """A library with a single stored voice."""
+
+    card = VoiceCard(id="v1", name="Grandmother")
+
+    def cards(self) -> tuple[VoiceCard, ...]:
+        return (self.card,)
+
+    def find(self, name_or_id: str) -> VoiceCard | None:
+        return self.card if name_or_id.lower() in {"v1", "grandmother"} else None
+
+
+class Marked:
+    """An encoder whose file can be read by eye: what went in, between brackets."""
+
+    def __init__(self, response_format: str, speed: float) -> None:
+        self.head = f"[{response_format}@{speed:g}:".encode()
+
+    def add(self, pcm: bytes) -> bytes:
+        head, self.head = self.head, b""
+        return head + pcm
+
+    def finish(self) -> bytes:
+        return self.head + b"]"
+
+
+class DialectDriver:
+    """A dialect and the process around it, played by a test."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.commands: list[Command] = []
+
+    def send(self, message: dict[str, Any] | str) -> None:
+        self.dialect.receive_text(message if isinstance(message, str) else json.dumps(message))
+        self.gather()
+
+    def gather(self) -> None:
+        self.commands += self.dialect.commands()
+
+    def start(self, number: int, seed: int = 7) -> None:
+        self.dialect.on_speech(number, Started(seed=seed, checkpoint="tiny"))
+        self.gather()
+
+    def sound(self, number: int, frames: int = 1, first: int = 0) -> bytes:
+        """Let the engine make frames; returns their samples."""
+        pcm = (np.arange(first * 1920, (first + frames) * 1920) % 20_000).astype("<i2").tobytes()
+        chunk = AudioChunk(pcm=pcm, codes=np.zeros((frames, 16), np.int64), first_sample=first * 1920)
+        self.dialect.on_speech(number, chunk)
+        self.gather()
+        return pcm
+
+    def finish(self, number: int, reason: StopReason = StopReason.EOS) -> None:
+        stats = RequestStats(frames=1, audio_s=0.08, total_ms=20)
+        self.dialect.on_speech(number, Finished(stop_reason=reason, stats=stats))
+        self.gather()
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The commands of one kind so far."""
+        return [command for command in self.commands if isinstance(command, kind)]
+
+    @property
+    def submitted(self) -> list[Submit]:
+        return self.of(Submit)
+
+    @property
+    def cancelled(self) -> list[int]:
+        return [command.utterance for command in self.of(Cancel)]
+
+    @property
+    def text_told(self) -> str:
+        """All text that the engine was given, in order; a stroke where it was said to be complete."""
+        told = ""
+        for command in self.commands:
+            match command:
+                case Submit(_, request):
+                    told += request.text + ("" if request.open_text else "|")
+                case Append(_, text):
+                    told += text
+                case FinishText():
+                    told += "|"
+        return told
+
+    @property
+    def uploads(self) -> list[Decode | Recall]:
+        return [command for command in self.commands if isinstance(command, Decode | Recall)]
+
+    def heard(self) -> list[Any]:
+        """Take everything that waits for the client: dicts, bytes and Close."""
+        heard: list[Any] = []
+        while (item := self.dialect.take()) is not None:
+            match item:
+                case Text(text):
+                    heard.append(json.loads(text))
+                case Sound(data):
+                    heard.append(data)
+                case Close():
+                    heard.append(item)
+        return heard
+
+    def kinds(self) -> list[str]:
+        """Take everything and name it: message types, codes of errors, sound, close codes."""
+        return [_kind(item) for item in self.heard()]
+
+
+def _kind(item: Any) -> str:
+    if isinstance(item, bytes):
+        return "sound"
+    if isinstance(item, Close):
+        return f"close {item.code}"
+    if item["type"] == "error":
+        return str(item.get("code") or item["error_code"])
+    return str(item["type"])
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def omni(limits: Limits | None = None, clock: Clock | None = None) -> DialectDriver:
+    return DialectDriver(
+        OmniSession(
+            limits=limits or Limits(),
+            cards=(CARD, CLONER),
+            library=OneVoice(),
+            open_encoder=Marked,
+            clock=clock or Clock(),
+        )
+    )
+
+
+def cartesia(limits: Limits | None = None, clock: Clock | None = None) -> DialectDriver:
+    return DialectDriver(
+        CartesiaSession(
+            limits=limits or Limits(), cards=(CARD, CLONER), library=OneVoice(), session_id="s", clock=clock or Clock()
+        )
+    )

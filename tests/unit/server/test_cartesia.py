@@ -1,0 +1,445 @@
+"""Cartesia's dialect: what its clients send, and the few messages that they understand."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.errors import Draining, GenerationFailed, Overloaded, VoiceNotFound
+from runtime.request import Broken, Mode, Queued, RequestStats
+from runtime.server.effects import Append, FinishText, Flush, Recall, Submit, Text
+from runtime.settings import Limits
+from tests.unit.server.dialects import STORED, Clock, cartesia
+
+NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
+
+
+def generation(text: str = "Hello there.", context: str | None = "c", **fields: Any) -> dict[str, Any]:
+    return {
+        "model_id": "sonic-3",
+        "transcript": text,
+        "voice": {"mode": "id", "id": "anna"},
+        "language": "en",
+        "context_id": context,
+        "output_format": NATIVE,
+        **fields,
+    }
+
+
+def sound_of(messages: list[dict[str, Any]]) -> bytes:
+    return b"".join(base64.b64decode(one["data"]) for one in messages if one["type"] == "chunk")
+
+
+# --- one context
+
+
+def test_a_whole_text_has_cartesias_shapes() -> None:
+    driver = cartesia()
+    driver.send(generation())
+    (submit,) = driver.commands
+    assert isinstance(submit, Submit)
+    request = submit.request
+    assert (request.text, request.open_text, request.voice, request.language) == (
+        "Hello there.",
+        False,
+        "anna",
+        "english",
+    )
+    assert request.mode is Mode.CUSTOM_VOICE
+    assert request.holds_end
+    assert request.acknowledged
+    driver.dialect.on_speech(1, Queued(0))
+    driver.start(1)
+    pcm = driver.sound(1)
+    item = driver.dialect.take()
+    assert isinstance(item, Text)
+    assert (item.number, item.samples) == (1, 1920)
+    driver.finish(1)
+    assert driver.heard() == [{"type": "done", "context_id": "c", "done": True, "status_code": 206}]
+    driver.send(generation())
+    again = driver.submitted[1].utterance
+    assert driver.sound(again) == pcm
+    (chunk,) = driver.heard()
+    assert base64.b64decode(chunk.pop("data")) == pcm
+    assert chunk.pop("step_time") == 0
+    assert chunk == {"type": "chunk", "context_id": "c", "done": False, "status_code": 206}
+
+
+def test_long_chunks_go_in_pieces_whose_samples_add_up() -> None:
+    driver = cartesia()
+    driver.send(generation(output_format={**NATIVE, "encoding": "pcm_mulaw", "sample_rate": 8000}))
+    driver.sound(1, frames=16)
+    driver.finish(1)
+    items = []
+    while (item := driver.dialect.take()) is not None:
+        assert isinstance(item, Text)
+        items.append(item)
+    assert max(item.samples for item in items) <= 6000 + 720  # what the resampler kept back counts later
+    assert sum(item.samples for item in items) == 16 * 1920
+
+
+def test_resampled_sound_has_the_length_that_was_asked_for() -> None:
+    driver = cartesia()
+    driver.send(generation(output_format={"container": "raw", "encoding": "pcm_f32le", "sample_rate": 44100}))
+    driver.sound(1, frames=4)
+    driver.finish(1)
+    assert abs(len(sound_of(driver.heard())) // 4 - 4 * 1920 * 441 // 240) <= 1
+
+
+def test_a_text_that_comes_in_parts_goes_to_the_engine_as_it_comes() -> None:
+    """Cartesia's own client: push, push, no_more_inputs."""
+    driver = cartesia()
+    driver.send(generation("Hello ", **{"continue": True}))
+    assert [submit.request.open_text for submit in driver.submitted] == [True]
+    driver.send(generation("there.", **{"continue": True}))
+    driver.sound(1)  # already
+    driver.send(generation("", **{"continue": False}))
+    assert driver.text_told == "Hello there.|"
+    assert driver.commands[1:] == [Append(1, "there."), FinishText(1)]
+    driver.finish(1)
+    assert driver.kinds() == ["chunk", "done"]
+
+
+@pytest.mark.parametrize("last", ["", " ", "\n", "you."])
+def test_a_text_is_ended_by_nothing_by_a_space_or_by_its_last_words(last: str) -> None:
+    driver = cartesia()
+    driver.send(generation("Hello ", **{"continue": True}))
+    driver.send(generation(last))
+    assert driver.text_told == f"Hello {last}|"
+
+
+def test_the_engine_is_asked_once_there_is_a_word_to_speak() -> None:
+    driver = cartesia()
+    driver.send(generation("", **{"continue": True}))
+    driver.send(generation(' "', **{"continue": True}))
+    assert driver.commands == []
+    driver.send(generation("Hi", **{"continue": True}))
+    assert driver.text_told == ' "Hi'
+    driver.send(generation(" ", context="other", **{"continue": False}))
+    driver.send(generation("...", context="dots", **{"continue": False}))
+    assert [(one["type"], one["context_id"]) for one in driver.heard()] == [("done", "other"), ("done", "dots")]
+    assert len(driver.submitted) == 1
+
+
+def test_flush_speaks_what_there_is_and_is_answered() -> None:
+    driver = cartesia()
+    driver.send(generation("Hello ", **{"continue": True, "flush": True}))
+    assert driver.commands[1:] == [Flush(1)]
+    driver.send(generation("you", **{"continue": True}))
+    driver.send(generation("", **{"continue": True, "flush": True}))
+    assert driver.commands[2:] == [Append(1, "you"), Flush(1)]
+    assert [(one["type"], one["context_id"], one["flush_id"]) for one in driver.heard()] == [
+        ("flush_done", "c", 1),
+        ("flush_done", "c", 2),
+    ]
+
+
+def test_a_client_that_gathers_sentences_itself_is_spoken_to_at_each() -> None:
+    """Pipecat: no white space between its sentences, max_buffer_delay_ms 0, and no answer to it."""
+    driver = cartesia()
+    for text in ("One.", "Two."):
+        driver.send(generation(text, **{"continue": True, "max_buffer_delay_ms": 0}))
+    assert driver.commands[1:] == [Flush(1), Append(1, "Two."), Flush(1)]
+    assert driver.heard() == []
+
+
+def test_words_are_timed_if_that_is_wanted() -> None:
+    driver = cartesia()
+    driver.send(generation("Hello there you.", add_timestamps=True))
+    for frame in range(10):
+        driver.sound(1, first=frame)
+    driver.finish(1)
+    heard = driver.heard()
+    times = [one for one in heard if one["type"] == "timestamps"]
+    assert times[0]["context_id"] == "c"
+    assert heard.index(times[0]) < 9  # while it speaks
+    words = [word for one in times for word in one["word_timestamps"]["words"]]
+    ends = [end for one in times for end in one["word_timestamps"]["end"]]
+    assert words == ["Hello", "there", "you."]
+    assert ends[-1] == 0.8
+    assert heard[-1]["type"] == "done"
+
+
+# --- several
+
+
+def test_contexts_share_a_socket_and_keep_their_sound_apart() -> None:
+    driver = cartesia()
+    driver.send(generation("One.", context="a", voice={"mode": "id", "id": None}))
+    driver.send(generation("Two.", context="b"))
+    driver.sound(2, first=5)
+    driver.sound(1)
+    driver.finish(1)
+    driver.finish(2)
+    heard = driver.heard()
+    assert [(one["type"], one["context_id"]) for one in heard] == [
+        ("chunk", "b"),
+        ("chunk", "a"),
+        ("done", "a"),
+        ("done", "b"),
+    ]
+    assert sound_of(heard[:1]) != sound_of(heard[1:2])
+
+
+def test_cancel_takes_back_what_was_not_sent_and_frees_the_slot() -> None:
+    driver = cartesia()
+    driver.send(generation("One.", context="a", add_timestamps=True))
+    driver.send(generation("Two.", context="b"))
+    driver.sound(1, frames=8)
+    driver.sound(2)
+    driver.send({"context_id": "a", "cancel": True})
+    assert driver.cancelled == [1]
+    assert [(one["type"], one["context_id"]) for one in driver.heard()] == [("chunk", "b"), ("done", "a")]
+    driver.sound(1)
+    driver.finish(1)
+    driver.send({"context_id": "a", "cancel": True})
+    driver.send({"context_id": "never", "cancel": True})
+    assert driver.heard() == []
+
+
+def test_more_contexts_than_the_limit_are_refused_by_name() -> None:
+    driver = cartesia(Limits(max_contexts=1))
+    driver.send(generation("One.", context="a"))
+    driver.send(generation("Two", context="b", **{"continue": True}))
+    driver.send(generation(" more", context="b", **{"continue": True}))
+    driver.send(generation("", context="b"))
+    (error,) = driver.heard()
+    assert (error["error_code"], error["context_id"], error["status_code"]) == ("too_many_contexts", "b", 429)
+    driver.finish(1)
+    driver.send(generation("Two.", context="b"))
+    assert len(driver.submitted) == 2
+
+
+# --- voices, models, languages
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [("en", "english"), ("zh-CN", "chinese"), ("EN", "english"), ("english", "english"), ("hi", "hi"), (None, "auto")],
+)
+def test_language_codes_become_the_names_of_the_checkpoint(code: str | None, name: str) -> None:
+    driver = cartesia()
+    driver.send(generation(language=code))
+    assert driver.submitted[0].request.language == name
+
+
+def test_a_model_of_ours_is_taken_by_name_and_any_other_means_the_default() -> None:
+    driver = cartesia()
+    driver.send(generation(context="a", model_id="tiny"))
+    driver.send(generation(context="b", model_id="sonic-english"))
+    driver.send(generation(context="d", model_id="clone", voice={"mode": "id", "id": "grandmother"}))
+    assert [submit.request.mode for submit in driver.submitted] == [Mode.CUSTOM_VOICE] * 2
+    assert driver.uploads == [Recall(3, "v1")]
+
+
+def test_a_stored_voice_is_awaited_and_no_word_is_lost() -> None:
+    driver = cartesia()
+    for text in ("One.", "Two."):
+        driver.send(
+            generation(text, voice={"mode": "id", "id": "Grandmother"}, **{"continue": True, "max_buffer_delay_ms": 0})
+        )
+    assert driver.submitted == []
+    driver.dialect.on_reference(1, STORED)
+    driver.gather()
+    request = driver.submitted[0].request
+    assert (request.mode, request.text, request.open_text) == (Mode.BASE, "One. Two. ", True)
+    assert request.reference is not None
+    assert request.reference.text == "Stored words."
+    driver.send(generation(""))
+    assert driver.commands[-1] == FinishText(1)
+
+
+def test_a_stored_voice_that_is_gone_is_an_error_of_its_context() -> None:
+    driver = cartesia()
+    driver.send(generation(voice={"mode": "id", "id": "v1"}))
+    driver.dialect.on_reference(1, VoiceNotFound())
+    (error,) = driver.heard()
+    assert (error["error_code"], error["context_id"]) == ("voice_not_found", "c")
+
+
+def test_fields_of_ours_are_taken_and_foreign_ones_ignored() -> None:
+    driver = cartesia()
+    driver.send(
+        generation(
+            seed=5,
+            instructions="Softly.",
+            max_frames=7,
+            use_normalized_timestamps=False,
+            generation_config={"speed": 2},
+            duration=3,
+        )
+    )
+    request = driver.submitted[0].request
+    assert (request.seed, request.instruct, request.max_frames) == (5, "Softly.", 7)
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"voice": {"mode": "id", "id": "nobody"}}, "unknown_voice"),
+        ({"voice": {"mode": "embedding", "embedding": [0.1]}}, "invalid_config"),
+        ({"voice": "anna"}, "invalid_config"),
+        ({"output_format": {**NATIVE, "encoding": "pcm_s24le"}}, "invalid_config"),
+        ({"output_format": {**NATIVE, "container": "wav"}}, "invalid_config"),
+        ({"output_format": {**NATIVE, "sample_rate": 4000}}, "invalid_config"),
+        ({"transcript": 7}, "invalid_config"),
+        ({"transcript": "x" * 5000}, "text_too_long"),
+        ({"transcript": "x" * 2**17}, "message_too_large"),
+        ({"instructions": "x" * 501}, "instruct_too_long"),
+        ({"max_frames": 99_999}, "invalid_config"),
+    ],
+)
+def test_a_bad_request_is_one_error_of_its_context_and_the_socket_goes_on(fields: dict[str, Any], code: str) -> None:
+    driver = cartesia()
+    driver.send({**generation(), **fields})
+    (error,) = driver.heard()
+    assert error["type"] == "error"
+    assert error["error_code"] == code
+    assert error["context_id"] == "c"
+    assert error["done"] is True
+    assert error["message"].endswith(".")
+    assert error["title"]
+    assert error["request_id"] == "s"
+    assert "nobody" not in error["message"]
+    driver.send(generation())
+    assert len(driver.submitted) == 1
+
+
+def test_a_fault_in_a_growing_text_ends_it_once() -> None:
+    driver = cartesia(Limits(max_text_chars=20))
+    driver.send(generation("x" * 15, **{"continue": True}))
+    driver.send(generation("x" * 15, **{"continue": True}))
+    driver.send(generation("x" * 15, **{"continue": True}))
+    driver.send(generation(""))
+    assert driver.kinds() == ["text_too_long"]
+    assert driver.cancelled == [1]
+    driver.send(generation("Again."))
+    assert len(driver.submitted) == 2
+
+
+def test_a_text_that_goes_on_needs_a_name() -> None:
+    driver = cartesia()
+    driver.send(generation(context=None, **{"continue": True}))
+    assert driver.kinds() == ["invalid_config"]
+    driver.send(generation(context=None))
+    driver.finish(driver.submitted[0].utterance)
+    assert driver.kinds() == ["done"]
+
+
+def test_words_after_the_end_of_a_text_are_refused_and_the_text_goes_on() -> None:
+    driver = cartesia()
+    driver.send(generation("One."))
+    driver.send(generation(" ", **{"continue": True}))
+    assert driver.heard() == []
+    driver.send(generation("Two."))
+    (error,) = driver.heard()
+    assert (error["error_code"], error["done"]) == ("out_of_order", False)
+    driver.finish(1)
+    assert driver.kinds() == ["done"]
+
+
+@pytest.mark.parametrize("how", ["refused", "broken"])
+def test_a_failure_is_the_last_message_of_its_context(how: str) -> None:
+    driver = cartesia()
+    driver.send(generation("One ", **{"continue": True}))
+    if how == "refused":
+        driver.dialect.on_refused(1, Overloaded(slots=1, waiting=1, retry_after_s=1.0))
+    else:
+        driver.dialect.on_speech(1, Broken(GenerationFailed(), RequestStats()))
+    driver.send(generation("two", **{"continue": True}))
+    driver.send(generation(""))
+    (error,) = driver.heard()
+    assert error["error_code"] == ("overloaded" if how == "refused" else "generation_failed")
+    assert error["retryable"] is True
+    assert driver.cancelled == []
+
+
+@pytest.mark.parametrize("message", ["{", "[1]", '{"a":NaN}'])
+def test_what_is_no_json_object_closes(message: str) -> None:
+    driver = cartesia()
+    driver.send(generation())
+    driver.send(message)
+    assert driver.cancelled == [1]
+    assert driver.kinds() == ["invalid_json", "invalid_json", "close 1007"]
+    driver.send(generation())
+    assert driver.heard() == []
+
+
+def test_binary_messages_are_not_taken() -> None:
+    driver = cartesia()
+    driver.dialect.receive_bytes()
+    assert driver.kinds() == ["invalid_json", "close 1003"]
+
+
+# --- time, and the end
+
+
+def test_an_idle_socket_stays_for_five_minutes_and_a_context_without_text_for_less() -> None:
+    clock = Clock()
+    driver = cartesia(clock=clock)
+    assert driver.dialect.deadline == 300
+    driver.send(generation("One ", **{"continue": True}))
+    assert driver.dialect.deadline == 120
+    clock.now = 50
+    driver.sound(1)
+    assert driver.dialect.deadline == 170
+    driver.send(generation(""))
+    assert driver.dialect.deadline == 3600  # it is being spoken to
+    driver.finish(1)
+    assert driver.dialect.deadline == 350
+    driver.send(generation("One ", context="slow", **{"continue": True}))
+    driver.heard()
+    clock.now = 170
+    driver.dialect.tick()
+    driver.gather()
+    assert driver.cancelled == [2]
+    assert driver.kinds() == ["idle_timeout", "idle_timeout", "close 1008"]
+
+
+def test_a_session_has_an_end() -> None:
+    clock = Clock()
+    driver = cartesia(Limits(session_s=100), clock)
+    driver.send(generation())
+    clock.now = 100
+    driver.dialect.tick()
+    assert driver.kinds() == ["session_timeout", "session_timeout", "close 1008"]
+    assert driver.dialect.deadline is None
+
+
+def test_a_hang_up_gives_every_slot_back() -> None:
+    driver = cartesia()
+    driver.send(generation("One.", context="a"))
+    driver.send(generation("Two ", context="b", **{"continue": True}))
+    driver.dialect.gone()
+    driver.gather()
+    assert driver.cancelled == [1, 2]
+    assert driver.heard() == []
+
+
+def test_the_server_says_goodbye_to_every_context() -> None:
+    driver = cartesia()
+    driver.send(generation())
+    driver.dialect.shut(Draining(), 1001)
+    assert driver.kinds() == ["draining", "draining", "close 1001"]
+
+
+def test_a_client_that_takes_nothing_is_not_read() -> None:
+    driver = cartesia()
+    for _ in range(300):
+        driver.send(generation("", context="x"))
+    assert driver.dialect.is_congested
+    driver.heard()
+    assert not driver.dialect.is_congested
+
+
+def test_samples_survive_base64_bit_by_bit() -> None:
+    driver = cartesia()
+    driver.send(generation())
+    pcm = driver.sound(1, frames=7)
+    assert np.array_equal(np.frombuffer(sound_of(driver.heard()), "<i2"), np.frombuffer(pcm, "<i2"))

@@ -1,0 +1,461 @@
+"""Every message in every state of the two foreign dialects, and any sequence of them with any engine behind."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from runtime.errors import BadReferenceAudio, GenerationFailed, Overloaded
+from runtime.request import Broken, RequestStats
+from runtime.server.effects import Append, Cancel, Close, Decode, FinishText, Flush, Recall, Sound, Submit, Text
+from runtime.settings import Limits
+from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver, cartesia, omni
+
+LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
+STREAM = {"type": "session.config", "stream_audio": True, "response_format": "pcm"}
+
+
+def named(driver: DialectDriver) -> list[str]:
+    done = [type(command).__name__.lower() for command in driver.commands]
+    return driver.kinds() + done
+
+
+# --- vLLM-Omni's, pair by pair
+
+OMNI_MESSAGES: dict[str, Any] = {
+    "config": STREAM,
+    "wrong config": {"type": "session.config", "speed": 9},
+    "text": {"type": "input.text", "text": "More."},
+    "done": {"type": "input.done"},
+    "close": {"type": "session.close"},
+    "unknown": {"type": "ping"},
+    "no json": "{",
+}
+OMNI_ANSWERS: dict[str, dict[str, list[str]]] = {
+    "unconfigured": {
+        "config": [],
+        "wrong config": ["invalid_config", "close 1000"],
+        "text": ["out_of_order", "close 1000"],
+        "done": ["out_of_order", "close 1000"],
+        "close": ["out_of_order", "close 1000"],
+        "unknown": ["out_of_order", "close 1000"],
+        "no json": ["invalid_json", "close 1000"],
+    },
+    "idle": {
+        "config": [],
+        "wrong config": ["invalid_config"],
+        "text": [],
+        "done": ["session.done"],
+        "close": ["close 1000"],
+        "unknown": ["invalid_config"],
+        "no json": ["invalid_json"],
+    },
+    "composing": {
+        "config": ["out_of_order"],
+        "wrong config": ["out_of_order"],
+        "text": [],
+        "done": ["audio.start", "submit"],
+        "close": ["close 1000"],
+        "unknown": ["invalid_config"],
+        "no json": ["invalid_json"],
+    },
+    "waiting for its voice": {
+        "config": [],
+        "wrong config": ["invalid_config"],
+        "text": [],
+        "done": [],
+        "close": [],
+        "unknown": ["invalid_config"],
+        "no json": ["invalid_json"],
+    },
+    "speaking": {
+        "config": [],
+        "wrong config": ["invalid_config"],
+        "text": [],
+        "done": [],
+        "close": [],
+        "unknown": ["invalid_config"],
+        "no json": ["invalid_json"],
+    },
+    "leaving": {key: [] for key in OMNI_MESSAGES},
+    "closed": {key: [] for key in OMNI_MESSAGES},
+}
+
+
+def omni_in(state: str) -> DialectDriver:
+    driver = omni()
+    if state != "unconfigured":
+        is_waiting = state == "waiting for its voice"
+        driver.send({**STREAM, **({"ref_audio": "AAAA", "ref_text": "x"} if is_waiting else {})})
+    if state in {"composing", "waiting for its voice", "speaking", "leaving"}:
+        driver.send({"type": "input.text", "text": "Text."})
+    if state in {"waiting for its voice", "speaking", "leaving"}:
+        driver.send({"type": "input.done"})
+    if state in {"leaving", "closed"}:
+        driver.send({"type": "session.close"})
+    driver.heard()
+    driver.commands.clear()
+    return driver
+
+
+@pytest.mark.parametrize(("state", "message"), list(itertools.product(OMNI_ANSWERS, OMNI_MESSAGES)))
+def test_every_pair_of_omni_has_its_answer(state: str, message: str) -> None:
+    driver = omni_in(state)
+    driver.send(OMNI_MESSAGES[message])
+    assert named(driver) == OMNI_ANSWERS[state][message]
+
+
+# --- Cartesia's, pair by pair
+
+CARTESIA_MESSAGES: dict[str, Any] = {
+    "words": {"context_id": "c", "transcript": "More.", "continue": True},
+    "last words": {"context_id": "c", "transcript": "More."},
+    "blank": {"context_id": "c", "transcript": " ", "continue": True},
+    "end": {"context_id": "c", "transcript": ""},
+    "flush": {"context_id": "c", "flush": True, "continue": True},
+    "cancel": {"context_id": "c", "cancel": True},
+    "wrong": {"context_id": "c", "transcript": 7, "continue": True},
+    "nothing": {},
+    "no json": "{",
+}
+CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
+    "free": {
+        "words": ["submit"],
+        "last words": ["submit"],
+        "blank": [],
+        "end": ["done"],
+        "flush": ["flush_done"],
+        "cancel": [],
+        "wrong": ["invalid_config"],
+        "nothing": ["done"],
+        "no json": ["invalid_json", "close 1007"],
+    },
+    "opened": {
+        "words": ["submit"],
+        "last words": ["submit"],
+        "blank": [],
+        "end": ["done"],
+        "flush": ["flush_done"],
+        "cancel": ["done"],
+        "wrong": ["invalid_config"],
+        "nothing": ["done"],
+        "no json": ["invalid_json", "invalid_json", "close 1007"],
+    },
+    "composing": {
+        "words": ["append"],
+        "last words": ["append", "finishtext"],
+        "blank": ["append"],
+        "end": ["finishtext"],
+        "flush": ["flush_done", "flush"],
+        "cancel": ["done", "cancel"],
+        "wrong": ["invalid_config", "cancel"],
+        "nothing": ["done"],
+        "no json": ["invalid_json", "invalid_json", "close 1007", "cancel"],
+    },
+    "complete": {
+        "words": ["out_of_order"],
+        "last words": ["out_of_order"],
+        "blank": [],
+        "end": [],
+        "flush": [],
+        "cancel": ["done", "cancel"],
+        "wrong": ["invalid_config", "cancel"],
+        "nothing": ["done"],
+        "no json": ["invalid_json", "invalid_json", "close 1007", "cancel"],
+    },
+    "waiting for its voice": {
+        "words": [],
+        "last words": [],
+        "blank": [],
+        "end": [],
+        "flush": ["flush_done"],
+        "cancel": ["done"],
+        "wrong": ["invalid_config"],
+        "nothing": ["done"],
+        "no json": ["invalid_json", "invalid_json", "close 1007"],
+    },
+    "refused": {
+        "words": [],
+        "last words": [],
+        "blank": [],
+        "end": [],
+        "flush": [],
+        "cancel": [],
+        "wrong": [],
+        "nothing": ["done"],
+        "no json": ["invalid_json", "close 1007"],
+    },
+    "closed": {key: [] for key in CARTESIA_MESSAGES},
+}
+
+
+def cartesia_in(state: str) -> DialectDriver:
+    driver = cartesia()
+    first: dict[str, Any] = {
+        "opened": {"transcript": "", "continue": True},
+        "composing": {"transcript": "Text.", "continue": True},
+        "complete": {"transcript": "Text."},
+        "waiting for its voice": {"transcript": "Text.", "continue": True, "voice": {"mode": "id", "id": "v1"}},
+        "refused": {"transcript": "Text.", "continue": True, "voice": {"mode": "id", "id": "nobody"}},
+    }
+    if state in first:
+        driver.send({"context_id": "c", **first[state]})
+    elif state == "closed":
+        driver.send("{")
+    driver.heard()
+    driver.commands.clear()
+    return driver
+
+
+@pytest.mark.parametrize(("state", "message"), list(itertools.product(CARTESIA_ANSWERS, CARTESIA_MESSAGES)))
+def test_every_pair_of_cartesia_has_its_answer(state: str, message: str) -> None:
+    driver = cartesia_in(state)
+    driver.send(CARTESIA_MESSAGES[message])
+    assert named(driver) == CARTESIA_ANSWERS[state][message]
+
+
+# --- any sequence
+
+
+class AnyDialect(RuleBasedStateMachine):
+    """An engine and a decoder that answer in any order; subclasses are the client."""
+
+    driver: DialectDriver
+
+    def begin(self, driver: DialectDriver, clock: Clock) -> None:
+        self.driver, self.clock = driver, clock
+        self.running: dict[int, bool] = {}  # requests the engine holds: may more text come?
+        self.used: set[int] = set()
+        self.reading: list[int] = []
+        self.is_over = False
+
+    def after(self) -> None:
+        """Do what the dialect wants done, and hold it against what may be asked for."""
+        self.driver.gather()
+        for command in self.driver.commands:
+            match command:
+                case Submit(number, request):
+                    assert number not in self.used
+                    assert any(map(str.isalnum, request.text))
+                    self.used.add(number)
+                    self.running[number] = request.open_text
+                case Append(number) | Flush(number):
+                    assert self.running[number]
+                case FinishText(number):
+                    assert self.running[number]
+                    self.running[number] = False
+                case Cancel(number):
+                    del self.running[number]
+                case Decode(number) | Recall(number):
+                    self.reading.append(number)
+        self.driver.commands.clear()
+        assert not (self.driver.dialect.closed and self.running)
+
+    def hear(self, item: Any) -> None:
+        """What the client thinks of a message."""
+        raise NotImplementedError
+
+    @rule()
+    def take_everything(self) -> None:
+        for item in self.driver.heard():
+            assert not self.is_over
+            if isinstance(item, Close):
+                self.is_over = True
+            else:
+                self.hear(item)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), frames=st.integers(1, 5))
+    def sound(self, data: st.DataObject, frames: int) -> None:
+        number = data.draw(st.sampled_from(sorted(self.running)))
+        self.driver.start(number)
+        self.driver.sound(number, frames)
+        self.after()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), how=st.sampled_from(["finish", "break", "refuse"]))
+    def end(self, data: st.DataObject, how: str) -> None:
+        number = data.draw(st.sampled_from(sorted(self.running)))
+        del self.running[number]
+        if how == "finish":
+            self.driver.finish(number)
+        elif how == "break":
+            self.driver.dialect.on_speech(number, Broken(GenerationFailed(), RequestStats()))
+        else:
+            self.driver.dialect.on_refused(number, Overloaded(slots=1, waiting=1, retry_after_s=1.0))
+        self.after()
+
+    @precondition(lambda self: self.reading)
+    @rule(data=st.data(), good=st.booleans())
+    def read(self, data: st.DataObject, good: bool) -> None:
+        number = data.draw(st.sampled_from(self.reading))
+        self.reading.remove(number)
+        self.driver.dialect.on_reference(number, REFERENCE if good else BadReferenceAudio(why="it is silent"))
+        self.after()
+
+    @rule(seconds=st.sampled_from([1, 9, 100]))
+    def wait(self, seconds: int) -> None:
+        self.clock.now += seconds
+        self.driver.dialect.tick()
+        self.after()
+
+    @rule(text=st.sampled_from(["{", "[]", "{}", '{"type":7}', '{"context_id":{}}', '{"a":1,"a":2}']))
+    @precondition(lambda self: self.clock.now > 60)  # or few sequences would go on
+    def nonsense(self, text: str) -> None:
+        self.driver.send(text)
+        self.after()
+
+    def teardown(self) -> None:
+        if hasattr(self, "driver"):
+            self.take_everything()
+            self.driver.dialect.gone()
+            self.after()
+            assert self.running == {}
+            assert self.driver.heard() == []
+
+
+class AnyOmni(AnyDialect):
+    """Its client counts: start, sound, done, and as many as session.done says."""
+
+    @initialize(split=st.sampled_from(["none", "sentence"]), stream=st.booleans(), base=st.booleans())
+    def open(self, split: str, stream: bool, base: bool) -> None:
+        clock = Clock()
+        self.begin(omni(LIMITS, clock), clock)
+        self.fields: dict[str, Any] = {"type": "session.config", "split_granularity": split}
+        self.fields |= {"stream_audio": True, "response_format": "pcm"} if stream else {}
+        self.fields |= {"ref_audio": "AAAA", "ref_text": "x"} if base else {}
+        self.place: tuple[int, int] | None = None  # of the sentence that is open
+        self.turns = self.sentences = self.bytes = 0
+        self.driver.send(self.fields)
+        self.after()
+
+    def hear(self, item: Any) -> None:
+        if isinstance(item, bytes):
+            assert self.place is not None
+            self.bytes += len(item)
+            return
+        match item["type"]:
+            case "audio.start":
+                assert self.place is None
+                self.place, self.bytes = (item["utterance_index"], item["sentence_index"]), 0
+                assert self.place == (self.turns, self.sentences)
+            case "audio.done":
+                assert self.place == (item["utterance_index"], item["sentence_index"])
+                assert item["total_bytes"] == self.bytes
+                self.place = None
+                self.sentences += 1
+            case "session.done":
+                assert self.place is None
+                assert (item["utterance_index"], item["total_sentences"]) == (self.turns, self.sentences)
+                self.turns, self.sentences = self.turns + 1, 0
+            case kind:
+                assert kind == "error"
+                assert item["code"]
+
+    @rule(wrong=st.booleans())
+    def configure(self, wrong: bool) -> None:
+        self.driver.send({**self.fields, **({"speed": 9} if wrong else {})})
+        self.after()
+
+    @rule(text=st.sampled_from(["", " ", "Hi", "One. Two. ", ". More", "far too long to be said", None]))
+    def text(self, text: str | None) -> None:
+        self.driver.send({"type": "input.text", "text": text})
+        self.after()
+
+    @rule()
+    def done(self) -> None:
+        self.driver.send({"type": "input.done"})
+        self.after()
+
+    @precondition(lambda self: self.clock.now > 60)
+    @rule()
+    def leave(self) -> None:
+        self.driver.send({"type": "session.close"})
+        self.after()
+
+
+class AnyCartesia(AnyDialect):
+    """Its client knows each context by its name, from its first message to its last."""
+
+    @initialize()
+    def open(self) -> None:
+        clock = Clock()
+        self.begin(cartesia(LIMITS, clock), clock)
+        self.ended: set[str] = set()
+
+    def hear(self, item: Any) -> None:
+        assert item["type"] in {"chunk", "timestamps", "flush_done", "done", "error"}
+        name = item["context_id"]
+        if item["type"] == "error":
+            assert item["error_code"]
+        elif item["type"] != "done":
+            assert name not in self.ended  # nothing of it follows its last message
+        if item["done"] and name is not None:
+            self.ended.add(name)
+
+    @rule(
+        name=st.sampled_from(["a", "b", "c"]),
+        text=st.sampled_from(["", " ", "Hi ", "there.", "far too long to be said", None]),
+        goes_on=st.booleans(),
+        flush=st.booleans(),
+        stored=st.booleans(),
+        times=st.booleans(),
+        rate=st.sampled_from([24_000, 8_000]),
+    )
+    def generate(
+        self, name: str, text: str | None, goes_on: bool, flush: bool, stored: bool, times: bool, rate: int
+    ) -> None:
+        # Each use of a name is a context of its own; what is queued of the one before is heard first.
+        self.take_everything()
+        self.ended.discard(name)
+        message = {
+            "context_id": name,
+            "transcript": 7 if text is None else text,
+            "continue": goes_on,
+            "flush": flush,
+            "add_timestamps": times,
+            "voice": {"mode": "id", "id": "v1" if stored else "anna"},
+            "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": rate},
+        }
+        self.driver.send(message)
+        self.after()
+
+    @rule(name=st.sampled_from(["a", "b", "c"]))
+    def cancel(self, name: str) -> None:
+        self.driver.send({"context_id": name, "cancel": True})
+        self.after()
+
+
+def test_the_tables_say_something_about_every_message() -> None:
+    assert all(set(answers) == set(OMNI_MESSAGES) for answers in OMNI_ANSWERS.values())
+    assert all(set(answers) == set(CARTESIA_MESSAGES) for answers in CARTESIA_ANSWERS.values())
+
+
+def test_samples_are_told_with_the_sound_of_both() -> None:
+    """The shell reports by them what the listener has; without them a row would pause for ever."""
+    whole, streamed, json_ = omni(), omni(), cartesia()
+    whole.send({"type": "session.config"})
+    streamed.send(STREAM)
+    for driver in (whole, streamed):
+        driver.send({"type": "input.text", "text": "Hi."})
+        driver.send({"type": "input.done"})
+    json_.send({"context_id": "c", "transcript": "Hi."})
+    for driver in (whole, streamed, json_):
+        driver.sound(1, frames=7)
+        driver.finish(1)
+        samples = 0
+        while (item := driver.dialect.take()) is not None:
+            if isinstance(item, Text | Sound) and item.number == 1:
+                samples += item.samples
+        assert samples == 7 * 1920
+
+
+TestAnyOmni = AnyOmni.TestCase
+TestAnyOmni.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyCartesia = AnyCartesia.TestCase
+TestAnyCartesia.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

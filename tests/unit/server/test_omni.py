@@ -1,0 +1,448 @@
+"""vLLM-Omni's dialect, message by message: its shapes, its texts, and what ends a session there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from runtime.errors import BadReferenceAudio, Draining, GenerationFailed, Overloaded, QueueTimeout, UnsupportedLanguage
+from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Split
+from runtime.server.effects import Close, Decode, Recall, Sound
+from runtime.settings import Limits
+from tests.unit.server.dialects import REFERENCE, STORED, Clock, DialectDriver, omni
+
+STREAM = {"stream_audio": True, "response_format": "pcm"}
+
+
+def configured(limits: Limits | None = None, clock: Clock | None = None, **fields: Any) -> DialectDriver:
+    driver = omni(limits, clock)
+    driver.send({"type": "session.config", **fields})
+    assert driver.heard() == []
+    return driver
+
+
+def say(driver: DialectDriver, *texts: str) -> None:
+    for text in texts:
+        driver.send({"type": "input.text", "text": text})
+    driver.send({"type": "input.done"})
+
+
+def text_of(driver: DialectDriver) -> list[str]:
+    return [item["message"] if isinstance(item, dict) else f"close {item.code}" for item in driver.heard()]
+
+
+# --- one utterance
+
+
+def test_a_streamed_utterance_has_that_servers_shapes() -> None:
+    driver = configured(**STREAM)
+    say(driver, "Hello ", "there.")
+    assert driver.heard() == [
+        {
+            "type": "audio.start",
+            "utterance_index": 0,
+            "sentence_index": 0,
+            "sentence_text": "Hello there.",
+            "format": "pcm",
+            "sample_rate": 24000,
+        }
+    ]
+    (submit,) = driver.submitted
+    driver.start(submit.utterance, seed=5)
+    pcm = driver.sound(submit.utterance, frames=4)
+    heard = driver.heard()
+    assert b"".join(heard) == pcm
+    assert [len(piece) for piece in heard] == [12_000, 3_360]
+    driver.finish(submit.utterance)
+    done, end = driver.heard()
+    metrics = done.pop("metrics")
+    assert done == {
+        "type": "audio.done",
+        "utterance_index": 0,
+        "sentence_index": 0,
+        "total_bytes": len(pcm),
+        "error": False,
+    }
+    assert (metrics["stop_reason"], metrics["seed"], metrics["frames"]) == ("eos", 5, 1)
+    assert end == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}
+
+
+def test_without_stream_audio_a_sentence_is_one_file_in_one_message() -> None:
+    driver = configured()
+    say(driver, "Hello.")
+    (start,) = driver.heard()
+    assert (start["format"], "sample_rate" in start) == ("wav", False)
+    (submit,) = driver.submitted
+    assert not submit.request.acknowledged  # nothing is taken before the file is complete
+    driver.start(submit.utterance)
+    pcm = driver.sound(submit.utterance) + driver.sound(submit.utterance, first=1)
+    assert driver.heard() == []
+    driver.finish(submit.utterance)
+    sound = driver.dialect.take()
+    assert isinstance(sound, Sound)
+    assert (sound.data, sound.number, sound.samples) == (b"[wav@1:" + pcm + b"]", submit.utterance, 3840)
+    done, end = driver.heard()
+    assert done["total_bytes"] == len(sound.data)
+    assert end["type"] == "session.done"
+
+
+def test_formats_and_speeds_go_to_the_encoder() -> None:
+    driver = configured(response_format="opus", speed=1.5)
+    say(driver, "Hello.")
+    driver.finish(1)
+    assert driver.heard()[1] == b"[opus@1.5:]"
+
+
+def test_the_request_is_what_was_configured() -> None:
+    driver = configured(
+        speaker="ANNA",
+        task_type="CustomVoice",
+        language="English",
+        instructions="Softly.",
+        max_new_tokens=21,
+        initial_codec_chunk_frames=2,
+        non_streaming_mode=False,
+        seed=9,
+        unheard_of={"a": 1},
+        context_id="not ours!",
+        frames=7,
+        **STREAM,
+    )
+    say(driver, "Hello.")
+    request = driver.submitted[0].request
+    assert (request.mode, request.voice, request.language) == (Mode.CUSTOM_VOICE, "anna", "English")
+    assert (request.instruct, request.seed, request.max_frames) == ("Softly.", 9, 20)
+    assert (request.layout, request.first_chunk_frames, request.split) == (Layout.STREAMING, 2, Split.NONE)
+    assert request.holds_end
+    assert request.acknowledged
+    assert not request.open_text
+
+
+def test_newer_clients_ask_for_a_stream_by_another_name() -> None:
+    driver = configured(streaming_mode="token_level")
+    say(driver, "Hello.")
+    assert driver.heard()[0]["sample_rate"] == 24000
+
+
+def test_an_utterance_without_text_is_done_at_once() -> None:
+    driver = configured()
+    say(driver, "")
+    say(driver, " \n")
+    ends = [{"type": "session.done", "utterance_index": index, "total_sentences": 0} for index in (0, 1)]
+    assert driver.heard() == ends
+
+
+# --- sentences
+
+
+def test_each_sentence_is_a_request_with_the_first_ones_seed_and_the_next_is_made_ahead() -> None:
+    driver = configured(split_granularity="sentence", **STREAM)
+    driver.send({"type": "input.text", "text": "One. Two. Three"})
+    assert [submit.request.text for submit in driver.submitted] == ["One."]
+    driver.start(1, seed=33)
+    assert [submit.request.text for submit in driver.submitted] == ["One.", "Two."]
+    driver.send({"type": "input.done"})
+    driver.start(2, seed=33)
+    first = driver.sound(1)
+    second = driver.sound(2)
+    assert driver.kinds() == ["audio.start", "sound"]  # the second is held back
+    driver.finish(2)
+    assert driver.kinds() == []
+    assert len(driver.submitted) == 2  # no more than one ahead
+    driver.finish(1)
+    heard = driver.heard()
+    assert [item["type"] if isinstance(item, dict) else item for item in heard] == [
+        "audio.done",
+        "audio.start",
+        second,
+        "audio.done",
+        "audio.start",
+    ]
+    assert first != b""
+    assert [submit.request.text for submit in driver.submitted] == ["One.", "Two.", "Three"]
+    assert [submit.request.seed for submit in driver.submitted] == [None, 33, 33]
+    driver.finish(3)
+    assert driver.heard()[-1] == {"type": "session.done", "utterance_index": 0, "total_sentences": 3}
+
+
+@pytest.mark.parametrize("how", ["refused", "broken"])
+def test_a_sentence_for_which_there_is_no_room_ahead_waits_for_its_turn(how: str) -> None:
+    driver = configured(split_granularity="sentence", **STREAM)
+    say(driver, "One. Two.")
+    driver.start(1)
+    if how == "refused":
+        driver.dialect.on_refused(2, Overloaded(slots=1, waiting=1, retry_after_s=1.0))
+    else:
+        driver.dialect.on_speech(2, Queued(0))
+        driver.dialect.on_speech(2, Broken(QueueTimeout(limit=1.0, retry_after_s=1.0), RequestStats()))
+    driver.sound(1)
+    assert len(driver.submitted) == 2
+    driver.finish(1)
+    assert [submit.request.text for submit in driver.submitted] == ["One.", "Two.", "Two."]
+    driver.sound(3)
+    driver.finish(3)
+    assert driver.kinds().count("audio.done") == 2
+
+
+def test_a_refusal_in_its_turn_is_told() -> None:
+    driver = configured(**STREAM)
+    say(driver, "One.")
+    driver.dialect.on_refused(1, Overloaded(slots=1, waiting=1, retry_after_s=1.0))
+    assert driver.kinds() == ["audio.start", "overloaded", "audio.done", "session.done"]
+
+
+def test_the_next_utterance_may_be_sent_while_one_speaks() -> None:
+    driver = configured(**STREAM)
+    say(driver, "One.")
+    driver.send({"type": "session.config", "speaker": "anna", "seed": 4, **STREAM})  # between utterances
+    say(driver, "Two.")
+    driver.start(1)
+    driver.finish(1)
+    driver.finish(2)
+    ends = [item for item in driver.heard() if item["type"] == "session.done"]
+    assert [end["utterance_index"] for end in ends] == [0, 1]
+    assert [submit.request.seed for submit in driver.submitted] == [None, 4]
+
+
+# --- voices
+
+
+def test_reference_audio_is_decoded_once_and_awaited() -> None:
+    driver = configured(task_type="Base", ref_audio="AAAA", ref_text="The words.", **STREAM)
+    assert driver.uploads == [Decode(1, "AAAA")]
+    say(driver, "One.")
+    assert driver.submitted == []
+    driver.dialect.on_reference(1, REFERENCE)
+    driver.gather()
+    reference = driver.submitted[0].request.reference
+    assert reference is not None
+    assert (reference.samples is REFERENCE.samples, reference.text) == (True, "The words.")
+    driver.finish(1)
+    say(driver, "Two.")
+    assert len(driver.uploads) == 1
+    assert len(driver.submitted) == 2
+
+
+def test_a_stored_voice_is_recalled_with_its_own_words() -> None:
+    driver = configured(voice="grandmother", **STREAM)
+    assert driver.uploads == [Recall(1, "v1")]
+    driver.dialect.on_reference(1, STORED)
+    say(driver, "One.")
+    request = driver.submitted[0].request
+    assert request.mode is Mode.BASE
+    assert request.voice is None
+    assert request.reference is not None
+    assert request.reference.text == "Stored words."
+
+
+def test_a_reference_that_cannot_be_used_fails_each_sentence_that_needs_it() -> None:
+    driver = configured(ref_audio="AAAA", ref_text="x", split_granularity="sentence", **STREAM)
+    say(driver, "One. Two.")
+    driver.dialect.on_reference(1, BadReferenceAudio(why="it is silent"))
+    heard = driver.heard()
+    assert [item["type"] for item in heard] == ["audio.start", "error", "audio.done"] * 2 + ["session.done"]
+    prefix = "Generation failed for utterance 0, sentence 1: The reference audio cannot be used"
+    assert heard[4]["message"].startswith(prefix)
+
+
+# --- errors
+
+
+def test_a_failure_is_told_between_start_and_done_and_the_session_goes_on() -> None:
+    driver = configured(**STREAM)
+    say(driver, "One.")
+    driver.start(1)
+    driver.sound(1)
+    driver.dialect.on_speech(1, Broken(GenerationFailed(), RequestStats()))
+    _, sound, error, done, end = driver.heard()
+    assert error == {
+        "type": "error",
+        "message": f"Generation failed for utterance 0, sentence 0: {GenerationFailed()}",
+        "code": "generation_failed",
+        "retryable": True,
+        "partial_audio": True,
+        "action": "discard",
+    }
+    assert done["error"] is True
+    assert done["total_bytes"] == len(sound)
+    assert end["total_sentences"] == 1
+    say(driver, "Two.")
+    assert len(driver.submitted) == 2
+
+
+def test_a_file_that_was_not_finished_is_not_sent() -> None:
+    driver = configured()
+    say(driver, "One.")
+    driver.sound(1)
+    driver.dialect.on_speech(1, Broken(UnsupportedLanguage(known="english"), RequestStats()))
+    _, error, done, _ = driver.heard()
+    assert "partial_audio" not in error
+    assert (error["code"], done["total_bytes"], done["error"]) == ("unsupported_language", 0, True)
+
+
+FIRST = [
+    ("{", "Invalid JSON message"),
+    ("[1]", "WebSocket messages must be JSON objects"),
+    ('"x"', "WebSocket messages must be JSON objects"),
+    ('{"type":"input.text","text":"x"}', "Expected session.config, got: input.text"),
+    ('{"no":"type"}', "Expected session.config, got: None"),
+    ('{"type":"session.config","speed":9}', "Invalid session config: speed is not valid: "),
+    ('{"type":"session.config","stream_audio":true}', "Invalid session config: stream_audio is not valid: "),
+    (
+        '{"type":"session.config","stream_audio":true,"response_format":"pcm","speed":2}',
+        "Invalid session config: stream_audio is not valid: ",
+    ),
+    ('{"type":"session.config","word_timestamps":true}', "Invalid session config: word_timestamps is not valid: "),
+    ('{"type":"session.config","response_format":"ogg"}', "Invalid session config: response_format is not valid: "),
+    ('{"type":"session.config","speaker_embedding":[1]}', "Invalid session config: speaker_embedding is not valid: "),
+    ('{"type":"session.config","voice":"nobody"}', "Invalid session config: This checkpoint has no speaker"),
+    ('{"type":"session.config","model":"nothing"}', "Invalid session config: model is not valid: "),
+    ('{"type":"session.config","task_type":"VoiceDesign"}', "Invalid session config: No loaded checkpoint"),
+    ('{"type":"session.config","max_new_tokens":9999}', "Invalid session config: max_new_tokens is not valid: "),
+    (json.dumps({"type": "session.config", "instructions": "x" * 501}), "Invalid session config: The instruct has 501"),
+    (json.dumps({"type": "session.config", "ref_audio": "A" * 2**22}), "session.config message too large"),
+    (json.dumps({"type": "input.text", "text": "A" * 2**17}), "input.text message too large"),
+]
+
+
+@pytest.mark.parametrize(("message", "text"), FIRST, ids=[text[:60] for _, text in FIRST])
+def test_an_error_of_the_first_message_ends_the_session_and_of_a_later_one_does_not(message: str, text: str) -> None:
+    driver = omni()
+    driver.send(message)
+    error, close = driver.heard()
+    assert error["message"].startswith(text)
+    assert error["message"] == text or text.startswith("Invalid session config")
+    assert close == Close(1000, error["code"])
+    assert driver.dialect.closed
+    if not text.startswith("Expected"):
+        later = configured()
+        later.send(message)
+        (error,) = later.heard()
+        assert error["message"].startswith(text)
+        assert not later.dialect.closed
+
+
+def test_a_config_in_the_middle_of_an_utterance_is_refused_and_changes_nothing() -> None:
+    driver = configured(**STREAM)
+    driver.send({"type": "input.text", "text": "One"})
+    driver.send({"type": "session.config", "response_format": "mp3"})
+    text = "session.config cannot be applied while an utterance is in progress; send input.done first"
+    assert text_of(driver) == [text]
+    driver.send({"type": "input.done"})
+    assert driver.heard()[0]["format"] == "pcm"
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"type": "input.text", "text": 7}, "input.text requires a string value"),
+        ({"type": "input.text", "text": None}, "input.text requires a string value"),
+        ({"type": "context.cancel"}, "Unknown message type: context.cancel"),
+        ({"type": "x" * 100}, "Unknown message type: " + "x" * 64),
+    ],
+)
+def test_other_errors_have_that_servers_texts(message: dict[str, Any], text: str) -> None:
+    driver = configured()
+    driver.send(message)
+    assert text_of(driver) == [text]
+
+
+def test_a_text_without_end_is_refused_once_and_the_rest_of_it_ignored() -> None:
+    driver = configured(Limits(max_text_chars=20), **STREAM)
+    say(driver, "x" * 15, "x" * 15, "x" * 15)
+    assert driver.kinds() == ["audio.start", "text_too_long", "audio.done", "session.done"]
+    assert driver.submitted == []
+    say(driver, "Short.")
+    assert len(driver.submitted) == 1
+
+
+def test_a_client_that_sends_more_than_can_be_spoken_is_not_read() -> None:
+    driver = configured(split_granularity="sentence", **STREAM)
+    driver.send({"type": "input.text", "text": "A. " * 300})
+    assert driver.dialect.is_congested
+    for number in range(1, 60):
+        driver.start(number)
+        driver.finish(number)
+    driver.heard()
+    assert not driver.dialect.is_congested
+
+
+# --- time, and the end
+
+
+def test_time_outs_are_that_servers() -> None:
+    clock = Clock()
+    driver = omni(clock=clock)
+    assert driver.dialect.deadline == 10
+    clock.now = 10
+    driver.dialect.tick()
+    assert text_of(driver) == ["Timeout waiting for session.config", "close 1000"]
+    clock.now = 0
+    driver = configured(clock=clock, **STREAM)
+    clock.now = 5
+    say(driver, "One.")
+    driver.heard()
+    clock.now = 200
+    driver.dialect.tick()
+    assert driver.heard() == []  # it is being spoken to
+    driver.finish(1)
+    driver.heard()
+    assert driver.dialect.deadline == 230
+    clock.now = 230
+    driver.dialect.tick()
+    assert text_of(driver) == ["Idle timeout: no message received", "close 1000"]
+
+
+def test_a_session_has_an_end_even_while_it_speaks() -> None:
+    clock = Clock()
+    driver = configured(Limits(session_s=100), clock, **STREAM)
+    say(driver, "One.")
+    driver.start(1)
+    driver.heard()
+    assert driver.dialect.deadline == 100
+    clock.now = 100
+    driver.dialect.tick()
+    driver.gather()
+    assert driver.cancelled == [1]
+    assert driver.kinds() == ["session_timeout", "audio.done", "session_timeout", "close 1008"]
+
+
+def test_session_close_waits_for_what_was_asked_for() -> None:
+    driver = configured(**STREAM)
+    say(driver, "One.")
+    driver.send({"type": "session.close"})
+    driver.send({"type": "input.text", "text": "Not heard."})
+    driver.send({"type": "input.done"})
+    driver.finish(1)
+    assert driver.kinds() == ["audio.start", "audio.done", "session.done", "close 1000"]
+    assert len(driver.submitted) == 1
+
+
+def test_a_hang_up_gives_every_slot_back() -> None:
+    driver = configured(split_granularity="sentence", **STREAM)
+    say(driver, "One. Two. Three.")
+    driver.start(1)
+    driver.dialect.gone()
+    driver.gather()
+    assert driver.cancelled == [1, 2]
+    assert driver.heard() == []
+    driver.sound(1)
+    assert driver.heard() == []
+
+
+def test_the_server_says_goodbye_with_a_reason() -> None:
+    driver = configured(**STREAM)
+    say(driver, "One.")
+    driver.heard()
+    driver.dialect.shut(Draining(), 1001)
+    driver.gather()
+    assert driver.cancelled == [1]
+    assert driver.kinds() == ["draining", "audio.done", "draining", "close 1001"]
+
+
+def test_binary_messages_are_not_taken() -> None:
+    driver = configured()
+    driver.dialect.receive_bytes()
+    assert driver.kinds() == ["invalid_json", "close 1003"]

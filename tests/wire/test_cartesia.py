@@ -1,0 +1,217 @@
+"""Cartesia's dialect over real sockets, with the messages that LiveKit, Pipecat and Cartesia's own client send."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import soxr
+from websockets.asyncio.client import ClientConnection, connect
+
+from tests.support.runtime_server import RunningServer
+from tests.support.speech_client import WAIT_S, spoken
+from tests.wire.test_speech import same_sound
+
+NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
+BASE: dict[str, Any] = {
+    "model_id": "sonic-3",
+    "voice": {"mode": "id", "id": "alloy"},
+    "language": "en",
+    "output_format": NATIVE,
+    "seed": 11,
+    "max_frames": 12,
+}
+
+
+@asynccontextmanager
+async def cartesia(
+    server: RunningServer, query: str = "?cartesia_version=2025-04-16", **headers: str
+) -> AsyncIterator[ClientConnection]:
+    url = f"ws://127.0.0.1:{server.port}/tts/websocket{query}"
+    async with connect(url, additional_headers={name.replace("_", "-"): one for name, one in headers.items()}) as found:
+        yield found
+
+
+async def send(connection: ClientConnection, text: str, context: str, *, goes_on: bool, **fields: Any) -> None:
+    message = {**BASE, "transcript": text, "context_id": context, "continue": goes_on, **fields}
+    await connection.send(json.dumps(message))
+
+
+async def hear(connection: ClientConnection) -> dict[str, Any]:
+    message = await asyncio.wait_for(connection.recv(), WAIT_S)
+    assert isinstance(message, str)
+    found = json.loads(message)
+    assert "context_id" in found  # Pipecat reads it before anything else
+    assert isinstance(found, dict)
+    return found
+
+
+async def until_done(connection: ClientConnection, *contexts: str) -> dict[str, list[dict[str, Any]]]:
+    """Everything that came for these contexts, up to the last message of each."""
+    came: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    waiting = set(contexts)
+    while waiting:
+        message = await hear(connection)
+        came[message["context_id"]].append(message)
+        if message["type"] in {"done", "error"}:
+            waiting.discard(message["context_id"])
+    return came
+
+
+def sound_of(messages: list[dict[str, Any]]) -> bytes:
+    return b"".join(base64.b64decode(one["data"]) for one in messages if one["type"] == "chunk")
+
+
+def native(server: RunningServer, text: str) -> bytes:
+    config = {"task_type": "custom_voice", "voice": "alloy", "language": "english", "seed": 11, "max_frames": 12}
+    config["voice"] = speaker(server)
+    return asyncio.run(spoken(server.socket, text, **config)).pcm
+
+
+def speaker(server: RunningServer) -> str:
+    assert server.engine is not None
+    return next(name for card in server.engine.cards for name in card.speakers)
+
+
+def said(server: RunningServer, text: str, **fields: Any) -> list[dict[str, Any]]:
+    async def speak() -> list[dict[str, Any]]:
+        async with cartesia(server) as connection:
+            await send(connection, text, "c", goes_on=False, **fields)
+            return (await until_done(connection, "c"))["c"]
+
+    return asyncio.run(speak())
+
+
+def test_the_sound_is_that_of_the_native_protocol(server: RunningServer) -> None:
+    messages = said(server, "Good morning.")
+    assert same_sound(sound_of(messages), native(server, "Good morning."))
+    assert [one["type"] for one in messages[-2:]] == ["chunk", "done"]
+    assert all(one["status_code"] == 206 for one in messages)
+
+
+def test_livekit_sends_words_and_ends_with_a_space(server: RunningServer) -> None:
+    async def livekit() -> list[dict[str, Any]]:
+        async with cartesia(server, x_api_key="key") as connection:
+            for text in ("Good ", "morning. "):
+                await send(connection, text, "a1b2", goes_on=True, add_timestamps=True)
+            await send(connection, " ", "a1b2", goes_on=False, add_timestamps=True)
+            return (await until_done(connection, "a1b2"))["a1b2"]
+
+    messages = asyncio.run(livekit())
+    assert same_sound(sound_of(messages), native(server, "Good morning."))
+    assert {one["type"] for one in messages} == {"chunk", "timestamps", "done"}
+
+
+def test_pipecat_sends_sentences_and_reads_its_transcript_from_the_times(server: RunningServer) -> None:
+    more = {"max_buffer_delay_ms": 0, "add_timestamps": True, "use_normalized_timestamps": False}
+
+    async def pipecat() -> list[dict[str, Any]]:
+        async with cartesia(server, "?api_key=k&cartesia_version=2026-03-01") as connection:
+            await send(connection, "Good morning.", "turn", goes_on=True, **more)
+            await send(connection, "", "turn", goes_on=False, **more)
+            return (await until_done(connection, "turn"))["turn"]
+
+    messages = asyncio.run(pipecat())
+    pcm = sound_of(messages)
+    assert same_sound(pcm, native(server, "Good morning."))
+    times = [one["word_timestamps"] for one in messages if one["type"] == "timestamps"]
+    assert [word for one in times for word in one["words"]] == ["Good", "morning."]
+    assert times[-1]["end"][-1] == pytest.approx(len(pcm) / 48_000, abs=0.001)
+
+
+def test_cartesias_own_client_pushes_and_says_no_more_inputs(server: RunningServer) -> None:
+    async def sdk() -> list[dict[str, Any]]:
+        async with cartesia(server, "", authorization="Bearer k", cartesia_version="2026-08-14") as connection:
+            await send(connection, "Good ", "c", goes_on=True)
+            await send(connection, "morning.", "c", goes_on=True)
+            await send(connection, "", "c", goes_on=False)
+            return (await until_done(connection, "c"))["c"]
+
+    assert same_sound(sound_of(asyncio.run(sdk())), native(server, "Good morning."))
+
+
+def test_two_contexts_keep_their_sound_apart(server: RunningServer) -> None:
+    async def both() -> dict[str, list[dict[str, Any]]]:
+        async with cartesia(server) as connection:
+            await send(connection, "Good morning.", "a", goes_on=True)
+            await send(connection, "Good evening.", "b", goes_on=True)
+            await send(connection, "", "b", goes_on=False)
+            await send(connection, "", "a", goes_on=False)
+            return await until_done(connection, "a", "b")
+
+    came = asyncio.run(both())
+    assert same_sound(sound_of(came["a"]), native(server, "Good morning."))
+    assert same_sound(sound_of(came["b"]), native(server, "Good evening."))
+
+
+@pytest.mark.parametrize(("encoding", "rate"), [("pcm_f32le", 44_100), ("pcm_s16le", 16_000), ("pcm_mulaw", 8_000)])
+def test_other_formats_are_the_same_sound(server: RunningServer, encoding: str, rate: int) -> None:
+    wanted = np.frombuffer(native(server, "Good morning."), "<i2") / 32768
+    format_ = {"container": "raw", "encoding": encoding, "sample_rate": rate}
+    data = sound_of(said(server, "Good morning.", output_format=format_))
+    assert abs(len(data) // {"pcm_f32le": 4, "pcm_s16le": 2}.get(encoding, 1) - len(wanted) * rate / 24_000) <= 1
+    if encoding != "pcm_mulaw":
+        kind, scale = ("<f4", 1) if encoding == "pcm_f32le" else ("<i2", 32768)
+        whole = soxr.resample(wanted.astype(np.float32), 24_000, rate, quality="HQ")
+        samples = np.frombuffer(data, kind) / scale
+        size = min(len(samples), len(whole))
+        assert np.abs(samples[:size] - whole[:size]).max() < 3e-4
+
+
+def test_cancel_while_it_speaks_is_the_end_of_that_context_and_of_no_other(server: RunningServer) -> None:
+    async def cancel() -> None:
+        async with cartesia(server) as connection:
+            await send(connection, "Speak for a long time.", "long", goes_on=False, max_frames=4000)
+            assert (await hear(connection))["type"] == "chunk"
+            await send(connection, "Good morning.", "short", goes_on=False)
+            await connection.send(json.dumps({"context_id": "long", "cancel": True}))
+            came = await until_done(connection, "long", "short")
+            assert came["long"][-1]["type"] == "done"
+            assert came["short"][-1]["type"] == "done"
+            assert sound_of(came["short"])
+            server.wait_until_idle(2)
+            await send(connection, "", "ping", goes_on=False)
+            assert (await hear(connection))["context_id"] == "ping"  # not a message more of the cancelled one
+
+    asyncio.run(cancel())
+
+
+def test_a_hang_up_frees_its_slot_within_a_frame_or_two(server: RunningServer) -> None:
+    async def hang_up() -> None:
+        async with cartesia(server) as connection:
+            await send(connection, "Speak for a long time.", "a", goes_on=False, max_frames=4000)
+            await send(connection, "Speak for a long ", "b", goes_on=True, max_frames=4000)
+            assert (await hear(connection))["type"] == "chunk"
+            connection.transport.abort()
+
+    for _ in range(3):
+        asyncio.run(hang_up())
+        assert server.wait_until_idle(2) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"voice": {"mode": "id", "id": "nobody"}}, "unknown_voice"),
+        ({"voice": {"mode": "embedding", "embedding": [0.1]}}, "invalid_config"),
+        ({"language": "hi"}, "unsupported_language"),
+        ({"output_format": {**NATIVE, "sample_rate": 96_000}}, "invalid_config"),
+    ],
+)
+def test_errors_end_their_context_only(server: RunningServer, fields: dict[str, Any], code: str) -> None:
+    async def speak() -> None:
+        async with cartesia(server) as connection:
+            await send(connection, "Hello.", "bad", goes_on=False, **fields)
+            (error,) = (await until_done(connection, "bad"))["bad"]
+            assert (error["type"], error["error_code"]) == ("error", code)
+            await send(connection, "Hello.", "good", goes_on=False)
+            assert (await until_done(connection, "good"))["good"][-1]["type"] == "done"
+
+    asyncio.run(speak())

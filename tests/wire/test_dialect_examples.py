@@ -1,0 +1,75 @@
+"""The conversations that docs/api.md shows for other servers' dialects, held with the real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from tests.support.runtime_server import RunningServer
+from tests.support.speech_client import WAIT_S
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
+
+
+def conversation(heading: str) -> list[tuple[str, Any]]:
+    """The turns of the first block under a heading: who speaks, and what; None for sound."""
+    block = PAGE.split(f"\n## {heading}\n", 1)[1].split("```\n", 2)[1]
+    turns = []
+    for turn in re.findall(r"^([→←]) (.*(?:\n   .*)*)", block, re.MULTILINE):
+        who, what = turn
+        turns.append((who, None if what.startswith("<") else json.loads(what)))
+    return turns
+
+
+def shape(message: Any) -> Any:
+    """What must be as the page shows it: the fields, and their values where these are words of the protocol."""
+    if message is None or isinstance(message, bytes):
+        return "sound"
+    told = {"type", "context_id", "sentence_index", "utterance_index", "total_sentences", "code", "error_code", "done"}
+    return {name: value if name in told else ... for name, value in message.items()}
+
+
+@pytest.mark.parametrize(
+    ("heading", "path"),
+    [("vLLM-Omni's WebSocket", "/v1/audio/speech/stream"), ("Cartesia's WebSocket", "/tts/websocket")],
+)
+def test_the_page_shows_what_happens(server: RunningServer, heading: str, path: str) -> None:
+    turns = conversation(heading)
+    assert len(turns) > 8
+
+    async def hold() -> tuple[list[Any], list[dict[str, Any]]]:
+        heard: list[Any] = []
+        metrics: list[dict[str, Any]] = []
+        async with connect(f"ws://127.0.0.1:{server.port}{path}") as connection:
+            for who, group in groupby(turns, key=lambda turn: turn[0]):
+                shown = [what for _, what in group]
+                if who == "→":
+                    for message in shown:
+                        await connection.send(json.dumps(message))
+                    continue
+                last = shape(shown[-1])
+                while not heard or heard[-1] != last:
+                    raw = await asyncio.wait_for(connection.recv(), WAIT_S)
+                    message = json.loads(raw) if isinstance(raw, str) else raw
+                    if isinstance(message, dict):
+                        metrics.append(message.get("metrics", {}))
+                    heard.append(shape(message))
+        return heard, metrics
+
+    heard, metrics = asyncio.run(hold())
+    wanted = [shape(what) for who, what in turns if who == "←"]
+    # Sound, and times beside it, come in as many messages as it takes.
+    kinds = [one for one in heard if one == "sound" or one["type"] in {"chunk", "timestamps"}]
+    assert all(one in wanted for one in kinds)
+    assert [one for one, _ in groupby(one for one in heard if one not in kinds)] == [
+        one for one, _ in groupby(one for one in wanted if one not in kinds)
+    ]
+    for shown in (what["metrics"] for who, what in turns if who == "←" and what and "metrics" in what):
+        assert all(set(shown) <= set(real) for real in metrics if real)

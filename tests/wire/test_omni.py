@@ -1,0 +1,227 @@
+"""vLLM-Omni's dialect over real sockets, as its own example clients speak it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import soundfile
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from runtime.settings import EngineSettings, Limits
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.speech_client import WAIT_S, spoken
+from tests.wire.test_speech import same_sound
+
+STREAM: dict[str, Any] = {"stream_audio": True, "response_format": "pcm"}
+SHORT: dict[str, Any] = {"task_type": "CustomVoice", "seed": 11, "max_new_tokens": 13}
+LONG: dict[str, Any] = {**SHORT, **STREAM, "max_new_tokens": 4000}
+
+
+@dataclass(slots=True)
+class Reply:
+    """What came for one sentence."""
+
+    start: dict[str, Any]
+    sound: list[bytes] = field(default_factory=list)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    done: dict[str, Any] = field(default_factory=dict)
+
+
+async def send(connection: ClientConnection, kind: str, **fields: Any) -> None:
+    await connection.send(json.dumps({"type": kind, **fields}))
+
+
+async def hear(connection: ClientConnection) -> dict[str, Any] | bytes:
+    message = await asyncio.wait_for(connection.recv(), WAIT_S)
+    return json.loads(message) if isinstance(message, str) else message
+
+
+async def replies(connection: ClientConnection) -> tuple[list[Reply], dict[str, Any]]:
+    """Read as that server's example clients do: sound belongs to the last audio.start; session.done is the end."""
+    found: list[Reply] = []
+    while True:
+        message = await hear(connection)
+        if isinstance(message, bytes):
+            found[-1].sound.append(message)
+        elif message["type"] == "audio.start":
+            found.append(Reply(message))
+        elif message["type"] == "audio.done":
+            found[-1].done = message
+        elif message["type"] == "session.done":
+            return found, message
+        else:
+            assert message["type"] == "error", message
+            found[-1].errors.append(message)
+
+
+@asynccontextmanager
+async def omni(server: RunningServer, **config: Any) -> AsyncIterator[ClientConnection]:
+    async with connect(server.socket, max_size=None) as connection:
+        await send(connection, "session.config", **config)
+        yield connection
+
+
+async def say(connection: ClientConnection, *texts: str) -> None:
+    for text in texts:
+        await send(connection, "input.text", text=text)
+    await send(connection, "input.done")
+
+
+async def speak(server: RunningServer, *texts: str, **config: Any) -> tuple[list[Reply], dict[str, Any]]:
+    async with omni(server, **config) as connection:
+        await say(connection, *texts)
+        return await replies(connection)
+
+
+def test_streamed_sound_is_that_of_the_native_protocol(server: RunningServer) -> None:
+    native = asyncio.run(spoken(server.socket, "Good morning.", task_type="custom_voice", seed=11, max_frames=12))
+    (reply,), end = asyncio.run(speak(server, "Good ", "morning.", **SHORT, **STREAM))
+    pcm = b"".join(reply.sound)
+    assert same_sound(pcm, native.pcm)
+    assert reply.start["sentence_text"] == "Good morning."
+    assert reply.done["total_bytes"] == len(pcm)
+    assert reply.done["metrics"]["frames"] * 1920 * 2 == len(pcm)
+    assert end == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}
+
+
+@pytest.mark.parametrize("response_format", ["wav", "pcm", "flac", "mp3", "opus", "aac"])
+def test_whole_sentences_are_files_that_others_can_read(server: RunningServer, response_format: str) -> None:
+    (streamed,), _ = asyncio.run(speak(server, "Good morning.", **SHORT, **STREAM))
+    (reply,), _ = asyncio.run(speak(server, "Good morning.", **SHORT, response_format=response_format))
+    (data,) = reply.sound
+    assert reply.done["total_bytes"] == len(data)
+    wanted = b"".join(streamed.sound)
+    if response_format == "pcm":
+        assert same_sound(data, wanted)
+    elif response_format in {"wav", "flac"}:
+        samples, rate = soundfile.read(io.BytesIO(data), dtype="int16")
+        assert rate == 24_000
+        assert same_sound(samples.astype("<i2").tobytes(), wanted)
+    else:
+        with av.open(io.BytesIO(data)) as container:
+            seconds = sum(frame.samples / frame.sample_rate for frame in container.decode(audio=0))
+        assert abs(seconds - len(wanted) / 48_000) < 0.12
+
+
+def test_sentences_come_in_order_each_with_its_pair(server: RunningServer) -> None:
+    text = "Good morning. How are you? Fine"
+    found, end = asyncio.run(speak(server, *text, split_granularity="sentence", **SHORT, **STREAM))
+    assert [reply.start["sentence_text"] for reply in found] == ["Good morning.", "How are you?", "Fine"]
+    assert [reply.done["sentence_index"] for reply in found] == [0, 1, 2]
+    assert end["total_sentences"] == 3
+    (alone,), _ = asyncio.run(speak(server, "How are you?", **SHORT, **STREAM))
+    assert same_sound(b"".join(found[1].sound), b"".join(alone.sound))
+    assert {reply.done["metrics"]["seed"] for reply in found} == {11}
+
+
+def test_sentences_come_in_order_where_there_is_one_slot(folder_of: FolderOf) -> None:
+    engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
+    with running_server(folder_of("tiny", "custom_voice"), engine=engine) as server:
+        text = "Good morning. How are you? Fine. Good. Bye."
+        found, end = asyncio.run(speak(server, text, split_granularity="sentence", **SHORT, **STREAM))
+    assert [reply.done["error"] for reply in found] == [False] * 5
+    assert end["total_sentences"] == 5
+
+
+def test_a_socket_serves_one_utterance_after_the_other(server: RunningServer, ref_audio: str) -> None:
+    async def talk() -> None:
+        async with omni(server, **SHORT, **STREAM) as connection:
+            await say(connection, "One.")
+            assert (await replies(connection))[1]["utterance_index"] == 0
+            clone = {"ref_audio": ref_audio, "ref_text": "Some words.", "max_new_tokens": 6}
+            await send(connection, "session.config", **clone, **STREAM)
+            for index in (1, 2):
+                await say(connection, "Two.")
+                (reply,), end = await replies(connection)
+                assert end["utterance_index"] == index
+                assert reply.errors == []
+                assert reply.sound
+            await send(connection, "session.close")
+            with pytest.raises(ConnectionClosed) as end_of_it:
+                await connection.recv()
+            assert end_of_it.value.rcvd is not None
+            assert end_of_it.value.rcvd.code == 1000
+
+    asyncio.run(talk())
+
+
+def test_errors_come_between_start_and_done(server: RunningServer) -> None:
+    config = {**SHORT, **STREAM, "language": "klingon"}
+    (reply,), end = asyncio.run(speak(server, "Hello.", **config))
+    (error,) = reply.errors
+    assert error["message"].startswith("Generation failed for utterance 0, sentence 0: This checkpoint does not know")
+    assert error["code"] == "unsupported_language"
+    assert reply.done["error"] is True
+    assert end["total_sentences"] == 1
+
+
+def test_a_hang_up_while_it_speaks_frees_the_slot_within_a_frame_or_two(server: RunningServer) -> None:
+    async def hang_up(**config: Any) -> None:
+        async with omni(server, **config) as connection:
+            await say(connection, "Speak for a long time. And then on.")
+            await hear(connection)
+            if config.get("stream_audio"):
+                while not isinstance(await hear(connection), bytes):
+                    pass
+            else:
+                while not server.load()["active"]:  # noqa: ASYNC110  a number of the server, there is nothing to await
+                    await asyncio.sleep(0.01)
+            connection.transport.abort()
+
+    for config in (LONG, {**LONG, "split_granularity": "sentence"}, {**SHORT, "max_new_tokens": 4000}):
+        asyncio.run(hang_up(**config))
+        assert server.wait_until_idle(2) < 0.5
+
+
+def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) -> None:
+    async def talk() -> None:
+        async with omni(server, **LONG) as connection:
+            await say(connection, "Speak for a long time.")
+            while not isinstance(await hear(connection), bytes):
+                pass
+            await send(connection, "nonsense")
+            start = time.monotonic()
+            while (message := await hear(connection)) and isinstance(message, bytes):
+                pass
+            assert isinstance(message, dict)
+            assert (message["message"], message["code"]) == ("Unknown message type: nonsense", "invalid_config")
+            assert time.monotonic() - start < 1
+            connection.transport.abort()
+
+    asyncio.run(talk())
+    server.wait_until_idle(2)
+
+
+def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(folder_of: FolderOf) -> None:
+    with running_server(folder_of("tiny", "custom_voice"), limits=Limits(config_s=0.3, idle_s=1)) as server:
+
+        async def ending(*messages: str) -> tuple[list[str], int | None]:
+            texts = []
+            async with connect(server.socket) as connection:
+                for message in messages:
+                    await connection.send(message)
+                async for reply in connection:  # ends without an exception: the close is in order
+                    texts.append(json.loads(reply)["message"])
+                return texts, connection.close_code
+
+        assert asyncio.run(ending()) == (["Timeout waiting for session.config"], 1000)
+        assert asyncio.run(ending('{"type":"session.config"}')) == (["Idle timeout: no message received"], 1000)
+        assert asyncio.run(ending('{"type":"input.done"}')) == (["Expected session.config, got: input.done"], 1000)
+        assert asyncio.run(ending("nonsense")) == (["Invalid JSON message"], 1000)
+
+
+def test_silence_is_no_sound(server: RunningServer) -> None:
+    (reply,), _ = asyncio.run(speak(server, "Good morning.", **SHORT, **STREAM))
+    assert np.frombuffer(b"".join(reply.sound), "<i2").any()
