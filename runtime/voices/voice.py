@@ -50,7 +50,7 @@ class Voice:
             seconds=len(self.reference) / SAMPLE_RATE,
             file_bytes=file_bytes,
             created_at=self.created_at,
-            consent=self.consent and self.consent.words,
+            consent=None if self.consent is None else self.consent.words,
             provenance=dict(self.provenance),
             advice=self.advice,
         )

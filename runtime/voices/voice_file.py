@@ -25,7 +25,7 @@ from runtime.voices.voice import Consent, Voice
 FORMAT, VERSION = "voicewright.voice", "1"
 
 MAX_BYTES = 16 * 2**20
-MAX_HEADER_BYTES = 64 * 2**10
+MAX_HEADER_BYTES = 256 * 2**10
 MAX_REFERENCE_S = 120
 MAX_PROMPTS = 8
 MAX_X_VECTOR = 8192
