@@ -16,6 +16,7 @@ from runtime.server.host import Host
 from runtime.server.replies import PROTOCOL, Reply
 from runtime.server.session import Session
 from runtime.server.socket import SpeechSocket
+from runtime.server.voices_routes import voices_router
 
 GET = ["GET", "HEAD"]
 
@@ -64,6 +65,12 @@ def create_app(host: Host) -> FastAPI:
             await turn_away(websocket, host.problem)
         else:
             await speak(websocket, host)
+
+    app.include_router(voices_router(host))
+
+    @app.exception_handler(SpeechError)
+    async def refused(_: Request, error: SpeechError) -> JSONResponse:
+        return refusal(error)
 
     @app.exception_handler(HTTPException)
     async def unrouted(_: Request, exception: HTTPException) -> JSONResponse:

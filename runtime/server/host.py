@@ -9,9 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from runtime.errors import EngineDead, GenerationFailed, Loading, SpeechError
+from runtime.server.prompt_keeper import PromptKeeper
 from runtime.server.socket import SpeechSocket
 from runtime.server.speech_engine import SpeechEngine
 from runtime.settings import Settings
+from runtime.voices.library import Library, library_folder
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,9 @@ class Host:
         self.settings = settings
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
+        self.library = Library(library_folder(settings.server.voices))
+        self._prompts: PromptKeeper | None = None
+        self._keeping: asyncio.Task[None] | None = None
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
         self._problem: SpeechError | None = Loading()
@@ -68,6 +73,13 @@ class Host:
         self._engine = await loaded
         self._engine.start()
         self._problem = None
+        self._prompts = PromptKeeper(self.library, self._engine, self.decoders)
+        self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
+
+    def wake_prompts(self) -> None:
+        """A voice was kept: its prompt is to be made."""
+        if self._prompts is not None:
+            self._prompts.wake()
 
     def _load(self, loop: asyncio.AbstractEventLoop, loaded: asyncio.Future[SpeechEngine]) -> None:
         def settle(engine: SpeechEngine | None, failure: Exception | None) -> None:
@@ -79,6 +91,7 @@ class Host:
                 loaded.set_exception(failure or GenerationFailed())
 
         try:
+            self.library.open()
             engine = self._open_engine(self.settings)
         except Exception as failure:
             loop.call_soon_threadsafe(settle, None, failure)
@@ -100,7 +113,9 @@ class Host:
             await asyncio.wait(tasks, timeout=patience_s)
 
     def close(self) -> None:
-        """End the engine and the decoders."""
+        """End the engine, the decoders and what is written in the background."""
+        if self._keeping is not None:
+            self._keeping.cancel()
         self.decoders.shutdown(wait=False, cancel_futures=True)
         if self._engine is not None:
             closing = threading.Thread(target=self._engine.close, name="closer", daemon=True)

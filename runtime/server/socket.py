@@ -35,7 +35,7 @@ from runtime.server.effects import (
 )
 from runtime.server.session import Session
 from runtime.server.speech_engine import SpeechEngine
-from runtime.server.uploads import read_upload
+from runtime.server.uploads import fetcher_for, read_upload
 from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,8 @@ class SpeechSocket:
         self._feed(partial(self._session.on_speech, utterance, event))
 
     def _decode(self, upload: int, ref_audio: str) -> None:
-        future = self._loop.run_in_executor(self._decoders, read_upload, ref_audio, self._settings.limits)
+        fetcher = fetcher_for(self._settings.server.reference_addresses)
+        future = self._loop.run_in_executor(self._decoders, read_upload, ref_audio, self._settings.limits, fetcher)
         self._decoding.add(future)
         future.add_done_callback(partial(self._on_decoded, upload))
 

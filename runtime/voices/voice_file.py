@@ -33,11 +33,12 @@ MAX_FRAMES, MAX_CODEBOOKS, MAX_CODE = 4096, 64, 2**20
 MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # characters of the transcript; of any other text
 MAX_ENTRIES = 32  # of provenance and of advice
 
+LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
+
 REQUIRED = frozenset({"format", "version", "id", "name", "language", "created_at", "sha256"})
 OPTIONAL = frozenset({"description", "transcript", "consent", "provenance", "advice"})
 
 _PROMPT = re.compile(r"prompt\.([A-Za-z0-9_-]{1,64})\.(x_vector|codes)")
-_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
 
 Kind = TypeVar("Kind")
 Tensors = dict[str, NDArray[Any]]
@@ -90,7 +91,7 @@ def read_voice(data: bytes) -> Voice:
             id=metadata["id"] if is_id(metadata["id"]) else _refuse("its id is not one of ours"),
             name=_same(metadata["name"], checked_name(metadata["name"])),
             reference=tensors["reference"],
-            language=_matching(_LANGUAGE, metadata["language"]),
+            language=_matching(LANGUAGE, metadata["language"]),
             description=_words(metadata, "description", MAX_WORDS),
             transcript=_words(metadata, "transcript", MAX_TRANSCRIPT),
             created_at=_moment(float(metadata["created_at"])),
