@@ -15,7 +15,7 @@ from runtime.voices.fetch import Fetcher
 from runtime.voices.reference import read_reference
 
 _DATA_URL = re.compile(r"data:[^,]{0,128};base64,", re.IGNORECASE)
-_OTHER_URL = re.compile(r"[a-z][a-z0-9+.-]{0,15}:", re.IGNORECASE)
+_OTHER_URL = re.compile(r"(?!data:)[a-z][a-z0-9+.-]{0,15}:", re.IGNORECASE)
 
 
 def read_upload(ref_audio: str, limits: Limits, fetcher: Fetcher | None = None) -> NDArray[np.float32] | SpeechError:

@@ -72,6 +72,7 @@ class Library:
         self.fingerprint: str | None = None  # of the Base checkpoint that speaks; its prompts are given out
         self._lock = threading.RLock()
         self._index: Index | None = None
+        self._entries: dict[str, Entry] = {}  # as in the index, by file
         self._listing = _Listing()
 
     def open(self) -> None:
@@ -272,16 +273,16 @@ class Library:
         if not files and self._index is None:
             return []
         index = self._opened()
-        known = {entry.file: entry for entry in index.entries()}
         changed = {
             file: self._entry(file, version)
             for file, version in files.items()
-            if file == written or file not in known or known[file].version != version
+            if file == written or file not in self._entries or self._entries[file].version != version
         }
-        gone = known.keys() - files.keys()
+        gone = self._entries.keys() - files.keys()
         if changed or gone:
             index.update(changed.values(), gone)
-        return [entry for entry in {**known, **changed}.values() if entry.file not in gone]
+            self._entries = {file: entry for file, entry in {**self._entries, **changed}.items() if file in files}
+        return list(self._entries.values())
 
     def _files(self) -> dict[str, str]:
         """Every file that wants to be a voice, and its version."""
@@ -314,6 +315,7 @@ class Library:
     def _opened(self) -> Index:
         if self._index is None:
             self._index = Index.open(self.folder)
+            self._entries = {entry.file: entry for entry in self._index.entries()}
         return self._index
 
     def _forget_index(self) -> None:
@@ -321,6 +323,7 @@ class Library:
         log.warning("the index of the voices cannot be used; it is kept in memory")
         self.close()
         self._index = Index.in_memory()
+        self._entries = {}
 
 
 def _file_of(voice_id: str) -> str:
