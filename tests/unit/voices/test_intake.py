@@ -7,7 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+import silero_vad
 import soxr
+import torch
 from numpy.typing import NDArray
 
 from runtime.errors import TranscriptMismatch
@@ -58,15 +60,13 @@ def test_speech_is_found_between_noises(speech: Samples) -> None:
 
 
 def test_speech_is_found_as_the_package_finds_it(speech: Samples) -> None:
-    silero = pytest.importorskip("silero_vad")
-    import torch
-
-    at_16k = torch.from_numpy(soxr.resample(speech, SAMPLE_RATE, 16_000))
-    stamps = silero.get_speech_timestamps(at_16k, silero.load_silero_vad(), return_seconds=True, speech_pad_ms=0)
-    span = find_speech(speech).span
-    assert span is not None
-    assert abs(span[0] - stamps[0]["start"]) < 0.11
-    assert abs(span[1] - stamps[-1]["end"]) < 0.11
+    padded = np.concatenate([silence(1), speech, silence(1)])
+    heard = torch.from_numpy(soxr.resample(padded, SAMPLE_RATE, 16_000))
+    stamps = silero_vad.get_speech_timestamps(
+        heard, silero_vad.load_silero_vad(), return_seconds=True, speech_pad_ms=0, time_resolution=3
+    )
+    span = find_speech(padded).span
+    assert span == pytest.approx((stamps[0]["start"], stamps[-1]["end"]), abs=0.04)
 
 
 def test_finding_speech_leaves_the_threads_of_the_engine_alone() -> None:
@@ -99,12 +99,8 @@ def test_a_recording_is_cut_to_its_speech_and_ends_on_a_pause(speech: Samples) -
     cleaned = clean_reference(np.concatenate([silence(2), speech, silence(3)]))
     assert not cleaned[-round(PAUSE_S * SAMPLE_RATE) :].any()
     assert abs(len(cleaned) / SAMPLE_RATE - len(speech) / SAMPLE_RATE - PAUSE_S) < 2 * MARGIN_S + 0.2
-    start = np.flatnonzero(cleaned)[0]
-    middle = len(speech) // 2
-    found = np.flatnonzero(speech)[0]
-    assert np.array_equal(
-        cleaned[start + middle : start + middle + 1000], speech[found + middle : found + middle + 1000]
-    )
+    middle = speech[len(speech) // 2 :][:10_000]
+    assert middle.tobytes() in cleaned.tobytes()
 
 
 def test_where_nobody_speaks_loudness_decides() -> None:
