@@ -91,7 +91,7 @@ def _understood(answer: bytes) -> Sound:
     try:
         said = json.loads(head)
         if "rate" in said:
-            return Sound(np.frombuffer(samples, np.float32), int(said["rate"]))
+            return Sound(np.frombuffer(samples, np.float32).copy(), int(said["rate"]))  # a copy may be written to
         kind = ReferenceTooLong if said["code"] == ReferenceTooLong.code else BadReferenceAudio
         refusal = kind(**said["facts"])
     except (ValueError, TypeError, KeyError):

@@ -177,7 +177,10 @@ def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:
             _refuse("a prompt lacks its x-vector, or holds numbers that are not finite")
         if codes is not None and (codes.min() < 0 or codes.max() >= MAX_CODE):
             _refuse("a prompt holds codes that no codebook has")
-        prompts[fingerprint] = VoicePrompt(fingerprint=fingerprint, x_vector=x_vector, codes=codes)
+        # Copies, because those of safetensors are read only, which torch does not know.
+        prompts[fingerprint] = VoicePrompt(
+            fingerprint=fingerprint, x_vector=x_vector.copy(), codes=None if codes is None else codes.copy()
+        )
     return prompts
 
 

@@ -53,7 +53,9 @@ def assert_same(one: Voice, other: Voice) -> None:
 )
 def test_what_is_written_is_read(changes: dict[str, Any]) -> None:
     made = a_voice(**changes)
-    assert_same(read_voice(write_voice(made)), made)
+    read = read_voice(write_voice(made))
+    assert_same(read, made)
+    assert all(prompt.x_vector.flags.writeable for prompt in read.prompts.values())
 
 
 def test_samples_on_the_16_bit_grid_survive_exactly() -> None:
