@@ -121,3 +121,4 @@ class Host:
             closing = threading.Thread(target=self._engine.close, name="closer", daemon=True)
             closing.start()
             closing.join(_CLOSE_S)
+        self.library.close()

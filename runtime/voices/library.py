@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,6 +32,8 @@ from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, read_voice, write_
 log = logging.getLogger(__name__)
 
 SUFFIX = ".voice"
+A_LOOK = 8  # files that `cards` and `find` read at most, some 20 ms, where others have left many
+LOOK_AGAIN = 0  # the time of no folder
 SETTLED_NS = 100_000_000  # a folder that changed a moment ago may change again within one tick of its clock
 
 
@@ -47,7 +49,7 @@ class Problem:
 class _Listing:
     """The library at one moment."""
 
-    stamp: int | None = None  # the folder's mtime_ns; None: look again
+    stamp: int | None = None  # the folder's mtime_ns; None: there was none
     cards: tuple[VoiceCard, ...] = ()
     by_id: Mapping[str, VoiceCard] = field(default_factory=dict)
     by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
@@ -243,7 +245,7 @@ class Library:
         """The listing, made anew if the folder has changed and nobody is at that already."""
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:
-                self._refresh()
+                self._refresh(most=A_LOOK)
             finally:
                 self._lock.release()
         return self._listing
@@ -255,34 +257,33 @@ class Library:
         except OSError:
             return None
 
-    def _refresh(self, written: str | None = None) -> None:
-        """Bring index and listing in step with the files, of which we have just written one. Under the lock."""
+    def _refresh(self, *, written: str | None = None, most: int | None = None) -> None:
+        """Bring index and listing in step with the files, of which we may have just written one. Under the lock."""
         stamp = self._folder_time()
-        if stamp is not None and time.time_ns() - stamp < SETTLED_NS:
-            stamp = 0
         try:
-            entries = self._followed(written)
+            is_whole = self._follow(written, most)
         except sqlite3.Error:
             self._forget_index()
-            entries = self._followed(written)
-        self._listing = _listed(stamp, entries)
+            is_whole = self._follow(written, most)
+        if not is_whole or (stamp is not None and time.time_ns() - stamp < SETTLED_NS):
+            stamp = LOOK_AGAIN
+        self._listing = _listed(stamp, self._entries.values())
 
-    def _followed(self, written: str | None) -> list[Entry]:
-        """The entries of all files, after those that differ from their files were read again."""
+    def _follow(self, written: str | None, most: int | None) -> bool:
+        """Read the files that differ from what is known of them; return whether those were all, or ``most`` only."""
         files = self._files()
         if not files and self._index is None:
-            return []
+            return True
         index = self._opened()
-        changed = {
-            file: self._entry(file, version)
-            for file, version in files.items()
-            if file == written or file not in self._entries or self._entries[file].version != version
-        }
-        gone = self._entries.keys() - files.keys()
+        known = {file: entry.version for file, entry in self._entries.items()}
+        different = [file for file, version in files.items() if file == written or known.get(file) != version]
+        read = {file: self._entry(file, files[file]) for file in different[:most]}
+        changed = {file: entry for file, entry in read.items() if entry is not None}
+        gone = known.keys() - files.keys()
         if changed or gone:
             index.update(changed.values(), gone)
             self._entries = {file: entry for file, entry in {**self._entries, **changed}.items() if file in files}
-        return list(self._entries.values())
+        return len(changed) == len(different)
 
     def _files(self) -> dict[str, str]:
         """Every file that wants to be a voice, and its version."""
@@ -298,7 +299,8 @@ class Library:
             return {}
         return found
 
-    def _entry(self, file: str, version: str) -> Entry:
+    def _entry(self, file: str, version: str) -> Entry | None:
+        """What a file says; None: another process has deleted it just now."""
         entry = Entry(file, version)
         voice_id = file.removesuffix(SUFFIX)
         if not is_id(voice_id):
@@ -306,6 +308,8 @@ class Library:
         try:
             data = self._read_bytes(voice_id)
             voice = read_voice(data)
+        except VoiceNotFound:
+            return None
         except SpeechError as error:
             return replace(entry, problem=str(error))
         if voice.id != voice_id:
@@ -330,7 +334,7 @@ def _file_of(voice_id: str) -> str:
     return voice_id + SUFFIX
 
 
-def _listed(stamp: int | None, entries: list[Entry]) -> _Listing:
+def _listed(stamp: int | None, entries: Collection[Entry]) -> _Listing:
     """Of two voices with one name the older one has it."""
     by_name: dict[str, VoiceCard] = {}
     problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]

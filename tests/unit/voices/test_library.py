@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from runtime.errors import InvalidConfig, StorageFailed, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
 from runtime.voices import storage
 from runtime.voices.index import FILE
-from runtime.voices.library import Library
+from runtime.voices.library import A_LOOK, Library
 from runtime.voices.names import name_key, new_id
 from runtime.voices.voice import to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
@@ -253,6 +253,15 @@ def test_two_files_with_one_name_leave_it_to_the_older(library: Library, folder:
     assert {card.id for card in library.cards()} == {older.id, newer.id}
 
 
+def test_many_new_files_do_not_hold_up_a_reader(library: Library, folder: Path) -> None:
+    library.add(a_voice("First"))
+    for number in range(3 * A_LOOK):
+        voice = a_voice(f"Voice {number}")
+        (folder / f"{voice.id}.voice").write_bytes(write_voice(voice))
+    assert [len(library.cards()) for _ in range(4)] == [1 + A_LOOK, 1 + 2 * A_LOOK, 1 + 3 * A_LOOK, 1 + 3 * A_LOOK]
+    assert len(opened(folder).cards()) == 1 + 3 * A_LOOK  # at the start all are read
+
+
 def test_what_another_process_does_is_seen(library: Library, folder: Path) -> None:
     other = opened(folder)
     for turn in range(20):
@@ -274,6 +283,7 @@ def test_two_processes_write_at_once_and_lose_nothing(library: Library, folder: 
     for thread in threads:
         thread.join()
     wanted = {f"{who} {number}!" for who in "AB" for number in range(0, 25, 2)}
+    library.open()  # a look alone reads only some of so many
     found = set(names(library))
     assert wanted <= found
     assert len(found - wanted - {"Shared"}) == 1  # the keeper under its last name
