@@ -66,6 +66,18 @@ def read_sound(file: BinaryIO | int, *, limit_s: float) -> Sound:
     return Sound(samples, rate)
 
 
+def check_shape(rate: int, channels: int) -> None:
+    """Refuse what no microphone makes.
+
+    Raises:
+        BadReferenceAudio: too few or too many samples a second, no channel or too many.
+    """
+    if not MIN_RATE <= rate <= MAX_RATE:
+        raise BadReferenceAudio(why=f"its sample rate is {rate} Hz; {MIN_RATE} to {MAX_RATE} Hz are taken")
+    if not 1 <= channels <= MAX_CHANNELS:
+        raise BadReferenceAudio(why=f"it has {channels} channels; at most {MAX_CHANNELS} are taken")
+
+
 def resample(sound: Sound, rate: int) -> Sound:
     """Return the sound at another rate, or the very same object where the rate is right already."""
     if sound.rate == rate:
@@ -77,10 +89,7 @@ def resample(sound: Sound, rate: int) -> Sound:
 def _check_header(sound: soundfile.SoundFile) -> None:
     if sound.format not in FORMATS or sound.subtype not in SUBTYPES:
         raise BadReferenceAudio(why="its format is not taken; send WAV, FLAC, OGG, MP3 or AIFF")
-    if not MIN_RATE <= sound.samplerate <= MAX_RATE:
-        raise BadReferenceAudio(why=f"its sample rate is {sound.samplerate} Hz; {MIN_RATE} to {MAX_RATE} Hz are taken")
-    if sound.channels > MAX_CHANNELS:
-        raise BadReferenceAudio(why=f"it has {sound.channels} channels; at most {MAX_CHANNELS} are taken")
+    check_shape(sound.samplerate, sound.channels)
 
 
 def _read_mono(sound: soundfile.SoundFile, limit_s: float) -> NDArray[np.float32]:

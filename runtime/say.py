@@ -24,7 +24,8 @@ from runtime.request import (
     Started,
 )
 from runtime.settings import Limits, Settings
-from runtime.voices.reference import clean_reference, load_reference
+from runtime.voices.intake import clean_reference
+from runtime.voices.reference import load_reference
 
 
 def say(arguments: argparse.Namespace, settings: Settings) -> int:

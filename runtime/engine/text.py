@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from runtime.errors import EmptyText, InstructTooLong, InvalidConfig, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.settings import Limits
+from runtime.speech_rate import expected_frames as expected_frames
 
-# Frames (80 ms) that a unit of text takes when it is spoken at an ordinary pace: about 15 letters a second for
-# alphabets, 4.5 syllables a second for scripts with a syllable or more a character; a digit is read as a word.
-LETTER_FRAMES = 0.85
-SYLLABLE_FRAMES = 2.8
-DIGIT_FRAMES = 4.0
 SLOWEST = 3.0  # how much slower than that speech may be; a tighter cap cuts slow, emotional voices (facts 8.1)
 GRACE_FRAMES = 50  # 4 s for leading and trailing silence, whatever the text
-
-SYLLABIC = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "YI ", "ETHIOPIC")
 
 
 def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
@@ -55,25 +47,12 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
     return instruct or None
 
 
-def expected_frames(text: str) -> int:
-    """Frames of a text that is spoken at an ordinary pace."""
-    return round(sum(_frames(character) for character in text))
-
-
 def frame_budget(text: str) -> int:
     """Frames after which a text that has not ended by itself is a runaway (facts 8.1).
 
     The reference stops at 8191 frames (eleven minutes); about one request in three hundred gets there.
     """
     return GRACE_FRAMES + round(SLOWEST * expected_frames(text))
-
-
-def _frames(character: str) -> float:
-    if character.isdigit():
-        return DIGIT_FRAMES
-    if not character.isascii() and unicodedata.name(character, "").startswith(SYLLABIC):
-        return SYLLABLE_FRAMES
-    return LETTER_FRAMES
 
 
 def refuse_control(text: str, tokenizer: TextTokenizer, where: str) -> None:

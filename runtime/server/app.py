@@ -16,6 +16,7 @@ from runtime.server.gate import Gate, Tickets
 from runtime.server.host import Host
 from runtime.server.refusals import refusal
 from runtime.server.version import package_version
+from runtime.server.voices_routes import voices_router
 
 GET = ["GET", "HEAD"]
 
@@ -70,6 +71,7 @@ def create_app(host: Host) -> FastAPI:
 
     streams.add_routes(app, host)
     openai.add_routes(app, host)
+    app.include_router(voices_router(host))
 
     @app.exception_handler(SpeechError)
     async def refused(_: Request, error: SpeechError) -> JSONResponse:

@@ -15,9 +15,11 @@ from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, Spee
 from runtime.request import Broken, Finished
 from runtime.server.logs import Spoken, log_end
 from runtime.server.metrics import Metrics
+from runtime.server.prompt_keeper import PromptKeeper
 from runtime.server.speech_engine import Progress, SpeechEngine
-from runtime.server.voice_library import EmptyLibrary, VoiceLibrary
+from runtime.server.uploads import fetcher_for
 from runtime.settings import Settings
+from runtime.voices.library import Library, library_folder
 
 if TYPE_CHECKING:
     from runtime.server.socket import SpeechSocket
@@ -48,11 +50,14 @@ class Host:
         self.settings = settings
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
-        self.library: VoiceLibrary = EmptyLibrary()
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
+        self.fetcher = fetcher_for(settings.server.reference_addresses)
         self.metrics = Metrics()
         self.progress = LoadingStep(of=len(settings.models))
+        self.library = Library(library_folder(settings.server.voices))
+        self._prompts: PromptKeeper | None = None
+        self._keeping: asyncio.Task[None] | None = None
         self._requests = 0  # over HTTP, under way
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
@@ -126,6 +131,13 @@ class Host:
         self._engine.start()
         if isinstance(self._problem, Loading):  # and not draining already
             self._problem = None
+        self._prompts = PromptKeeper(self.library, self._engine, self.decoders)
+        self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
+
+    def wake_prompts(self) -> None:
+        """A voice was kept: its prompt is to be made."""
+        if self._prompts is not None:
+            self._prompts.wake()
 
     def _load(self, loop: asyncio.AbstractEventLoop, loaded: asyncio.Future[SpeechEngine]) -> None:
         def settle(engine: SpeechEngine | None, failure: Exception | None) -> None:
@@ -140,6 +152,7 @@ class Host:
             self.progress = LoadingStep(done, of, step)
 
         try:
+            self.library.open()
             engine = self._open_engine(self.settings, tell)
         except Exception as failure:
             loop.call_soon_threadsafe(settle, None, failure)
@@ -167,10 +180,13 @@ class Host:
             reply.cancel()
 
     def close(self) -> None:
-        """End the engine, the decoders and the encoders."""
+        """End the engine, its helpers, and what is written in the background."""
+        if self._keeping is not None:
+            self._keeping.cancel()
         self.decoders.shutdown(wait=False, cancel_futures=True)
         self.encoders.shutdown(wait=False, cancel_futures=True)
         if self._engine is not None:
             closing = threading.Thread(target=self._engine.close, name="closer", daemon=True)
             closing.start()
             closing.join(_CLOSE_S)
+        self.library.close()

@@ -151,7 +151,9 @@ class Rendition:
             return await loop.run_in_executor(host.decoders, host.library.reference, role.stored)
         if role.mode is not Mode.BASE or body.ref_audio is None:
             return None
-        samples = await loop.run_in_executor(host.decoders, read_upload, body.ref_audio, host.settings.limits)
+        samples = await loop.run_in_executor(
+            host.decoders, read_upload, body.ref_audio, host.settings.limits, host.fetcher
+        )
         if isinstance(samples, SpeechError):
             raise samples
         return Reference(samples=samples, text=body.ref_text, x_vector_only=body.x_vector_only_mode)

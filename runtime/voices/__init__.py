@@ -1,1 +1,1 @@
-"""Voices: bounded intake of reference audio; later the library on disk."""
+"""Voices: bounded intake of reference audio, voice files, and the library on disk."""

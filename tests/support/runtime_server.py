@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -80,6 +81,9 @@ def running_server(
         server=replace(server or ServerSettings(), port=0),
         limits=limits or Limits(),
     )
+    if not settings.server.voices:  # never the folder of who runs the tests
+        folder = tempfile.TemporaryDirectory(prefix="voices-", ignore_cleanup_errors=True)
+        settings = replace(settings, server=replace(settings.server, voices=folder.name))
     listener = listen(settings.server)
     running = RunningServer(listener.getsockname()[1])
     stop = threading.Event()

@@ -11,13 +11,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("runtime", "studio", "presets", "benchmarks", "tests", "tools", "app")
 
-VALUES = ("runtime.errors", "runtime.request", "runtime.settings")
+VALUES = ("runtime.errors", "runtime.request", "runtime.settings", "runtime.speech_rate")
 
 # Which of our own modules a file may import; the longest matching path counts.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/errors.py": (),
     "runtime/request.py": ("runtime.errors",),
     "runtime/settings.py": ("runtime.errors", "runtime.request"),
+    "runtime/speech_rate.py": (),
     "runtime/audio.py": VALUES,
     "runtime/voices/": (*VALUES, "runtime.audio", "runtime.voices"),
     "runtime/device/": (*VALUES, "runtime.device"),
@@ -41,7 +42,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pydantic": ("runtime/server/",),
     "websockets": ("runtime/server/", "studio/"),
     "gradio": ("studio/",),
-    "torch": ("runtime/device/", "runtime/model/", "runtime/engine/"),
+    # speech.py runs the network of silero-vad, which comes as TorchScript.
+    "torch": ("runtime/device/", "runtime/model/", "runtime/engine/", "runtime/voices/speech.py"),
     "transformers": ("runtime/model/",),
     "tokenizers": ("runtime/model/",),
     "safetensors": ("runtime/model/", "runtime/voices/"),
@@ -49,6 +51,9 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "soundfile": ("runtime/audio.py",),
     "soxr": ("runtime/audio.py", "runtime/server/pcm_formats.py"),
     "av": ("runtime/encoding.py",),
+    "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
+    "subprocess": ("runtime/voices/decoding.py", "studio/"),
+    "sqlite3": ("runtime/voices/",),
     "pickle": (),
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),
@@ -62,6 +67,8 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/engine/growing.py": ("torch", "time", "threading", "runtime.device"),
     "runtime/engine/runaway.py": ("torch", "time", "threading", "runtime.model", "runtime.device"),
     "runtime/engine/intake.py": ("torch", "runtime.device"),
+    "runtime/voices/decode_child.py": ("torch", "asyncio", "sqlite3", "runtime.voices"),
+    "runtime/voices/voice_file.py": ("torch", "pathlib", "os"),
     "runtime/server/session.py": ("asyncio", "starlette", "fastapi", "torch", "time", "runtime.engine"),
     "runtime/server/contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/configs.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),

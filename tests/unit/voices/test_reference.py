@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,13 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from runtime.audio import MAX_CHANNELS
+from runtime.audio import MAX_CHANNELS, read_sound
 from runtime.errors import BadReferenceAudio, ReferenceTooLong, ReferenceTooShort
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.voices.reference import clean_reference, load_reference, read_reference
+from runtime.voices.decode_child import Seekable
+from runtime.voices.reference import load_reference, read_reference
+from runtime.voices.wav_reader import is_plain_wav
 from tests.support.signals import voice
 
 LIMITS = Limits()
@@ -183,20 +186,33 @@ def test_a_header_that_lies_about_its_length(size: int) -> None:
     assert np.array_equal(read, VOICE)
 
 
-def test_any_damage_to_a_header_is_read_or_refused() -> None:
-    """Each byte of the first 64 of each format, set to each of four values: no crash, no other exception."""
-    for kind, subtype in [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("AIFF", "PCM_16")]:
-        whole = encoded(VOICE[:36_000], kind=kind, subtype=subtype)
-        for place in range(64):
-            for value in (0x00, 0x01, 0x7F, 0xFF):
-                data = bytearray(whole)
-                data[place] = value
-                try:
-                    read = read_reference(bytes(data), LIMITS)
-                except BadReferenceAudio:
-                    continue
-                assert np.isfinite(read).all()
-                assert 0 < len(read) <= 60 * SAMPLE_RATE * 3
+def damaged(whole: bytes) -> Iterator[bytes]:
+    """The file with each of its first 64 bytes set to each of four values."""
+    for place in range(64):
+        for value in (0x00, 0x01, 0x7F, 0xFF):
+            data = bytearray(whole)
+            data[place] = value
+            yield bytes(data)
+
+
+def test_any_damage_to_a_wav_header_is_read_or_refused() -> None:
+    for data in damaged(encoded(VOICE[:36_000], subtype="PCM_16")):
+        if not is_plain_wav(data):
+            continue  # another reader's
+        try:
+            read = read_reference(data, LIMITS)
+        except BadReferenceAudio:
+            continue
+        assert np.isfinite(read).all()
+        assert 0 < len(read) <= 60 * SAMPLE_RATE * 3
+
+
+@pytest.mark.parametrize(("kind", "subtype"), [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("AIFF", "PCM_16")])
+def test_any_damage_to_a_compressed_header_is_read_or_refused(kind: str, subtype: str) -> None:
+    """The child's work done in this process, where a thousand files take seconds."""
+    for data in damaged(encoded(VOICE[:36_000], kind=kind, subtype=subtype)):
+        with contextlib.suppress(BadReferenceAudio):
+            read_sound(Seekable(data), limit_s=60.0)
 
 
 def test_files_are_judged_by_content_and_not_by_name(tmp_path: Path) -> None:
@@ -209,19 +225,3 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.wav", tmp_path):
         with pytest.raises(BadReferenceAudio, match="cannot be opened"):
             load_reference(path, LIMITS)
-
-
-def test_cleaning_cuts_silence_and_ends_on_a_pause() -> None:
-    silence = np.zeros(SAMPLE_RATE, np.float32)
-    cleaned = clean_reference(np.concatenate([silence, VOICE, silence]))
-    pause = cleaned[-SAMPLE_RATE // 2 :]
-    assert not pause.any()
-    assert abs(len(cleaned) - len(VOICE) - len(pause) - 0.2 * SAMPLE_RATE) <= 480
-    start = np.flatnonzero(cleaned)[0]
-    assert np.array_equal(cleaned[start : start + 40_000], VOICE[np.flatnonzero(VOICE)[0] :][:40_000])
-
-
-def test_cleaning_leaves_what_has_no_silence() -> None:
-    cleaned = clean_reference(VOICE)
-    assert np.array_equal(cleaned[: len(VOICE)], VOICE)
-    assert len(clean_reference(np.zeros(100, np.float32))) == 100 + SAMPLE_RATE // 2

@@ -1,0 +1,101 @@
+"""Makes the prompts of stored voices before somebody waits for them: one at a time, while nobody speaks.
+
+A prompt belongs to the checkpoint that made it, so another checkpoint makes them all anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from concurrent.futures import Executor
+from functools import partial
+
+from runtime.errors import GenerationFailed, SpeechError
+from runtime.request import Mode, Reference, VoicePrompt
+from runtime.server.speech_engine import SpeechEngine
+from runtime.voices.library import Library
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 10.0  # between looks for voices that other processes left in the folder
+BUSY_S = 0.5  # between looks whether somebody still speaks
+MAKE_S = 120.0  # for one prompt
+
+
+class PromptKeeper:
+    """A task of the process. Thread: event loop."""
+
+    def __init__(self, library: Library, engine: SpeechEngine, workers: Executor) -> None:
+        self._library, self._engine, self._workers = library, engine, workers
+        self._woken = asyncio.Event()
+        self._failed: set[tuple[str, str]] = set()  # voice and fingerprint: not tried again before the next upload
+
+    def wake(self) -> None:
+        """There is a new voice, or an old one was replaced."""
+        self._failed.clear()
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            self._woken.clear()
+            while (found := self._next()) is not None:
+                if self._engine.load().active:
+                    await asyncio.sleep(BUSY_S)
+                else:
+                    await self._make(*found)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._woken.wait()
+
+    def _next(self) -> tuple[str, str] | None:
+        """A voice without a prompt, and the fingerprint of the checkpoint that is to make it."""
+        bases = (card.fingerprint for card in self._engine.cards if Mode.BASE in card.modes and card.loaded)
+        fingerprint = next(bases, None)
+        if fingerprint is None:
+            return None
+        self._library.fingerprint = fingerprint
+        missing = ((voice_id, fingerprint) for voice_id in self._library.without_prompt(fingerprint))
+        return next((one for one in missing if one not in self._failed), None)
+
+    async def _make(self, voice_id: str, fingerprint: str) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            reference = await loop.run_in_executor(self._workers, self._library.reference, voice_id)
+            prompt = await self._prepared(reference)
+            keep = partial(self._library.keep_prompt, voice_id, prompt, made_of=reference.samples)
+            await loop.run_in_executor(self._workers, keep)
+        except SpeechError as error:
+            log.warning("no prompt is kept for voice %s: %s", voice_id, error.code)
+            self._failed.add((voice_id, fingerprint))
+        except Exception:
+            log.exception("no prompt is kept for voice %s", voice_id)
+            self._failed.add((voice_id, fingerprint))
+
+    async def _prepared(self, reference: Reference) -> VoicePrompt:
+        """Have the engine make a prompt.
+
+        Raises:
+            SpeechError: it cannot.
+        """
+        loop = asyncio.get_running_loop()
+        made: asyncio.Future[VoicePrompt | SpeechError] = loop.create_future()
+
+        def settle(result: VoicePrompt | SpeechError) -> None:
+            if not made.done():
+                made.set_result(result)
+
+        def done(result: VoicePrompt | SpeechError) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(settle, result)
+
+        self._engine.prepare(reference, Mode.BASE, done)
+        try:
+            async with asyncio.timeout(MAKE_S):
+                result = await made
+        except TimeoutError:
+            raise GenerationFailed from None
+        if isinstance(result, SpeechError):
+            raise result
+        return result

@@ -1,0 +1,200 @@
+"""Uploads of voices: a form of anybody's making in, a voice that may be kept out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import numpy as np
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from runtime.errors import (
+    ConsentRequired,
+    InvalidConfig,
+    MessageTooLarge,
+    ReferenceTooLong,
+    SessionIdle,
+    SpeechError,
+    StorageFailed,
+)
+from runtime.request import SAMPLE_RATE
+from runtime.settings import Limits
+from runtime.voices.intake import take_in
+from runtime.voices.names import checked_name, new_id
+from runtime.voices.reference import read_reference
+from runtime.voices.voice import Consent, Voice, to_pcm
+from runtime.voices.voice_file import LANGUAGE, MAX_TRANSCRIPT, MAX_WORDS, read_voice
+
+FIELD_BYTES = 32 * 2**10
+MOST_FIELDS, MOST_FILES = 16, 2
+FORM_BYTES = MOST_FIELDS * FIELD_BYTES  # beside the file
+
+TRUE = frozenset({"1", "true", "yes"})
+
+
+# It warns of every damaged form, and anybody may send as many as he likes.
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceForm:
+    """What a form held. ``recording`` or ``voice_file`` is there."""
+
+    fields: dict[str, str] = field(repr=False)
+    recording: bytes | None = field(default=None, repr=False)
+    voice_file: bytes | None = field(default=None, repr=False)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it may take the place of the voice of that name."""
+        return self.fields.get("replace", "").lower() in TRUE
+
+
+async def read_form(request: Request, limits: Limits) -> VoiceForm:
+    """Read a multipart body up to its limits; what is large lies on disk meanwhile.
+
+    Raises:
+        InvalidConfig: it is no multipart form, or asks for what is not served here.
+        MessageTooLarge, SessionIdle: it is too large, or stopped coming.
+    """
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        _refuse("body", "send a multipart/form-data form; voices made from a prompt are not kept here")
+    body = _bounded(request, limits)
+    parser = MultiPartParser(
+        request.headers, body, max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=FIELD_BYTES
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException:
+        _refuse("body", "it is not a valid form, or has too many or too large fields")
+    except OSError:
+        raise StorageFailed(why="the upload could not be stored while it came") from None
+    try:
+        fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
+        files = {name: await _content(one, limits) for name, one in form.multi_items() if isinstance(one, UploadFile)}
+    finally:
+        await form.close()
+    return _checked(VoiceForm(fields, files.get("audio_sample"), files.get("file")))
+
+
+def voice_of(form: VoiceForm, limits: Limits) -> Voice:
+    """The voice that a form describes, checked in every part.
+
+    Raises:
+        BadRequest: what of it cannot be used.
+    Thread: a worker; a minute of sound takes a second or two.
+    """
+    consent = _consent(form)
+    if form.voice_file is not None:
+        return _imported(form.voice_file, form, consent, limits)
+    if consent is None:
+        raise ConsentRequired(param="consent")
+    return _recorded(form.recording or b"", form, consent, limits)
+
+
+def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Limits) -> Voice:
+    try:
+        voice = read_voice(file)
+    except SpeechError as error:
+        error.param = "file"
+        raise
+    seconds = len(voice.reference) / SAMPLE_RATE
+    if seconds > limits.max_reference_s:
+        raise ReferenceTooLong(seconds=seconds, limit=limits.max_reference_s, param="file")
+    if voice.consent is None and consent is None:
+        raise ConsentRequired(param="consent")
+    name = form.fields.get("name")
+    return replace(voice, consent=consent or voice.consent, name=voice.name if name is None else checked_name(name))
+
+
+def _recorded(recording: bytes, form: VoiceForm, consent: Consent, limits: Limits) -> Voice:
+    voice = Voice(
+        id=new_id(),
+        name=checked_name(form.fields.get("name", "")),
+        reference=np.zeros(0, np.int16),
+        language=_language(form),
+        description=_text(form, "speaker_description", MAX_WORDS),
+        transcript=_text(form, "ref_text", MAX_TRANSCRIPT),
+        created_at=time.time(),
+        consent=consent,
+        provenance={"source": "recording"},
+    )
+    try:
+        taken = take_in(read_reference(recording, limits), voice.transcript, limits)
+    except SpeechError as error:
+        error.param = error.param or "audio_sample"
+        raise
+    return replace(voice, reference=to_pcm(taken.samples), advice=tuple(advice.sentence for advice in taken.advice))
+
+
+async def _bounded(request: Request, limits: Limits) -> AsyncGenerator[bytes, None]:
+    """The body, no more of it than may come, and no slower than an idle socket."""
+    most = limits.max_upload_bytes + FORM_BYTES
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced[:19]) > most:
+        raise MessageTooLarge(what="The upload", size=announced[:19], limit=limits.max_upload_bytes)
+    size = 0
+    pieces = aiter(request.stream())
+    while True:
+        try:
+            async with asyncio.timeout(limits.idle_s):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise SessionIdle(limit=limits.idle_s) from None
+        size += len(piece)
+        if size > most:
+            raise MessageTooLarge(what="The upload", size=f"over {most}", limit=limits.max_upload_bytes)
+        yield piece
+
+
+async def _content(upload: UploadFile, limits: Limits) -> bytes:
+    if (size := upload.size or 0) > limits.max_upload_bytes:
+        raise MessageTooLarge(what="The upload", size=size, limit=limits.max_upload_bytes)
+    return await upload.read()
+
+
+def _checked(form: VoiceForm) -> VoiceForm:
+    """Refuse what other servers take and this one does not."""
+    if form.fields.get("type", "audio_sample") != "audio_sample":
+        _refuse("type", "voices are kept of recordings only; for a described voice speak with task_type voice_design")
+    if "speaker_embedding" in form.fields:
+        _refuse("speaker_embedding", "embeddings differ from model to model; send the recording as audio_sample")
+    if (form.recording is None) == (form.voice_file is None):
+        _refuse("audio_sample", "send a recording as audio_sample, or a voice file as file")
+    return form
+
+
+def _consent(form: VoiceForm) -> Consent | None:
+    words = _text(form, "consent", MAX_WORDS)
+    if words is None:
+        return None
+    return Consent(words=words, who=_text(form, "consent_who", MAX_WORDS) or "", when=time.time())
+
+
+def _language(form: VoiceForm) -> str:
+    language = (form.fields.get("language") or "auto").strip()
+    if LANGUAGE.fullmatch(language) is None:
+        _refuse("language", "it must be the name of a language, or auto")
+    return language
+
+
+def _text(form: VoiceForm, name: str, most: int) -> str | None:
+    """A field without white space around it; None where it says nothing."""
+    text = form.fields.get(name, "").strip()
+    if len(text) > most:
+        _refuse(name, f"it has {len(text)} characters; the limit is {most}")
+    if "\x00" in text:
+        _refuse(name, "it holds a NUL character")
+    return text or None
+
+
+def _refuse(where: str, why: str) -> NoReturn:
+    raise InvalidConfig(where=where, why=why, param=where)

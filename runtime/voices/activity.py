@@ -1,0 +1,79 @@
+"""Speech and pauses of a recording as flags on a grid, and the rule of loudness that finds them without a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.request import SAMPLE_RATE
+
+GRID_S = 0.01  # of the rule of loudness
+QUIET = 1e-2  # of the loudest window: -40 dB, under any spoken consonant in a usable recording
+
+ENTER, LEAVE = 0.5, 0.35  # likelihoods: speech begins above the one and goes on until below the other
+SHORTEST_S = 0.25  # what is shorter is a click
+GAP_S = 0.1  # a pause that is shorter belongs to the word
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activity:
+    """Which windows of a recording hold speech.
+
+    Shapes: windows [n] bool.
+    """
+
+    windows: NDArray[np.bool_]
+    window_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Of speech, without the pauses."""
+        return float(self.windows.sum()) * self.window_s
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """Seconds at which the first sound begins and the last one ends; None: there is none."""
+        spoken = np.flatnonzero(self.windows)
+        return (float(spoken[0]) * self.window_s, float(spoken[-1] + 1) * self.window_s) if len(spoken) else None
+
+
+def by_loudness(samples: NDArray[np.float32]) -> Activity:
+    """Everything that is not far quieter than the loudest sound.
+
+    Shapes: samples [N] float32, mono, 24 kHz.
+    """
+    loudness = window_levels(samples, GRID_S)
+    return Activity(loudness > QUIET * loudness.max(initial=0.0), GRID_S)
+
+
+def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
+    """A network's judgements without their flicker: hysteresis, short gaps closed, short bursts dropped.
+
+    Shapes: likely [n], 0 to 1.
+    """
+    spoken = np.zeros(len(likely), bool)
+    speaking = False
+    for window, value in enumerate(likely):
+        speaking = bool(value >= (LEAVE if speaking else ENTER))
+        spoken[window] = speaking
+    for start, end in _runs(~spoken):
+        if start > 0 and end < len(spoken) and (end - start) * window_s < GAP_S:
+            spoken[start:end] = True
+    for start, end in _runs(spoken):
+        if (end - start) * window_s < SHORTEST_S:
+            spoken[start:end] = False
+    return Activity(spoken, window_s)
+
+
+def window_levels(samples: NDArray[np.float32], window_s: float) -> NDArray[np.float32]:
+    """Root mean square of each whole window. Shapes: [N] -> [n]."""
+    step = int(window_s * SAMPLE_RATE)
+    return np.sqrt((samples[: len(samples) // step * step].reshape(-1, step) ** 2).mean(axis=1))
+
+
+def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First and one past last of each run of set flags."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
+    return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]

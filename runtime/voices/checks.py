@@ -1,0 +1,112 @@
+"""What a recording could do better, each as one sentence of plain advice. Pure arithmetic over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.errors import TranscriptMismatch
+from runtime.request import SAMPLE_RATE
+from runtime.speech_rate import expected_seconds
+from runtime.voices.activity import Activity, window_levels
+
+SHORT_S, LONG_S = 3.0, 30.0  # of speech: less says little about a voice, more costs time at every request
+FULL_SCALE = 0.998
+CLIPPED = 5e-4  # share of samples at full scale; a peak that touches it is less
+NOISY_DB = 20.0  # speech over pauses; a quiet room gives 40
+QUIET_LEVEL = 0.01  # -40 dBFS over the speech
+PAUSES_S = 0.3  # of pauses, from which noise can be judged
+SILENT_SHARE = 0.5
+TELEPHONE_HZ = 4_200.0
+MUFFLED = 3e-6  # share of energy above TELEPHONE_HZ, -55 dB; ordinary speech has 1000 times that
+SPECTRUM = 1024  # samples of one spectrum
+
+# How long the transcript takes at an ordinary pace over how long the speech lasts. Talkers differ by a factor of two.
+HURRIED, DRAGGED = 1.8, 0.4  # advice
+IMPOSSIBLE_HURRIED, IMPOSSIBLE_DRAGGED = 3.0, 0.15  # 45 and 2 letters a second
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One remark. ``code`` is stable."""
+
+    code: str
+    sentence: str
+
+
+def advise(samples: NDArray[np.float32], activity: Activity, *, is_speech: bool) -> Iterator[Advice]:
+    """Everything that can be said about a recording before it was cut.
+
+    Shapes: samples [N] float32, mono, 24 kHz.
+    """
+    if not is_speech:
+        yield Advice("no_speech", "No clear speech was found in the recording; the clone may not sound like a voice.")
+    yield from _length(activity.seconds)
+    if (np.abs(samples) >= FULL_SCALE).mean() > CLIPPED:
+        yield Advice("clipping", "The recording is clipped; record it again with less gain.")
+    yield from _levels(samples, activity)
+    silent = 1 - activity.seconds / (len(samples) / SAMPLE_RATE)
+    if silent > SILENT_SHARE:
+        yield Advice("silence", f"{silent:.0%} of the recording is silence; speak without long pauses.")
+    if _share_above(samples, TELEPHONE_HZ) < MUFFLED:
+        yield Advice(
+            "bandwidth", "The recording holds nothing above 4 kHz, as on a telephone; the clone will sound dull."
+        )
+
+
+def check_transcript(transcript: str, speech_s: float) -> Iterator[Advice]:
+    """Compare the length of a transcript with that of the speech.
+
+    Raises:
+        TranscriptMismatch: nobody speaks so fast, or so slowly.
+    """
+    pace = expected_seconds(transcript) / speech_s
+    if not IMPOSSIBLE_DRAGGED <= pace <= IMPOSSIBLE_HURRIED:
+        raise TranscriptMismatch(characters=len(transcript), seconds=speech_s, param="ref_text")
+    if pace > HURRIED:
+        yield Advice(
+            "transcript",
+            "The transcript is long for this recording; it must hold the words that are spoken, and no more.",
+        )
+    elif pace < DRAGGED:
+        yield Advice(
+            "transcript", "The transcript is short for this recording; it must hold all the words that are spoken."
+        )
+
+
+def _length(speech_s: float) -> Iterator[Advice]:
+    if speech_s < SHORT_S:
+        yield Advice("short", f"The recording holds {speech_s:.1f} s of speech; a clone is better from 3 s or more.")
+    elif speech_s > LONG_S:
+        yield Advice(
+            "long", f"The recording holds {speech_s:.0f} s of speech; more than 30 s costs time and gains little."
+        )
+
+
+def _levels(samples: NDArray[np.float32], activity: Activity) -> Iterator[Advice]:
+    levels = window_levels(samples, activity.window_s)
+    spoken = activity.windows[: len(levels)]
+    if not spoken.any():
+        return
+    loud = float(np.sqrt((levels[spoken] ** 2).mean()))
+    if loud < QUIET_LEVEL:
+        yield Advice("quiet", "The recording is very quiet; record it closer to the microphone or with more gain.")
+    pauses = levels[~spoken]
+    # A low quantile and not the mean: a breath, a chair or the tail of a word is no noise floor.
+    if len(pauses) * activity.window_s >= PAUSES_S and (floor := float(np.quantile(pauses, 0.2))) > 0:
+        decibels = 20 * np.log10(loud / floor)
+        if decibels < NOISY_DB:
+            yield Advice(
+                "noise", f"The recording is noisy, {decibels:.0f} dB under the speech; record in a quieter room."
+            )
+
+
+def _share_above(samples: NDArray[np.float32], hertz: float) -> float:
+    """Part of the energy that lies above a frequency; 0 for what is too short to say."""
+    pieces = samples[: len(samples) // SPECTRUM * SPECTRUM].reshape(-1, SPECTRUM)
+    energy = (np.abs(np.fft.rfft(pieces * np.hanning(SPECTRUM))) ** 2).sum(axis=0)
+    above = np.fft.rfftfreq(SPECTRUM, 1 / SAMPLE_RATE) > hertz
+    return float(energy[above].sum() / energy.sum()) if energy.any() else 0.0

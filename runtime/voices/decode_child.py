@@ -1,0 +1,62 @@
+"""The process in which a compressed sound file is decoded: started for one file, limited, and then gone.
+
+stdin: one JSON line with the limit in seconds, then the file. stdout: one JSON line, then float32 samples.
+libsndfile decodes what anybody sent; a fault in it can reach no further than here.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import sys
+
+MEMORY_BYTES = 768 * 2**20  # of address space; numpy and libsndfile take 300 MB of it
+CPU_S = 5
+ANSWER_BYTES = 64 * 2**20  # a minute at 192 kHz is 46 MB
+
+
+class Seekable(io.BytesIO):
+    """Bytes in which damaged headers may send libsndfile anywhere without a traceback on stderr."""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except (ValueError, OverflowError):
+            return self.tell()
+
+
+def main() -> None:
+    """Decode stdin and write the answer."""
+    confine()
+    from runtime.audio import read_sound  # after the limits: they hold for libsndfile's own start too
+    from runtime.errors import BadReferenceAudio
+
+    limit_s = json.loads(sys.stdin.buffer.readline())["limit_s"]
+    try:
+        sound = read_sound(Seekable(sys.stdin.buffer.read()), limit_s=limit_s)
+    except BadReferenceAudio as error:
+        answer: dict[str, object] = {"code": error.code, "facts": error.facts}
+        samples = b""
+    else:
+        answer, samples = {"rate": sound.rate}, sound.samples.tobytes()
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + samples)
+
+
+def confine() -> None:
+    """Give up memory, time, files and dumps. A system without one of the limits goes without it."""
+    wanted = {
+        resource.RLIMIT_AS: MEMORY_BYTES,
+        resource.RLIMIT_CPU: CPU_S,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_CORE: 0,
+    }
+    for limit, value in wanted.items():
+        try:
+            resource.setrlimit(limit, (value, value))
+        except (ValueError, OSError):  # macOS refuses RLIMIT_AS
+            continue
+
+
+if __name__ == "__main__":
+    main()

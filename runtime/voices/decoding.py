@@ -1,0 +1,99 @@
+"""Sound files of anybody's making into samples: plain WAV here, all else in a short-lived process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from runtime.audio import Sound
+from runtime.errors import BadReferenceAudio, ReferenceTooLong
+from runtime.voices.decode_child import ANSWER_BYTES
+from runtime.voices.wav_reader import is_plain_wav, read_wav
+
+WALL_S = 10.0  # for the child, its start included, on a busy machine
+PIECE_BYTES = 2**18
+AT_A_TIME = 2  # children; each may take its whole memory limit
+
+COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.voices.decode_child")
+ROOT = Path(__file__).resolve().parents[2]  # where the child finds this package
+ENVIRONMENT = {
+    **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ},
+    "OPENBLAS_NUM_THREADS": "1",  # a thread for each core would not fit in its memory
+}
+
+_turn = threading.BoundedSemaphore(AT_A_TIME)
+
+
+def decode(data: bytes, *, limit_s: float) -> Sound:
+    """Decode a sound file of at most ``limit_s`` seconds to one channel, judged by its content.
+
+    Raises:
+        BadReferenceAudio: it is no sound file, or one that is not taken.
+        ReferenceTooLong: it holds more than the limit.
+    Thread: a worker.
+    """
+    if is_plain_wav(data):
+        return read_wav(data, limit_s=limit_s)
+    with _turn:
+        return _decode_apart(data, limit_s, COMMAND)
+
+
+def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], wall_s: float = WALL_S) -> Sound:
+    with subprocess.Popen(  # noqa: S603  the command is ours, whole
+        command,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        alarm = threading.Timer(wall_s, child.kill)
+        giving = threading.Thread(target=_give, args=(child.stdin, limit_s, data), daemon=True)
+        alarm.start()
+        giving.start()
+        try:
+            answer = _taken(child.stdout)
+        finally:
+            alarm.cancel()
+            child.kill()  # it has ended, or has said more than it can have to say
+            giving.join()
+    return _understood(answer)
+
+
+def _give(stdin: IO[bytes], limit_s: float, data: bytes) -> None:
+    try:
+        with stdin:
+            stdin.write(json.dumps({"limit_s": limit_s}).encode() + b"\n")
+            stdin.write(data)
+    except OSError:  # it died, or refused before it had read everything
+        return
+
+
+def _taken(stdout: IO[bytes]) -> bytes:
+    """Piece by piece, because one read of the most there may be would take that much memory at once."""
+    answer = bytearray()
+    while len(answer) <= ANSWER_BYTES and (piece := stdout.read(PIECE_BYTES)):
+        answer += piece
+    return bytes(answer)
+
+
+def _understood(answer: bytes) -> Sound:
+    head, _, samples = answer.partition(b"\n")
+    try:
+        said = json.loads(head)
+        if "rate" in said:
+            return Sound(np.frombuffer(samples, np.float32).copy(), int(said["rate"]))  # a copy may be written to
+        kind = ReferenceTooLong if said["code"] == ReferenceTooLong.code else BadReferenceAudio
+        refusal = kind(**said["facts"])
+    except (ValueError, TypeError, KeyError):
+        raise BadReferenceAudio(why="it could not be decoded within the limits of memory and time") from None
+    raise refusal

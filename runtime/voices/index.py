@@ -1,0 +1,129 @@
+"""What the voice files say, in SQLite, so that a thousand of them need not be read to be listed or searched.
+
+The files are the truth: a row of another version of its file is made anew, and the whole index may be
+deleted at any time. Where it cannot be kept on disk it lives in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from runtime.voices.card import VoiceCard
+from runtime.voices.names import name_key
+
+FILE = "index.sqlite"
+WAIT_S = 2.0  # for another process that writes
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS voices_1 (
+    file TEXT PRIMARY KEY,
+    version TEXT NOT NULL,
+    words TEXT NOT NULL,
+    card TEXT,
+    prompts TEXT NOT NULL,
+    problem TEXT
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file. Either ``card`` or ``problem`` is there."""
+
+    file: str
+    version: str  # differs whenever the file does
+    card: VoiceCard | None = None
+    prompts: frozenset[str] = frozenset()  # fingerprints
+    problem: str | None = None
+
+
+class Index:
+    """Rows by file name. Thread: one at a time.
+
+    Raises (every method but `open`):
+        sqlite3.Error: the disk is full or broken, or another process keeps the index locked.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        connection.execute(_SCHEMA)
+
+    @classmethod
+    def open(cls, folder: Path) -> Index:
+        """The index in the folder, a new one where that is damaged, or one in memory where none can be kept."""
+        path = folder / FILE
+        for attempt in range(2):
+            try:
+                connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = OFF")  # it can be made anew from the files
+                return cls(connection)
+            except sqlite3.OperationalError:  # read only, locked or full
+                break
+            except sqlite3.DatabaseError:  # not a database, or a damaged one
+                if attempt == 0:
+                    for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
+                        with contextlib.suppress(OSError):
+                            (folder / name).unlink(missing_ok=True)
+        return cls.in_memory()
+
+    @classmethod
+    def in_memory(cls) -> Index:
+        return cls(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+
+    def entries(self) -> list[Entry]:
+        rows = self._connection.execute("SELECT file, version, card, prompts, problem FROM voices_1")
+        return [
+            Entry(file, version, _card(card), frozenset(json.loads(prompts)), problem)
+            for file, version, card, prompts, problem in rows
+        ]
+
+    def update(self, changed: Iterable[Entry], gone: Iterable[str]) -> None:
+        """Write and delete rows, all or none."""
+        rows = [
+            (
+                entry.file,
+                entry.version,
+                _words(entry.card),
+                None if entry.card is None else json.dumps(asdict(entry.card)),
+                json.dumps(sorted(entry.prompts)),
+                entry.problem,
+            )
+            for entry in changed
+        ]
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("DELETE FROM voices_1 WHERE file = ?", [(file,) for file in gone])
+            self._connection.executemany("INSERT OR REPLACE INTO voices_1 VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def search(self, words: str) -> set[str]:
+        """Ids of the voices whose name, description, language or transcript holds every one of the words."""
+        parts = [f"%{_escaped(word)}%" for word in name_key(words).split()]
+        condition = " AND ".join(["card IS NOT NULL", *["words LIKE ? ESCAPE '\\'"] * len(parts)])
+        rows = self._connection.execute(f"SELECT card FROM voices_1 WHERE {condition}", parts)  # noqa: S608  ours, whole
+        return {json.loads(card)["id"] for (card,) in rows}
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _card(text: str | None) -> VoiceCard | None:
+    if text is None:
+        return None
+    values = json.loads(text)
+    return VoiceCard(**{**values, "advice": tuple(values["advice"])})
+
+
+def _words(card: VoiceCard | None) -> str:
+    if card is None:
+        return ""
+    return name_key(" ".join([card.name, card.language, card.description or "", card.transcript or ""]))
+
+
+def _escaped(word: str) -> str:
+    return word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

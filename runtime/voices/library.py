@@ -1,0 +1,355 @@
+"""The library: a folder of voice files, one a voice, and an index that follows it.
+
+Other processes may read and write the same folder; so may people, with a file manager. What cannot be used is
+reported and left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from platformdirs import user_data_dir
+
+from runtime.errors import SpeechError, VoiceNameTaken, VoiceNotFound
+from runtime.request import Reference, VoicePrompt
+from runtime.voices.card import VoiceCard
+from runtime.voices.index import Entry, Index
+from runtime.voices.names import checked_name, is_id, name_key, new_id
+from runtime.voices.storage import locked, read_file, remove_file, replace_file, storing, sweep
+from runtime.voices.voice import Voice, to_float
+from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, read_voice, write_voice
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".voice"
+A_LOOK = 8  # files that `cards` and `find` read at most, some 20 ms, where others have left many
+LOOK_AGAIN = 0  # the time of no folder
+SETTLED_NS = 100_000_000  # a folder that changed a moment ago may change again within one tick of its clock
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file of the folder that is no voice. ``file`` is its bare name."""
+
+    file: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The library at one moment."""
+
+    stamp: int | None = None  # the folder's mtime_ns; None: there was none
+    cards: tuple[VoiceCard, ...] = ()
+    by_id: Mapping[str, VoiceCard] = field(default_factory=dict)
+    by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
+    prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # fingerprints by id
+    problems: tuple[Problem, ...] = ()
+
+
+def library_folder(setting: str) -> Path:
+    """The folder that the settings name, or the user's own."""
+    return Path(setting) if setting else Path(user_data_dir("voicewright")) / "voices"
+
+
+class Library:
+    """Voices on disk. Thread: any.
+
+    `cards` and `find` do not wait for a writer and read no voice file that they know already; all else may take as
+    long as the disk does. Nothing is written before the first voice is kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.fingerprint: str | None = None  # of the Base checkpoint that speaks; its prompts are given out
+        self._lock = threading.RLock()
+        self._index: Index | None = None
+        self._entries: dict[str, Entry] = {}  # as in the index, by file
+        self._listing = _Listing()
+
+    def open(self) -> None:
+        """Read the folder, and sweep what killed writers left. A folder that cannot be read is an empty library."""
+        with self._lock:
+            with contextlib.suppress(OSError), locked(self.folder):
+                sweep(self.folder)
+            self._refresh()
+        if problems := self._listing.problems:
+            log.warning("%d files in the folder of the voices cannot be used", len(problems))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._index is not None:
+                self._index.close()
+                self._index = None
+
+    # --- what there is
+
+    def cards(self) -> tuple[VoiceCard, ...]:
+        """Every voice that can be used, by name."""
+        return self._current().cards
+
+    def find(self, name_or_id: str) -> VoiceCard | None:
+        """The voice of that id, or of that name without regard to case; None if there is none."""
+        listing = self._current()
+        return listing.by_id.get(name_or_id) or listing.by_name.get(name_key(name_or_id))
+
+    def search(self, words: str, *, newest_first: bool = False) -> tuple[VoiceCard, ...]:
+        """The voices whose name, description, language or transcript holds every one of the words."""
+        listing = self._current()
+        with self._lock:
+            try:
+                found = self._opened().search(words)
+            except sqlite3.Error:
+                self._forget_index()
+                self._refresh()
+                found = self._opened().search(words)
+        cards = [card for card in listing.cards if card.id in found]
+        return tuple(sorted(cards, key=lambda card: -card.created_at) if newest_first else cards)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Files that are no voices, or whose name another voice has."""
+        return self._current().problems
+
+    def without_prompt(self, fingerprint: str) -> tuple[str, ...]:
+        """Ids of the voices of which that checkpoint has made no prompt yet."""
+        listing = self._current()
+        return tuple(card.id for card in listing.cards if fingerprint not in listing.prompts[card.id])
+
+    def reference(self, voice_id: str) -> Reference:
+        """The voice as a request takes it, with the prompt of ``fingerprint`` if one is kept.
+
+        Raises:
+            VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
+        """
+        return self._read(voice_id).as_reference(self.fingerprint)
+
+    def export(self, voice_id: str) -> bytes:
+        """The voice's file.
+
+        Raises:
+            VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
+        """
+        data = self._read_bytes(voice_id)
+        read_voice(data)
+        return data
+
+    # --- what changes it; each raises StorageFailed where the disk does not take it, and then nothing has changed
+
+    def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
+        """Keep a voice; with ``replace_id`` in the place and under the id of that one.
+
+        Raises:
+            InvalidConfig: its name cannot be one.
+            VoiceNameTaken: another voice has its name.
+            VoiceNotFound: there is no voice to replace.
+        """
+        with self._writing():
+            if replace_id is not None:
+                self._known(replace_id)
+            return self._put(replace(voice, id=replace_id or voice.id, name=checked_name(voice.name)))
+
+    def import_(self, voice: Voice) -> VoiceCard:
+        """Keep a voice that was made elsewhere, under its own id where that is free.
+
+        Raises:
+            VoiceNameTaken: another voice has its name.
+        """
+        with self._writing():
+            is_free = not (self.folder / _file_of(voice.id)).exists()
+            return self._put(replace(voice, id=voice.id if is_free else new_id()))
+
+    def rename(self, voice_id: str, name: str) -> VoiceCard:
+        """Give a voice another name.
+
+        Raises:
+            InvalidConfig: that cannot be a name.
+            VoiceNameTaken: another voice has it.
+            VoiceNotFound, VoiceFileInvalid: there is no such voice any more.
+        """
+        with self._writing():
+            return self._put(replace(self._read(voice_id), name=checked_name(name)))
+
+    def delete(self, voice_id: str) -> None:
+        """Delete a voice for good.
+
+        Raises:
+            VoiceNotFound: there is no such voice.
+        """
+        with self._writing():
+            self._known(voice_id)
+            remove_file(self.folder, _file_of(voice_id))
+            self._refresh()
+
+    def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, made_of: NDArray[np.float32] | None = None) -> None:
+        """Keep what a checkpoint made of a voice; in vain if the voice has another reference by now.
+
+        Raises:
+            VoiceNotFound, VoiceFileInvalid: there is no such voice any more.
+        """
+        with self._writing():
+            voice = self._read(voice_id)
+            if made_of is not None and not np.array_equal(made_of, to_float(voice.reference)):
+                return
+            others = [(name, one) for name, one in voice.prompts.items() if name != prompt.fingerprint]
+            kept = dict([*others[: MAX_PROMPTS - 1], (prompt.fingerprint, prompt)])
+            self._put(replace(voice, prompts=kept))
+
+    # --- the folder
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Alone in the folder, and up to date."""
+        with self._lock, storing():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with locked(self.folder):
+                self._refresh()
+                yield
+
+    def _put(self, voice: Voice) -> VoiceCard:
+        other = self._listing.by_name.get(name_key(voice.name))
+        if other is not None and other.id != voice.id:
+            raise VoiceNameTaken(param="name")
+        data = write_voice(voice)
+        read_voice(data)  # nothing is kept that could not be read again
+        replace_file(self.folder, _file_of(voice.id), data)
+        self._refresh(written=_file_of(voice.id))
+        return self._known(voice.id)
+
+    def _known(self, voice_id: str) -> VoiceCard:
+        card = self._listing.by_id.get(voice_id)
+        if card is None:
+            raise VoiceNotFound
+        return card
+
+    def _read(self, voice_id: str) -> Voice:
+        return read_voice(self._read_bytes(voice_id))
+
+    def _read_bytes(self, voice_id: str) -> bytes:
+        if not is_id(voice_id):
+            raise VoiceNotFound
+        return read_file(self.folder / _file_of(voice_id), MAX_BYTES)
+
+    # --- the listing
+
+    def _current(self) -> _Listing:
+        """The listing, made anew if the folder has changed and nobody is at that already."""
+        if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
+            try:
+                self._refresh(most=A_LOOK)
+            finally:
+                self._lock.release()
+        return self._listing
+
+    def _folder_time(self) -> int | None:
+        """None: there is no folder."""
+        try:
+            return os.stat(self.folder).st_mtime_ns
+        except OSError:
+            return None
+
+    def _refresh(self, *, written: str | None = None, most: int | None = None) -> None:
+        """Bring index and listing in step with the files, of which we may have just written one. Under the lock."""
+        stamp = self._folder_time()
+        try:
+            is_whole = self._follow(written, most)
+        except sqlite3.Error:
+            self._forget_index()
+            is_whole = self._follow(written, most)
+        if not is_whole or (stamp is not None and time.time_ns() - stamp < SETTLED_NS):
+            stamp = LOOK_AGAIN
+        self._listing = _listed(stamp, self._entries.values())
+
+    def _follow(self, written: str | None, most: int | None) -> bool:
+        """Read the files that differ from what is known of them; return whether those were all, or ``most`` only."""
+        files = self._files()
+        if not files and self._index is None:
+            return True
+        index = self._opened()
+        known = {file: entry.version for file, entry in self._entries.items()}
+        different = [file for file, version in files.items() if file == written or known.get(file) != version]
+        read = {file: self._entry(file, files[file]) for file in different[:most]}
+        changed = {file: entry for file, entry in read.items() if entry is not None}
+        gone = known.keys() - files.keys()
+        if changed or gone:
+            index.update(changed.values(), gone)
+            self._entries = {file: entry for file, entry in {**self._entries, **changed}.items() if file in files}
+        return len(changed) == len(different)
+
+    def _files(self) -> dict[str, str]:
+        """Every file that wants to be a voice, and its version."""
+        found: dict[str, str] = {}
+        try:
+            with os.scandir(self.folder) as items:
+                for item in items:
+                    if item.name.endswith(SUFFIX) and not item.name.startswith("."):
+                        with contextlib.suppress(OSError):  # deleted since
+                            state = item.stat(follow_symlinks=False)
+                            found[item.name] = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
+        except OSError:
+            return {}
+        return found
+
+    def _entry(self, file: str, version: str) -> Entry | None:
+        """What a file says; None: another process has deleted it just now."""
+        entry = Entry(file, version)
+        voice_id = file.removesuffix(SUFFIX)
+        if not is_id(voice_id):
+            return replace(entry, problem="Its file name is not the id of a voice; import it instead.")
+        try:
+            data = self._read_bytes(voice_id)
+            voice = read_voice(data)
+        except VoiceNotFound:
+            return None
+        except SpeechError as error:
+            return replace(entry, problem=str(error))
+        if voice.id != voice_id:
+            return replace(entry, problem="Its file name is the id of another voice; import it instead.")
+        return replace(entry, card=voice.card(len(data)), prompts=frozenset(voice.prompts))
+
+    def _opened(self) -> Index:
+        if self._index is None:
+            self._index = Index.open(self.folder)
+            self._entries = {entry.file: entry for entry in self._index.entries()}
+        return self._index
+
+    def _forget_index(self) -> None:
+        """Go on without the one on disk."""
+        log.warning("the index of the voices cannot be used; it is kept in memory")
+        self.close()
+        self._index = Index.in_memory()
+        self._entries = {}
+
+
+def _file_of(voice_id: str) -> str:
+    return voice_id + SUFFIX
+
+
+def _listed(stamp: int | None, entries: Collection[Entry]) -> _Listing:
+    """Of two voices with one name the older one has it."""
+    by_name: dict[str, VoiceCard] = {}
+    problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
+    cards = sorted(
+        (entry.card for entry in entries if entry.card is not None), key=lambda card: (card.created_at, card.id)
+    )
+    for card in cards:
+        if by_name.setdefault(name_key(card.name), card) is not card:
+            problems.append(Problem(_file_of(card.id), "Another voice has its name; rename or delete one of them."))
+    usable = tuple(card for _, card in sorted(by_name.items()))
+    return _Listing(
+        stamp=stamp,
+        cards=usable,
+        by_id={card.id: card for card in usable},
+        by_name=by_name,
+        prompts={entry.card.id: entry.prompts for entry in entries if entry.card is not None},
+        problems=tuple(sorted(problems, key=lambda problem: problem.file)),
+    )

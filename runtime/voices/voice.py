@@ -1,0 +1,77 @@
+"""A voice as a value: the reference that passed the intake, what is known of it, what checkpoints made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
+from runtime.voices.card import VoiceCard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """The speaker's permission."""
+
+    words: str  # as they came with the upload
+    who: str = ""  # the speaker, if said
+    when: float = 0.0  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Voice:
+    """Everything that a voice file holds.
+
+    Shapes: reference [N] int16, mono, 24 kHz.
+    """
+
+    id: str
+    name: str
+    reference: NDArray[np.int16]
+    language: str = "auto"
+    description: str | None = None
+    transcript: str | None = None  # the exact words of the reference; None: it clones by x-vector only
+    created_at: float = 0.0  # seconds since the epoch
+    consent: Consent | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    advice: tuple[str, ...] = ()
+    prompts: Mapping[str, VoicePrompt] = field(default_factory=dict)  # by the fingerprint of the checkpoint
+
+    def card(self, file_bytes: int) -> VoiceCard:
+        return VoiceCard(
+            id=self.id,
+            name=self.name,
+            language=self.language,
+            description=self.description,
+            transcript=self.transcript,
+            seconds=len(self.reference) / SAMPLE_RATE,
+            file_bytes=file_bytes,
+            created_at=self.created_at,
+            consent=None if self.consent is None else self.consent.words,
+            provenance=dict(self.provenance),
+            advice=self.advice,
+        )
+
+    def as_reference(self, fingerprint: str | None) -> Reference:
+        """The voice as a request takes it, with the prompt of that checkpoint if there is one."""
+        return Reference(
+            samples=to_float(self.reference),
+            text=self.transcript,
+            x_vector_only=self.transcript is None,
+            prompt=self.prompts.get(fingerprint) if fingerprint else None,
+        )
+
+
+def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
+    """Samples on the 16-bit grid; what passes full scale is turned down, not clipped. Shapes: [N] -> [N]."""
+    peak = float(np.abs(samples).max(initial=0.0))
+    scaled = samples / peak if peak > 1 else samples
+    return np.clip(np.round(scaled * 32768), -32768, 32767).astype(np.int16)
+
+
+def to_float(reference: NDArray[np.int16]) -> NDArray[np.float32]:
+    """Shapes: [N] -> [N], in [-1, 1)."""
+    return reference.astype(np.float32) / np.float32(32768)

@@ -1,0 +1,255 @@
+"""One voice as the bytes of one portable file, and back: safetensors, read as strictly as a stranger's file should be.
+
+docs/voices.md describes the format. No path, no torch and no pickle here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+from runtime.errors import SpeechError, VoiceFileInvalid
+from runtime.request import SAMPLE_RATE, VoicePrompt
+from runtime.voices.names import checked_name, is_id
+from runtime.voices.voice import Consent, Voice
+
+FORMAT, VERSION = "voicewright.voice", "1"
+
+MAX_BYTES = 16 * 2**20
+MAX_HEADER_BYTES = 256 * 2**10
+MAX_REFERENCE_S = 120
+MAX_PROMPTS = 8
+MAX_X_VECTOR = 8192
+MAX_FRAMES, MAX_CODEBOOKS, MAX_CODE = 4096, 64, 2**20
+MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # characters of the transcript; of any other text
+MAX_ENTRIES = 32  # of provenance and of advice
+
+LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
+
+REQUIRED = frozenset({"format", "version", "id", "name", "language", "created_at", "sha256"})
+OPTIONAL = frozenset({"description", "transcript", "consent", "provenance", "advice"})
+
+_PROMPT = re.compile(r"prompt\.([A-Za-z0-9_-]{1,64})\.(x_vector|codes)")
+
+Kind = TypeVar("Kind")
+Tensors = dict[str, NDArray[Any]]
+
+
+def write_voice(voice: Voice) -> bytes:
+    """The file of a voice. Raises nothing for a `Voice` that passed the intake or `read_voice`."""
+    tensors: Tensors = {"reference": np.ascontiguousarray(voice.reference, np.int16)}
+    for fingerprint, prompt in voice.prompts.items():
+        tensors[f"prompt.{fingerprint}.x_vector"] = np.ascontiguousarray(prompt.x_vector, np.float32)
+        if prompt.codes is not None:
+            tensors[f"prompt.{fingerprint}.codes"] = np.ascontiguousarray(prompt.codes, np.int64)
+    metadata = {
+        "format": FORMAT,
+        "version": VERSION,
+        "id": voice.id,
+        "name": voice.name,
+        "language": voice.language,
+        "created_at": repr(voice.created_at),
+    }
+    if voice.description is not None:
+        metadata["description"] = voice.description
+    if voice.transcript is not None:
+        metadata["transcript"] = voice.transcript
+    if voice.consent is not None:
+        metadata["consent"] = _json(asdict(voice.consent))
+    if voice.provenance:
+        metadata["provenance"] = _json(dict(voice.provenance))
+    if voice.advice:
+        metadata["advice"] = _json(list(voice.advice))
+    return save(tensors, {**metadata, "sha256": _checksum(tensors, metadata)})
+
+
+def read_voice(data: bytes) -> Voice:
+    """The voice in a file of anybody's making.
+
+    Raises:
+        VoiceFileInvalid: it is torn, foreign, of another version, or holds what a voice does not.
+    """
+    metadata = _checked_header(data)
+    try:
+        tensors: Tensors = load(data)
+    except Exception:  # safetensors raises a class of its own that is not in its interface
+        _refuse("its tensors do not lie where its header says")
+    given = metadata.pop("sha256")
+    if _checksum(tensors, metadata) != given:
+        _refuse("its checksum is wrong; it is damaged")
+    try:
+        return Voice(
+            id=metadata["id"] if is_id(metadata["id"]) else _refuse("its id is not one of ours"),
+            name=_same(metadata["name"], checked_name(metadata["name"])),
+            reference=tensors["reference"],
+            language=_matching(LANGUAGE, metadata["language"]),
+            description=_words(metadata, "description", MAX_WORDS),
+            transcript=_words(metadata, "transcript", MAX_TRANSCRIPT),
+            created_at=_moment(float(metadata["created_at"])),
+            consent=_consent(metadata),
+            provenance=_provenance(metadata),
+            advice=tuple(_text(one, MAX_WORDS) for one in _parsed(metadata, "advice", list)),
+            prompts=_prompts(tensors),
+        )
+    except VoiceFileInvalid:
+        raise
+    except (SpeechError, ValueError, TypeError, KeyError):
+        _refuse("what it says of the voice is not valid")
+
+
+# --- the header, before anything is allocated
+
+
+def _checked_header(data: bytes) -> dict[str, str]:
+    """The metadata of a file whose tensors have the names, types and shapes of a voice."""
+    if len(data) > MAX_BYTES:
+        _refuse(f"it has more than {MAX_BYTES // 2**20} MB")
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or not 2 <= size <= min(MAX_HEADER_BYTES, len(data) - 8):
+        _refuse("it is no safetensors file, or a torn one")
+    try:
+        header = json.loads(data[8 : 8 + size], object_pairs_hook=_once, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        _refuse("its header is not valid JSON")
+    metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        _refuse("it is not a voice file")
+    if metadata.get("version") != VERSION:
+        _refuse(f"its version is not {VERSION}")
+    if not set(metadata) >= REQUIRED or not set(metadata) <= REQUIRED | OPTIONAL:
+        _refuse("its metadata lack an entry or have one too many")
+    if not all(isinstance(value, str) for value in metadata.values()):
+        _refuse("its metadata are not text")
+    if "reference" not in header or len(header) > 1 + 2 * MAX_PROMPTS:
+        _refuse("it lacks the reference, or holds too many prompts")
+    for name, tensor in header.items():
+        _check_tensor(name, tensor)
+    return metadata
+
+
+def _check_tensor(name: str, tensor: Any) -> None:
+    if not isinstance(tensor, dict) or set(tensor) != {"dtype", "shape", "data_offsets"}:
+        _refuse("its header is not that of a voice")
+    shape = tensor["shape"]
+    if not isinstance(shape, list) or not all(type(size) is int and size > 0 for size in shape):
+        _refuse("a tensor's shape is not valid")
+    part = _PROMPT.fullmatch(name)
+    if name == "reference":
+        fits = tensor["dtype"] == "I16" and len(shape) == 1 and shape[0] <= MAX_REFERENCE_S * SAMPLE_RATE
+    elif part is None:
+        fits = False
+    elif part[2] == "x_vector":
+        fits = tensor["dtype"] == "F32" and len(shape) == 1 and shape[0] <= MAX_X_VECTOR
+    else:
+        fits = tensor["dtype"] == "I64" and len(shape) == 2 and shape[0] <= MAX_FRAMES and shape[1] <= MAX_CODEBOOKS
+    if not fits:
+        _refuse("it holds a tensor that a voice does not have, or of another type or size")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        raise ValueError("a key twice")
+    return entries
+
+
+def _refuse_constant(_: str) -> NoReturn:
+    raise ValueError("NaN or Infinity")
+
+
+# --- the values
+
+
+def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:
+    prompts: dict[str, VoicePrompt] = {}
+    for fingerprint in sorted({part[1] for name in tensors if (part := _PROMPT.fullmatch(name))}):
+        x_vector, codes = (tensors.get(f"prompt.{fingerprint}.{part}") for part in ("x_vector", "codes"))
+        if x_vector is None or not np.isfinite(x_vector).all():
+            _refuse("a prompt lacks its x-vector, or holds numbers that are not finite")
+        if codes is not None and (codes.min() < 0 or codes.max() >= MAX_CODE):
+            _refuse("a prompt holds codes that no codebook has")
+        # Copies, because those of safetensors are read only, which torch does not know.
+        prompts[fingerprint] = VoicePrompt(
+            fingerprint=fingerprint, x_vector=x_vector.copy(), codes=None if codes is None else codes.copy()
+        )
+    return prompts
+
+
+def _consent(metadata: Mapping[str, str]) -> Consent | None:
+    if "consent" not in metadata:
+        return None
+    said = _parsed(metadata, "consent", dict)
+    if set(said) != {"words", "who", "when"}:
+        _refuse("its consent is not complete")
+    return Consent(
+        words=_text(said["words"], MAX_WORDS), who=_text(said["who"], MAX_WORDS), when=_moment(float(said["when"]))
+    )
+
+
+def _provenance(metadata: Mapping[str, str]) -> dict[str, str]:
+    said = _parsed(metadata, "provenance", dict)
+    return {_text(name, 64): _text(value, MAX_WORDS) for name, value in said.items()}
+
+
+def _parsed(metadata: Mapping[str, str], name: str, kind: type[Kind]) -> Kind:
+    if name not in metadata:
+        return kind()
+    value = json.loads(metadata[name], object_pairs_hook=_once, parse_constant=_refuse_constant)
+    if not isinstance(value, kind) or len(value) > MAX_ENTRIES:  # type: ignore[arg-type]  # a list or a dict
+        raise ValueError(name)
+    return value
+
+
+def _words(metadata: Mapping[str, str], name: str, most: int) -> str | None:
+    return _text(metadata[name], most) if name in metadata else None
+
+
+def _text(value: object, most: int) -> str:
+    if not isinstance(value, str) or len(value) > most or "\x00" in value:
+        raise ValueError("text")
+    value.encode()  # half a character raises UnicodeEncodeError, a ValueError
+    return value
+
+
+def _matching(pattern: re.Pattern[str], text: str) -> str:
+    if pattern.fullmatch(text) is None:
+        raise ValueError("text")
+    return text
+
+
+def _same(given: str, checked: str) -> str:
+    if given != checked:
+        raise ValueError("name")
+    return checked
+
+
+def _moment(seconds: float) -> float:
+    if not (math.isfinite(seconds) and 0 <= seconds < 1e11):
+        raise ValueError("time")
+    return seconds
+
+
+def _checksum(tensors: Tensors, metadata: Mapping[str, str]) -> str:
+    """SHA-256 over everything that the file says, in an order that does not depend on the writer."""
+    digest = hashlib.sha256(_json(dict(sorted(metadata.items()))).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype.str} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.tobytes())
+    return digest.hexdigest()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+def _refuse(why: str) -> NoReturn:
+    raise VoiceFileInvalid(why=why)

@@ -1,0 +1,128 @@
+"""WAV of plain samples, read in this process: PCM of 8 to 32 bits and IEEE floats, and nothing else.
+
+libsndfile's WAV reader knows a dozen codecs more, and has had faults in them (CVE-2026-37555).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.audio import Sound, check_shape
+from runtime.errors import BadReferenceAudio, ReferenceTooLong
+
+PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
+GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of a subformat that is a plain format number
+MOST_CHUNKS = 256  # before the samples; a recorder writes a handful
+TO_THE_END = {0, 0xFFFFFFFF}  # sizes that streaming writers leave there
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the samples lie in the file."""
+
+    is_float: bool
+    bits: int
+    channels: int
+    rate: int
+
+    @property
+    def frame_bytes(self) -> int:
+        return self.bits // 8 * self.channels
+
+
+def is_plain_wav(data: bytes) -> bool:
+    """Whether `read_wav` is the reader for this file; it may still refuse it."""
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        return False
+    found = _format_chunk(data)
+    return found is None or _tag(found) in (PCM, FLOAT)
+
+
+def read_wav(data: bytes, *, limit_s: float) -> Sound:
+    """Decode a WAV file of at most ``limit_s`` seconds and mix it down to one channel.
+
+    Raises:
+        BadReferenceAudio: its header is damaged, or says something that is not taken.
+        ReferenceTooLong: it holds more.
+    """
+    layout: Layout | None = None
+    for name, start, size in _chunks(data):
+        if name == b"fmt ":
+            layout = _layout(data[start : start + size])
+        elif name == b"data":
+            if layout is None:
+                break
+            end = len(data) if size in TO_THE_END else min(start + size, len(data))
+            return Sound(_samples(data, start, end, layout, limit_s), layout.rate)
+    raise BadReferenceAudio(why="its WAV header is damaged")
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Name, place and announced size of each chunk."""
+    place = 12
+    for _ in range(MOST_CHUNKS):
+        if place + 8 > len(data):
+            return
+        name, size = struct.unpack_from("<4sI", data, place)
+        yield name, place + 8, size
+        place += 8 + size + size % 2
+
+
+def _format_chunk(data: bytes) -> bytes | None:
+    return next((data[start : start + size] for name, start, size in _chunks(data) if name == b"fmt "), None)
+
+
+def _tag(chunk: bytes) -> int | None:
+    if len(chunk) < 16:
+        return PCM  # too short to say; `read_wav` will refuse it
+    tag = int.from_bytes(chunk[:2], "little")
+    if tag == EXTENSIBLE:
+        return int.from_bytes(chunk[24:26], "little") if chunk[26:40] == GUID_TAIL else None
+    return tag
+
+
+def _layout(chunk: bytes) -> Layout:
+    if len(chunk) < 16:
+        raise BadReferenceAudio(why="its WAV header is damaged")
+    _, channels, rate, _, align, bits = struct.unpack_from("<HHIIHH", chunk)
+    tag = _tag(chunk)
+    layout = Layout(tag == FLOAT, bits, channels, rate)
+    if tag not in (PCM, FLOAT) or bits not in ((32, 64) if layout.is_float else (8, 16, 24, 32)):
+        raise BadReferenceAudio(why="its format is not taken; send WAV, FLAC, OGG, MP3 or AIFF")
+    check_shape(rate, channels)
+    if align != layout.frame_bytes:
+        raise BadReferenceAudio(why="its WAV header is damaged")
+    return layout
+
+
+def _samples(data: bytes, start: int, end: int, layout: Layout, limit_s: float) -> NDArray[np.float32]:
+    """Shapes: [N]. Converted second by second, so that eight channels never lie in memory as floats."""
+    count = (end - start) // layout.frame_bytes
+    if count > limit_s * layout.rate:
+        raise ReferenceTooLong(seconds=count / layout.rate, limit=limit_s)
+    mono = np.empty(count, np.float32)
+    for first in range(0, count, layout.rate):
+        frames = min(layout.rate, count - first)
+        raw = memoryview(data)[start + first * layout.frame_bytes :][: frames * layout.frame_bytes]
+        block = _floats(raw, layout).reshape(frames, layout.channels)
+        mono[first : first + frames] = block[:, 0] if layout.channels == 1 else block.mean(axis=1, dtype=np.float32)
+    return mono
+
+
+def _floats(raw: memoryview, layout: Layout) -> NDArray[np.float32]:
+    """Full scale is 1. Shapes: raw of n * channels samples -> [n * channels]."""
+    if layout.is_float:
+        with np.errstate(over="ignore"):  # a double may lie beyond float32; it is then found not to be finite
+            return np.frombuffer(raw, f"<f{layout.bits // 8}").astype(np.float32)
+    if layout.bits == 8:
+        return (np.frombuffer(raw, np.uint8).astype(np.float32) - 128) / np.float32(128)
+    if layout.bits == 24:
+        wide = np.zeros((len(raw) // 3, 4), np.uint8)
+        wide[:, 1:] = np.frombuffer(raw, np.uint8).reshape(-1, 3)
+        return (wide.view("<i4")[:, 0] / 2.0**31).astype(np.float32)
+    return (np.frombuffer(raw, f"<i{layout.bits // 8}") / 2.0 ** (layout.bits - 1)).astype(np.float32)

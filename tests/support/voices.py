@@ -1,0 +1,37 @@
+"""Voices for tests of the library."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from runtime.request import VoicePrompt
+from runtime.voices.names import new_id
+from runtime.voices.voice import Consent, Voice
+
+
+def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
+    """Shapes: x_vector [32], codes [frames, 16]."""
+    codes = None if frames is None else np.arange(frames * 16, dtype=np.int64).reshape(frames, 16)
+    return VoicePrompt(fingerprint=fingerprint, x_vector=np.linspace(-1, 1, 32, dtype=np.float32), codes=codes)
+
+
+def a_voice(name: str = "Clara", samples: int = 1200, **changes: Any) -> Voice:
+    """A voice with everything in it; the reference counts up from a number that differs from voice to voice."""
+    voice_id = new_id()
+    made = Voice(
+        id=voice_id,
+        name=name,
+        reference=(np.arange(samples) + int(voice_id[:3], 16)).astype(np.int16),
+        language="English",
+        description="calm, close",
+        transcript="„Guten Morgen“, 你好.",
+        created_at=1_795_000_000.123456,
+        consent=Consent(words="I allow it.", who="Clara", when=1.5),
+        provenance={"source": "recording", "model": "none"},
+        advice=("Speak up.",),
+        prompts={"abc": a_prompt(), "d-e_f": a_prompt("d-e_f", None)},
+    )
+    return replace(made, **changes)

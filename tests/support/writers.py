@@ -1,0 +1,64 @@
+"""A process of its own that writes into a library: ``python -m tests.support.writers kill|write FOLDER ...``."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from runtime.errors import VoiceNameTaken, VoiceNotFound
+from runtime.voices.library import Library
+from tests.support.voices import a_voice
+
+
+def kill_writers(folder: Path, times: int) -> None:
+    """Start a child that replaces a voice of a megabyte for ever, and kill it at some moment; many times."""
+    library = Library(folder)
+    library.open()
+    voice = a_voice("Victim", samples=500_000)
+    library.add(voice)
+    library.close()
+    chance = random.Random(7)
+    for number in range(times):
+        if (child := os.fork()) == 0:
+            writer = Library(folder)
+            while True:
+                writer.add(a_voice("Victim", samples=500_000 + number), replace_id=voice.id)
+        time.sleep(0.004 + 0.03 * chance.random())
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        reader = Library(folder)
+        reader.open()
+        assert [card.id for card in reader.cards()] == [voice.id], reader.problems()
+        assert not reader.problems()
+        reader.reference(voice.id)
+        reader.close()
+
+
+def write(folder: Path, who: str, times: int) -> None:
+    """Add, rename and delete voices of our own, and fight for one name."""
+    library = Library(folder)
+    library.open()
+    for number in range(times):
+        made = library.add(a_voice(f"{who} {number}"))
+        library.rename(made.id, f"{who} {number}!")
+        if number % 2:
+            library.delete(made.id)
+        try:
+            library.add(a_voice("Shared"))
+        except VoiceNameTaken:
+            try:
+                if (shared := library.find("shared")) is not None:
+                    library.delete(shared.id)
+            except VoiceNotFound:
+                continue  # the other one was first
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "kill":
+        kill_writers(Path(sys.argv[2]), int(sys.argv[3]))
+    else:
+        write(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

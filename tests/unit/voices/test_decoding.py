@@ -1,0 +1,279 @@
+"""Sound files of anybody's making: plain WAV read here, all else in a process that may die of it."""
+
+from __future__ import annotations
+
+import io
+import resource
+import struct
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from runtime.audio import Sound
+from runtime.errors import BadReferenceAudio, ReferenceTooLong
+from runtime.settings import Limits
+from runtime.voices import decoding
+from runtime.voices.decoding import ROOT, _decode_apart, decode
+from runtime.voices.reference import read_reference
+from runtime.voices.wav_reader import is_plain_wav, read_wav
+from tests.support.signals import voice
+
+VOICE = voice(1.5, 1)
+RATE = 24_000
+
+
+def encoded(samples: NDArray[np.generic], kind: str, subtype: str | None = None, rate: int = RATE) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format=kind, subtype=subtype)
+    return file.getvalue()
+
+
+def bomb(seconds: int, kind: str, subtype: str) -> bytes:
+    """Silence, written second by second: libsndfile's encoders do not survive much of it at once."""
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", RATE, 1, subtype, format=kind) as sound:
+        for _ in range(seconds):
+            sound.write(np.zeros(RATE, np.int16))
+    return file.getvalue()
+
+
+def wav(body: bytes, tag: int = 1, channels: int = 1, rate: int = RATE, bits: int = 16, tail: bytes = b"") -> bytes:
+    """A WAV file by hand."""
+    align = channels * bits // 8
+    head = struct.pack("<HHIIHH", tag, channels, rate, (rate * align) & 0xFFFFFFFF, align & 0xFFFF, bits) + tail
+    chunks = b"fmt " + struct.pack("<I", len(head)) + head + b"data" + struct.pack("<I", len(body)) + body
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
+
+
+# --- our WAV reader
+
+
+@pytest.mark.parametrize("kind", ["WAV", "WAVEX"])
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("channels", [1, 2, 5])
+def test_plain_wav_is_read_as_libsndfile_reads_it(kind: str, subtype: str, channels: int) -> None:
+    samples = np.stack([voice(1.2, seed) for seed in range(channels)], axis=1)
+    data = encoded(samples, kind, subtype, 16_000)
+    assert is_plain_wav(data)
+    wanted, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    read = read_wav(data, limit_s=60)
+    assert read.rate == rate
+    if channels == 1:
+        assert np.array_equal(read.samples, wanted[:, 0])
+    else:
+        assert np.abs(read.samples - wanted.mean(axis=1)).max() < 1e-6
+
+
+def test_chunks_before_and_after_the_samples_are_passed_over() -> None:
+    data = encoded(VOICE, "WAV", "PCM_16")
+    place = data.index(b"data")
+    odd = b"LIST" + struct.pack("<I", 3) + b"abc\0"
+    assert np.array_equal(read_wav(data[:place] + odd + data[place:] + odd, limit_s=60).samples, VOICE)
+
+
+def test_too_many_chunks_are_not_walked() -> None:
+    data = encoded(VOICE, "WAV", "PCM_16")
+    place = data.index(b"data")
+    start = time.monotonic()
+    with pytest.raises(BadReferenceAudio, match="damaged"):
+        read_wav(data[:place] + b"junk\0\0\0\0" * 500_000 + data[place:], limit_s=60)
+    assert time.monotonic() - start < 0.1
+
+
+BODY = (np.clip(VOICE, -1, 0.999) * 32768).astype("<i2").tobytes()
+EXTENSIBLE_TAIL = struct.pack("<HHI", 22, 16, 4) + struct.pack("<H", 1) + bytes.fromhex("000000001000800000aa00389b71")
+MALFORMED = {
+    "no channels": wav(BODY, channels=0),
+    "too many channels": wav(BODY, channels=9),
+    "65535 channels": wav(BODY, channels=65535),
+    "no rate": wav(BODY, rate=0),
+    "rate of 4 GHz": wav(BODY, rate=0xFFFFFFFF),
+    "no bits": wav(BODY, bits=0),
+    "12 bits": wav(BODY, bits=12),
+    "64 bits of PCM": wav(BODY, bits=64),
+    "65528 bits": wav(BODY, bits=65528),
+    "16-bit floats": wav(BODY, tag=3, bits=16),
+    "unknown tag": wav(BODY, tag=0x1234),
+    "ADPCM that is none": wav(BODY, tag=0x11, bits=4),
+    "no samples": wav(b""),
+    "half a sample": wav(b"\x01"),
+    "a short format": b"RIFF\x20\0\0\0WAVEfmt \x08\0\0\0" + bytes(8) + b"data\x08\0\0\0" + bytes(8),
+    "samples before the format": b"RIFF\x20\0\0\0WAVEdata\x08\0\0\0" + bytes(8),
+    "no chunks": b"RIFF\x04\0\0\0WAVE",
+    "a chunk of 4 GB": wav(BODY)[:12] + b"LIST\xff\xff\xff\xff" + wav(BODY)[12:],
+    "an unknown subformat": wav(BODY, tag=0xFFFE, tail=EXTENSIBLE_TAIL[:-1] + b"\x70"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_wav_is_refused(name: str) -> None:
+    with pytest.raises(BadReferenceAudio):
+        read_reference(MALFORMED[name], Limits())
+
+
+def test_the_malformed_files_are_malformed_in_one_place_only() -> None:
+    assert np.array_equal(read_reference(wav(BODY), Limits()), VOICE)
+    assert np.array_equal(read_reference(wav(BODY, tag=0xFFFE, tail=EXTENSIBLE_TAIL), Limits()), VOICE)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.binary(max_size=200), st.integers(0, 60), st.integers(0, 40))
+def test_any_wav_is_read_or_refused(rubbish: bytes, place: int, gone: int) -> None:
+    whole = wav(BODY[:4000])
+    data = whole[:place] + rubbish + whole[place + gone :]
+    try:
+        sound = read_wav(data, limit_s=1.0)
+    except BadReferenceAudio:
+        return
+    assert len(sound.samples) <= sound.rate
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, 1e300])
+def test_floats_that_are_no_sound_are_refused(bits: int, value: float) -> None:
+    with np.errstate(over="ignore"):
+        samples = VOICE.astype(f"<f{bits // 8}")
+        samples[100] = value
+    with pytest.raises(BadReferenceAudio):
+        read_reference(wav(samples.tobytes(), tag=3, bits=bits), Limits())
+
+
+def test_a_wav_that_is_too_long_is_refused_before_it_is_converted() -> None:
+    with pytest.raises(ReferenceTooLong):
+        read_wav(wav(bytes(RATE * 2 * 3), rate=RATE), limit_s=2.9)
+
+
+# --- the child
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype"), [("FLAC", "PCM_16"), ("AIFF", "PCM_16"), ("WAV", "ULAW"), ("RF64", "PCM_16")]
+)
+def test_other_formats_are_read_in_a_process_of_their_own(
+    kind: str, subtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *given, **named: started.append(named) or popen(*given, **named))
+    data = encoded(VOICE, kind, subtype)
+    wanted, _ = soundfile.read(io.BytesIO(data), dtype="float32")
+    assert np.array_equal(decode(data, limit_s=60).samples, wanted)
+    assert len(started) == 1
+    decode(encoded(VOICE, "WAV", "PCM_16"), limit_s=60)
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype"), [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")]
+)
+def test_a_bomb_costs_a_moment(kind: str, subtype: str) -> None:
+    """Three minutes of silence in a few kilobytes."""
+    data = bomb(180, kind, subtype)
+    start = time.monotonic()
+    with pytest.raises(ReferenceTooLong):
+        decode(data, limit_s=60)
+    assert time.monotonic() - start < 8
+
+
+def child(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os.kill(os.getpid(), 9)",
+        "import sys; sys.stdin.buffer.read(); sys.exit(1)",
+        "import ctypes; ctypes.string_at(0)",
+        "raise SystemExit",
+        "print('no JSON')",
+        "print('[1]')",
+        'print(\'{"rate": "x"}\')',
+        "print('{\"rate\": 24000}\\nabc', end='')",
+        'print(\'{"code": "invalid_ref_audio", "facts": {}}\')',
+    ],
+)
+def test_a_child_that_dies_or_raves_is_a_refusal(code: str) -> None:
+    with pytest.raises(BadReferenceAudio, match="could not be decoded"):
+        _decode_apart(bytes(10**6), 60.0, child(code))
+
+
+def test_a_child_that_hangs_is_killed() -> None:
+    start = time.monotonic()
+    with pytest.raises(BadReferenceAudio, match="could not be decoded"):
+        _decode_apart(bytes(10**6), 60.0, child("import time; time.sleep(60)"), wall_s=0.3)
+    assert time.monotonic() - start < 5
+
+
+def test_a_child_that_does_not_stop_talking_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "ANSWER_BYTES", 10**6)
+    with pytest.raises(BadReferenceAudio):
+        _decode_apart(b"", 60.0, child("while True: print('x' * 10**6)"))
+
+
+def test_the_child_has_little_memory_no_files_and_no_torch(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from runtime.voices import decode_child
+decode_child.confine()
+import runtime.audio
+assert "torch" not in sys.modules
+try:
+    bytearray({decoding.ANSWER_BYTES * 20})
+except MemoryError:
+    print("small", end=" ")
+try:
+    open(sys.argv[1], "w").write("x" * 10**6)
+except OSError:
+    print("closed", end=" ")
+import resource
+print(resource.getrlimit(resource.RLIMIT_CPU)[1])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "file")], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["small", "closed", "5"], done.stderr
+
+
+def test_no_more_than_two_children_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def count(*_: object) -> Sound:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.005)
+        with lock:
+            running -= 1
+        return Sound(VOICE, RATE)
+
+    monkeypatch.setattr(decoding, "_decode_apart", count)
+    with ThreadPoolExecutor(100) as pool:
+        list(pool.map(lambda _: decode(b"fLaC", limit_s=60), range(100)))
+    assert most == 2
+
+
+def test_many_files_at_once_cost_no_more_than_a_few() -> None:
+    """Eight bombs in eight threads: this process stays as it is."""
+    data = bomb(1800, "FLAC", "PCM_16")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def refuse(_: int) -> bool:
+        with pytest.raises(ReferenceTooLong):
+            decode(data, limit_s=60)
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(refuse, range(8)))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024  # KB

@@ -1,0 +1,299 @@
+"""References by address: a public https machine, pinned; anything else is refused before a byte leaves."""
+
+from __future__ import annotations
+
+import http.server
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import AddressRefused, MessageTooLarge, SpeechError
+from runtime.server.uploads import read_upload
+from runtime.settings import Limits
+from runtime.voices.fetch import Fetcher, is_public, place_of
+
+CERTIFICATE = Path(__file__).parent / "data" / "certificate.pem"  # of voices.example, for a hundred years
+SOUND = bytes(range(256)) * 100
+
+
+@dataclass(slots=True)
+class Trap:
+    """A TLS server on this machine that counts who knocks."""
+
+    port: int
+    knocks: list[tuple[str, int]] = field(default_factory=list)
+    asked: list[tuple[str, str]] = field(default_factory=list)  # path and Host
+
+
+@pytest.fixture
+def trap() -> Iterator[Trap]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.asked.append((self.path, self.headers["Host"]))
+            if self.path == "/slow":
+                self.send_response(200)
+                self.end_headers()
+                for _ in range(100):
+                    time.sleep(0.05)
+                    self.wfile.write(b"x")
+                return
+            self.send_response({"/away": 302, "/none": 404}.get(self.path, 200))
+            self.send_header("Location", "https://voices.example/sound")
+            self.end_headers()
+            self.wfile.write(SOUND)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    class Server(http.server.ThreadingHTTPServer):
+        daemon_threads = True
+
+        def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
+            connection, address = super().get_request()
+            found.knocks.append(address)
+            return connection, address
+
+        def handle_error(self, *_: object) -> None:
+            return  # clients that hang up are what is tested
+
+    server = Server(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    found = Trap(server.server_address[1])
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield found
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def fetcher(trap: Trap, *resolved: str, public: bool = False, seconds: float = 5.0) -> Fetcher:
+    """One for which every name is one of these addresses, and the trap's port is 443."""
+    return Fetcher(
+        resolve=lambda _: list(resolved or ["127.0.0.1"]),
+        is_public=(lambda _: True) if public else is_public,
+        port=trap.port,
+        context=ssl.create_default_context(cafile=str(CERTIFICATE)),
+        seconds=seconds,
+    )
+
+
+def test_what_lies_at_a_public_address_is_read(trap: Trap) -> None:
+    data = fetcher(trap, public=True).fetch("https://Voices.Example:443/sound?take=2", most=10**6)
+    assert data == SOUND
+    assert trap.asked == [("/sound?take=2", "voices.example")]
+
+
+ADDRESSES = [
+    *(
+        "http://voices.example/x",
+        "ftp://voices.example/x",
+        "file:///etc/passwd",
+        "HTTPS:/voices.example/x",
+        "//voices.example",
+    ),
+    *(
+        "https:voices.example",
+        "https:///x",
+        "https://",
+        "gopher://voices.example",
+        "unix:/run/x",
+        "https:\\\\voices.example/",
+    ),
+    *("https://127.0.0.1/x", "https://127.1/", "https://2130706433/", "https://0x7f000001/", "https://0x7f.1/"),
+    *("https://017700000001/", "https://0177.0.0.1/", "https://127.0.0.1.", "https://127.0.0.1:443/", "https://0/"),
+    *(
+        "https://[::1]/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://[::ffff:7f00:1]/",
+        "https://[fe80::1%25lo]/",
+        "https://[::]/",
+    ),
+    *(
+        "https://localhost/",
+        "https://LOCALHOST:443/",
+        "https://intranet/",
+        "https://ip6-localhost/",
+        "https://voices.example./",
+    ),
+    *("https://user@voices.example/", "https://user:word@voices.example/", "https://voices.example@127.0.0.1/"),
+    *(
+        "https://127.0.0.1\\@voices.example/",
+        "https://voices.example\\@127.0.0.1/",
+        "https://voices.example#@127.0.0.1/",
+    ),
+    *(
+        "https://voices.example/a\\b",
+        "https://voices.example/#x",
+        "https://voices.example/a b",
+        "https://voices.example/a\tb",
+    ),
+    *(
+        "https://voices.example/\r\nHost: x",
+        "https://voices.example\n/",
+        " https://voices.example/",
+        "https://voices.example/\x00",
+    ),
+    *(
+        "https://voices.example:8443/",
+        "https://voices.example:80/",
+        "https://voices.example:/",
+        "https://voices.example:0443/",
+    ),
+    *("https://voices..example/", "https://.example/", "https://-voices.example/", "https://voices-.example/"),
+    *(
+        "https://voices.example%2f@127.0.0.1/",
+        "https://voices%2eexample/",
+        "https://ⓥoices.example/",
+        "https://voices。example/",
+    ),
+    *(
+        "https://voices_x.example/",
+        "https://voices.example/" + "x" * 3000,
+        "https://" + "a" * 64 + ".example/",
+        "https://1.2.3/",
+    ),
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_addresses_that_are_none_are_refused_unopened(trap: Trap, address: str) -> None:
+    with pytest.raises(AddressRefused, match="only https"):
+        fetcher(trap, public=True).fetch(address, most=10**6)
+    assert trap.knocks == []
+
+
+PRIVATE = [
+    *(
+        "127.0.0.1",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "255.255.255.255",
+    ),
+    *(
+        "192.0.2.1",
+        "198.18.0.1",
+        "224.0.0.1",
+        "239.1.1.1",
+        "240.0.0.1",
+        "::",
+        "::1",
+        "fe80::1",
+        "fe80::1%lo",
+        "fc00::1",
+    ),
+    *(
+        "ff02::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "64:ff9b::a00:1",
+        "2002:7f00:1::",
+        "2002:a00:1::",
+    ),
+    *("2001:0:4136:e378:8000:63bf:80ff:fffe", "2001:db8::1", "::127.0.0.1", "not an address", ""),
+]
+
+
+@pytest.mark.parametrize("resolved", PRIVATE)
+def test_names_of_machines_that_are_not_public_are_refused(trap: Trap, resolved: str) -> None:
+    for addresses in ([resolved], ["93.184.216.34", resolved]):  # one of them is enough
+        with pytest.raises(AddressRefused, match="not a public one"):
+            fetcher(trap, *addresses).fetch("https://voices.example/x", most=10**6)
+    assert trap.knocks == []
+
+
+def test_public_addresses_are_known() -> None:
+    for address in ("93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "64:ff9b::808:808"):
+        assert is_public(address), address
+
+
+def test_a_name_that_changes_its_address_is_asked_for_once(trap: Trap) -> None:
+    """DNS rebinding: the first answer is public, the next is ours."""
+    answers = iter([["192.0.2.1"], ["127.0.0.1"]])
+    asked: list[str] = []
+
+    def resolve(host: str) -> list[str]:
+        asked.append(host)
+        return next(answers)
+
+    opened = Fetcher(resolve=resolve, is_public=lambda _: True, port=trap.port, seconds=0.5)
+    with pytest.raises(AddressRefused):
+        opened.fetch("https://voices.example/x", most=10**6)
+    assert asked == ["voices.example"]
+    assert trap.knocks == []
+
+
+@pytest.mark.parametrize("path", ["/away", "/none"])
+def test_redirects_are_not_followed_and_errors_not_read(trap: Trap, path: str) -> None:
+    with pytest.raises(AddressRefused, match="status"):
+        fetcher(trap, public=True).fetch(f"https://voices.example{path}", most=10**6)
+    assert [asked for asked, _ in trap.asked] == [path]
+
+
+def test_the_certificate_must_be_that_of_the_name(trap: Trap) -> None:
+    with pytest.raises(AddressRefused, match="reached"):
+        fetcher(trap, public=True).fetch("https://others.example/x", most=10**6)
+    strict = Fetcher(resolve=lambda _: ["127.0.0.1"], is_public=lambda _: True, port=trap.port)
+    with pytest.raises(AddressRefused, match="reached"):
+        strict.fetch("https://voices.example/x", most=10**6)
+    assert trap.asked == []
+
+
+def test_no_more_than_the_limit_is_read(trap: Trap) -> None:
+    with pytest.raises(MessageTooLarge):
+        fetcher(trap, public=True).fetch("https://voices.example/x", most=len(SOUND) - 1)
+    assert fetcher(trap, public=True).fetch("https://voices.example/x", most=len(SOUND)) == SOUND
+
+
+def test_what_trickles_is_given_up(trap: Trap) -> None:
+    start = time.monotonic()
+    with pytest.raises(AddressRefused, match="within"):
+        fetcher(trap, public=True, seconds=0.4).fetch("https://voices.example/slow", most=10**6)
+    assert time.monotonic() - start < 2
+
+
+def test_a_resolver_that_hangs_is_given_up() -> None:
+    never = threading.Event()
+    opened = Fetcher(resolve=lambda _: [str(never.wait(3))], seconds=0.2)
+    start = time.monotonic()
+    with pytest.raises(AddressRefused, match="within"):
+        opened.fetch("https://voices.example/x", most=10)
+    never.set()
+    assert time.monotonic() - start < 2
+
+
+def test_addresses_are_taken_apart_once() -> None:
+    place = place_of("https://Voices.Example?a=/b")
+    assert (place.host, place.target) == ("voices.example", b"/?a=/b")
+
+
+def test_no_address_is_logged(trap: Trap, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        fetcher(trap, public=True).fetch("https://voices.example/canary", most=10**6)
+    assert "canary" not in caplog.text
+
+
+def test_uploads_open_addresses_only_where_that_is_allowed(trap: Trap) -> None:
+    for allowed in (None, fetcher(trap)):
+        error = read_upload("https://voices.example/x", Limits(), allowed)
+        assert isinstance(error, SpeechError)
+        assert (error.code, error.param) == ("address_refused", "ref_audio")
+    assert trap.knocks == []
+    error = read_upload("https://voices.example/x", Limits(), fetcher(trap, public=True))
+    assert isinstance(error, SpeechError)
+    assert error.code == "invalid_ref_audio"  # it was read, and is no sound
+    assert len(trap.knocks) == 1

@@ -1,0 +1,194 @@
+"""What a recording goes through when a voice is made of it, and what is said about it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import silero_vad
+import soxr
+import torch
+from numpy.typing import NDArray
+
+from runtime.errors import TranscriptMismatch
+from runtime.request import SAMPLE_RATE
+from runtime.settings import Limits
+from runtime.voices.activity import by_likelihood, by_loudness
+from runtime.voices.checks import check_transcript
+from runtime.voices.decoding import ROOT
+from runtime.voices.intake import MARGIN_S, PAUSE_S, clean_reference, take_in
+from runtime.voices.speech import find_speech
+from tests.support.signals import voice
+from tests.support.spoken import WORDS, spoken
+
+LIMITS = Limits()
+Samples = NDArray[np.float32]
+
+
+def silence(seconds: float) -> Samples:
+    return np.zeros(round(seconds * SAMPLE_RATE), np.float32)
+
+
+def noise(count: int, level: float) -> Samples:
+    return np.random.default_rng(1).normal(0, level, count).astype(np.float32)
+
+
+def codes(samples: Samples, transcript: str | None = None) -> set[str]:
+    """The advice on a recording."""
+    return {advice.code for advice in take_in(samples.astype(np.float32), transcript, LIMITS).advice}
+
+
+@pytest.fixture(scope="module")
+def speech() -> Samples:
+    """Four seconds of the demo voice."""
+    return spoken()
+
+
+# --- where somebody speaks
+
+
+def test_speech_is_found_between_noises(speech: Samples) -> None:
+    hum = (0.05 * np.sin(2 * np.pi * 100 * np.arange(2 * SAMPLE_RATE) / SAMPLE_RATE)).astype(np.float32)
+    found = find_speech(np.concatenate([hum, speech, noise(2 * SAMPLE_RATE, 0.01)]))
+    assert found.span is not None
+    assert abs(found.span[0] - 2.1) < 0.3
+    assert abs(found.span[1] - 2 - len(speech) / SAMPLE_RATE) < 0.3
+    assert find_speech(noise(3 * SAMPLE_RATE, 0.1)).seconds < 0.5
+    assert find_speech(silence(3)).span is None
+
+
+def test_speech_is_found_as_the_package_finds_it(speech: Samples) -> None:
+    padded = np.concatenate([silence(1), speech, silence(1)])
+    heard = torch.from_numpy(soxr.resample(padded, SAMPLE_RATE, 16_000))
+    stamps = silero_vad.get_speech_timestamps(
+        heard, silero_vad.load_silero_vad(), return_seconds=True, speech_pad_ms=0, time_resolution=3
+    )
+    span = find_speech(padded).span
+    assert span == pytest.approx((stamps[0]["start"], stamps[-1]["end"]), abs=0.04)
+
+
+def test_finding_speech_leaves_the_threads_of_the_engine_alone() -> None:
+    code = """
+import sys, numpy, torch
+torch.set_num_threads(3)
+from runtime.voices.speech import find_speech
+find_speech(numpy.zeros(24000, numpy.float32))
+assert torch.get_num_threads() == 3
+assert "silero_vad" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True)
+
+
+def test_the_verdict_does_not_flicker() -> None:
+    likely = np.zeros(100, np.float32)
+    likely[10:30] = 0.9
+    likely[20:22] = 0.1  # shorter than a pause
+    likely[50:53] = 0.9  # a click
+    likely[60:80] = 0.6
+    likely[65:80] = 0.4  # quieter, and still speech
+    found = by_likelihood(likely, 0.032)
+    assert np.flatnonzero(found.windows).tolist() == [*range(10, 30), *range(60, 80)]
+
+
+# --- cutting
+
+
+def test_a_recording_is_cut_to_its_speech_and_ends_on_a_pause(speech: Samples) -> None:
+    cleaned = clean_reference(np.concatenate([silence(2), speech, silence(3)]))
+    assert not cleaned[-round(PAUSE_S * SAMPLE_RATE) :].any()
+    assert abs(len(cleaned) / SAMPLE_RATE - len(speech) / SAMPLE_RATE - PAUSE_S) < 2 * MARGIN_S + 0.2
+    middle = speech[len(speech) // 2 :][:10_000]
+    assert middle.tobytes() in cleaned.tobytes()
+
+
+def test_where_nobody_speaks_loudness_decides() -> None:
+    tone = (0.3 * np.sin(2 * np.pi * 440 * np.arange(2 * SAMPLE_RATE) / SAMPLE_RATE)).astype(np.float32)
+    cleaned = clean_reference(np.concatenate([silence(1), tone, silence(1)]))
+    assert abs(len(cleaned) / SAMPLE_RATE - 2 - 2 * MARGIN_S - PAUSE_S) <= 0.02
+    assert len(clean_reference(silence(0.004))) == round(0.504 * SAMPLE_RATE)
+    assert by_loudness(tone).seconds == pytest.approx(2.0)
+    assert "no_speech" in codes(tone)
+
+
+def test_the_pause_does_not_make_a_reference_too_long_to_be_used() -> None:
+    longest = np.tile(voice(2.0, 1), 30)
+    assert len(take_in(longest, None, LIMITS).samples) == 60 * SAMPLE_RATE
+
+
+# --- advice
+
+
+def test_a_good_recording_gets_no_advice(speech: Samples) -> None:
+    assert codes(speech, WORDS) == set()
+    assert codes(np.concatenate([silence(1), speech, silence(1)]), WORDS) == set()
+
+
+@pytest.mark.parametrize("code", ["short", "long", "clipping", "noise", "silence", "bandwidth", "quiet", "no_speech"])
+def test_each_fault_gets_its_advice(speech: Samples, code: str) -> None:
+    padded = np.concatenate([silence(0.5), speech, silence(0.5)])
+    recordings = {
+        "short": speech[: 2 * SAMPLE_RATE],
+        "long": np.tile(speech, 9),
+        "clipping": np.clip(20 * speech, -1, 1),
+        "noise": padded + noise(len(padded), 0.02),
+        "silence": np.concatenate([speech, silence(8)]),
+        "bandwidth": soxr.resample(soxr.resample(speech, SAMPLE_RATE, 8_000), 8_000, SAMPLE_RATE),
+        "quiet": 0.05 * speech,
+        "no_speech": noise(4 * SAMPLE_RATE, 0.1),
+    }
+    found = codes(recordings[code])
+    assert code in found
+    assert len(found - {"noise", "silence"}) <= 1 or code in {"no_speech", "clipping"}
+
+
+def test_advice_is_one_sentence_a_fault() -> None:
+    advice = take_in(noise(2 * SAMPLE_RATE, 0.001), None, LIMITS).advice
+    assert len({one.code for one in advice}) == len(advice) >= 3
+    for one in advice:
+        assert one.sentence[0].isupper() or one.sentence[0].isdigit()
+        assert one.sentence.endswith(".")
+        assert "\n" not in one.sentence
+
+
+# --- transcript against audio
+
+
+@pytest.mark.parametrize(
+    ("transcript", "seconds"),
+    [
+        ("The quick brown fox jumps over the lazy dog.", 3.0),
+        ("The quick brown fox jumps over the lazy dog.", 5.5),
+        ("今天天气很好，我们去公园散步吧。", 3.5),
+        ("こんにちは、元気ですか。", 2.5),
+        ("안녕하세요 반갑습니다.", 2.0),
+        ("Добрый день, как поживаете?", 2.2),
+        ("Room 2024.", 1.8),
+    ],
+)
+def test_a_transcript_at_an_ordinary_pace_is_not_remarked_on(transcript: str, seconds: float) -> None:
+    assert list(check_transcript(transcript, seconds)) == []
+
+
+@pytest.mark.parametrize(("seconds", "word"), [(1.4, "long"), (9.0, "short")])
+def test_an_odd_pace_is_remarked_on(seconds: float, word: str) -> None:
+    (advice,) = check_transcript("The quick brown fox jumps over the lazy dog.", seconds)
+    assert advice.code == "transcript"
+    assert word in advice.sentence
+
+
+@pytest.mark.parametrize(
+    ("transcript", "seconds"), [("x" * 300, 3.0), ("Hi.", 20.0), ("你好" * 40, 3.0), ("...", 20.0)]
+)
+def test_a_transcript_of_something_else_is_refused(transcript: str, seconds: float) -> None:
+    with pytest.raises(TranscriptMismatch) as refused:
+        list(check_transcript(transcript, seconds))
+    assert refused.value.param == "ref_text"
+
+
+def test_the_transcript_is_held_against_the_speech_and_not_the_silence(speech: Samples) -> None:
+    long = np.concatenate([speech, silence(30)])
+    assert "transcript" not in codes(long, WORDS)
+    with pytest.raises(TranscriptMismatch):
+        take_in(speech, "Quite another and very much longer text. " * 10, LIMITS)

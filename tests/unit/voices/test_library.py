@@ -1,0 +1,382 @@
+"""The library on disk: what was kept is there, whatever else happens to the folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runtime.errors import InvalidConfig, StorageFailed, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
+from runtime.voices import storage
+from runtime.voices.index import FILE
+from runtime.voices.library import A_LOOK, Library
+from runtime.voices.names import name_key, new_id
+from runtime.voices.voice import to_float
+from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
+from tests.support.voices import a_prompt, a_voice
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "voices"
+
+
+@pytest.fixture
+def library(folder: Path) -> Iterator[Library]:
+    made = Library(folder)
+    made.open()
+    yield made
+    made.close()
+
+
+def opened(folder: Path) -> Library:
+    """Another process's view."""
+    other = Library(folder)
+    other.open()
+    return other
+
+
+def names(library: Library) -> list[str]:
+    return [card.name for card in library.cards()]
+
+
+def files(folder: Path) -> set[str]:
+    """What lies in the folder, the index and its lock aside."""
+    return {name for name in os.listdir(folder) if not name.startswith((FILE, storage.LOCK))}
+
+
+def test_nothing_is_written_before_the_first_voice(library: Library, folder: Path) -> None:
+    assert library.cards() == ()
+    assert library.find("x") is None
+    assert library.search("x") == ()
+    assert library.problems() == ()
+    with pytest.raises(VoiceNotFound):
+        library.delete(new_id())
+    assert not (folder / FILE).exists()
+
+
+def test_a_voice_is_kept_found_and_read(library: Library, folder: Path) -> None:
+    voice = a_voice("Clara")
+    card = library.add(voice)
+    assert (card.id, card.name, card.transcript) == (voice.id, "Clara", voice.transcript)
+    assert card.file_bytes == (folder / f"{voice.id}.voice").stat().st_size
+    for address in (voice.id, "Clara", "CLARA", "clara"):
+        assert library.find(address) == card
+    reference = library.reference(voice.id)
+    assert np.array_equal(reference.samples, to_float(voice.reference))
+    assert (reference.text, reference.x_vector_only, reference.prompt) == (voice.transcript, False, None)
+    assert opened(folder).cards() == (card,)
+    assert files(folder) == {f"{voice.id}.voice"}
+
+
+def test_a_voice_without_a_transcript_clones_by_x_vector(library: Library) -> None:
+    card = library.add(a_voice(transcript=None))
+    assert library.reference(card.id).x_vector_only
+
+
+def test_the_prompt_of_the_checkpoint_that_speaks_is_given_out(library: Library) -> None:
+    card = library.add(a_voice(prompts={}))
+    assert library.without_prompt("new") == (card.id,)
+    library.keep_prompt(card.id, a_prompt("new"))
+    library.keep_prompt(card.id, a_prompt("other"))
+    assert library.without_prompt("new") == ()
+    library.fingerprint = "new"
+    made = library.reference(card.id).prompt
+    assert made is not None
+    assert made.fingerprint == "new"
+    library.fingerprint = "unknown"
+    assert library.reference(card.id).prompt is None
+
+
+def test_old_prompts_make_room(library: Library) -> None:
+    card = library.add(a_voice(prompts={}))
+    for number in range(MAX_PROMPTS + 3):
+        library.keep_prompt(card.id, a_prompt(f"checkpoint-{number}"))
+        assert library.without_prompt(f"checkpoint-{number}") == ()
+    assert len(read_voice(library.export(card.id)).prompts) == MAX_PROMPTS
+
+
+def test_a_prompt_of_a_recording_that_was_replaced_is_not_kept(library: Library) -> None:
+    card = library.add(a_voice(prompts={}))
+    before = library.reference(card.id).samples
+    library.add(a_voice(samples=1300, prompts={}), replace_id=card.id)
+    library.keep_prompt(card.id, a_prompt("new"), made_of=before)
+    assert library.without_prompt("new") == (card.id,)
+    library.keep_prompt(card.id, a_prompt("new"), made_of=library.reference(card.id).samples)
+    assert library.without_prompt("new") == ()
+
+
+def test_names_are_unique_without_regard_to_case(library: Library) -> None:
+    first = library.add(a_voice("Straße"))
+    for name in ("straße", "STRASSE", " Straße "):
+        with pytest.raises(VoiceNameTaken):
+            library.add(a_voice(name))
+    second = library.add(a_voice("Weg"))
+    with pytest.raises(VoiceNameTaken):
+        library.rename(second.id, "strasse")
+    assert library.rename(first.id, "STRASSE").name == "STRASSE"  # its own name may change its case
+    assert names(library) == ["STRASSE", "Weg"]
+
+
+def test_a_voice_can_be_replaced_in_its_place(library: Library, folder: Path) -> None:
+    card = library.add(a_voice("Clara"))
+    other = library.add(a_voice("Bert"))
+    new = a_voice("clara", samples=2400)
+    assert library.add(new, replace_id=card.id).id == card.id
+    assert np.array_equal(library.reference(card.id).samples, to_float(new.reference))
+    with pytest.raises(VoiceNameTaken):
+        library.add(a_voice("bert"), replace_id=card.id)
+    with pytest.raises(VoiceNotFound):
+        library.add(a_voice("Anna"), replace_id=new_id())
+    assert len(files(folder)) == 2
+    assert library.find("bert") == other
+
+
+def test_renaming_and_deleting(library: Library, folder: Path) -> None:
+    card = library.add(a_voice("Clara"))
+    assert library.rename(card.id, "  Zoë ").name == "Zoë"
+    assert library.find("Clara") is None
+    with pytest.raises(InvalidConfig):
+        library.rename(card.id, "a\nb")
+    library.delete(card.id)
+    assert files(folder) == set()
+    for work in (library.delete, library.reference, library.export, lambda one: library.rename(one, "x")):
+        with pytest.raises(VoiceNotFound):
+            work(card.id)
+
+
+def test_an_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path: Path) -> None:
+    card = library.add(a_voice("Clara"))
+    other = opened(tmp_path / "elsewhere")
+    assert other.import_(read_voice(library.export(card.id))).id == card.id
+    with pytest.raises(VoiceNameTaken):
+        other.import_(read_voice(library.export(card.id)))
+
+
+def test_an_imported_id_never_overwrites_a_voice(library: Library) -> None:
+    card = library.add(a_voice("Clara"))
+    stranger = library.import_(a_voice("Stranger", id=card.id))
+    assert stranger.id != card.id
+    assert names(library) == ["Clara", "Stranger"]
+
+
+def test_searching_and_sorting(library: Library) -> None:
+    for name, description, created_at in [("Bert", "LOUD 100%", 1.0), ("Anna", "calm", 3.0), ("Carl", "calm_er", 2.0)]:
+        library.add(a_voice(name, description=description, transcript=None, created_at=created_at))
+
+    def found(words: str, **order: bool) -> list[str]:
+        return [card.name for card in library.search(words, **order)]
+
+    assert found("calm") == ["Anna", "Carl"]
+    assert found("CALM carl") == ["Carl"]
+    assert found("100%") == ["Bert"]
+    assert found("%") == ["Bert"]
+    assert found("_") == ["Carl"]
+    assert found("nothing' OR 1") == []
+    assert found("english", newest_first=True) == ["Anna", "Carl", "Bert"]
+    assert names(library) == ["Anna", "Bert", "Carl"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.one_of(
+        st.text(min_size=1, max_size=70), st.sampled_from(["../../x", "CON", "a/b", ".", "..", "%2e", "x" * 64])
+    )
+)
+def test_a_name_is_data_and_never_a_path(library: Library, folder: Path, name: str) -> None:
+    outside = set(os.listdir(folder.parent))
+    try:
+        card = library.add(a_voice(name))
+    except (InvalidConfig, VoiceNameTaken):
+        return
+    assert (library.find(name) or card).id == card.id
+    assert name_key(card.name) == name_key(name)
+    assert files(folder) == {f"{one.id}.voice" for one in library.cards()}
+    assert set(os.listdir(folder.parent)) <= outside | {"voices"}
+    library.delete(card.id)
+
+
+@pytest.mark.parametrize("address", ["../x", "..", "/etc/passwd", "x" * 300, "a\x00b", "\ud800", ""])
+def test_an_address_is_never_a_path(library: Library, address: str) -> None:
+    library.add(a_voice())
+    assert library.find(address) is None
+    for work in (library.reference, library.export, library.delete):
+        with pytest.raises(VoiceNotFound):
+            work(address)
+
+
+# --- a folder that others use too
+
+
+def test_damaged_and_foreign_files_are_reported_and_left_alone(library: Library, folder: Path) -> None:
+    good = library.add(a_voice("Good"))
+    torn, moved, copy = a_voice("Torn"), a_voice("Moved"), new_id()
+    (folder / f"{torn.id}.voice").write_bytes(write_voice(torn)[:-5])
+    (folder / f"{copy}.voice").write_bytes(write_voice(moved))
+    (folder / "my voice.voice").write_bytes(write_voice(a_voice("Foreign")))
+    (folder / "readme.txt").write_text("hello")
+    (folder / f"{new_id()}.voice").mkdir()
+    os.mkfifo(folder / f"{new_id()}.voice")
+    (folder / f"{new_id()}.voice").symlink_to(folder / f"{good.id}.voice")
+    everything = set(os.listdir(folder))
+    assert names(library) == ["Good"]
+    problems = {problem.file: problem.why for problem in library.problems()}
+    assert len(problems) == 6
+    assert "damaged" in problems[f"{torn.id}.voice"] or "tensors" in problems[f"{torn.id}.voice"]
+    assert "another voice" in problems[f"{copy}.voice"]
+    assert "import" in problems["my voice.voice"]
+    with pytest.raises(VoiceNotFound):
+        library.delete(torn.id)
+    assert names(opened(folder)) == ["Good"]
+    assert everything <= set(os.listdir(folder))
+
+
+def test_two_files_with_one_name_leave_it_to_the_older(library: Library, folder: Path) -> None:
+    newer = library.add(a_voice("Clara", created_at=2.0))
+    older = a_voice("CLARA", created_at=1.0)
+    (folder / f"{older.id}.voice").write_bytes(write_voice(older))
+    assert [card.id for card in library.cards()] == [older.id]
+    assert [problem.file for problem in library.problems()] == [f"{newer.id}.voice"]
+    library.rename(older.id, "Klara")
+    assert {card.id for card in library.cards()} == {older.id, newer.id}
+
+
+def test_many_new_files_do_not_hold_up_a_reader(library: Library, folder: Path) -> None:
+    library.add(a_voice("First"))
+    for number in range(3 * A_LOOK):
+        voice = a_voice(f"Voice {number}")
+        (folder / f"{voice.id}.voice").write_bytes(write_voice(voice))
+    assert [len(library.cards()) for _ in range(4)] == [1 + A_LOOK, 1 + 2 * A_LOOK, 1 + 3 * A_LOOK, 1 + 3 * A_LOOK]
+    assert len(opened(folder).cards()) == 1 + 3 * A_LOOK  # at the start all are read
+
+
+def test_what_another_process_does_is_seen(library: Library, folder: Path) -> None:
+    other = opened(folder)
+    for turn in range(20):
+        card = other.add(a_voice(f"Clara {turn}"))
+        assert library.find(card.id) == card
+        assert library.find(other.rename(card.id, f"Zoe {turn}").name) is not None
+        other.delete(card.id)
+        assert library.find(card.id) is None
+
+
+def test_two_processes_write_at_once_and_lose_nothing(library: Library, folder: Path) -> None:
+    keeper = library.add(a_voice("Keeper"))
+    commands = [[sys.executable, "-m", "tests.support.writers", "write", str(folder), who, "25"] for who in "AB"]
+    writers = [subprocess.Popen(command, cwd=ROOT) for command in commands]
+    threads = [threading.Thread(target=library.rename, args=(keeper.id, f"Keeper {n}")) for n in range(5)]
+    for thread in threads:
+        thread.start()
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    for thread in threads:
+        thread.join()
+    wanted = {f"{who} {number}!" for who in "AB" for number in range(0, 25, 2)}
+    library.open()  # a look alone reads only some of so many
+    found = set(names(library))
+    assert wanted <= found
+    assert len(found - wanted - {"Shared"}) == 1  # the keeper under its last name
+    assert library.problems() == ()
+    assert names(opened(folder)) == names(library)
+
+
+def test_a_writer_that_is_killed_leaves_the_old_or_the_new(folder: Path) -> None:
+    subprocess.run([sys.executable, "-m", "tests.support.writers", "kill", str(folder), "100"], cwd=ROOT, check=True)
+    assert len(files(folder)) == 1  # what was left over was swept
+
+
+# --- a disk that does not do what it should
+
+
+@pytest.mark.parametrize(
+    ("number", "why"), [(errno.ENOSPC, "full"), (errno.EROFS, "cannot be written"), (errno.EIO, "an error")]
+)
+def test_a_failed_write_is_said_so_and_changes_nothing(
+    library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str
+) -> None:
+    card = library.add(a_voice("Clara"))
+    before = library.export(card.id)
+
+    def fail(_: int) -> None:
+        raise OSError(number, "no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail)
+        for work in (
+            lambda: library.add(a_voice("Other")),
+            lambda: library.add(a_voice("Clara"), replace_id=card.id),
+            lambda: library.rename(card.id, "Other"),
+        ):
+            with pytest.raises(StorageFailed, match=why):
+                work()
+    assert library.export(card.id) == before
+    assert library.cards() == (card,)
+    assert files(folder) == {f"{card.id}.voice"}
+
+
+def test_a_folder_that_cannot_be_made_is_an_empty_library(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    library = opened(tmp_path / "file" / "voices")
+    assert library.cards() == ()
+    with pytest.raises(StorageFailed):
+        library.add(a_voice())
+
+
+def test_an_index_that_cannot_be_used_is_made_anew(library: Library, folder: Path) -> None:
+    card = library.add(a_voice("Clara"))
+    library.close()
+    for spoil in (lambda path: path.write_bytes(b"no database" * 1000), lambda path: path.unlink()):
+        spoil(folder / FILE)
+        for tail in ("-wal", "-shm"):
+            (folder / f"{FILE}{tail}").unlink(missing_ok=True)
+        again = opened(folder)
+        assert again.cards() == (card,)
+        assert [one.name for one in again.search("clara")] == ["Clara"]
+        again.close()
+    (folder / FILE).unlink()
+    (folder / FILE).mkdir()  # nothing can be kept there: it lives in memory
+    again = opened(folder)
+    assert again.add(a_voice("Other")).name == "Other"
+    assert names(again) == ["Clara", "Other"]
+
+
+def test_an_index_of_other_files_is_corrected(library: Library, folder: Path) -> None:
+    first, second = library.add(a_voice("First")), library.add(a_voice("Second"))
+    library.close()
+    with sqlite3.connect(folder / FILE) as index:
+        index.execute("UPDATE voices_1 SET version = 'old', card = replace(card, 'First', 'Wrong')")
+        index.execute("DELETE FROM voices_1 WHERE file = ?", (f"{second.id}.voice",))
+    assert {card.id: card.name for card in opened(folder).cards()} == {first.id: "First", second.id: "Second"}
+
+
+def test_a_file_that_is_damaged_behind_the_librarys_back_is_refused_when_it_is_read(
+    library: Library, folder: Path
+) -> None:
+    card = library.add(a_voice("Clara"))
+    with (folder / f"{card.id}.voice").open("r+b") as file:
+        file.seek(-3, os.SEEK_END)
+        file.write(b"\x7f")
+    for work in (library.reference, library.export):
+        with pytest.raises(VoiceFileInvalid):
+            work(card.id)
+
+
+def test_a_reader_does_not_wait_for_a_writer(library: Library) -> None:
+    card = library.add(a_voice("Clara"))
+    found: list[object] = []
+    with library._writing():
+        reader = threading.Thread(target=lambda: found.append(library.find("clara")))
+        reader.start()
+        reader.join(5)
+    assert found == [card]

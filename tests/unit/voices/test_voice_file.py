@@ -1,0 +1,216 @@
+"""The portable voice file: what was written is read, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save
+
+from runtime.errors import InvalidConfig, VoiceFileInvalid
+from runtime.request import SAMPLE_RATE, VoicePrompt
+from runtime.voices.names import LONGEST, checked_name, is_id, name_key
+from runtime.voices.voice import Consent, Voice, to_float, to_pcm
+from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, MAX_REFERENCE_S, read_voice, write_voice
+from tests.support.signals import voice as signal
+from tests.support.voices import a_prompt, a_voice
+
+
+def assert_same(one: Voice, other: Voice) -> None:
+    for field in fields(Voice):
+        if field.name not in {"reference", "prompts"}:
+            assert getattr(one, field.name) == getattr(other, field.name), field.name
+    assert np.array_equal(one.reference, other.reference)
+    assert one.prompts.keys() == other.prompts.keys()
+    for name, made in one.prompts.items():
+        assert np.array_equal(made.x_vector, other.prompts[name].x_vector)
+        assert (made.codes is None) == (other.prompts[name].codes is None)
+        if made.codes is not None:
+            assert np.array_equal(made.codes, other.prompts[name].codes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"prompts": {}},
+        {"description": None, "transcript": None, "consent": None, "provenance": {}, "advice": ()},
+        {"name": "Zoë 🎙️ می‌خواهم"},
+        {"reference": np.array([-32768, 0, 32767], np.int16)},
+        {
+            "transcript": "\x01" * 4096,
+            "advice": ("ÿ" * 500,) * 32,
+            "provenance": {f"{n}": "好" * 500 for n in range(32)},
+        },
+    ],
+)
+def test_what_is_written_is_read(changes: dict[str, Any]) -> None:
+    made = a_voice(**changes)
+    read = read_voice(write_voice(made))
+    assert_same(read, made)
+    assert all(prompt.x_vector.flags.writeable for prompt in read.prompts.values())
+
+
+def test_samples_on_the_16_bit_grid_survive_exactly() -> None:
+    samples = signal(1.0, 4)
+    assert np.array_equal(to_float(to_pcm(samples)), samples)
+    assert np.abs(to_pcm(4 * samples / np.abs(samples).max())).max() <= 32768
+    loud = to_float(to_pcm((3 * samples).astype(np.float32)))
+    assert np.corrcoef(loud, samples)[0, 1] > 0.999999  # turned down and not clipped
+
+
+SMALL = write_voice(a_voice(prompts={"abc": a_prompt()}, reference=np.arange(50, dtype=np.int16)))
+
+
+def test_a_change_of_any_byte_is_noticed() -> None:
+    for place in range(len(SMALL)):
+        for flip in (0x01, 0x20, 0x80):
+            data = bytearray(SMALL)
+            data[place] ^= flip
+            try:
+                read = read_voice(bytes(data))
+            except VoiceFileInvalid:
+                continue
+            raise AssertionError(f"byte {place} of {len(SMALL)} may change: {read.name}")
+
+
+def test_a_file_torn_at_any_place_is_noticed() -> None:
+    for length in range(len(SMALL)):
+        with pytest.raises(VoiceFileInvalid):
+            read_voice(SMALL[:length])
+    with pytest.raises(VoiceFileInvalid):
+        read_voice(SMALL + b"\0")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400), st.integers(0, len(SMALL)), st.integers(0, 40))
+def test_nothing_but_a_refusal_comes_of_rubbish(rubbish: bytes, place: int, gone: int) -> None:
+    for data in (rubbish, SMALL[:place] + rubbish + SMALL[place + gone :]):
+        if data != SMALL:
+            with pytest.raises(VoiceFileInvalid):
+                read_voice(data)
+
+
+def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
+    """The small file with another header over the same tensors."""
+    end = 8 + int.from_bytes(SMALL[:8], "little")
+    header = json.loads(SMALL[8:end])
+    change(header)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + SMALL[end:]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda header: header["__metadata__"].update(version="2"), "version"),
+        (lambda header: header["__metadata__"].update(format="pt"), "not a voice file"),
+        (lambda header: header.pop("__metadata__"), "not a voice file"),
+        (lambda header: header["__metadata__"].pop("sha256"), "metadata"),
+        (lambda header: header["__metadata__"].update(extra="x"), "metadata"),
+        (lambda header: header["__metadata__"].update(name=7), "not text"),
+        (lambda header: header["__metadata__"].update(name="Other"), "checksum"),
+        (lambda header: header.pop("reference"), "lacks the reference"),
+        (lambda header: header["reference"].update(dtype="F32"), "tensor"),
+        (lambda header: header["reference"].update(shape=[25, 2]), "tensor"),
+        (lambda header: header["reference"].update(shape=[-50]), "shape"),
+        (lambda header: header["reference"].update(shape=[True]), "shape"),
+        (lambda header: header["reference"].update(shape=[MAX_REFERENCE_S * SAMPLE_RATE + 1]), "tensor"),
+        (lambda header: header["reference"].update(data_offsets=[0, 10**15]), "do not lie"),
+        (lambda header: header["reference"].update(extra=1), "header"),
+        (lambda header: header.update(model=header["reference"]), "tensor"),
+        (lambda header: header.update({"prompt.../../x.codes": header["reference"]}), "tensor"),
+        (lambda header: header.update({f"prompt.{n}.codes": header["reference"] for n in range(99)}), "too many"),
+    ],
+)
+def test_a_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str, Any]], None], why: str) -> None:
+    with pytest.raises(VoiceFileInvalid, match=why):
+        read_voice(rewritten(change))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": "../../etc/passwd"},
+        {"name": ""},
+        {"name": "a\x00b"},
+        {"name": "a\u202eb"},
+        {"name": "e\u0301"},  # not composed
+        {"language": "../en"},
+        {"description": "x" * 501},
+        {"transcript": "x" * 4097},
+        {"created_at": float("inf")},
+        {"consent": Consent(words="x" * 501)},
+        {"provenance": {str(number): "x" for number in range(33)}},
+        {"prompts": {"abc": VoicePrompt(fingerprint="abc", x_vector=np.full(4, np.nan, np.float32))}},
+        {
+            "prompts": {
+                "abc": VoicePrompt(fingerprint="abc", x_vector=np.ones(4, np.float32), codes=np.full((2, 16), -1))
+            }
+        },
+        {"prompts": {str(number): a_prompt(str(number)) for number in range(MAX_PROMPTS + 1)}},
+        {"reference": np.zeros(0, np.int16)},
+    ],
+)
+def test_a_voice_that_breaks_the_rules_is_not_read_though_its_checksum_is_right(changes: dict[str, Any]) -> None:
+    with pytest.raises(VoiceFileInvalid):
+        read_voice(write_voice(a_voice(**changes)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff" * 8,
+        (2**63).to_bytes(8, "little") + b"{}",
+        (200_000).to_bytes(8, "little") + b"[" * 200_000,
+        pickle.dumps({"reference": 1}),
+        save({"reference": np.zeros(10, np.int16)}),
+        save({"weight": np.zeros(10, np.float32)}, {"format": "pt"}),
+        bytes(MAX_BYTES + 1),
+    ],
+)
+def test_other_files_are_refused(data: bytes) -> None:
+    with pytest.raises(VoiceFileInvalid):
+        read_voice(data)
+
+
+def test_a_key_twice_is_refused() -> None:
+    end = 8 + int.from_bytes(SMALL[:8], "little")
+    text = SMALL[8:end].rstrip()[:-1] + b',"__metadata__":{}}'
+    with pytest.raises(VoiceFileInvalid, match="JSON"):
+        read_voice(len(text).to_bytes(8, "little") + text + SMALL[end:])
+
+
+@settings(max_examples=500)
+@given(st.text(max_size=80))
+def test_a_name_is_kept_as_it_is_seen_or_refused(name: str) -> None:
+    try:
+        kept = checked_name(name)
+    except InvalidConfig:
+        return
+    assert 1 <= len(kept) <= LONGEST
+    assert checked_name(kept) == kept
+    assert not is_id(kept)
+    kept.encode()
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "\t", "a\nb", "a\x7fb", "\u202dx", "x\u2066", "\ud800", "x\u2028y", "\ue000", "F" * 32]
+)
+def test_names_that_deceive_are_refused(name: str) -> None:
+    with pytest.raises(InvalidConfig):
+        checked_name(name)
+
+
+def test_names_that_people_take_for_the_same_have_one_key() -> None:
+    for one, other in [("Clara", "CLARA"), ("straße", "STRASSE"), ("Ａ", "a"), ("Zoë", "Zoe\u0308"), ("ﬁn", "FIN")]:
+        assert name_key(checked_name(one)) == name_key(checked_name(other))
+    assert name_key("Clara") != name_key("Klara")

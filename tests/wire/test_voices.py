@@ -1,0 +1,288 @@
+"""Stored voices over HTTP: kept, listed, fetched, renamed, deleted; by either client's form; never half of one."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import time
+import wave
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from runtime.settings import EngineSettings, Limits, ServerSettings
+from runtime.voices.voice_file import read_voice
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.signals import voice
+
+VOICES = "/v1/audio/voices"
+CONSENT = "I am Clara and I allow this."
+WORDS = "A few words that could be said here."
+
+
+def recording(seconds: float = 4.0, seed: int = 5, kind: str = "WAV") -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, voice(seconds, seed), 24_000, format=kind)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("library") / "voices"
+
+
+@pytest.fixture(scope="module")
+def running(folder: Path, folder_of: FolderOf) -> Iterator[RunningServer]:
+    models = [folder_of("tiny", mode) for mode in ("custom_voice", "base")]
+    with running_server(
+        *models, engine=EngineSettings(threads=1, max_slots=2), server=ServerSettings(voices=str(folder))
+    ) as server:
+        yield server
+
+
+@pytest.fixture
+def client(running: RunningServer) -> Iterator[httpx.Client]:
+    """A client of an empty library."""
+    with httpx.Client(base_url=running.http, timeout=30) as client:
+        yield client
+        for one in client.get(VOICES).json()["data"]:
+            assert client.delete(f"{VOICES}/{one['id']}").status_code == 200
+
+
+def upload(client: httpx.Client, name: str = "Clara", sound: bytes | None = None, **fields: str) -> httpx.Response:
+    data = {"name": name, "consent": CONSENT, **fields}
+    files = {"audio_sample": ("../../etc/passwd.wav", sound or recording(), "audio/wav")}
+    return client.post(VOICES, data={key: value for key, value in data.items() if value}, files=files)
+
+
+def refused(response: httpx.Response, status: int, code: str, param: str | None) -> str:
+    """The sentence of a refusal."""
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["param"]) == (status, code, param), error
+    return str(error["message"])
+
+
+def test_a_voice_is_kept_and_answered_in_both_shapes(client: httpx.Client) -> None:
+    reply = upload(client, ref_text=WORDS, speaker_description="calm", language="English").json()
+    assert reply["success"] is True
+    assert reply["voice"]["name"] == reply["name"] == "Clara"
+    assert reply["voice"]["consent"] == CONSENT
+    assert reply["voice"]["ref_text"] == WORDS
+    assert (reply["object"], reply["type"]) == ("audio.voice", "audio_sample")
+    assert len(reply["id"]) == 32
+    assert isinstance(reply["created_at"], int)
+    assert abs(reply["created_at"] - time.time()) < 60
+    assert any("speech" in sentence for sentence in reply["advice"])  # the signal is none
+
+    listed = client.get(VOICES).json()
+    assert "Clara" in listed["voices"]
+    assert len(listed["voices"]) > 1  # and the speakers of the checkpoint
+    assert [one["name"] for one in listed["uploaded_voices"]] == ["Clara"]
+    assert [one["id"] for one in listed["data"]] == [reply["id"]]
+    for address in (reply["id"], "clara", "CLARA"):
+        assert client.get(f"{VOICES}/{address}").json()["transcript"] == WORDS
+
+
+def test_a_voice_is_renamed_fetched_and_deleted(client: httpx.Client) -> None:
+    made = upload(client).json()
+    place = f"{VOICES}/{made['id']}"
+    assert client.patch(place, json={"name": "Zoë 2"}).json()["name"] == "Zoë 2"
+    assert client.get(f"{VOICES}/Clara").status_code == 404
+
+    file = client.get(f"{place}/file")
+    assert file.headers["content-disposition"] == f'attachment; filename="{made["id"]}.voice"'
+    stored = read_voice(file.content)
+    assert (stored.name, stored.consent and stored.consent.words) == ("Zoë 2", CONSENT)
+    with wave.open(io.BytesIO(client.get(f"{place}/audio").content)) as sound:
+        assert (sound.getframerate(), sound.getnchannels()) == (24_000, 1)
+        samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2")
+    assert np.array_equal(samples, stored.reference)
+
+    reply = client.delete(f"{VOICES}/zoë 2").json()
+    assert (reply["deleted"], reply["object"], reply["id"]) == (True, "audio.voice.deleted", made["id"])
+    refused(client.delete(place), 404, "voice_not_found", None)
+    assert client.get(VOICES).json()["data"] == []
+
+
+def test_an_exported_voice_comes_back_whole(client: httpx.Client) -> None:
+    made = upload(client, ref_text=WORDS).json()
+    wait_for_prompt(client, made["id"])
+    file = client.get(f"{VOICES}/{made['id']}/file").content
+    refused(client.post(VOICES, files={"file": file}), 409, "voice_name_taken", "name")
+    client.delete(f"{VOICES}/{made['id']}")
+    again = client.post(VOICES, files={"file": file}).json()
+    assert {**again, "voice": None, "success": None} == {
+        **made,
+        "voice": None,
+        "success": None,
+        "file_bytes": len(file),
+    }
+    assert parts_of(client.get(f"{VOICES}/{made['id']}/file").content) == parts_of(file)
+
+
+def parts_of(file: bytes) -> tuple[Any, bytes]:
+    """Header and tensors; the order of the header's entries may differ."""
+    end = 8 + int.from_bytes(file[:8], "little")
+    return json.loads(file[8:end]), file[end:]
+
+
+def wait_for_prompt(client: httpx.Client, voice_id: str) -> Any:
+    end = time.monotonic() + 20
+    while not (prompts := read_voice(client.get(f"{VOICES}/{voice_id}/file").content).prompts):
+        assert time.monotonic() < end, "no prompt was made"
+        time.sleep(0.05)
+    return prompts
+
+
+def test_the_prompt_is_made_in_the_background_and_kept(client: httpx.Client, running: RunningServer) -> None:
+    assert running.engine is not None
+    made = upload(client, ref_text=WORDS).json()
+    prompts = wait_for_prompt(client, made["id"])
+    (base,) = [card for card in running.engine.cards if "base" in card.modes]
+    assert list(prompts) == [base.fingerprint]
+    assert prompts[base.fingerprint].codes is not None
+
+    upload(client, sound=recording(seed=9), replace="true")
+    end = time.monotonic() + 20
+    while True:
+        new = wait_for_prompt(client, made["id"])[base.fingerprint]
+        if not np.array_equal(new.x_vector, prompts[base.fingerprint].x_vector):
+            break
+        assert time.monotonic() < end, "the prompt is still that of the replaced recording"
+
+
+def test_a_bad_upload_over_a_good_voice_leaves_the_good_one(client: httpx.Client) -> None:
+    made = upload(client).json()
+    wait_for_prompt(client, made["id"])
+    before = client.get(f"{VOICES}/{made['id']}/file").content
+    for bad in (b"no sound", recording()[:1000], recording(0.4)):
+        assert upload(client, sound=bad, replace="true").status_code == 422
+    refused(upload(client, "CLARA"), 409, "voice_name_taken", "name")
+    assert client.get(f"{VOICES}/{made['id']}/file").content == before
+    replaced = upload(client, "clara", sound=recording(seed=8), replace="true").json()
+    assert (replaced["id"], replaced["name"]) == (made["id"], "clara")
+
+
+def test_the_list_can_be_searched(client: httpx.Client) -> None:
+    upload(client, "Anna", speaker_description="a calm voice")
+    upload(client, "Bert", speaker_description="a LOUD voice")
+    for words, names in [("voice", ["Anna", "Bert"]), ("loud voice", ["Bert"]), ("100%", []), ("anna", ["Anna"])]:
+        found = client.get(VOICES, params={"search": words}).json()["data"]
+        assert [one["name"] for one in found] == names, words
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code", "param"),
+    [
+        ({"consent": ""}, 422, "consent_required", "consent"),
+        ({"consent": "  "}, 422, "consent_required", "consent"),
+        ({"name": ""}, 422, "invalid_config", "name"),
+        ({"name": "x" * 65}, 422, "invalid_config", "name"),
+        ({"name": "a\u202eb"}, 422, "invalid_config", "name"),
+        ({"name": "0" * 32}, 422, "invalid_config", "name"),
+        ({"type": "prompt"}, 422, "invalid_config", "type"),
+        ({"speaker_embedding": "[0.1]"}, 422, "invalid_config", "speaker_embedding"),
+        ({"language": "../en"}, 422, "invalid_config", "language"),
+        ({"speaker_description": "x" * 501}, 422, "invalid_config", "speaker_description"),
+        ({"ref_text": "x" * 400}, 422, "transcript_mismatch", "ref_text"),
+    ],
+)
+def test_a_form_that_cannot_be_used_is_refused(
+    client: httpx.Client, fields: dict[str, str], status: int, code: str, param: str
+) -> None:
+    refused(upload(client, **fields), status, code, param)
+    assert client.get(VOICES).json()["data"] == []
+
+
+def test_other_bodies_are_refused(client: httpx.Client) -> None:
+    sentence = refused(
+        client.post(VOICES, json={"type": "prompt", "name": "x", "prompt": "deep"}), 422, "invalid_config", "body"
+    )
+    assert "prompt" in sentence
+    refused(client.post(VOICES, data={"name": "x", "consent": "y"}), 422, "invalid_config", "body")
+    head = {"content-type": "multipart/form-data; boundary=x"}
+    refused(client.post(VOICES, content=b"--y\r\n\r\n", headers=head), 422, "invalid_config", "body")
+    refused(client.post(VOICES, content=b"", headers=head), 422, "invalid_config", "audio_sample")
+    refused(
+        client.post(VOICES, files={"audio_sample": b"", "file": b"x"}, data={"consent": "y"}),
+        422,
+        "invalid_config",
+        "audio_sample",
+    )
+    refused(client.post(VOICES, files={"file": b"x" * 100}), 422, "invalid_voice_file", "file")
+    made = upload(client).json()
+    refused(client.patch(f"{VOICES}/{made['id']}", content=b"["), 400, "invalid_json", None)
+    refused(client.patch(f"{VOICES}/{made['id']}", json={"name": 7}), 422, "invalid_config", "name")
+    refused(client.patch(f"{VOICES}/nobody", json={"name": "x"}), 404, "voice_not_found", None)
+
+
+@pytest.mark.parametrize("address", ["nobody", "%2e%2e", "..%2f..%2fetc%2fpasswd", "a%00b", "x" * 500, "%ff", "0" * 32])
+def test_no_address_leads_out_of_the_library(client: httpx.Client, address: str) -> None:
+    for tail in ("", "/file", "/audio"):
+        assert client.get(f"{VOICES}/{address}{tail}").status_code in {404, 405}
+
+
+def test_uploads_end_at_the_limit_announced_or_not(folder_of: FolderOf, tmp_path: Path) -> None:
+    limits = Limits(max_upload_bytes=300_000)
+    with (
+        running_server(
+            folder_of("tiny", "base"), limits=limits, server=ServerSettings(voices=str(tmp_path / "v"))
+        ) as server,
+        httpx.Client(base_url=server.http, timeout=30) as client,
+    ):
+        refused(upload(client, sound=recording(8.0)), 413, "message_too_large", None)
+        refused(upload(client, sound=bytes(5 * 2**20)), 413, "message_too_large", None)
+
+        def endless() -> Iterator[bytes]:
+            yield b'--x\r\nContent-Disposition: form-data; name="audio_sample"; filename="a"\r\n\r\n'
+            for _ in range(200):
+                yield bytes(2**16)
+
+        head = {"content-type": "multipart/form-data; boundary=x"}
+        refused(client.post(VOICES, content=endless(), headers=head), 413, "message_too_large", None)
+        assert upload(client).status_code == 200
+
+
+def test_many_uploads_at_once_are_all_answered(client: httpx.Client) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(lambda number: upload(client, f"Voice {number % 8}"), range(16)))
+    assert sorted(reply.status_code for reply in replies) == [200] * 8 + [409] * 8
+    assert len(client.get(VOICES).json()["data"]) == 8
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_without_permission_is_said_so(folder_of: FolderOf, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    check_closed_folder(folder_of, tmp_path / "closed" / "voices")
+
+
+def test_the_server_speaks_though_voices_cannot_be_kept(folder_of: FolderOf, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way of the folder")
+    check_closed_folder(folder_of, tmp_path / "file" / "voices")
+
+
+def check_closed_folder(folder_of: FolderOf, folder: Path) -> None:
+    with (
+        running_server(folder_of("tiny", "base"), server=ServerSettings(voices=str(folder))) as server,
+        httpx.Client(base_url=server.http, timeout=30) as client,
+    ):
+        assert client.get(VOICES).json()["data"] == []
+        sentence = refused(upload(client), 507, "storage_failed", None)
+        assert str(folder) not in sentence
+        assert server.load()["status"] == "ready"
+
+
+def test_nothing_of_a_client_is_logged(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        upload(client, "Canary-name", ref_text="canary words that are said", speaker_description="canary-description")
+        upload(client, "Canary-name", sound=b"canary-bytes", consent="canary-consent")
+    assert "canary" not in caplog.text.lower()
