@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import soundfile
 
+from runtime.client import say, wav
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.signals import SAMPLE_RATE, voice
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
 SCRIPTS = Path(__file__).parent / "scripts"
+REFERENCE_TEXT = "The old clock in the hall strikes nine, and then it is quiet again."
 CLIENT_S = 150  # the slowest needs half a minute to be imported on a busy machine
 
 Client = Callable[..., dict[str, Any]]
@@ -35,10 +35,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 @pytest.fixture(scope="package")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A voice to be cloned: four seconds in a WAV file."""
+def recording(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A voice to be cloned, in a WAV file."""
     path = tmp_path_factory.mktemp("recording") / "neighbour.wav"
-    soundfile.write(path, voice(4.0, seed=5), SAMPLE_RATE, subtype="PCM_16")
+    path.write_bytes(wav(say(server.http, REFERENCE_TEXT, voice="angus", seed=3)))
     return path
 
 

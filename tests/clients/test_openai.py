@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.client import say
-from tests.clients.conftest import Client
+from tests.clients.conftest import REFERENCE_TEXT, Client
 from tests.support.runtime_server import RunningServer
 
 TEXT = "The kettle is on, and the boat comes back in the evening."  # as in the scripts
@@ -22,7 +22,7 @@ def same_as_native(server: RunningServer) -> str:
 
 
 def test_openai(client: Client, recording: Path, same_as_native: str) -> None:
-    heard = client("openai_client", recording)
+    heard = client("openai_client", recording, REFERENCE_TEXT)
 
     whole = heard["whole"]
     assert whole["type"] == "audio/mpeg"

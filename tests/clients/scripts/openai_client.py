@@ -57,13 +57,13 @@ def as_events(client: OpenAI) -> dict[str, Any]:
     return {**sound(pcm), "type": reply.headers["content-type"], "deltas": kinds[:-1], "last": kinds[-1]}
 
 
-def stored_voice(client: OpenAI, recording: Path) -> dict[str, Any]:
+def stored_voice(client: OpenAI, recording: Path, transcript: str) -> dict[str, Any]:
     """Upload a voice with consent, speak with it by id, delete it."""
     voice = client.audio.voices.create(
         audio_sample=(recording.name, recording.read_bytes(), "audio/wav"),
         consent="cons_1234",
         name="Neighbour",
-        extra_body={"ref_text": "A short sentence for the test."},
+        extra_body={"ref_text": transcript},
     )
     with client.audio.speech.with_streaming_response.create(
         model="tts-1", voice={"id": voice.id}, input="Good morning.", response_format="pcm"
@@ -82,13 +82,13 @@ def refused(client: OpenAI, voice: Any) -> dict[str, Any]:
     return {}
 
 
-def main(base: str, recording: str) -> None:
+def main(base: str, recording: str, transcript: str) -> None:
     client = OpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0, timeout=120)
     tell(
         whole=whole(client),
         streamed=streamed(client),
         events=as_events(client),
-        stored=stored_voice(client, Path(recording)),
+        stored=stored_voice(client, Path(recording), transcript),
         models=[model.id for model in client.models.list()],
         refused=refused(client, "nobody"),
     )
