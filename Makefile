@@ -1,8 +1,9 @@
-# The verbs of the project. `make run` and `make test` set up all that they need in .venv.
+# The verbs of the project. `make run` and `make test` set up all that they need in .venv and .venv-clients.
 
 PORT ?= 7860
 VENV := .venv
 BIN := $(VENV)/bin
+CLIENTS := .venv-clients
 
 # Which torch: the locked one from your package index, or your own choice (README, "Your card's torch").
 TORCH ?=
@@ -17,7 +18,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
 
-test: $(VENV)/.ready-dev
+test: $(VENV)/.ready-dev $(CLIENTS)/.ready
 	$(BIN)/python -m pytest $(TESTS)
 
 check: $(VENV)/.ready-dev
@@ -44,7 +45,7 @@ lock: $(VENV)/.ready-dev
 	$(BIN)/python tools/lock.py
 
 clean:
-	rm -rf $(VENV) build dist artifacts .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENTS) build dist artifacts .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Voicewright needs Python 3.11 or 3.12; set PYTHON=/path/to/it."; exit 1; }
@@ -61,4 +62,10 @@ $(VENV)/.ready: requirements.lock pyproject.toml | $(VENV)/bin/python
 $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	grep -v '^torch==' requirements-dev.lock > $(VENV)/without-torch.txt
 	$(BIN)/pip install --quiet -r $(VENV)/without-torch.txt
+	@touch $@
+
+# Other people's clients, whose pins are not ours. Every pin is in the lock: nothing is resolved.
+$(CLIENTS)/.ready: requirements-clients.lock | $(VENV)/bin/python
+	$(BIN)/python -m venv --clear $(CLIENTS)
+	$(CLIENTS)/bin/pip install --quiet --no-deps --no-compile -r requirements-clients.lock
 	@touch $@

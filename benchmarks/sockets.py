@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import statistics
@@ -14,9 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from websockets.asyncio.client import connect
+from runtime.client import SpeechRefused, connect
 
-PROTOCOL = "voicewright.speech.v1"
 TEXT = "The harbour was quiet, and the lights of the last boat went out one by one."
 FRAMES = 25  # of each reply, so that replies are equally long
 WARM_UP = 2  # replies of each client that are not counted
@@ -24,7 +22,7 @@ WARM_UP = 2  # replies of each client that are not counted
 
 @asynccontextmanager
 async def runtime_process(arguments: list[str]) -> AsyncIterator[str]:
-    """Start `voicewright runtime` on a free port; yields its WebSocket address once it is ready."""
+    """Start `voicewright runtime` on a free port; yields its address once it is ready."""
     command = [sys.executable, "-m", "runtime.cli", "runtime", "--port", "0", *arguments]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, env={**os.environ, "VOICEWRIGHT_HOST": "127.0.0.1"}
@@ -34,7 +32,7 @@ async def runtime_process(arguments: list[str]) -> AsyncIterator[str]:
         line = (await process.stdout.readline()).decode()
         if " at http" not in line:
             raise SystemExit("the runtime did not start; its error is above")
-        yield line.rpartition(" at ")[2].strip().replace("http", "ws", 1) + "/v1/audio/speech/stream"
+        yield line.rpartition(" at ")[2].strip()
     finally:
         if process.returncode is None:
             process.terminate()
@@ -67,25 +65,18 @@ async def _closed_loop(url: str, clients: int, replies: int) -> dict[str, Any]:
 async def _client(url: str, number: int, replies: int) -> list[dict[str, float]]:
     """One client that speaks again as soon as its reply has ended."""
     figures = []
-    async with connect(url, subprotocols=[PROTOCOL], max_size=None) as socket:  # type: ignore[list-item]
-        mode = json.loads(await socket.recv())["models"][0]["modes"][0]
+    async with connect(url, proxy=None) as client:
+        mode = client.session["models"][0]["modes"][0]
         for turn in range(WARM_UP + replies):
             sent = time.perf_counter()
-            seed = 1000 * number + turn
-            config = {"type": "session.config", "task_type": mode, "max_frames": FRAMES, "seed": seed}
-            for request in (config, {"type": "input.text", "text": TEXT}, {"type": "input.done"}):
-                await socket.send(json.dumps(request))
-            first = None
-            while True:
-                message = await socket.recv()
-                if isinstance(message, bytes):
+            speech = await client.speak(TEXT, task_type=mode, max_frames=FRAMES, seed=1000 * number + turn)
+            try:
+                first = None
+                async for _ in speech:
                     first = first or time.perf_counter()
-                    continue
-                reply = json.loads(message)
-                if reply["type"] == "error":
-                    raise SystemExit(f"a reply failed: {reply['message']}")
-                if reply["type"] == "audio.done":
-                    break
-            if turn >= WARM_UP and first is not None:
-                figures.append({"ttfa_ms": 1000 * (first - sent), "rtf": reply["metrics"]["rtf"]})
+            except SpeechRefused as refusal:
+                raise SystemExit(f"a reply failed: {refusal}") from None
+            assert speech.done is not None
+            if turn >= WARM_UP and first is not None and speech.done.stats.rtf is not None:
+                figures.append({"ttfa_ms": 1000 * (first - sent), "rtf": speech.done.stats.rtf})
     return figures

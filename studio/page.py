@@ -9,6 +9,9 @@ from pathlib import Path
 
 import gradio as gr
 
+from studio.speaking import Speaker
+from studio.supervisor import Runtime
+
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 ROOMS = ("custom_voice", "voice_design", "base")
 
@@ -26,10 +29,12 @@ def theme() -> gr.themes.Base:
     return gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
 
 
-def blocks() -> gr.Blocks:
-    """Compose the page."""
+def blocks(runtime: Runtime) -> gr.Blocks:
+    """Compose the page, and the API beside it."""
     with gr.Blocks(title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         gr.HTML(html_template=_markup(), js_on_load=MOUNT, apply_default_css=False)
+        # How many may speak at once is the runtime's to say.
+        gr.api(Speaker(runtime).speak, api_name="speak", concurrency_limit=None)
     return page
 
 

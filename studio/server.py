@@ -101,7 +101,7 @@ def build(runtime: Runtime) -> FastAPI:
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
     mounted: FastAPI = gradio.mount_gradio_app(
         app,
-        blocks(),
+        blocks(runtime),
         path="/",
         head=HEAD,
         favicon_path=ASSETS / "images" / "favicon.svg",

@@ -1,4 +1,5 @@
-"""Pin the dependencies: requirements.lock for running, requirements-dev.lock for working on the project.
+"""Pin the dependencies: requirements.lock for running, requirements-dev.lock for working on the project, and
+requirements-clients.lock, other people's clients that tests/clients runs against the server.
 
 torch is pinned to one version and left to choose its build; the CUDA packages that some builds depend on are not
 pinned here, since a CPU build must not bring gigabytes of them.
@@ -13,17 +14,34 @@ from pathlib import Path
 TORCH = "torch==2.13.0"
 BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
 
+# Pipecat has it for a resampler that nobody here asks for: a quarter of the download.
+WITHOUT = "numba ; sys_platform == 'none'"
+
 
 def compile_lock(target: Path, *options: str) -> None:
-    """Resolve pyproject.toml for both Pythons and write the pins, without what depends on torch's build."""
-    command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *options]
-    command += ["--universal", "--python-version", "3.11", "--no-annotate", "--no-header", "--constraint", "-"]
-    done = subprocess.run(command, input=TORCH, capture_output=True, text=True, check=True)
-    pins = [line for line in done.stdout.splitlines() if line and not line.startswith(BUILD_DEPENDENT)]
-    head = f"# Made by `make lock` from pyproject.toml.\n{TORCH}\n"
-    target.write_text(head + "\n".join(pins) + "\n", encoding="utf-8")
+    """Pin what pyproject.toml asks for, without what depends on torch's build."""
+    pins = _resolve("pyproject.toml", "--constraint", "-", *options, told=TORCH)
+    _write(target, "pyproject.toml", [TORCH, *(pin for pin in pins if not pin.startswith(BUILD_DEPENDENT))])
+
+
+def compile_clients(target: Path, source: str = "tests/clients/requirements.in") -> None:
+    """Pin the clients."""
+    _write(target, source, _resolve(source, "--override", "-", told=WITHOUT))
+
+
+def _resolve(source: str, *options: str, told: str) -> list[str]:
+    """Resolve for both Pythons."""
+    command = [sys.executable, "-m", "uv", "pip", "compile", source, *options]
+    command += ["--universal", "--python-version", "3.11", "--no-annotate", "--no-header"]
+    done = subprocess.run(command, input=told, capture_output=True, text=True, check=True)
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def _write(target: Path, source: str, lines: list[str]) -> None:
+    target.write_text("\n".join([f"# Made by `make lock` from {source}.", *lines]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     compile_lock(Path("requirements.lock"))
     compile_lock(Path("requirements-dev.lock"), "--extra", "dev")
+    compile_clients(Path("requirements-clients.lock"))

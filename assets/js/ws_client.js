@@ -1,21 +1,51 @@
 /**
- * The speech protocol `voicewright.speech.v1` in the browser: one socket, several utterances (contexts) at once.
+ * A client of the speech protocol `voicewright.speech.v1`: one socket, several utterances at once, heard as they
+ * are made. For browsers and Node 22 or later; one file, no dependencies, no globals. It knows neither sound nor page.
  *
- * It keeps the socket open and comes back after a loss, but never resumes: a lost socket ends what was in
- * flight with an error. It knows neither sound nor page.
+ *     import { SpeechSocket } from './ws_client.js';
+ *
+ *     const socket = new SpeechSocket('ws://localhost:8210/v1/audio/speech/stream');
+ *     socket.speak({ voice: 'clara' }, 'The kettle is on.', {
+ *       onAudio: (pcm, firstSample) => play(pcm), // Int16Array, mono, 24 kHz
+ *       onDone: (done) => console.log(done.stop_reason, done.metrics.ttfa_ms),
+ *       onError: (error) => console.error(error.code, error.message),
+ *     });
+ *
+ * A text that is still being written goes in piece by piece, and is spoken meanwhile:
+ *
+ *     const utterance = socket.speak({ voice: 'clara' }, null, handlers);
+ *     utterance.write('The kettle ');
+ *     utterance.write('is on.');
+ *     utterance.finish(); // or flush(), to have spoken what is there, and go on
+ *
+ * The socket opens with the first utterance, stays open and comes back after a loss, but never resumes: what was in
+ * flight ends with the error `runtime_unavailable`. Sound is handed over as it comes, so bound what you keep; a tab
+ * that must hear no more of an utterance calls `utterance.cancel()`. `socket.close()` ends everything for good.
+ *
+ * A server with keys takes one as `{ key }`; a page that must not hold the key has its own server fetch a single-use
+ * ticket (POST /v1/session_ticket) for each connection: `{ ticket: async () => '…' }`.
+ *
+ * Docs: docs/clients.md (examples), docs/api.md (every message, field and error code).
  *
  * @typedef {Object} Session        what the server said of itself in session.created
+ * @property {Object[]} models
  * @property {Object<string, number>} limits
  *
  * @typedef {Object} Handlers
- * @property {(start: Object) => void} [onStart]      audio.start
+ * @property {(start: Object) => void} [onStart]      audio.start: seed, model, voice, notes
  * @property {(pcm: Int16Array, firstSample: number) => void} [onAudio]
- * @property {(done: Object) => void} [onDone]        audio.done: metrics, stop_reason, total_samples
+ * @property {(done: Object) => void} [onDone]        audio.done: metrics, stop_reason, seed, total_samples
  * @property {(error: SpeechError) => void} [onError]
- * @property {(position: number) => void} [onQueue]
+ * @property {(position: number, etaMs: number|null) => void} [onQueue]  no slot is free; 0 is next
+ * @property {(ack: {sent_ms: number, played_ms: number|null}) => void} [onCancelled]  a cancel has arrived
+ *
+ * @typedef {Object} Options
+ * @property {string} [key]                           an API key
+ * @property {() => Promise<string>} [ticket]         fetches a ticket, once for each connection
  */
 
 const PROTOCOL = 'voicewright.speech.v1';
+const KEY_PROTOCOL = 'voicewright.token.'; // a browser's WebSocket has no other place for a key
 const HEADER_BYTES = 16;
 const PING_MS = 25000; // the server gives an idle socket two minutes
 const RETRY_MS = { first: 250, most: 4000 };
@@ -65,12 +95,56 @@ class Utterance {
     this.handlers = handlers;
     this.channel = null;
     this.samples = 0;
+    this.finished = false;
+    /** What was written before the socket was open; null once it is. @type {Object[]|null} */
+    this.waiting = [];
   }
 
-  /** Stop it; nothing of it is heard from after this call. */
-  cancel() {
-    if (!this.socket.utterances.delete(this.id)) return;
-    this.socket.send({ type: 'context.cancel', context_id: this.id });
+  /** Go on with the text. @param {string} text */
+  write(text) {
+    this.say({ type: 'input.text', text });
+  }
+
+  /** Have spoken what is there, even where a word or a sentence may go on. */
+  flush() {
+    this.say({ type: 'input.flush' });
+  }
+
+  /** The text is complete. */
+  finish() {
+    this.say({ type: 'input.done' });
+    this.finished = true;
+  }
+
+  /** Report what the listener has heard; who has much left yields to others. @param {number} ms */
+  played(ms) {
+    this.send({ type: 'playback', played_ms: ms });
+  }
+
+  /** Stop it; no sound of it is heard from after this call. @param {number} [playedMs] */
+  cancel(playedMs) {
+    if (!this.socket.utterances.delete(this.id) || this.waiting) return;
+    this.socket.cancelled.set(this.id, this);
+    this.send({ type: 'context.cancel', played_ms: playedMs });
+  }
+
+  /** A part of the text; what comes for an utterance that has ended is dropped. */
+  say(message) {
+    if (this.finished) throw new Error('the text of this utterance is finished');
+    if (this.socket.utterances.has(this.id)) this.send(message);
+  }
+
+  send(message) {
+    if (this.waiting) this.waiting.push(message);
+    else this.socket.send({ ...message, context_id: this.id });
+  }
+
+  /** The socket is open. @param {Object} config */
+  begin(config) {
+    const waiting = this.waiting;
+    this.waiting = null;
+    const shape = { response_format: 'pcm', frames: 'labelled' };
+    for (const message of [{ type: 'session.config', ...shape, ...config }, ...waiting]) this.send(message);
   }
 
   hear(frame) {
@@ -90,16 +164,19 @@ class Utterance {
  * Events: 'state' when `state` changes; 'session' when a server has introduced itself.
  */
 export class SpeechSocket extends EventTarget {
-  /** @param {string|URL} url */
-  constructor(url) {
+  /** @param {string|URL} url @param {Options} [options] */
+  constructor(url, options = {}) {
     super();
-    this.url = url;
+    this.url = new URL(url);
+    this.options = options;
     /** @type {'closed'|'connecting'|'open'} */
     this.state = 'closed';
     /** @type {Session|null} */
     this.session = null;
     /** @type {Map<string, Utterance>} */
     this.utterances = new Map();
+    /** Those whose cancel was not acknowledged yet. @type {Map<string, Utterance>} */
+    this.cancelled = new Map();
     /** @type {SpeechError|null} */
     this.complaint = null;
     this.failures = 0;
@@ -111,39 +188,50 @@ export class SpeechSocket extends EventTarget {
     if (this.state !== 'closed') return;
     clearTimeout(this.retryTimer);
     this.enter('connecting');
-    const socket = new WebSocket(this.url, [PROTOCOL]);
+    this.connect().catch(() => this.onClose());
+  }
+
+  async connect() {
+    const { key, ticket } = this.options;
+    const url = new URL(this.url);
+    if (ticket) url.searchParams.set('ticket', await ticket());
+    if (this.state !== 'connecting') return; // closed while the ticket was fetched
+    const socket = new WebSocket(url, key ? [PROTOCOL, KEY_PROTOCOL + key] : [PROTOCOL]);
     socket.binaryType = 'arraybuffer';
     socket.onmessage = ({ data }) => this.receive(data);
     socket.onclose = () => this.onClose();
     this.socket = socket;
   }
 
+  /** End everything that is in flight, and stay closed; no handler is called after this. */
+  close() {
+    this.utterances.clear();
+    clearTimeout(this.retryTimer);
+    if (this.socket) this.socket.onclose = null;
+    this.socket?.close(1000);
+    this.end();
+  }
+
   /**
    * Say a text.
    *
    * @param {Object} config  fields of session.config
-   * @param {string} text
+   * @param {string|null} text  null: it is written piece by piece
    * @param {Handlers} handlers
    * @returns {Utterance}
    */
   speak(config, text, handlers) {
-    const id = `u${++this.count}`;
-    const utterance = new Utterance(this, id, handlers);
-    this.utterances.set(id, utterance);
+    const utterance = new Utterance(this, `u${++this.count}`, handlers);
+    this.utterances.set(utterance.id, utterance);
+    if (text !== null) {
+      utterance.write(text);
+      utterance.finish();
+    }
     this.whenOpen().then(
-      () => this.start(utterance, config, text),
+      () => this.utterances.has(utterance.id) && utterance.begin(config),
       (error) => this.fail(utterance, error),
     );
     return utterance;
-  }
-
-  start(utterance, config, text) {
-    if (!this.utterances.has(utterance.id)) return;
-    const context_id = utterance.id;
-    const shape = { response_format: 'pcm', stream_audio: true, frames: 'labelled' };
-    this.send({ type: 'session.config', context_id, ...shape, ...config });
-    this.send({ type: 'input.text', context_id, text });
-    this.send({ type: 'input.done', context_id });
   }
 
   ping() {
@@ -188,7 +276,7 @@ export class SpeechSocket extends EventTarget {
         this.dispatchEvent(new CustomEvent('session', { detail: message }));
         break;
       case 'queue':
-        utterance?.handlers.onQueue?.(message.position);
+        utterance?.handlers.onQueue?.(message.position, message.eta_ms ?? null);
         break;
       case 'audio.start':
         if (!utterance) break;
@@ -199,6 +287,10 @@ export class SpeechSocket extends EventTarget {
         if (!utterance) break;
         this.utterances.delete(utterance.id);
         utterance.handlers.onDone?.(message);
+        break;
+      case 'context.cancelled':
+        this.cancelled.get(message.context_id)?.handlers.onCancelled?.(message);
+        this.cancelled.delete(message.context_id);
         break;
       case 'error':
         this.receiveError(utterance, message);
@@ -226,18 +318,24 @@ export class SpeechSocket extends EventTarget {
   }
 
   onClose() {
-    clearInterval(this.pingTimer);
-    this.enter('closed');
-    // Without a session nothing was sent yet: what is there waits for the next socket.
-    if (this.session) {
-      const why = this.complaint ?? lost();
-      for (const utterance of [...this.utterances.values()]) this.fail(utterance, why);
-    }
-    this.session = null;
-    this.complaint = null;
+    this.end();
     const wait = Math.min(RETRY_MS.most, RETRY_MS.first * 2 ** this.failures++);
     // Jitter keeps the pages of one host from coming back all at once.
     this.retryTimer = setTimeout(() => this.open(), wait * (0.5 + Math.random()));
+  }
+
+  /** The socket is gone. What no socket has heard of yet waits for the next one. */
+  end() {
+    clearInterval(this.pingTimer);
+    this.socket = null;
+    this.enter('closed');
+    const why = this.complaint ?? lost();
+    for (const utterance of [...this.utterances.values()]) {
+      if (!utterance.waiting) this.fail(utterance, why);
+    }
+    this.cancelled.clear();
+    this.session = null;
+    this.complaint = null;
   }
 
   enter(state) {

@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/engine/": (*VALUES, "runtime.device", "runtime.model", "runtime.engine"),
     "runtime/server/": (*VALUES, "runtime.voices", "runtime.encoding", "runtime.engine.engine", "runtime.server"),
     "runtime/say.py": (*VALUES, "runtime.voices", "runtime.engine.engine"),
+    "runtime/client/": (*VALUES, "runtime.client"),
     "runtime/cli.py": (*VALUES, "runtime.say", "runtime.server.serve", "benchmarks"),
     "runtime/": VALUES,
     "studio/": (*VALUES, "runtime.client", "studio", "presets"),  # the runtime's public side only
@@ -35,12 +36,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Where a library may be imported at all; what is not listed here is free.
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "asyncio": ("runtime/server/", "studio/", "app.py"),
+    "asyncio": ("runtime/server/", "runtime/client/", "studio/", "app.py"),
     "fastapi": ("runtime/server/", "studio/"),
     "starlette": ("runtime/server/", "studio/"),
     "uvicorn": ("runtime/server/", "studio/"),
     "pydantic": ("runtime/server/",),
-    "websockets": ("runtime/server/", "studio/"),
+    "websockets": ("runtime/server/", "runtime/client/", "studio/"),
     "gradio": ("studio/",),
     # speech.py runs the network of silero-vad, which comes as TorchScript.
     "torch": ("runtime/device/", "runtime/model/", "runtime/engine/", "runtime/voices/speech.py"),

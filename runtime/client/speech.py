@@ -1,0 +1,154 @@
+"""One utterance as its user holds it: text in, sound out."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Protocol, Self
+
+from runtime.client.values import Chunk, ConnectionLost, Done, End, SpeechRefused, Start
+from runtime.request import Queued
+
+MAX_WAITING = 32  # chunks of at most 250 ms, and so 384 KiB, for each utterance
+
+
+class Send(Protocol):
+    """Sends one message; raises ConnectionLost."""
+
+    async def __call__(self, kind: str, **fields: Any) -> None: ...
+
+
+class OnQueue(Protocol):
+    """Is told the position and the estimated wait."""
+
+    def __call__(self, queued: Queued, /) -> None: ...
+
+
+class Speech:
+    """One utterance. Iterate to hear it; ``queued``, ``start`` and ``end`` are None until they are known.
+
+    ``end`` is a `Done`, a `Cancelled`, or the `SpeechRefused` that iteration raises.
+    """
+
+    def __init__(self, context_id: str, send: Send, on_queue: OnQueue | None = None, *, live: bool = True) -> None:
+        self.context_id = context_id
+        self.queued: Queued | None = None
+        self.start: Start | None = None
+        self.end: End | None = None
+        self._send = send
+        self._on_queue = on_queue
+        self._ended = asyncio.Event()
+        self._sound: asyncio.Queue[Chunk | None] = asyncio.Queue(MAX_WAITING)  # None only wakes who waits
+        self._samples = 0
+        self._finished = not live
+        self._silenced = False
+
+    @property
+    def done(self) -> Done | None:
+        """Statistics, stop reason and seed of an utterance that was spoken to its end."""
+        return self.end if isinstance(self.end, Done) else None
+
+    # --- its text
+
+    async def write(self, text: str) -> None:
+        """Go on with the text of an utterance that was opened without one.
+
+        Raises:
+            SpeechRefused: the utterance has failed already.
+            ValueError: its text is finished, or it was cancelled.
+        """
+        await self._send_text("input.text", text=text)
+
+    async def flush(self) -> None:
+        """Have spoken what is there, even where a word or a sentence may go on. Raises as `write`."""
+        await self._send_text("input.flush")
+
+    async def finish(self) -> None:
+        """The text is complete. Raises as `write`."""
+        await self._send_text("input.done")
+        self._finished = True
+
+    # --- its sound
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        """Wait for the next chunk.
+
+        Raises:
+            SpeechRefused: the utterance failed; what was made before has been given out.
+        """
+        while not self._silenced:
+            if self.end is not None and self._sound.empty():
+                if isinstance(self.end, SpeechRefused):
+                    raise self.end
+                break
+            if (chunk := await self._sound.get()) is not None:
+                return chunk
+        raise StopAsyncIteration
+
+    async def read(self) -> bytes:
+        """Return the whole sound, s16le. Raises as iteration does."""
+        return b"".join([chunk.pcm async for chunk in self])
+
+    async def played(self, ms: float, buffered_ms: float | None = None) -> None:
+        """Report what the listener has heard in all; who has much left yields to others."""
+        more = {} if buffered_ms is None else {"buffered_ms": buffered_ms}
+        await self._send("playback", context_id=self.context_id, played_ms=ms, **more)
+
+    async def cancel(self, played_ms: float | None = None) -> None:
+        """Stop it. Nothing of it is heard after this call; ``end`` comes with the runtime's acknowledgement."""
+        if self._silenced:
+            return
+        self._silenced = True
+        while not self._sound.empty():
+            self._sound.get_nowait()
+        self._sound.put_nowait(None)
+        if self.end is None:
+            more = {} if played_ms is None else {"played_ms": played_ms}
+            await self._send("context.cancel", context_id=self.context_id, **more)
+
+    async def ended(self) -> End:
+        """Wait for the end. It comes behind the sound, which must be read for it, or cancelled."""
+        await self._ended.wait()
+        assert self.end is not None
+        return self.end
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(ConnectionLost):
+            await self.cancel()
+
+    # --- what comes for it
+
+    async def on_sound(self, first_sample: int, pcm: bytes) -> None:
+        """Take a frame, when there is room for it."""
+        if first_sample != self._samples and self.end is None:  # a hole would be audible, and is the runtime's fault
+            self.on_end(SpeechRefused("generation_failed", "Sound arrived out of order.", retryable=True))
+            await self._send("context.cancel", context_id=self.context_id)
+        if self.end is None and not self._silenced:
+            self._samples += len(pcm) // 2
+            await self._sound.put(Chunk(pcm, first_sample))
+
+    def on_queued(self, queued: Queued) -> None:
+        self.queued = queued
+        if self._on_queue is not None:
+            asyncio.get_running_loop().call_soon(self._on_queue, queued)  # its faults are not the reader's
+
+    def on_end(self, end: End) -> None:
+        """Take the terminal message; a second one is ignored."""
+        if self.end is None:
+            self.end = end
+            self._ended.set()
+            with suppress(asyncio.QueueFull):  # then nobody waits
+                self._sound.put_nowait(None)
+
+    async def _send_text(self, kind: str, **more: str) -> None:
+        if isinstance(self.end, SpeechRefused):
+            raise self.end
+        if self._finished or self._silenced:
+            raise ValueError("the text of this utterance is finished")
+        await self._send(kind, context_id=self.context_id, **more)

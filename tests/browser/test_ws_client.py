@@ -1,0 +1,174 @@
+"""The JavaScript client by itself, in a page that is not ours, against the real server and against a sick one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+from websockets.asyncio.server import ServerConnection, serve
+
+from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.speech_client import PROTOCOL
+
+pytestmark = pytest.mark.browser
+
+# Speaks, and tells what its handlers were told, in their order.
+PRELUDE = """
+const { SpeechSocket } = await import('/js/ws_client.js');
+const told = [];
+const listen = (name, end) => ({
+  onStart: ({ seed }) => told.push([name, 'start', seed]),
+  onAudio: (pcm, first) => told.push([name, 'audio', first, pcm.length]),
+  onDone: (done) => end(told.push([name, 'done', done.total_samples])),
+  onError: (error) => end(told.push([name, 'error', error.code, error.param])),
+  onCancelled: (ack) => end(told.push([name, 'cancelled', ack.played_ms])),
+});
+"""
+
+
+def script(page: Page, body: str, **values: Any) -> Any:
+    return page.evaluate(f"async (given) => {{ {PRELUDE} {body} }}", values)
+
+
+@pytest.fixture(scope="module")
+def server(modules: str) -> Iterator[RunningServer]:
+    with running_server(
+        DEMO_CHECKPOINT, engine=EngineSettings(threads=1), server=ServerSettings(origins=modules)
+    ) as running:
+        yield running
+
+
+def test_utterances_share_a_socket_and_each_sound_is_whole(blank: Page, server: RunningServer) -> None:
+    body = """
+    const socket = new SpeechSocket(given.url);
+    await Promise.all([
+      new Promise((end) => {
+        const live = socket.speak({ voice: 'clara', seed: 5 }, null, listen('live', end));
+        for (const word of ['The kettle ', 'is on.']) live.write(word);
+        live.flush();
+        live.finish();
+      }),
+      new Promise((end) => socket.speak({ voice: 'angus', seed: 6 }, 'Meanwhile.', listen('other', end))),
+      new Promise((end) => socket.speak({ voice: 'nobody' }, 'Hello.', listen('wrong', end))),
+    ]);
+    socket.close();
+    return told;
+    """
+    told = script(blank, body, url=server.socket)
+    for name, seed in (("live", 5), ("other", 6)):
+        first, *sound, last = [event[1:] for event in told if event[0] == name]
+        assert first == ["start", seed]
+        assert [start for _, start, _ in sound] == [sum(n for *_, n in sound[:i]) for i in range(len(sound))]
+        assert last == ["done", sum(length for *_, length in sound)]
+    assert [event for event in told if event[0] == "wrong"] == [["wrong", "error", "unknown_voice", "voice"]]
+
+
+def test_a_cancel_silences_at_once_and_is_acknowledged(blank: Page, server: RunningServer) -> None:
+    body = """
+    const socket = new SpeechSocket(given.url);
+    await new Promise((end) => {
+      const handlers = listen('long', end);
+      const speech = socket.speak({ voice: 'clara' }, given.text, { ...handlers, onAudio: (pcm, first) => {
+        handlers.onAudio(pcm, first);
+        speech.played(20);
+        speech.cancel(40);
+      } });
+    });
+    socket.close();
+    return told.filter(([, kind]) => kind !== 'start');
+    """
+    told = script(blank, body, url=server.socket, text="This goes on for longer than anybody wants to listen.")
+    assert [kind for _, kind, *_ in told] == ["audio", "cancelled"]
+    assert told[-1][-1] == 40
+    server.wait_until_idle(5)
+
+
+def test_a_finished_text_takes_no_more(blank: Page, server: RunningServer) -> None:
+    body = """
+    const socket = new SpeechSocket(given.url);
+    const speech = socket.speak({ voice: 'clara' }, 'All of it.', {});
+    try { speech.write('More.'); } catch (error) { return error.message; } finally { socket.close(); }
+    """
+    assert script(blank, body, url=server.socket) == "the text of this utterance is finished"
+
+
+# --- servers that are not at their best
+
+
+@contextmanager
+def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
+    """A server on a thread of its own that does nothing but what it is told."""
+    loop = asyncio.new_event_loop()
+
+    async def opened() -> str:
+        server = await serve(talk, "127.0.0.1", 0, subprotocols=[PROTOCOL])  # type: ignore[list-item]
+        return f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/speech"
+
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield asyncio.run_coroutine_threadsafe(opened(), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+
+
+async def greet(socket: ServerConnection) -> None:
+    await socket.send(json.dumps({"type": "session.created", "models": [], "limits": {}}))
+
+
+def test_a_key_goes_as_a_subprotocol_and_a_ticket_in_the_address(blank: Page) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def note(socket: ServerConnection) -> None:
+        assert socket.request is not None
+        asked.append((socket.request.headers["Sec-WebSocket-Protocol"], socket.request.path))
+        await greet(socket)
+        await socket.wait_closed()
+
+    body = """
+    for (const options of [{ key: 'secret' }, { ticket: async () => 'once' }]) {
+      const socket = new SpeechSocket(given.url, options);
+      await socket.whenOpen();
+      socket.close();
+    }
+    """
+    with sick(note) as url:
+        script(blank, body, url=url)
+    assert asked == [(f"{PROTOCOL}, voicewright.token.secret", "/speech"), (PROTOCOL, "/speech?ticket=once")]
+
+
+def test_a_lost_socket_ends_what_was_in_flight_and_comes_back(blank: Page) -> None:
+    opened: list[ServerConnection] = []
+
+    async def breaks_once(socket: ServerConnection) -> None:
+        opened.append(socket)
+        await greet(socket)
+        async for message in socket:
+            one = json.loads(message)
+            if one["type"] != "input.done":
+                continue
+            if len(opened) == 1:
+                socket.transport.abort()
+            else:
+                await socket.send(
+                    json.dumps({"type": "audio.done", "context_id": one["context_id"], "total_samples": 0})
+                )
+
+    body = """
+    const socket = new SpeechSocket(given.url);
+    await new Promise((end) => socket.speak({}, 'One.', listen('first', end)));
+    await new Promise((end) => socket.speak({}, 'Two.', listen('second', end)));
+    socket.close();
+    return told;
+    """
+    with sick(breaks_once) as url:
+        told = script(blank, body, url=url)
+    assert told == [["first", "error", "runtime_unavailable", None], ["second", "done", 0]]

@@ -1,0 +1,61 @@
+"""The real runtime with the embedded voice, and other people's clients in an environment of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.client import say, wav
+from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
+from tests.support.runtime_server import RunningServer, running_server
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".venv-clients" / "bin" / "python"
+SCRIPTS = Path(__file__).parent / "scripts"
+REFERENCE_TEXT = "The old clock in the hall strikes nine, and then it is quiet again."
+CLIENT_S = 150  # the slowest needs half a minute to be imported on a busy machine
+
+Client = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(
+        DEMO_CHECKPOINT,
+        engine=EngineSettings(threads=1),
+        server=ServerSettings(voices=str(tmp_path_factory.mktemp("voices"))),
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def recording(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A voice to be cloned, in a WAV file."""
+    path = tmp_path_factory.mktemp("recording") / "neighbour.wav"
+    path.write_bytes(wav(say(server.http, REFERENCE_TEXT, voice="angus", seed=3)))
+    return path
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Client:
+    """(script, arguments) -> what it printed; the script runs unchanged clients against the server's address."""
+    if not PYTHON.exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("get the clients with: make .venv-clients/.ready")
+
+    def run(script: str, *arguments: object) -> dict[str, Any]:
+        command = [str(PYTHON), str(SCRIPTS / f"{script}.py"), server.http, *map(str, arguments)]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=CLIENT_S, check=False, env=environment | {"NO_PROXY": "*"}
+        )
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        heard: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+        return heard
+
+    return run

@@ -1,0 +1,20 @@
+"""What every script prints at the end: one line of JSON about what it heard."""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import json
+import math
+from typing import Any
+
+
+def sound(pcm: bytes) -> dict[str, Any]:
+    """Length, loudness and fingerprint of mono s16le samples."""
+    samples = array.array("h", pcm)
+    rms = math.sqrt(sum(s * s for s in samples) / len(samples)) if samples else 0.0
+    return {"samples": len(samples), "rms": rms, "sha256": hashlib.sha256(pcm).hexdigest()}
+
+
+def tell(**facts: Any) -> None:
+    print(json.dumps(facts))

@@ -1,0 +1,81 @@
+"""docs/clients.md: every example is run as it stands but for the address."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.clients.conftest import ROOT
+from tests.support.app import running_app
+from tests.support.runtime_server import RunningServer
+
+PAGE = (ROOT / "docs" / "clients.md").read_text("utf-8")
+EXAMPLE_S = 60
+
+# What each example prints, in the order of the page.
+PYTHON = [
+    r"^\d{5,} samples$",
+    r"^0 \d+\n(\d+ \d+\n)+eos \d+ \d+\.\d+$",
+    r"^heard \d{4,} ms$",
+    r"the other one: \d{3,} ms\nsent before the cancel: \d+\.\d+ ms\nunknown_voice voice False$",
+    r"^24000 7 eos$",
+]
+JAVASCRIPT = [r"^seed 7\ndone eos true$", r"^both live other$", r"^cancelled true \d+"]
+
+
+def examples(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def node() -> list[str]:
+    """Node with a WebSocket; the browser's tests run the same module in Chromium."""
+    path = shutil.which("node")
+    if path is None:
+        pytest.skip("Node was not found")
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    major = int(version.removeprefix("v").split(".")[0])
+    if major < 20:
+        pytest.skip(f"Node {version.strip()} has no WebSocket")
+    return [path] if major >= 22 else [path, "--experimental-websocket", "--no-warnings"]
+
+
+def run(command: list[str], folder: Path) -> str:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
+    ended = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=EXAMPLE_S, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+    return ended.stdout.strip()
+
+
+def test_every_example_has_its_test() -> None:
+    assert len(examples("python")) == len(PYTHON)
+    assert len(examples("js")) == len(JAVASCRIPT)
+    assert PAGE.count("```") == 2 * (len(PYTHON) + len(JAVASCRIPT))
+
+
+@pytest.mark.parametrize("number", range(len(PYTHON) - 1))
+def test_a_python_example_prints_what_it_should(server: RunningServer, tmp_path: Path, number: int) -> None:
+    code = examples("python")[number].replace("http://localhost:8210", server.http)
+    assert re.search(PYTHON[number], run([sys.executable, "-c", code], tmp_path))
+
+
+def test_the_gradio_example_prints_what_it_should(tmp_path: Path) -> None:
+    with running_app([]) as app:
+        code = examples("python")[-1].replace("http://localhost:7860", app.url)
+        assert re.search(PYTHON[-1], run([sys.executable, "-c", code], tmp_path))
+
+
+@pytest.mark.parametrize("number", range(len(JAVASCRIPT)))
+def test_a_javascript_example_prints_what_it_should(server: RunningServer, tmp_path: Path, number: int) -> None:
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    shutil.copy(ROOT / "assets" / "js" / "ws_client.js", tmp_path)
+    code = examples("js")[number].replace("ws://localhost:8210/v1/audio/speech/stream", server.socket)
+    (tmp_path / "example.js").write_text(code)
+    assert re.search(JAVASCRIPT[number], run([*node(), "example.js"], tmp_path))

@@ -1,0 +1,84 @@
+"""The page's own API, as Gradio's client and plain HTTP use it, on the whole product."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import wave
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+
+from runtime.client import say
+from tests.support.app import App, running_app
+
+TEXT = "The kettle is on."
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[App]:
+    with running_app([]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(app: App) -> Client:
+    return Client(app.url, verbose=False)
+
+
+def test_a_call_returns_the_sound_that_the_runtime_makes(app: App, page: Client) -> None:
+    spoken = page.predict(text=TEXT, voice="clara", language="English", seed=7, api_name="/speak")
+    assert (spoken["sample_rate"], spoken["seed"], spoken["stop_reason"]) == (24_000, 7, "eos")
+    with wave.open(io.BytesIO(base64.b64decode(spoken["wav"]))) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
+        heard = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(int)
+    native = np.frombuffer(say(app.url, TEXT, voice="clara", language="English", seed=7), "<i2").astype(int)
+    assert len(heard) == len(native) > 12_000
+    assert np.abs(heard - native).max() <= 1
+
+
+def test_a_voice_may_be_described(page: Client) -> None:
+    spoken = page.predict(text=TEXT, mode="voice_design", instruct="A woman with a low voice.", api_name="/speak")
+    assert len(spoken["wav"]) > 24_000
+    assert spoken["seed"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"text": ""}, "The text is empty"),
+        ({"text": TEXT, "voice": "nobody"}, "no speaker of that name"),
+        ({"text": TEXT, "mode": "song"}, "it must be CustomVoice, VoiceDesign or Base"),
+    ],
+)
+def test_a_refusal_is_the_runtimes_sentence(page: Client, asked: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(AppError, match=sentence):
+        page.predict(**asked, api_name="/speak")
+
+
+def call(app: App, origin: str | None) -> list[str]:
+    """One call by plain HTTP; returns the lines of its answer."""
+    headers = {"origin": origin} if origin else {}
+    inputs = [TEXT, "", "", "auto", "", None]
+    route = f"{app.url}/gradio_api/call/speak"
+    event = httpx.post(route, json={"data": inputs}, headers=headers, trust_env=False).json()["event_id"]
+    return httpx.get(f"{route}/{event}", headers=headers, trust_env=False, timeout=60).text.splitlines()
+
+
+def test_plain_http_will_do(app: App) -> None:
+    kind, data, *_ = call(app, None)
+    assert kind == "event: complete"
+    assert json.loads(data.removeprefix("data: "))[0]["stop_reason"] == "eos"
+
+
+def test_another_pages_origin_is_refused(app: App) -> None:
+    kind, data, *_ = call(app, "http://elsewhere.example")
+    assert kind == "event: error"
+    assert "origin" in data
+    assert call(app, app.url)[0] == "event: complete"

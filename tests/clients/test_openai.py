@@ -1,0 +1,66 @@
+"""Clients of OpenAI's HTTP API, unchanged but for the base URL."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from runtime.client import say
+from tests.clients.conftest import REFERENCE_TEXT, Client
+from tests.support.runtime_server import RunningServer
+
+TEXT = "The kettle is on, and the boat comes back in the evening."  # as in the scripts
+A_SECOND = 24_000
+
+
+@pytest.fixture(scope="module")
+def same_as_native(server: RunningServer) -> str:
+    """The fingerprint of the sentence by the native protocol, with the voice and the seed of the scripts."""
+    return hashlib.sha256(say(server.http, TEXT, voice="clara", language="English", seed=7)).hexdigest()
+
+
+def test_openai(client: Client, recording: Path, same_as_native: str) -> None:
+    heard = client("openai_client", recording, REFERENCE_TEXT)
+
+    whole = heard["whole"]
+    assert whole["type"] == "audio/mpeg"
+    assert whole["head"].startswith(("494433", "fff"))  # an ID3 tag, or a frame at once
+    assert whole["bytes"] > 5_000
+
+    streamed = heard["streamed"]
+    assert streamed["type"] == "audio/pcm"
+    assert streamed["samples"] > A_SECOND
+    assert streamed["rms"] > 300
+    assert streamed["first_s"] < 0.7 * streamed["last_s"]  # it came as it was made
+    assert streamed["sha256"] == same_as_native
+
+    events = heard["events"]
+    assert events["type"].startswith("text/event-stream")
+    assert set(events["deltas"]) == {"speech.audio.delta"}
+    assert len(events["deltas"]) > 2
+    assert events["last"] == "speech.audio.done"
+    assert events["sha256"] == same_as_native
+
+    stored = heard["stored"]
+    assert stored["rms"] > 30
+    assert (stored["object"], stored["name"], stored["kind"]) == ("audio.voice", "Neighbour", "audio_sample")
+    assert stored["after_delete"]["status"] == 404
+
+    assert "demo-voice" in heard["models"]
+    assert heard["refused"] == {"status": 404, "code": "unknown_voice", "param": "voice"}
+
+
+def test_livekit(client: Client) -> None:
+    heard = client("livekit_openai")
+    assert heard["rates"] == [A_SECOND]
+    assert heard["samples"] > A_SECOND
+    assert heard["rms"] > 300
+
+
+def test_pipecat(client: Client) -> None:
+    heard = client("pipecat_openai")
+    assert heard["errors"] == []
+    assert heard["samples"] > A_SECOND
+    assert heard["rms"] > 300

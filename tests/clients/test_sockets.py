@@ -1,0 +1,53 @@
+"""Clients of other people's WebSocket protocols, unchanged but for the URL: Cartesia's and vLLM-Omni's."""
+
+from __future__ import annotations
+
+from tests.clients.conftest import Client
+
+HALF_A_SECOND = 12_000
+
+
+def test_cartesia(client: Client) -> None:
+    heard = client("cartesia_client")
+    for name in ("whole", "pieces", "after_cancel"):
+        assert heard[name]["last"] == "done", name
+        assert heard[name]["chunks"] > 1, name
+        assert heard[name]["samples"] > HALF_A_SECOND, name
+        assert heard[name]["rms"] > 300, name
+
+
+def test_livekit(client: Client) -> None:
+    heard = client("livekit_cartesia")
+    for turn in ("first", "second"):
+        assert heard[turn]["rates"] == [24_000]
+        assert heard[turn]["samples"] > HALF_A_SECOND
+        assert heard[turn]["rms"] > 300
+
+
+def test_pipecat(client: Client) -> None:
+    heard = client("pipecat_cartesia")
+    assert heard["errors"] == []
+    assert heard["stops"] == 2
+    assert heard["samples"] > 2 * HALF_A_SECOND
+    assert heard["rms"] > 300
+    assert heard["words"] == ["The", "kettle", "is", "on.", "The", "boat", "comes", "back", "in", "the", "evening."]
+
+
+def test_vllm_omni(client: Client) -> None:
+    heard = client("omni_client")
+    for name in ("streamed", "newer"):
+        start, audio_done, session_done = heard[name]["said"]
+        expected = {"type": "audio.start", "utterance_index": 0, "sentence_index": 0, "format": "pcm"}
+        assert expected.items() <= start.items()
+        assert start["sample_rate"] == 24_000
+        assert audio_done["type"] == "audio.done"
+        assert audio_done["total_bytes"] == 2 * heard[name]["samples"] > 2 * HALF_A_SECOND
+        assert audio_done["error"] is False
+        assert session_done == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}
+    assert heard["streamed"]["sha256"] == heard["newer"]["sha256"]  # one seed, one text
+
+    sentences = heard["sentences"]
+    kinds = ["audio.start", "audio.done"] * 2 + ["session.done"]
+    assert [message["type"] for message in sentences["said"]] == kinds
+    assert sentences["heads"] == ["RIFF", "RIFF"]  # the format that vLLM-Omni makes without being asked
+    assert [done["total_bytes"] for done in sentences["said"][1::2]] == sentences["bytes"]
