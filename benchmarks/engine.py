@@ -27,7 +27,7 @@ def measure_engine(settings: Settings, batches: tuple[int, ...]) -> list[dict[st
     """Time frames and Code2Wav for each batch size; medians, and the 95th percentile of a frame."""
     sized = replace(settings, engine=override(settings.engine, max_slots=max(batches)))
     engine = Engine.open(sized)
-    station = engine.stations[0]
+    station = engine.registry.stations[0]
     mode = engine.cards[0].modes[0]
     return [_one(station, mode, sized, batch) for batch in batches]
 
@@ -36,19 +36,20 @@ def measure_engine(settings: Settings, batches: tuple[int, ...]) -> list[dict[st
 def _one(station: Station, mode: Mode, settings: Settings, batch: int) -> dict[str, Any]:
     runner, streams, checkpoint = station.runner, station.streams, station.checkpoint
     request = SpeechRequest(text=TEXT, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
-    admission = admit(request, checkpoint, settings.limits, station.length)
+    admission, feed = admit(request, checkpoint, settings.limits, station.length)
+    plan = admission.plan(feed.text, checkpoint.text_tokenizer)
     slots, prefills = [], []
     for row in range(batch):
-        prompt = build_prompt(admission.utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
+        prompt = build_prompt(plan.utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
         slot = runner.arena.take(admission.settings, row, prompt.trailing)
         streams.open(slot)
         slots.append(slot)
         prefills.append(_timed(lambda slot=slot, prompt=prompt: _read(runner, slot, prompt)))
     frames, sounds = [], []
-    codes = torch.zeros((1, checkpoint.config.talker.num_code_groups), dtype=torch.int64)
+    codes = torch.zeros((batch, 1, checkpoint.config.talker.num_code_groups), dtype=torch.int64)
     for _ in range(WARM_UP + COUNTED):
         frames.append(_timed(lambda: runner.step(np.array(slots))))
-        sounds.append(_timed(lambda: streams.decode([(slot, codes) for slot in slots])))
+        sounds.append(_timed(lambda: streams.decode(slots, codes)))
     for slot in slots:
         runner.arena.give_back(slot)
     counted = sorted(frames[WARM_UP:])
@@ -59,8 +60,8 @@ def _one(station: Station, mode: Mode, settings: Settings, batch: int) -> dict[s
         "frame_ms": round(frame, 2),
         "frame_p95_ms": round(counted[math.ceil(0.95 * len(counted)) - 1], 2),
         "code2wav_1_frame_ms": round(sound, 2),
-        "rtf_of_one_stream": round((frame + sound) / (1000 * station.chunks.frame_s), 3),
-        "audio_s_per_s": round(batch * 1000 * station.chunks.frame_s / (frame + sound), 1),
+        "rtf_of_one_stream": round((frame + sound) / (1000 * station.frame_s), 3),
+        "audio_s_per_s": round(batch * 1000 * station.frame_s / (frame + sound), 1),
     }
 
 

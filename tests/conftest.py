@@ -53,6 +53,12 @@ def speaker(loaded: Loaded) -> Checkpoint:
 
 
 @pytest.fixture(scope="session")
+def quick(loaded: Loaded) -> Checkpoint:
+    """A CustomVoice checkpoint whose frames are cheap and whose talker never ends greedy speech."""
+    return loaded("quick", "custom_voice")
+
+
+@pytest.fixture(scope="session")
 def designer(loaded: Loaded) -> Checkpoint:
     """The tiny VoiceDesign checkpoint."""
     return loaded("tiny", "voice_design")

@@ -305,6 +305,8 @@ class Engine:
         if not entry.is_loading:
             entry.is_loading = True
             threading.Thread(target=self._load_late, args=(entry,), name="loader", daemon=True).start()
+        elif entry.station is not None or entry.has_failed:  # since submit looked
+            self._orders.append(partial(self._let_in, entry))
 
     def _load_late(self, entry: Entry) -> None:
         """Load at first use, then let in who waited for it. Thread: loader."""
@@ -369,7 +371,7 @@ class Engine:
             entry = self._open.get(ticket)
             if entry is None:
                 return
-            if entry.station is None:
+            if entry.station is None or entry in self._held:  # loaded or not, who waited for it is not let in yet
                 self._late.setdefault(entry, []).append(order)
             else:
                 tell(entry.station)

@@ -88,6 +88,11 @@ class Feed:
             self.parts += self._splitter.finish()
 
     @property
+    def spoken(self) -> str:
+        """All the text that has come, as it is spoken."""
+        return self.text.strip()
+
+    @property
     def is_ready(self) -> bool:
         """Something can be spoken: a whole part, or the first token of a growing one."""
         return bool(self.tokens) if self.by_token else bool(self.parts)

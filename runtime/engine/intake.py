@@ -117,6 +117,7 @@ def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_l
         BadRequest: the leaf that says what is wrong with it.
     """
     config, tokenizer = checkpoint.config, checkpoint.text_tokenizer
+    text = request.text if request.open_text else checked_text(request.text, tokenizer, limits)
     notes: list[str] = []
     _check_numbers(request)
     _check_frames("max_frames", request.max_frames, limits)
@@ -127,7 +128,6 @@ def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_l
     frames = 0
     if reference is not None and not reference.x_vector_only:
         frames = -(-len(reference.samples) // checkpoint.speech_tokenizer.config.encode_downsample_rate)
-    by_token = layout is Layout.STREAMING and not frames
     admission = Admission(
         utterance=Utterance(
             text="",
@@ -151,9 +151,8 @@ def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_l
     longest = admission.longest(tokenizer)
     if request.open_text:
         feed = Feed(request.split, None if by_token else longest, tokenizer, limits, by_token=by_token)
-        feed.add(request.text)
+        feed.add(text)
         return admission, feed
-    text = checked_text(request.text, tokenizer, limits)
     feed = Feed(request.split, None, tokenizer, limits, by_token=by_token)
     try:
         _fill(feed, text, admission, tokenizer)

@@ -113,11 +113,12 @@ class Station:
     def change_text(self, ticket: int, change: Callable[[Feed], None]) -> None:
         """More text, or its end."""
         job = self.lobby.find(ticket) or self._holder(ticket)
-        if job is None:
+        if job is None or job.feed.closed:
             return
         try:
             change(job.feed)
         except SpeechError as error:
+            self.lobby.leave(ticket)
             self.end(job, error)
             return
         if job.slot < 0:
@@ -219,9 +220,8 @@ class Station:
 
     def end(self, job: Job, outcome: StopReason | SpeechError) -> None:
         """Free whatever the request holds and say its last word."""
-        now, frames = self.clock(), 0
+        now = self.clock()
         if job.slot >= 0:
-            frames = int(self.rows.sent[job.slot])
             with self._lane.lock:  # nothing of it may begin between these lines
                 job.silenced = True
                 self._lane.withdraw(self)
@@ -231,7 +231,7 @@ class Station:
                 self.reading.remove(job)
             self.runner.arena.give_back(job.slot)
             self.lobby.line.held(now - job.admitted)
-        stats = job.stats(now, self.frame_s, frames)
+        stats = job.stats(now, self.frame_s, job.samples // self.samples_per_frame)
         job.end(outcome, stats)
         log.info("request %d ended: %s", job.ticket, job.describe(outcome, stats))
 
@@ -267,7 +267,7 @@ class Station:
                 body = feed.take_tokens()
                 plan = job.admission.plan_open(body, tokenizer)
                 if feed.closed:
-                    plan = job.admission.plan(feed.text, tokenizer)
+                    plan = job.admission.plan(feed.spoken, tokenizer)
                     plan = replace(plan, utterance=replace(plan.utterance, body=tuple(body)))
                 job.tokens, job.spent_after = len(body), 0
             else:
@@ -354,6 +354,8 @@ class Station:
             self._next_part(job)
         elif job.feed.closed:
             self.rows.ended[job.slot] = True
+        else:
+            self.rows.text[job.slot] = self.rows.made[job.slot]  # what was said so far is not held back
 
     def _grow(self, job: Job) -> None:
         """Tokens for a part that is being spoken."""
@@ -363,8 +365,8 @@ class Station:
         if job.feed.closed:
             arena.append_text(slot, [*tokens, self.checkpoint.config.tts_eos_token_id])
             arena.close_text(slot)
-            budget = job.before + frame_budget(job.feed.text)
-            if job.admission.asked is None and budget < self.rows.limit[slot] and job.plan is not None:
+            budget = job.before + frame_budget(job.feed.spoken)
+            if job.admission.asked is None and budget <= self.rows.limit[slot] and job.plan is not None:
                 job.plan = replace(job.plan, at_limit=StopReason.RUNAWAY)
                 self.rows.limit[slot] = max(budget, int(self.rows.made[slot]) + 1)
         elif tokens:
@@ -382,7 +384,7 @@ class Station:
         """The part's text was spoken before its last ``size`` frames, as far as their number tells."""
         frames = int(self.rows.sent[job.slot]) - size - job.before
         if job.feed.by_token:
-            return job.feed.closed and frames > max(job.tokens, spent_after(job.feed.text))
+            return job.feed.closed and frames > max(job.tokens, spent_after(job.feed.spoken))
         return frames > job.spent_after
 
     def _holder(self, ticket: int) -> Job | None:
@@ -416,9 +418,10 @@ class Station:
         except Exception:
             log.exception("sound of %d chunks failed", len(jobs))
         for job, row, pcm in zip(jobs, codes, sounds or [], strict=bool(sounds)):
-            if pcm is not None and not job.silenced:
-                job.sink(AudioChunk(pcm=pcm, codes=row, first_sample=job.samples))
-                job.samples += len(pcm) // 2
+            with self._lane.lock:  # so that its end cannot be said between these lines
+                if pcm is not None and not job.silenced:
+                    job.sink(AudioChunk(pcm=pcm, codes=row, first_sample=job.samples))
+                    job.samples += len(pcm) // 2
         now = self.clock()
         self.pace.sound_s = (now - began) / (chunk.size * len(jobs))
         self._sounded.append((chunk, jobs, codes, sounds, now))

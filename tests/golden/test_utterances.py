@@ -41,10 +41,10 @@ def prompt_of(engine: Engine, case: dict[str, Any]) -> Prompt:
     request = request_of(case)
     station = station_of(engine, request.mode)
     checkpoint = station.checkpoint
-    admission = admit(request, checkpoint, engine.settings.limits, station.length)
-    utterance = admission.utterance
+    admission, feed = admit(request, checkpoint, engine.settings.limits, station.length)
+    utterance = admission.plan(feed.text, checkpoint.text_tokenizer).utterance
     if admission.reference is not None:
-        utterance = replace(utterance, voice=station._clone(admission.reference))
+        utterance = replace(utterance, voice=station.voices.read(admission.reference, "reference"))
     with torch.inference_mode():
         return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
 
@@ -114,7 +114,7 @@ def test_sound_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) 
 def test_voices_are_read_from_references_alike(engine_for: EngineOf, case: dict[str, Any]) -> None:
     request = request_of(case)
     assert request.reference is not None
-    voice = station_of(engine_for(case), request.mode)._clone(request.reference)
+    voice = station_of(engine_for(case), request.mode).voices.read(request.reference, "reference")
     stored = arrays(case["name"])
     np.testing.assert_allclose(voice.x_vector.numpy(), stored["x_vector"], rtol=0, atol=X_VECTOR_ATOL)
     if voice.codes is not None:

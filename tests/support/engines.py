@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from runtime.request import (
     AudioChunk,
     Broken,
     Finished,
+    Layout,
     Mode,
     Queued,
     Reference,
@@ -158,6 +160,24 @@ def voice_design(text: str = "Hello world, the old phone is slow.", **words: Any
     """A VoiceDesign request, greedy and twelve frames long unless told otherwise."""
     given = {"instruct": "A warm young voice.", "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
     return SpeechRequest(text=text, mode=Mode.VOICE_DESIGN, **given)
+
+
+def streamed(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
+    """A CustomVoice request in the streaming layout that does not end before its text."""
+    return custom_voice(text, **{"layout": Layout.STREAMING, "holds_end": True, **words})
+
+
+def said_live(engine: Engine, request: SpeechRequest, pieces: Sequence[str], ticks: Sequence[int] = ()) -> Heard:
+    """The request with its text in pieces, so many turns of the engine after each."""
+    heard = Heard()
+    ticket = engine.submit(replace(request, text="", open_text=True), heard)
+    for piece, turns in zip_longest(pieces, ticks[: len(pieces)], fillvalue=0):
+        engine.append(ticket, str(piece))
+        for _ in range(int(turns)):
+            engine.tick()
+    engine.finish_text(ticket)
+    drain(engine)
+    return heard
 
 
 def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float = 1.2, **words: Any) -> SpeechRequest:

@@ -66,10 +66,10 @@ def test_a_request_that_fails_at_its_beginning_fails_alone(
 def test_a_reference_that_cannot_be_read_fails_alone(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
     station = station_of(engine, cloned().mode)
-    monkeypatch.setattr(station, "_clone", failing(station._clone, 1))
+    monkeypatch.setattr(station.voices, "read", failing(station.voices.read, 1))
     broken, whole = Heard(), Heard()
     engine.submit(cloned(), broken)
-    engine.submit(cloned(), whole)
+    engine.submit(cloned(seconds=1.4), whole)
     drain(engine)
     assert failed(broken)
     assert len(whole.codes) == 12

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from runtime.engine.intake import admit
-from runtime.engine.prompt import ClonedVoice, Prompt, build_prompt
+from runtime.engine.prompt import Prompt, build_prompt
 from runtime.engine.sampling import gumbel_noise
+from runtime.engine.voices import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.request import Layout, Sampling, SpeechRequest
@@ -80,8 +81,9 @@ def slow_codes(checkpoint: Checkpoint, prompt: Prompt, frames: int, seed: int, p
 
 
 def slow(checkpoint: Checkpoint, request: SpeechRequest) -> Codes:
-    admission = admit(request, checkpoint, Limits(), 512)
-    utterance = admission.utterance
+    admission, feed = admit(request, checkpoint, Limits(), 512)
+    plan = admission.plan(feed.text, checkpoint.text_tokenizer)
+    utterance = plan.utterance
     with torch.inference_mode():
         if request.reference is not None:
             samples = torch.from_numpy(request.reference.samples)
@@ -94,7 +96,7 @@ def slow(checkpoint: Checkpoint, request: SpeechRequest) -> Codes:
         return slow_codes(
             checkpoint,
             prompt,
-            admission.max_frames,
+            plan.limit,
             request.seed or 0,
             settings.repetition_penalty,
             settings.talker.greedy,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.engine.intake import Admission, admit
+from runtime.engine.intake import Admission, Plan, admit
 from runtime.errors import (
     DoesNotFit,
     EmptyText,
@@ -25,7 +25,7 @@ from runtime.errors import (
     UnsupportedLayout,
 )
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import Layout, Reference, Sampling, SpeechRequest
+from runtime.request import Layout, Reference, Sampling, SpeechRequest, Split
 from runtime.settings import Limits
 from tests.conftest import Loaded
 from tests.support.engines import cloned, custom_voice, voice_design
@@ -34,7 +34,14 @@ LENGTH = 512
 
 
 def admitted(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH, **limits: Any) -> Admission:
-    return admit(request, checkpoint, Limits(**limits), length)
+    admission, _ = admit(request, checkpoint, Limits(**limits), length)
+    return admission
+
+
+def planned(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH) -> Plan:
+    """How the one part of a text is spoken."""
+    admission, feed = admit(request, checkpoint, Limits(), length)
+    return admission.plan(feed.text, checkpoint.text_tokenizer)
 
 
 @pytest.mark.parametrize("name", ["uncle_fu", "Uncle_Fu", "UNCLE_FU"])
@@ -180,23 +187,25 @@ def test_what_can_never_fit_is_refused_with_its_numbers(speaker: Checkpoint) -> 
     facts = caught.value.facts
     fits = LENGTH - facts["prompt"]
     assert (facts["frames"], facts["count"], facts["limit"]) == (4000, facts["prompt"] + 4000, LENGTH)
-    assert admitted(custom_voice(max_frames=fits), speaker).max_frames == fits
+    assert planned(custom_voice(max_frames=fits), speaker).limit == fits
     with pytest.raises(DoesNotFit, match=f"needs {LENGTH + 1} positions"):
         admitted(custom_voice(max_frames=fits + 1), speaker)
 
 
-def test_a_text_that_a_slot_could_only_hold_in_part_is_refused_and_not_cut(speaker: Checkpoint) -> None:
+def test_a_text_that_is_longer_than_a_slot_is_refused_where_it_may_not_be_split(speaker: Checkpoint) -> None:
     text = "a long story " * 40
     with pytest.raises(DoesNotFit) as caught:
-        admitted(custom_voice(text, max_frames=None), speaker, length=800)
-    enough = admitted(custom_voice(text, max_frames=None), speaker, length=int(str(caught.value.facts["count"])))
-    assert enough.max_frames == caught.value.facts["frames"]
+        admitted(custom_voice(text, max_frames=None, split=Split.NONE), speaker, length=800)
+    enough = int(str(caught.value.facts["count"]))
+    assert planned(custom_voice(text, max_frames=None, split=Split.NONE), speaker, enough).limit == (
+        caught.value.facts["frames"]
+    )
 
 
 def test_a_long_reference_counts(cloner: Checkpoint) -> None:
     with pytest.raises(DoesNotFit):
         admitted(cloned(seconds=10.0, max_frames=50), cloner, length=150)
-    assert admitted(cloned(seconds=1.2, max_frames=50), cloner, length=150).max_frames == 50
+    assert planned(cloned(seconds=1.2, max_frames=50), cloner, length=150).limit == 50
 
 
 def test_the_text_is_checked_before_anything_else_is_said(speaker: Checkpoint) -> None:

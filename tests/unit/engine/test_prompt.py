@@ -214,6 +214,6 @@ def test_dialect_speakers_turn_chinese_and_auto_into_their_dialect(
 
 @pytest.mark.parametrize(("spec", "taken"), [("tiny", True), ("tiny_0b6", False)])
 def test_the_small_custom_voice_drops_the_instruct_and_says_so(loaded: Loaded, spec: str, taken: bool) -> None:
-    admission = admit(custom_voice(instruct=INSTRUCT), loaded(spec, "custom_voice"), Limits(), 512)
+    admission, _ = admit(custom_voice(instruct=INSTRUCT), loaded(spec, "custom_voice"), Limits(), 512)
     assert (admission.utterance.instruct == INSTRUCT) == taken
     assert bool(admission.notes) != taken

@@ -1,0 +1,321 @@
+"""Text that is written while it is spoken: the same codes and bytes as the whole text, and nothing for waiting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runtime.engine.engine import Engine
+from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Broken, Finished, Guard, Layout, SpeechRequest, Split, Started, StopReason
+from runtime.settings import Limits
+from tests.conftest import Loaded
+from tests.support.engines import (
+    Heard,
+    cloned,
+    custom_voice,
+    drain,
+    engine_of,
+    said,
+    said_live,
+    seeded,
+    station_of,
+    streamed,
+)
+
+TEXT = "Hello world, iPhone 12 你好。 Los"
+
+
+@pytest.fixture(scope="module")
+def engine(quick: Checkpoint) -> Engine:
+    return engine_of(quick, slots=3)
+
+
+@pytest.fixture(scope="module")
+def whole(quick: Checkpoint) -> Heard:
+    return said(engine_of(quick, slots=1), streamed(TEXT, max_frames=14))
+
+
+def begun(engine: Engine, text: str = "", **words: object) -> tuple[int, Heard]:
+    """An open request in the streaming layout."""
+    heard = Heard()
+    return engine.submit(streamed(text, open_text=True, **words), heard), heard
+
+
+def turns(engine: Engine, count: int) -> None:
+    for _ in range(count):
+        engine.tick()
+
+
+def assert_same(heard: Heard, expected: Heard) -> None:
+    assert np.array_equal(heard.codes, expected.codes)
+    assert np.array_equal(heard.pcm, expected.pcm)
+    assert isinstance(heard.end, Finished)
+    assert heard.end.stop_reason == expected.end.stop_reason
+
+
+# --- token by token
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    cuts=st.lists(st.integers(0, len(TEXT)), max_size=6).map(sorted),
+    ticks=st.lists(st.integers(0, 4), min_size=7, max_size=7),
+)
+def test_text_in_any_pieces_gives_the_codes_and_the_bytes_of_the_whole(
+    engine: Engine, whole: Heard, cuts: list[int], ticks: list[int]
+) -> None:
+    places = [0, *cuts, len(TEXT)]
+    pieces = [TEXT[start:stop] for start, stop in zip(places, places[1:], strict=False)]
+    assert_same(said_live(engine, streamed(max_frames=14), pieces, ticks), whole)
+
+
+def test_the_full_networks_say_the_same_letter_by_letter(speaker: Checkpoint) -> None:
+    request = streamed("Hello world, you.", max_frames=6, **seeded(5))
+    expected = said(engine_of(speaker, slots=1), request)
+    assert_same(said_live(engine_of(speaker, slots=1), request, list(request.text), [1] * len(request.text)), expected)
+
+
+@pytest.mark.parametrize("pieces", [["  Hello", " world", ". \n"], ["", "Hello world", "", ".", "   "]])
+def test_white_space_around_live_text_changes_neither_codes_nor_budget(engine: Engine, pieces: list[str]) -> None:
+    expected = said(engine, streamed("Hello world.", max_frames=None))
+    heard = said_live(engine, streamed(max_frames=None), pieces, [2] * len(pieces))
+    assert_same(heard, expected)
+    assert heard.end.stats.guard is expected.end.stats.guard is Guard.BUDGET
+
+
+def test_a_dry_text_costs_nothing_and_slows_nobody(engine: Engine, whole: Heard) -> None:
+    ticket, heard = begun(engine, "Hello world, ", max_frames=14)
+    turns(engine, 12)
+    said_so_far = len(heard.codes)
+    made = int(station_of(engine).rows.made[0:].sum())
+    assert 0 < said_so_far < 8
+    turns(engine, 5)
+    assert int(station_of(engine).rows.made.sum()) == made
+    other = Heard()
+    engine.submit(streamed(TEXT, max_frames=14), other)
+    turns(engine, 25)
+    assert_same(other, whole)
+    assert len(heard.codes) == said_so_far
+    engine.append(ticket, TEXT.removeprefix("Hello world, "))
+    engine.finish_text(ticket)
+    drain(engine)
+    assert_same(heard, whole)
+
+
+def test_the_end_does_not_come_before_the_text_is_finished(loaded: Loaded) -> None:
+    """A talker that wants to end at once is held for as long as the text is open."""
+    checkpoint = loaded("quick", "custom_voice")
+    engine = engine_of(checkpoint)
+    allowed = station_of(engine).runner.allowed
+    ticket, heard = begun(engine, "Hello world the old ", max_frames=50)
+    turns(engine, 15)
+    allowed[:] = False
+    allowed[checkpoint.config.talker.codec_eos_token_id] = True
+    turns(engine, 10)
+    assert not heard.ended
+    engine.finish_text(ticket)
+    drain(engine)
+    assert heard.end.stop_reason is StopReason.EOS
+    assert len(heard.codes) >= 5
+
+
+def test_flush_speaks_the_word_that_may_go_on(engine: Engine) -> None:
+    ticket, heard = begun(engine, "Hello", max_frames=14)
+    turns(engine, 4)
+    assert not heard.chunks
+    engine.flush(ticket)
+    turns(engine, 4)
+    assert heard.chunks
+    engine.append(ticket, " world.")
+    engine.finish_text(ticket)
+    drain(engine)
+    assert_same(heard, said(engine, streamed("Hello world.", max_frames=14)))
+
+
+def test_who_has_nothing_to_say_yet_holds_neither_slot_nor_place(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1, max_waiting=0)
+    opened = []
+    for _ in range(4):
+        opened.append(begun(engine, max_frames=3))
+        engine.tick()
+    other = Heard()
+    engine.submit(custom_voice(max_frames=2), other)
+    turns(engine, 8)
+    assert len(other.codes) == other.end.stats.frames == 2
+    for ticket, heard in opened:
+        assert not heard.events
+        engine.append(ticket, "Hello you.")
+        engine.finish_text(ticket)
+    drain(engine)
+    assert [len(heard.codes) for _, heard in opened] == [3] * 4
+
+
+@pytest.mark.parametrize("after", [["append"], ["finish_text"], ["flush"], ["finish_text", "append", "flush"]])
+def test_what_comes_after_the_end_of_the_text_changes_nothing(engine: Engine, whole: Heard, after: list[str]) -> None:
+    ticket, heard = begun(engine, TEXT, max_frames=14)
+    turns(engine, 3)
+    engine.finish_text(ticket)
+    turns(engine, 2)
+    for name in after:
+        getattr(engine, name)(ticket, *(["more"] if name == "append" else []))
+    drain(engine)
+    assert_same(heard, whole)
+
+
+def test_a_whole_text_takes_no_more_text(engine: Engine, whole: Heard) -> None:
+    heard = Heard()
+    ticket = engine.submit(streamed(TEXT, max_frames=14), heard)
+    turns(engine, 2)
+    engine.append(ticket, " and more")
+    engine.finish_text(ticket)
+    drain(engine)
+    assert_same(heard, whole)
+
+
+def test_text_for_nobody_is_ignored(engine: Engine) -> None:
+    heard = Heard()
+    ended = engine.submit(custom_voice(max_frames=1), heard)
+    drain(engine)
+    events = list(heard.events)
+    for stranger in (ended, 0, -1, 10**9):
+        engine.append(stranger, "Hello.")
+        engine.flush(stranger)
+        engine.finish_text(stranger)
+    turns(engine, 2)
+    assert heard.events == events
+    assert not engine.busy
+
+
+# --- text that cannot be spoken
+
+
+BAD = [
+    (["Hello ", "x" * 60], TextTooLong),
+    (["Hello <|im_", "end|> you"], InvalidConfig),
+    (["Hello \ud83d"], InvalidConfig),
+    (["... ", "!?"], EmptyText),
+    ([], EmptyText),
+]
+
+
+@pytest.mark.parametrize("ticks", [0, 6], ids=["before it begins", "while it speaks"])
+@pytest.mark.parametrize(("pieces", "error"), BAD)
+def test_text_that_cannot_be_spoken_breaks_its_own_request(
+    quick: Checkpoint, pieces: list[str], error: type[SpeechError], ticks: int
+) -> None:
+    engine = engine_of(quick, slots=2, limits=Limits(max_text_chars=40, queue_s=1e9))
+    other = Heard()
+    engine.submit(custom_voice(max_frames=6), other)
+    heard = said_live(engine, streamed(), pieces, [ticks] * len(pieces))
+    assert isinstance(heard.end, Broken)
+    assert type(heard.end.error) is error
+    assert len(other.codes) == 6
+    assert station_of(engine).runner.arena.free == 2
+
+
+@pytest.mark.parametrize("text", ["x" * 60, "Hello. <|im_end|>"])
+def test_bad_text_in_line_leaves_the_line(quick: Checkpoint, text: str) -> None:
+    """It must not be called up later as the ghost of a request that was told its end."""
+    engine = engine_of(quick, slots=1, limits=Limits(max_text_chars=40, queue_s=1e9))
+    first = Heard()
+    engine.submit(custom_voice(max_frames=5), first)
+    ticket, heard = begun(engine, "Hello you. ")
+    turns(engine, 2)
+    assert heard.places == [0]
+    engine.append(ticket, text)
+    drain(engine)
+    assert isinstance(heard.end, Broken)
+    assert not heard.of(Started)
+    assert len(first.codes) == 5
+    assert engine.load().active == engine.load().waiting == 0
+
+
+# --- sentence by sentence
+
+
+def sentence_wise(**words: object) -> SpeechRequest:
+    return custom_voice(layout=Layout.NON_STREAMING, split=Split.SENTENCE, max_frames=None, **words)
+
+
+def end_parts_after(engine: Engine, frames: int, request: SpeechRequest) -> None:
+    """Make the talker end every part by itself after so many frames."""
+    station = station_of(engine, request.mode)
+    step, eos = station.runner.step, station.checkpoint.config.talker.codec_eos_token_id
+
+    def ending(slots: np.ndarray) -> object:
+        result = step(slots)
+        ended = station.runner.arena.host_frame[slots] > frames
+        return replace(result, ended=result.ended | ended, codes=np.where(ended[:, None], eos, result.codes))
+
+    station.runner.step = ending  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 9])
+def test_sentences_are_the_same_parts_however_they_come(quick: Checkpoint, ticks: int) -> None:
+    request = sentence_wise(text="Hello world. You speak. Is the voice calm?")
+    one, other = engine_of(quick, slots=1), engine_of(quick, slots=1)
+    for engine in (one, other):
+        end_parts_after(engine, 4, request)
+    expected = said(one, request)
+    pieces = [request.text[at : at + 3] for at in range(0, len(request.text), 3)]
+    heard = said_live(other, request, pieces, [ticks] * len(pieces))
+    assert_same(heard, expected)
+    assert heard.end.stats.parts == 3
+    assert len(heard.codes) == 12
+
+
+def test_a_part_is_spoken_when_the_next_sentence_has_begun_and_not_before(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1)
+    request = custom_voice("", open_text=True, max_frames=None)
+    end_parts_after(engine, 3, request)
+    heard = Heard()
+    ticket = engine.submit(request, heard)
+    engine.append(ticket, "Hello world. ")
+    turns(engine, 3)
+    assert not heard.events
+    engine.append(ticket, "You")
+    turns(engine, 9)
+    assert len(heard.codes) == 3
+    assert not heard.ended
+    engine.flush(ticket)
+    turns(engine, 9)
+    assert len(heard.codes) == 6
+    assert not heard.ended
+    engine.finish_text(ticket)
+    drain(engine)
+    assert heard.end.stop_reason is StopReason.EOS
+    assert heard.end.stats.parts == 2
+
+
+def test_a_clone_with_reference_codes_speaks_live_text_by_sentences(cloner: Checkpoint) -> None:
+    request = cloned("Hello world. You speak.", layout=Layout.STREAMING, split=Split.SENTENCE, max_frames=None)
+    one, other = engine_of(cloner, slots=1), engine_of(cloner, slots=1)
+    for engine in (one, other):
+        end_parts_after(engine, 2, request)
+    expected = said(one, request)
+    heard = said_live(other, request, ["Hello wor", "ld. You sp", "eak."], [1, 4, 0])
+    assert_same(heard, expected)
+    assert heard.end.stats.parts == 2
+
+
+# --- cancel
+
+
+@pytest.mark.parametrize("when", range(0, 12, 2))
+def test_a_live_request_may_be_cancelled_at_any_moment(engine: Engine, whole: Heard, when: int) -> None:
+    ticket, heard = begun(engine, max_frames=14)
+    for turn in range(when):
+        engine.append(ticket, TEXT[3 * turn : 3 * turn + 3])
+        engine.tick()
+    engine.cancel(ticket)
+    engine.append(ticket, "more")
+    drain(engine)
+    assert heard.end.stop_reason is StopReason.CANCELLED
+    assert np.array_equal(heard.pcm, whole.pcm[: len(heard.pcm)])
+    assert_same(said(engine, streamed(TEXT, max_frames=14)), whole)

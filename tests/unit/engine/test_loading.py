@@ -1,0 +1,195 @@
+"""Checkpoints that are loaded by their first request: nobody is lost on the way, and a broken one harms only itself."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime.engine.engine import Engine
+from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoice
+from runtime.request import Broken, Mode, Queued, StopReason
+from runtime.settings import EngineSettings, Limits, Settings
+from tests.conftest import FolderOf, Loaded
+from tests.support.engines import Heard, custom_voice, drain, engine_of, said, streamed, voice_design
+
+WAIT_S = 60.0
+
+
+def waiting_engine(*models: object) -> Engine:
+    """Nothing is loaded; tests tick by hand while the loader's thread is at work."""
+    settings = EngineSettings(device="cpu", max_slots=2, max_model_len=256, loads="first_use")
+    return Engine.open(
+        Settings(models=tuple(map(str, models)), engine=settings, limits=Limits(queue_s=1e9, max_text_chars=100))
+    )
+
+
+@pytest.fixture
+def broken(folder_of: FolderOf, tmp_path: Path) -> Path:
+    """A checkpoint whose configuration can be read and whose weights cannot."""
+    folder = tmp_path / "broken"
+    shutil.copytree(folder_of("tiny", "voice_design"), folder)
+    (folder / "model.safetensors").write_bytes(b"\x08" + bytes(40))
+    return folder
+
+
+def until(engine: Engine, done: Callable[[], bool]) -> None:
+    """Tick until something holds."""
+    late = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < late
+        if not engine.tick():
+            time.sleep(0.005)
+
+
+def test_a_checkpoint_has_its_card_before_it_is_loaded(folder_of: FolderOf) -> None:
+    engine = waiting_engine(folder_of("quick", "custom_voice"))
+    (card,) = engine.cards
+    assert (card.modes, card.loaded, card.samples_per_frame) == ((Mode.CUSTOM_VOICE,), False, 1920)
+    assert card.speakers[0] == "serena"
+    assert engine.load().slots == 2
+    heard = Heard()
+    engine.submit(custom_voice(max_frames=3), heard)
+    until(engine, lambda: heard.ended)
+    (after,) = engine.cards
+    assert after.loaded
+    assert after.fingerprint == card.fingerprint
+
+
+def test_requests_that_wait_for_their_checkpoint_are_spoken_in_their_order(
+    folder_of: FolderOf, loaded: Loaded
+) -> None:
+    engine = waiting_engine(folder_of("quick", "custom_voice"))
+    heards = [Heard() for _ in range(4)]
+    for index, heard in enumerate(heards):
+        engine.submit(custom_voice(max_frames=3 + index), heard)
+        assert heard.events == [Queued(index)]
+    until(engine, lambda: all(heard.ended for heard in heards))
+    alone = engine_of(loaded("quick", "custom_voice"))
+    for index, heard in enumerate(heards):
+        assert np.array_equal(heard.codes, said(alone, custom_voice(max_frames=3 + index)).codes)
+
+
+def test_what_is_told_meanwhile_keeps_its_order(folder_of: FolderOf, loaded: Loaded) -> None:
+    engine = waiting_engine(folder_of("quick", "custom_voice"))
+    live, gone = Heard(), Heard()
+    ticket = engine.submit(streamed("Hel", open_text=True, max_frames=8), live)
+    other = engine.submit(custom_voice(), gone)
+    for piece in ("lo wor", "ld, you", " speak."):
+        engine.append(ticket, piece)
+        engine.tick()
+    engine.cancel(other)
+    engine.finish_text(ticket)
+    until(engine, lambda: live.ended and gone.ended)
+    expected = said(engine_of(loaded("quick", "custom_voice")), streamed("Hello world, you speak.", max_frames=8))
+    assert np.array_equal(live.codes, expected.codes)
+    assert gone.end.stop_reason is StopReason.CANCELLED
+    assert not gone.chunks
+
+
+def test_orders_between_the_load_and_the_letting_in_are_not_lost(
+    folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader has put the station up, and the engine's thread takes an order before it lets anybody in."""
+    engine = waiting_engine(folder_of("quick", "custom_voice"))
+    entry = engine.registry.entries[0]
+    monkeypatch.setattr(engine, "_load_late", lambda _: None)
+    heard = Heard()
+    ticket = engine.submit(streamed("Hello ", open_text=True, max_frames=6), heard)
+    engine.add(entry, loaded("quick", "custom_voice"))
+    engine.append(ticket, "world.")
+    engine.finish_text(ticket)
+    engine.tick()
+    engine._let_in(entry)
+    drain(engine)
+    assert np.array_equal(heard.codes, said(engine, streamed("Hello world.", max_frames=6)).codes)
+
+
+@pytest.mark.parametrize("usable", [True, False])
+def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
+    folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, usable: bool
+) -> None:
+    """Between the look at the station and the place in the queue the loader comes to its end, and lets in nobody."""
+    engine = waiting_engine(folder_of("quick", "custom_voice"))
+    entry = engine.registry.entries[0]
+    entry.is_loading = True
+    check = engine._check_room
+
+    def loaded_meanwhile(*words: object) -> None:
+        check(*words)  # type: ignore[arg-type]
+        if usable:
+            engine.add(entry, loaded("quick", "custom_voice"))
+        else:
+            entry.has_failed = True
+        engine._orders.clear()
+
+    monkeypatch.setattr(engine, "_check_room", loaded_meanwhile)
+    heard = Heard()
+    engine.submit(custom_voice(max_frames=3), heard)
+    drain(engine)
+    if usable:
+        assert len(heard.codes) == 3
+    else:
+        assert isinstance(heard.end, Broken)
+        assert type(heard.end.error) is CheckpointUnusable
+
+
+def test_a_broken_checkpoint_fails_its_own_mode_only(folder_of: FolderOf, broken: Path) -> None:
+    engine = waiting_engine(folder_of("quick", "custom_voice"), broken)
+    heards = [Heard(), Heard(), Heard()]
+    engine.submit(voice_design(), heards[0])
+    engine.submit(voice_design(), heards[1])
+    engine.submit(custom_voice(max_frames=3), heards[2])
+    until(engine, lambda: all(heard.ended for heard in heards))
+    for heard in heards[:2]:
+        assert isinstance(heard.end, Broken)
+        assert type(heard.end.error) is CheckpointUnusable
+        assert str(broken) not in str(heard.end.error)
+    assert len(heards[2].codes) == 3
+    with pytest.raises(CheckpointUnusable):
+        engine.submit(voice_design(), Heard())
+    assert [card.loaded for card in engine.cards] == [True, False]
+    assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
+
+
+def test_bad_requests_are_told_apart_once_the_checkpoint_is_there(folder_of: FolderOf) -> None:
+    engine = waiting_engine(folder_of("quick", "custom_voice"))
+    bad = [(custom_voice(voice="nobody"), UnknownVoice), (custom_voice("..."), EmptyText)]
+    heards = [Heard() for _ in bad]
+    good = Heard()
+    for (request, _), heard in zip(bad, heards, strict=True):
+        engine.submit(request, heard)
+    engine.submit(custom_voice(max_frames=2), good)
+    until(engine, lambda: good.ended)
+    for (_, error), heard in zip(bad, heards, strict=True):
+        assert isinstance(heard.end, Broken)
+        assert type(heard.end.error) is error
+    assert engine.load().waiting == 0
+
+
+def test_closing_while_a_checkpoint_is_loaded_tells_who_waits(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = waiting_engine(folder_of("quick", "custom_voice"))
+    monkeypatch.setattr(engine, "_load_late", lambda _: None)
+    heard = Heard()
+    ticket = engine.submit(streamed("Hello", open_text=True), heard)
+    engine.append(ticket, " world")
+    engine.close()
+    assert isinstance(heard.end, Broken)
+    assert type(heard.end.error) is EngineDead
+
+
+def test_two_that_are_loaded_late_share_one_speech_tokenizer(folder_of: FolderOf) -> None:
+    engine = waiting_engine(folder_of("tiny", "custom_voice"), folder_of("tiny", "voice_design"))
+    for request in (custom_voice(max_frames=2), voice_design(max_frames=2)):
+        heard = Heard()
+        engine.submit(request, heard)
+        until(engine, lambda heard=heard: heard.ended)  # type: ignore[misc]
+        assert len(heard.codes) == 2
+    one, other = (station.checkpoint.speech_tokenizer for station in engine.registry.stations)
+    assert one is other
