@@ -16,6 +16,7 @@ from runtime.request import Broken, Finished
 from runtime.server.logs import Spoken, log_end
 from runtime.server.metrics import Metrics
 from runtime.server.speech_engine import Progress, SpeechEngine
+from runtime.server.uploads import Fetch
 from runtime.server.voice_library import EmptyLibrary, VoiceLibrary
 from runtime.settings import Settings
 
@@ -48,6 +49,7 @@ class Host:
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
         self.library: VoiceLibrary = EmptyLibrary()
+        self.fetch: Fetch | None = None  # of reference audio by address, where the settings allow it
         self.metrics = Metrics()
         self.progress = LoadingStep(of=len(settings.models))
         self._requests = 0  # over HTTP, under way

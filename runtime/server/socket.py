@@ -38,7 +38,6 @@ from runtime.server.host import Host
 from runtime.server.logs import Spoken
 from runtime.server.uploads import read_upload
 from runtime.server.voice_library import VoiceLibrary
-from runtime.settings import Limits
 
 log = logging.getLogger(__name__)
 Value = TypeVar("Value")
@@ -148,7 +147,7 @@ class SpeechSocket:
                     case Played(utterance, ms):
                         self._with_ticket(utterance, partial(_swapped, self._engine.played, ms))
                     case Decode(upload, ref_audio):
-                        self._read_reference(upload, partial(_decoded, ref_audio, self._host.settings.limits))
+                        self._read_reference(upload, partial(_decoded, ref_audio, self._host))
                     case Recall(upload, voice_id):
                         self._read_reference(upload, partial(_recalled, self._host.library, voice_id))
 
@@ -282,9 +281,9 @@ def _swapped(tell: Callable[[int, Value], None], value: Value, ticket: int) -> N
     tell(ticket, value)
 
 
-def _decoded(ref_audio: str, limits: Limits) -> Reference:
+def _decoded(ref_audio: str, host: Host) -> Reference:
     """Thread: a worker."""
-    read = read_upload(ref_audio, limits)
+    read = read_upload(ref_audio, host.settings.limits, host.fetch)
     if isinstance(read, SpeechError):
         raise read
     return Reference(samples=read)

@@ -48,6 +48,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "huggingface_hub": ("runtime/model/",),
     "soundfile": ("runtime/audio.py",),
     "soxr": ("runtime/audio.py",),
+    "prometheus_client": ("runtime/server/metrics.py",),
     "pickle": (),
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),
@@ -65,6 +66,9 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/outbox.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/replies.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/casting.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/protocol.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/gate.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
 }
 
 # Calls that would run or unpickle what a checkpoint or a client sent.

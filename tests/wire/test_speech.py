@@ -206,7 +206,7 @@ def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer)
         ({"task_type": "base"}, "Hello.", "missing_ref_audio"),
         ({"task_type": "base", "ref_audio": "REF"}, "Hello.", "missing_ref_text"),
         ({"task_type": "base", "ref_audio": "bm8gc291bmQ="}, "Hello.", "invalid_ref_audio"),
-        ({"task_type": "base", "ref_audio": "http://localhost/x.wav"}, "Hello.", "invalid_ref_audio"),
+        ({"task_type": "base", "ref_audio": "http://localhost/x.wav"}, "Hello.", "address_refused"),
         ({"max_frames": 5000}, "Hello.", "invalid_config"),
         ({"response_format": "mp3"}, "Hello.", "invalid_config"),
         ({"model": "other"}, "Hello.", "invalid_config"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.errors import SpeechError
+from runtime.errors import AddressRefused, SpeechError
 from runtime.server.uploads import read_upload
 from runtime.settings import Limits
 from tests.support.signals import voice
@@ -49,5 +49,21 @@ def test_base64_is_taken_bare_and_as_data_url(head: str) -> None:
 def test_anything_else_is_refused_and_nothing_is_opened(text: str) -> None:
     error = read_upload(text, Limits())
     assert isinstance(error, SpeechError)
-    assert (error.code, error.param) == ("invalid_ref_audio", "ref_audio")
+    is_address = ":/" in text
+    assert (error.code, error.param) == ("address_refused" if is_address else "invalid_ref_audio", "ref_audio")
     assert "passwd" not in str(error)
+
+
+def test_an_https_address_is_fetched_where_the_server_has_a_fetch() -> None:
+    asked: list[str] = []
+
+    def fetch(address: str) -> bytes:
+        asked.append(address)
+        return base64.b64decode(wav())
+
+    read = read_upload("HTTPS://voices.example/x.wav", Limits(), fetch)
+    assert isinstance(read, np.ndarray)
+    assert np.array_equal(read, VOICE)
+    for other in ("http://voices.example/x.wav", "file:///etc/passwd", "https:/x"):
+        assert isinstance(read_upload(other, Limits(), fetch), AddressRefused)
+    assert asked == ["HTTPS://voices.example/x.wav"]
