@@ -7,7 +7,7 @@ import io
 import wave
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -156,7 +156,7 @@ def entry(card: VoiceCard) -> Reply:
 
 def uploaded(card: VoiceCard) -> Reply:
     """A voice as vLLM-Omni's clients read it."""
-    reply: Reply = {
+    reply: dict[str, Any] = {
         "name": card.name,
         "consent": card.consent,
         "created_at": int(card.created_at),

@@ -55,6 +55,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
     "subprocess": ("runtime/voices/decoding.py", "studio/"),
     "sqlite3": ("runtime/voices/",),
+    "prometheus_client": ("runtime/server/metrics.py",),
     "pickle": (),
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),
@@ -89,6 +90,9 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/sentences.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/spool.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/word_times.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/casting.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/protocol.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/gate.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
 }
 
 # Calls that would run or unpickle what a checkpoint or a client sent.

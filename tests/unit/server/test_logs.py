@@ -1,0 +1,83 @@
+"""Log lines: one a request, readable by people or by machines, with figures and nobody's words."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.errors import EngineDead, QueueTimeout
+from runtime.request import Broken, Finished, Mode, RequestStats, StopReason
+from runtime.server.logs import Spoken, log_end, set_up
+from runtime.settings import ServerSettings
+
+DONE = Finished(stop_reason=StopReason.EOS, stats=RequestStats(frames=3, audio_s=0.24, total_ms=120, ttfa_ms=31.25))
+
+
+@pytest.fixture
+def root() -> Iterator[io.StringIO]:
+    """What the process's log writes, at INFO."""
+    written, logger = io.StringIO(), logging.getLogger()
+    handler = logging.StreamHandler(written)
+    before = logger.handlers, logger.level
+    logger.handlers, logger.level = [handler], logging.INFO
+    logger.setLevel(logging.INFO)
+    yield written
+    logger.handlers = before[0]
+    logger.setLevel(before[1])
+
+
+def spoken(text: str | None = None) -> Spoken:
+    one = Spoken(id="9b1c/2", dialect="voicewright", mode=Mode.BASE, text=text)
+    one.add("My words, ")
+    one.add("und dann.")
+    return one
+
+
+def test_a_json_line_holds_every_figure(root: io.StringIO) -> None:
+    set_up(ServerSettings(log_format="json"))
+    log_end(spoken(), DONE)
+    (line,) = root.getvalue().splitlines()
+    fields = json.loads(line)
+    assert fields["time"].endswith("Z")
+    known = ("level", "request", "dialect", "mode", "chars", "stop", "code", "frames", "ttfa_ms", "rtf")
+    assert [fields[name] for name in known] == [
+        "INFO", "9b1c/2", "voicewright", "base", 19, "eos", None, 3, 31.25, 0.5,
+    ]  # fmt: skip
+    assert "words" not in line
+
+
+def test_a_text_line_holds_them_too(root: io.StringIO) -> None:
+    set_up(ServerSettings())
+    log_end(spoken(), Broken(QueueTimeout(limit=30, retry_after_s=2), RequestStats()))
+    (line,) = root.getvalue().splitlines()
+    assert " INFO runtime.server.logs: request ended " in line
+    assert 'request="9b1c/2" dialect="voicewright" mode="base" chars=19 stop="error" code="queue_timeout"' in line
+    assert "words" not in line
+
+
+def test_our_own_fault_is_an_error(root: io.StringIO) -> None:
+    set_up(ServerSettings(log_format="json"))
+    log_end(spoken(), Broken(EngineDead(), RequestStats()))
+    assert json.loads(root.getvalue())["level"] == "ERROR"
+
+
+def test_words_are_logged_only_where_they_are_asked_for_and_stay_on_one_line(root: io.StringIO) -> None:
+    for form in ("text", "json"):
+        set_up(ServerSettings(log_format=form))
+        log_end(spoken(text="Line\n"), DONE)
+    assert len(root.getvalue().splitlines()) == 2
+    assert all("Line\\nMy words, und dann." in line for line in root.getvalue().splitlines())
+
+
+def test_an_exception_of_ours_keeps_its_traceback_in_one_json_line(root: io.StringIO) -> None:
+    set_up(ServerSettings(log_format="json"))
+    try:
+        raise RuntimeError("cause")
+    except RuntimeError:
+        logging.getLogger("runtime").exception("it failed")
+    (line,) = root.getvalue().splitlines()
+    assert "RuntimeError: cause" in json.loads(line)["exception"]

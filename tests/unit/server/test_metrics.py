@@ -1,0 +1,78 @@
+"""The figures an operator watches, counted from the events that pass."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from runtime.errors import GenerationFailed
+from runtime.request import Broken, EngineLoad, Finished, Guard, Mode, RequestStats, StopReason
+from runtime.server.logs import Spoken
+from runtime.server.metrics import Metrics
+
+CLONE = Spoken(id="1/1", dialect="openai", mode=Mode.BASE)
+STATS = RequestStats(queue_ms=40, ttfa_ms=120, total_ms=540, audio_s=2.0, underruns=3)
+
+
+def read(metrics: Metrics, load: EngineLoad | None = None) -> dict[tuple[str, ...], float]:
+    """Sample name and label values, in the order of their names, -> value, as Prometheus's own parser reads it."""
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(metrics.page(load).decode())
+        for sample in family.samples
+    }
+
+
+def test_a_finished_request_is_counted_with_its_figures() -> None:
+    metrics = Metrics()
+    metrics.ended(CLONE, Finished(stop_reason=StopReason.EOS, stats=STATS))
+    values = read(metrics)
+    assert values["voicewright_requests_total", "openai", "base", "eos"] == 1
+    assert values["voicewright_audio_seconds_total", "openai", "base"] == 2
+    assert values["voicewright_underruns_total", "openai", "base"] == 3
+    assert values["voicewright_queue_seconds_sum", "openai", "base"] == 0.04
+    assert values["voicewright_ttfa_seconds_bucket", "openai", "0.15", "base"] == 1
+    assert values["voicewright_ttfa_seconds_bucket", "openai", "0.1", "base"] == 0
+    assert values["voicewright_rtf_sum", "openai", "base"] == 0.25
+
+
+def test_runaways_cancels_and_failures_are_told_apart() -> None:
+    metrics = Metrics()
+    guarded = RequestStats(audio_s=1, guard=Guard.REPETITION)
+    metrics.ended(CLONE, Finished(stop_reason=StopReason.RUNAWAY, stats=guarded))
+    metrics.ended(CLONE, Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
+    metrics.ended(CLONE, Broken(GenerationFailed(), RequestStats()))
+    metrics.refused("overloaded")
+    values = read(metrics)
+    assert values["voicewright_guard_hits_total", "repetition"] == 1
+    for outcome in ("runaway", "cancelled", "generation_failed"):
+        assert values["voicewright_requests_total", "openai", "base", outcome] == 1
+    assert values["voicewright_refusals_total", "overloaded"] == 1
+    assert ("voicewright_ttfa_seconds_count", "openai", "base") not in values  # no sound, no figure
+
+
+def test_sessions_and_load_are_as_they_are_now() -> None:
+    metrics = Metrics()
+    with metrics.session("omni"), metrics.session("omni"):
+        values = read(metrics, EngineLoad(slots=8, active=3, waiting=2))
+    assert values["voicewright_sessions", "omni"] == 2
+    assert [values[f"voicewright_{name}",] for name in ("slots", "active", "waiting")] == [8, 3, 2]
+    assert read(metrics)["voicewright_sessions", "omni"] == 0
+
+
+def test_a_loop_that_is_held_up_is_seen() -> None:
+    metrics = Metrics()
+
+    async def hold_up() -> None:
+        watching = asyncio.create_task(metrics.watch_lag())
+        await asyncio.sleep(0.01)
+        time.sleep(0.8)  # noqa: ASYNC251  that is the fault
+        await asyncio.sleep(0.01)
+        watching.cancel()
+
+    asyncio.run(hold_up())
+    values = read(metrics)
+    assert values["voicewright_loop_lag_seconds_count",] == 1
+    assert values["voicewright_loop_lag_seconds_sum",] > 0.2
