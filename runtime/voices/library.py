@@ -12,8 +12,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from runtime.errors import SpeechError, VoiceNameTaken, VoiceNotFound
 from runtime.request import Reference, VoicePrompt
 from runtime.voices.card import VoiceCard
 from runtime.voices.index import Entry, Index
+from runtime.voices.listing import SUFFIX, Listing, Problem, file_of, listed
 from runtime.voices.names import checked_name, is_id, name_key, new_id
 from runtime.voices.storage import locked, read_file, remove_file, replace_file, storing, sweep
 from runtime.voices.voice import Voice, to_float
@@ -31,30 +32,9 @@ from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, read_voice, write_
 
 log = logging.getLogger(__name__)
 
-SUFFIX = ".voice"
 A_LOOK = 8  # files that `cards` and `find` read at most, some 20 ms, where others have left many
 LOOK_AGAIN = 0  # the time of no folder
 SETTLED_NS = 100_000_000  # a folder that changed a moment ago may change again within one tick of its clock
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A file of the folder that is no voice. ``file`` is its bare name."""
-
-    file: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """The library at one moment."""
-
-    stamp: int | None = None  # the folder's mtime_ns; None: there was none
-    cards: tuple[VoiceCard, ...] = ()
-    by_id: Mapping[str, VoiceCard] = field(default_factory=dict)
-    by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
-    prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # fingerprints by id
-    problems: tuple[Problem, ...] = ()
 
 
 def library_folder(setting: str) -> Path:
@@ -75,7 +55,7 @@ class Library:
         self._lock = threading.RLock()
         self._index: Index | None = None
         self._entries: dict[str, Entry] = {}  # as in the index, by file
-        self._listing = _Listing()
+        self._listing = Listing()
 
     def open(self) -> None:
         """Read the folder, and sweep what killed writers left. A folder that cannot be read is an empty library."""
@@ -165,7 +145,7 @@ class Library:
             VoiceNameTaken: another voice has its name.
         """
         with self._writing():
-            is_free = not (self.folder / _file_of(voice.id)).exists()
+            is_free = not (self.folder / file_of(voice.id)).exists()
             return self._put(replace(voice, id=voice.id if is_free else new_id()))
 
     def rename(self, voice_id: str, name: str) -> VoiceCard:
@@ -187,7 +167,7 @@ class Library:
         """
         with self._writing():
             self._known(voice_id)
-            remove_file(self.folder, _file_of(voice_id))
+            remove_file(self.folder, file_of(voice_id))
             self._refresh()
 
     def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, made_of: NDArray[np.float32] | None = None) -> None:
@@ -221,8 +201,8 @@ class Library:
             raise VoiceNameTaken(param="name")
         data = write_voice(voice)
         read_voice(data)  # nothing is kept that could not be read again
-        replace_file(self.folder, _file_of(voice.id), data)
-        self._refresh(written=_file_of(voice.id))
+        replace_file(self.folder, file_of(voice.id), data)
+        self._refresh(written=file_of(voice.id))
         return self._known(voice.id)
 
     def _known(self, voice_id: str) -> VoiceCard:
@@ -237,11 +217,11 @@ class Library:
     def _read_bytes(self, voice_id: str) -> bytes:
         if not is_id(voice_id):
             raise VoiceNotFound
-        return read_file(self.folder / _file_of(voice_id), MAX_BYTES)
+        return read_file(self.folder / file_of(voice_id), MAX_BYTES)
 
     # --- the listing
 
-    def _current(self) -> _Listing:
+    def _current(self) -> Listing:
         """The listing, made anew if the folder has changed and nobody is at that already."""
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:
@@ -267,7 +247,7 @@ class Library:
             is_whole = self._follow(written, most)
         if not is_whole or (stamp is not None and time.time_ns() - stamp < SETTLED_NS):
             stamp = LOOK_AGAIN
-        self._listing = _listed(stamp, self._entries.values())
+        self._listing = listed(stamp, self._entries.values())
 
     def _follow(self, written: str | None, most: int | None) -> bool:
         """Read the files that differ from what is known of them; return whether those were all, or ``most`` only."""
@@ -328,28 +308,3 @@ class Library:
         self.close()
         self._index = Index.in_memory()
         self._entries = {}
-
-
-def _file_of(voice_id: str) -> str:
-    return voice_id + SUFFIX
-
-
-def _listed(stamp: int | None, entries: Collection[Entry]) -> _Listing:
-    """Of two voices with one name the older one has it."""
-    by_name: dict[str, VoiceCard] = {}
-    problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
-    cards = sorted(
-        (entry.card for entry in entries if entry.card is not None), key=lambda card: (card.created_at, card.id)
-    )
-    for card in cards:
-        if by_name.setdefault(name_key(card.name), card) is not card:
-            problems.append(Problem(_file_of(card.id), "Another voice has its name; rename or delete one of them."))
-    usable = tuple(card for _, card in sorted(by_name.items()))
-    return _Listing(
-        stamp=stamp,
-        cards=usable,
-        by_id={card.id: card for card in usable},
-        by_name=by_name,
-        prompts={entry.card.id: entry.prompts for entry in entries if entry.card is not None},
-        problems=tuple(sorted(problems, key=lambda problem: problem.file)),
-    )

@@ -1,0 +1,57 @@
+"""The library at one moment, as its readers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from runtime.voices.card import VoiceCard
+from runtime.voices.index import Entry
+from runtime.voices.names import name_key
+
+SUFFIX = ".voice"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file of the folder that is no voice. ``file`` is its bare name."""
+
+    file: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The library at one moment."""
+
+    stamp: int | None = None  # the folder's mtime_ns; None: there was none
+    cards: tuple[VoiceCard, ...] = ()
+    by_id: Mapping[str, VoiceCard] = field(default_factory=dict)
+    by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
+    prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # fingerprints by id
+    problems: tuple[Problem, ...] = ()
+
+
+def file_of(voice_id: str) -> str:
+    return voice_id + SUFFIX
+
+
+def listed(stamp: int | None, entries: Collection[Entry]) -> Listing:
+    """The listing of a folder. Of two voices with one name the older one has it."""
+    by_name: dict[str, VoiceCard] = {}
+    problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
+    cards = sorted(
+        (entry.card for entry in entries if entry.card is not None), key=lambda card: (card.created_at, card.id)
+    )
+    for card in cards:
+        if by_name.setdefault(name_key(card.name), card) is not card:
+            problems.append(Problem(file_of(card.id), "Another voice has its name; rename or delete one of them."))
+    usable = tuple(card for _, card in sorted(by_name.items()))
+    return Listing(
+        stamp=stamp,
+        cards=usable,
+        by_id={card.id: card for card in usable},
+        by_name=by_name,
+        prompts={entry.card.id: entry.prompts for entry in entries if entry.card is not None},
+        problems=tuple(sorted(problems, key=lambda problem: problem.file)),
+    )
