@@ -9,6 +9,7 @@ import gradio as gr
 
 from runtime.client import ConnectionLost, SpeechRefused, connect, wav
 from runtime.request import SAMPLE_RATE
+from runtime.settings import Settings
 from studio.relay import same_origin
 from studio.supervisor import Runtime
 
@@ -27,6 +28,8 @@ class Speaker:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        keys = Settings.from_env().server.api_keys.split(",")  # the same variable tells the runtime
+        self._key = keys[0].strip() or None
 
     async def speak(
         self,
@@ -61,7 +64,7 @@ class Speaker:
     async def _spoken(self, text: str, config: dict[str, object]) -> Spoken:
         if self._runtime.url is None:
             raise ConnectionLost
-        async with connect(self._runtime.url, proxy=None) as client:
+        async with connect(self._runtime.url, api_key=self._key, proxy=None) as client:
             speech = await client.speak(text, **config)  # type: ignore[arg-type]  # the runtime checks it
             sound = wav(await speech.read())
         assert speech.done is not None

@@ -13,6 +13,7 @@ import pytest
 
 from runtime.client import say, wav
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
+from tests.support.app import App, running_app
 from tests.support.runtime_server import RunningServer, running_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +32,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         engine=EngineSettings(threads=1),
         server=ServerSettings(voices=str(tmp_path_factory.mktemp("voices"))),
     ) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def app() -> Iterator[App]:
+    """The whole product, with the embedded voice."""
+    with running_app([]) as running:
         yield running
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.conftest import ROOT
-from tests.support.app import running_app
+from tests.support.app import App
 from tests.support.runtime_server import RunningServer
 
 PAGE = (ROOT / "docs" / "clients.md").read_text("utf-8")
@@ -66,10 +66,9 @@ def test_a_python_example_prints_what_it_should(server: RunningServer, tmp_path:
     assert re.search(PYTHON[number], run([sys.executable, "-c", code], tmp_path))
 
 
-def test_the_gradio_example_prints_what_it_should(tmp_path: Path) -> None:
-    with running_app([]) as app:
-        code = examples("python")[-1].replace("http://localhost:7860", app.url)
-        assert re.search(PYTHON[-1], run([sys.executable, "-c", code], tmp_path))
+def test_the_gradio_example_prints_what_it_should(app: App, tmp_path: Path) -> None:
+    code = examples("python")[-1].replace("http://localhost:7860", app.url)
+    assert re.search(PYTHON[-1], run([sys.executable, "-c", code], tmp_path))
 
 
 @pytest.mark.parametrize("number", range(len(JAVASCRIPT)))

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import wave
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -16,15 +15,9 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from runtime.client import say
-from tests.support.app import App, running_app
+from tests.support.app import App
 
 TEXT = "The kettle is on."
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[App]:
-    with running_app([]) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import struct
+import subprocess
+import sys
 import wave
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -209,6 +211,13 @@ def test_every_field_of_the_protocol_can_be_given() -> None:
     elsewhere = {"type", "context_id", "instruct", "frames", "response_format", "max_new_tokens"}
     assert set(SessionConfig.model_fields) - elsewhere <= set(get_type_hints(Config))
     assert "instructions" in get_type_hints(Config)
+
+
+def test_an_app_that_imports_it_loads_no_engine_and_no_server() -> None:
+    code = (
+        "import sys, runtime.client; print([n for n in ('torch', 'fastapi', 'pydantic', 'gradio') if n in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"[]"
 
 
 # --- servers that are not at their best

@@ -22,7 +22,7 @@ def heard(context: Any, name: str) -> dict[str, Any]:
         kinds.append(event.type)
         if event.type == "chunk":
             pcm += event.audio
-    return {**sound(pcm), "chunks": kinds.count("chunk"), "last": kinds[-1]}
+    return {**sound(pcm), "chunks": kinds.count("chunk"), "last": kinds[-1] if kinds else None}
 
 
 def main(base: str) -> None:
