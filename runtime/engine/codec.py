@@ -29,8 +29,9 @@ class SoundStreams:
             return
         row = torch.tensor([slot], device=self.state.frames.device)
         if voice.sound is None:
-            voice.sound = self.code2wav.fresh_state(1)
-            self.code2wav.warm(voice.codes.to(row.device).unsqueeze(0), voice.sound)
+            sound = self.code2wav.fresh_state(1)
+            self.code2wav.warm(voice.codes.to(row.device).unsqueeze(0), sound)
+            voice.sound = sound
         self.state.write(row, voice.sound)
 
     @torch.inference_mode()

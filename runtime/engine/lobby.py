@@ -72,6 +72,9 @@ class Lobby:
                 yield job, GenerationFailed()
             else:
                 self.look(job, now)
+
+    def impatient(self, now: float) -> Iterator[tuple[Job, SpeechError]]:
+        """Who has stood in line for too long has to leave it."""
         for job in self.line.impatient(now):
             wait_s = self.line.wait_s(len(self.line)) or self._patience_s
             yield job, QueueTimeout(limit=self._patience_s, retry_after_s=round(wait_s, 1))

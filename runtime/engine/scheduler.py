@@ -81,10 +81,14 @@ class Scheduler:
         Where slots are scarce, who has more than ``lead_cap_s`` of unplayed sound yields.
         """
         may = rows.speaking & (rows.made < rows.limit) & (rows.made < rows.text) & (rows.pending < BACKLOG)
-        may &= ~(rows.acknowledged & (rows.made - rows.taken >= self.reader_frames))
+        may &= ~self.waits_for_reader(rows)
         if is_scarce:
             may &= rows.dry_at - now + rows.pending * self.frame_s <= self.lead_cap_s
         return np.flatnonzero(may)
+
+    def waits_for_reader(self, rows: Rows) -> NDArray[np.bool_]:
+        """Rows that make no frame until more of their sound was taken."""
+        return rows.acknowledged & (rows.made - rows.taken >= self.reader_frames)
 
     def chunk_sizes(self, rows: Rows, now: float, pace: Pace) -> NDArray[np.int64]:
         """Frames of every row's next chunk, 0 where none is due.
@@ -107,8 +111,9 @@ class Scheduler:
                 break
             wanted = np.where(shrink, wanted // 2, wanted)
         wanted = np.where(~first & (lead_s <= 0), np.minimum(wanted, np.maximum(pending, 1)), wanted)
-        # A text that has run dry may stay so for long: what there is of it is not held back.
-        at_rest = rows.ended | (rows.made >= rows.text) | (rows.made >= rows.limit)
+        # A text that has run dry may stay so for long: what there is of it is not held back. Nor is what a reader
+        # must have before it can take more.
+        at_rest = rows.ended | (rows.made >= rows.text) | (rows.made >= rows.limit) | self.waits_for_reader(rows)
         last = np.minimum(pending, np.minimum(rows.largest_chunk, self.sound_work))
         size = np.where(pending >= wanted, wanted, np.where(at_rest, last, 0))
         return np.where(rows.sounding | (pending == 0), 0, size)

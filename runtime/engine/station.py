@@ -183,6 +183,8 @@ class Station:
         line = self.lobby.line
         while line and self.runner.arena.free:
             self._begin(line.next(), now)
+        for job, error in self.lobby.impatient(now):
+            self.end(job, error)
         self.lobby.tell_places()
 
     def read(self) -> bool:

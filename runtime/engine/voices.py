@@ -6,6 +6,7 @@ was not used for longest.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 from collections import OrderedDict
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,6 +44,9 @@ def reference_key(reference: Reference) -> str:
     """Equal for equal references. A minute of sound takes some milliseconds."""
     digest = hashlib.blake2b(reference.samples.tobytes(), digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
+    if (prompt := reference.prompt) is not None:  # a prompt that is not of these samples is nobody else's voice
+        digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())
+        digest.update(b"" if prompt.codes is None else prompt.codes.tobytes())
     return digest.hexdigest()
 
 
@@ -65,6 +70,7 @@ class Voices:
 
     def get(self, key: str) -> ClonedVoice | None:
         """A voice that is kept, or None."""
+        self._put_by()
         voice = self._kept.get(key)
         if voice is not None:
             self._kept.move_to_end(key)
@@ -101,6 +107,12 @@ class Voices:
         while len(self._kept) > self.capacity:
             self._kept.popitem(last=False)
         return voice
+
+    def _put_by(self) -> None:
+        """Take in what was read for requests that did not wait for it; what failed for them fails nobody else."""
+        for key, future in [(key, future) for key, future in self._reading.items() if future.done()]:
+            with contextlib.suppress(Exception):
+                self.keep(key, future)
 
     def prepare(self, reference: Reference, key: str, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
         """Make a prompt for somebody else to keep. Thread: any; ``done`` is called on the reading one."""
@@ -141,6 +153,15 @@ class Voices:
 
     def _fits(self, prompt: VoicePrompt, reference: Reference) -> bool:
         """Whether a prompt that came with a reference is this checkpoint's, and whole."""
-        if prompt.fingerprint != self.checkpoint.fingerprint:
+        config = self.checkpoint.config
+        if prompt.fingerprint != self.checkpoint.fingerprint or prompt.x_vector.shape != (config.talker.hidden_size,):
             return False
-        return reference.x_vector_only or prompt.codes is not None
+        if not np.isfinite(prompt.x_vector).all():
+            return False
+        if reference.x_vector_only:
+            return True
+        codes, samples = prompt.codes, self.checkpoint.speech_tokenizer.config.encode_downsample_rate
+        frames = -(-len(reference.samples) // samples)
+        if codes is None or codes.shape != (frames, config.talker.num_code_groups):
+            return False
+        return 0 <= codes.min() and codes.max() < self.checkpoint.speech_tokenizer.config.encoder.codebook_size

@@ -1,0 +1,239 @@
+"""Who waits for whom: readers that are slow, slots that are scarce, a line with an end to patience."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.engine.engine import Engine
+from runtime.errors import Overloaded, QueueTimeout
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Broken, Finished, Mode, Queued, Started, StopReason
+from runtime.settings import Limits, ModeSettings
+from tests.support.engines import Heard, VirtualClock, custom_voice, drain, engine_of, said, station_of
+
+FRAME_S = 0.08
+SAMPLES = 1920
+
+
+def turns(engine: Engine, count: int) -> None:
+    for _ in range(count):
+        engine.tick()
+
+
+def patient(engine: Engine, frames: int = 60) -> tuple[int, Heard]:
+    """A request whose reader says what it has taken."""
+    heard = Heard()
+    return engine.submit(custom_voice(max_frames=frames, acknowledged=True), heard), heard
+
+
+# --- readers
+
+
+def test_a_reader_that_takes_nothing_costs_a_bounded_number_of_frames(quick: Checkpoint) -> None:
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=2, reader_s=0.8, clock=clock)
+    _, stuck = patient(engine)
+    other = Heard()
+    engine.submit(custom_voice(max_frames=30), other)
+    for _ in range(60):
+        engine.tick()
+        clock.now += FRAME_S
+    assert len(stuck.codes) == int(station_of(engine).rows.made.max()) == 10
+    assert isinstance(other.end, Finished)
+    assert len(other.codes) == 30
+    assert not stuck.ended
+
+
+def test_a_row_goes_on_as_far_as_its_reader_has_taken(quick: Checkpoint) -> None:
+    engine = engine_of(quick, reader_s=0.8)
+    ticket, heard = patient(engine, frames=24)
+    turns(engine, 30)
+    for taken in (3, 3, 10):
+        engine.taken(ticket, taken * SAMPLES)
+        turns(engine, 30)
+        assert len(heard.codes) == 10 + taken
+    engine.taken(ticket, 20 * SAMPLES)
+    drain(engine)
+    assert np.array_equal(heard.pcm, said(engine_of(quick), custom_voice(max_frames=24)).pcm)
+
+
+@pytest.mark.parametrize("reader_s", [0.1, 0.4, 1.0])
+def test_a_reader_of_few_frames_is_not_left_waiting_for_a_larger_chunk(quick: Checkpoint, reader_s: float) -> None:
+    """The row pauses before the chunk is full that its reader would have to take for it to go on."""
+    engine = engine_of(quick, reader_s=reader_s, sound_work=16)
+    ticket, heard = patient(engine, frames=30)
+    for _ in range(200):
+        engine.tick()
+        engine.taken(ticket, len(heard.pcm))
+        if heard.ended:
+            break
+    assert len(heard.codes) == 30
+
+
+def test_a_request_that_acknowledges_nothing_by_design_is_never_paused(quick: Checkpoint) -> None:
+    engine = engine_of(quick, reader_s=0.1)
+    assert len(said(engine, custom_voice(max_frames=20)).codes) == 20
+
+
+# --- leads
+
+
+def test_a_listener_far_ahead_yields_only_where_slots_are_scarce(quick: Checkpoint) -> None:
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
+    first, second = Heard(), Heard()
+    engine.submit(custom_voice(max_frames=200), first)
+    turns(engine, 16)
+    assert len(first.codes) * FRAME_S > 1.0, "alone, nobody yields"
+    before = int(station_of(engine).rows.made[0])
+    engine.submit(custom_voice(max_frames=2), second)
+    turns(engine, 10)
+    assert int(station_of(engine).rows.made[0]) == before, "now somebody waits"
+    clock.now += before * FRAME_S
+    turns(engine, 4)
+    assert int(station_of(engine).rows.made[0]) > before
+
+
+def test_a_listener_that_says_what_it_played_moves_its_lead(quick: Checkpoint) -> None:
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
+    first, second = Heard(), Heard()
+    ticket = engine.submit(custom_voice(max_frames=200), first)
+    turns(engine, 16)
+    engine.submit(custom_voice(max_frames=2), second)
+    turns(engine, 3)
+    rows = station_of(engine).rows
+    before = int(rows.made[0])
+    engine.played(ticket, 1000 * FRAME_S * len(first.codes))
+    turns(engine, 2)
+    assert int(rows.made[0]) > before, "it has nothing left to play, whatever the clock says"
+    engine.played(ticket, 0)
+    turns(engine, 2)
+    before = int(rows.made[0])
+    clock.now += 0.5
+    turns(engine, 2)
+    assert int(rows.made[0]) == before, "it has played nothing, whatever the clock says"
+
+
+def test_what_strangers_report_is_ignored(quick: Checkpoint) -> None:
+    engine = engine_of(quick)
+    heard = Heard()
+    ended = engine.submit(custom_voice(max_frames=1), heard)
+    drain(engine)
+    for stranger in (ended, 0, -1, 10**9):
+        engine.taken(stranger, 10**9)
+        engine.played(stranger, 1e9)
+    turns(engine, 2)
+    assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
+
+
+# --- the line
+
+
+def test_estimates_are_told_once_slots_have_been_held(quick: Checkpoint) -> None:
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=1, clock=clock)
+    heards = [Heard() for _ in range(3)]
+    for heard in heards:
+        engine.submit(custom_voice(max_frames=3), heard)
+    drain(engine, clock, 0.5)
+    assert heards[1].of(Queued) == [Queued(0, None)]
+    unknown, known = heards[2].of(Queued)
+    assert unknown == Queued(1, None)
+    assert known.position == 0
+    held_ms = heards[1].end.stats.queue_ms  # it waited for as long as the first one held the slot
+    assert known.eta_ms == pytest.approx(held_ms)
+
+
+def test_who_waits_too_long_is_told_when_to_come_again(quick: Checkpoint) -> None:
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=5.0))
+    first, late, later = Heard(), Heard(), Heard()
+    engine.submit(custom_voice(max_frames=40), first)
+    engine.submit(custom_voice(), late)
+    turns(engine, 2)
+    clock.now += 4.0
+    engine.submit(custom_voice(max_frames=2), later)
+    turns(engine, 2)
+    assert not late.ended
+    clock.now += 1.1
+    turns(engine, 1)
+    assert isinstance(late.end, Broken)
+    assert type(late.end.error) is QueueTimeout
+    assert "within 5 s" in str(late.end.error)
+    assert late.end.error.outcome.retryable
+    assert not late.of(Started)
+    assert later.places == [1, 0]
+    drain(engine)
+    assert len(first.codes) == 40
+    assert isinstance(later.end, Finished)
+
+
+def test_who_waits_too_long_beside_a_free_slot_is_served(quick: Checkpoint) -> None:
+    """The slot came free in a turn that took longer than patience lasts."""
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=0.0))
+    heard = Heard()
+    engine.submit(custom_voice(max_frames=2), heard)
+    engine._take_orders()
+    clock.now += 0.001
+    drain(engine)
+    assert len(heard.codes) == 2
+
+
+def test_the_refused_hear_when_a_place_may_be_free(quick: Checkpoint) -> None:
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=1, max_waiting=1, clock=clock)
+    engine.submit(custom_voice(max_frames=3), Heard())
+    drain(engine, clock, 0.5)
+    held_s = clock.now - 100
+    for _ in range(2):
+        engine.submit(custom_voice(max_frames=3), Heard())
+    engine.tick()
+    with pytest.raises(Overloaded) as caught:
+        engine.submit(custom_voice(), Heard())
+    retry_s = float(str(caught.value.facts["retry_after_s"]))
+    assert held_s <= retry_s <= 2.5 * held_s
+    drain(engine)
+
+
+# --- cancel, wherever a request is
+
+
+def test_cancel_while_the_prompt_is_read_in_pieces(quick: Checkpoint) -> None:
+    modes = {mode: ModeSettings(prefills=1) for mode in Mode}
+    engine = engine_of(quick, slots=1, prompt_piece=16, modes=modes)
+    long = custom_voice("Hello world, the old phone is slow, I say it again and again and again.")
+    heard, after = Heard(), Heard()
+    ticket = engine.submit(long, heard)
+    engine.submit(custom_voice(max_frames=4), after)
+    turns(engine, 2)
+    job = station_of(engine).holders[0]
+    assert job.prompt is not None
+    assert 0 < job.read < len(job.prompt.embeds)
+    engine.cancel(ticket)
+    drain(engine)
+    assert heard.end.stop_reason is StopReason.CANCELLED
+    assert not heard.chunks
+    assert not station_of(engine).reading
+    assert np.array_equal(after.pcm, said(engine_of(quick), custom_voice(max_frames=4)).pcm)
+
+
+def test_pieces_of_a_prompt_leave_others_their_frames(quick: Checkpoint) -> None:
+    modes = {mode: ModeSettings(prefills=1) for mode in Mode}
+    engine = engine_of(quick, slots=2, prompt_piece=16, modes=modes)
+    first, long = Heard(), Heard()
+    engine.submit(custom_voice(max_frames=40), first)
+    turns(engine, 6)
+    request = custom_voice("Hello world, the old phone is slow, I say it again and again.", max_frames=3)
+    engine.submit(request, long)
+    rows, made = station_of(engine).rows, []
+    while not long.chunks:
+        made.append(int(rows.made[0]))
+        engine.tick()
+    assert len(made) >= 3
+    assert np.diff(made).tolist() == [1] * (len(made) - 1)
+    drain(engine)
+    whole = said(engine_of(quick, prompt_piece=16), request)
+    assert np.array_equal(long.codes, whole.codes)
