@@ -41,7 +41,7 @@ class OneVoice(EmptyLibrary):
 
 @asynccontextmanager
 async def hosting(engine: ScriptedEngine) -> AsyncIterator[Host]:
-    host = Host(Settings(), lambda _: engine)
+    host = Host(Settings(), lambda *_: engine)
     await host.load()
     try:
         yield host

@@ -253,7 +253,7 @@ def test_work_ends_with_the_client_and_its_error_is_passed_on() -> None:
 def test_a_host_that_shuts_ends_what_takes_too_long(heard: int) -> None:
     async def serve() -> None:
         engine, wire = ScriptedEngine(), Wire()
-        host = Host(Settings(), lambda _: engine)
+        host = Host(Settings(), lambda *_: engine)
         await host.load()
         reply = reply_of(spoken_pieces(engine), replies=host.replies)
         serving = asyncio.create_task(reply({}, wire.receive, wire.send))
