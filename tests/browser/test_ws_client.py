@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -105,19 +106,24 @@ def test_a_finished_text_takes_no_more(blank: Page, server: RunningServer) -> No
 @contextmanager
 def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
     """A server on a thread of its own that does nothing but what it is told."""
-    loop = asyncio.new_event_loop()
+    opened: Future[tuple[str, Callable[[], object]]] = Future()
 
-    async def opened() -> str:
-        server = await serve(talk, "127.0.0.1", 0, subprotocols=[PROTOCOL])  # type: ignore[list-item]
-        return f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/speech"
+    async def serving() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        async with serve(talk, "127.0.0.1", 0, subprotocols=[PROTOCOL]) as server:  # type: ignore[list-item]
+            url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/speech"
+            opened.set_result((url, lambda: loop.call_soon_threadsafe(stop.set)))
+            await stop.wait()
 
-    thread = threading.Thread(target=loop.run_forever)
+    thread = threading.Thread(target=asyncio.run, args=(serving(),))
     thread.start()
+    url, end = opened.result(10)
     try:
-        yield asyncio.run_coroutine_threadsafe(opened(), loop).result(10)
+        yield url
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        end()
         thread.join(10)
+        assert not thread.is_alive()
 
 
 async def greet(socket: ServerConnection) -> None:
