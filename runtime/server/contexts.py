@@ -31,6 +31,11 @@ class Voice:
     role: Role
     upload: Upload | None = None
 
+    @property
+    def name(self) -> str | None:
+        """Of the speaker or the stored voice; what else a client may have written there is nobody's name."""
+        return self.config.voice if self.role.stored else self.role.speaker
+
 
 class Phase(Enum):
     """How far an utterance has come; see the table in docs/api.md."""

@@ -98,7 +98,7 @@ class AudioStart(TypedDict):
     sample_rate: int
     mode: str
     model: str
-    voice: str | None
+    voice: Annotated[str | None, Field(description="the speaker or stored voice; null where there is none")]
     seed: int
     notes: Annotated[list[str], Field(description="sentences about what the checkpoint ignores")]
 
@@ -230,7 +230,7 @@ def audio_start(one: Utterance, event: Started) -> AudioStart:
         "sample_rate": SAMPLE_RATE,
         "mode": one.voice.role.mode.value,
         "model": event.checkpoint,
-        "voice": one.voice.config.voice,
+        "voice": one.voice.name,
         "seed": event.seed,
         "notes": list(event.notes),
     }
