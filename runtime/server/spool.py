@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from runtime.server.effects import Close, Outgoing, Sound, Text
@@ -23,7 +24,7 @@ class Spool:
         return self._untaken > _CONGESTED
 
     def say(
-        self, message: dict[str, Any], *, number: int | None = None, samples: int = 0, is_end: bool = False
+        self, message: Mapping[str, Any], *, number: int | None = None, samples: int = 0, is_end: bool = False
     ) -> None:
         """Queue a JSON message; with ``number`` it is of that utterance's sound, and goes when that is dropped."""
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)

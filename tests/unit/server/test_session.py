@@ -275,7 +275,7 @@ def test_a_reference_is_decoded_once_and_waited_for() -> None:
     driver.speak(context_id="c")
     references = [command.request.reference for command in driver.submitted]
     assert len(references) == 3
-    assert all(one is not None and one.samples is REFERENCE and one.text == "Words." for one in references)
+    assert all(one is not None and one.samples is REFERENCE.samples and one.text == "Words." for one in references)
     assert len(driver.decodes) == 1
 
 
