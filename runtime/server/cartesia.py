@@ -237,6 +237,9 @@ class CartesiaSession:
         one.pending += message.transcript
         if one.words is not None:
             one.words.add(message.transcript)
+        if message.flush:
+            one.flushes += 1
+            self._spool.say(replies.flush_done(one))
         if message.goes_on:
             self._tell(one, is_flushed=message.speaks_at_once)
         else:
@@ -244,9 +247,6 @@ class CartesiaSession:
             self._tell(one)
         if one.pending and message.speaks_at_once:
             one.pending += " "  # it waits for its voice; what comes next is no part of its last word
-        if message.flush:
-            one.flushes += 1
-            self._spool.say(replies.flush_done(one))
 
     def _cancel(self, name: str | None) -> None:
         self._muted.pop(name or "", None)

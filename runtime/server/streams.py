@@ -34,14 +34,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
             if problem is not None:
                 await _turn_away(websocket, host, problem, replies.error(problem))
             else:
-                await _speak(websocket, host, _native(host, session_id), "voicewright", session_id)
+                await speak(websocket, host, _native(host, session_id), name="voicewright", session_id=session_id)
         elif offered:
             error = SubprotocolRequired(protocol=PROTOCOL)
             await _turn_away(websocket, host, error, replies.error(error))
         elif problem is not None:
             await _turn_away(websocket, host, problem, omni_replies.error(str(problem), problem))
         else:
-            await _speak(websocket, host, _omni(host), "omni", session_id)
+            await speak(websocket, host, _omni(host), name="omni", session_id=session_id)
 
     @app.websocket("/tts/websocket")
     async def cartesia(websocket: WebSocket) -> None:
@@ -51,7 +51,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         if problem is not None:
             await _turn_away(websocket, host, problem, cartesia_contexts.error(problem, None, session_id))
         else:
-            await _speak(websocket, host, _cartesia(host, session_id), "cartesia", session_id)
+            await speak(websocket, host, _cartesia(host, session_id), name="cartesia", session_id=session_id)
 
 
 def _native(host: Host, session_id: str) -> Session:
@@ -83,7 +83,7 @@ def _new_id() -> str:
     return secrets.token_hex(8)
 
 
-async def _speak(websocket: WebSocket, host: Host, dialect: Dialect, name: str, session_id: str) -> None:
+async def speak(websocket: WebSocket, host: Host, dialect: Dialect, *, name: str, session_id: str) -> None:
     """Run a dialect on an accepted socket; ``name`` is the dialect's, for log and metrics."""
     socket = SpeechSocket(websocket, dialect, host, name=name, session_id=session_id)
     host.sockets[socket] = asyncio.current_task()

@@ -137,6 +137,13 @@ def test_flush_speaks_what_there_is_and_is_answered() -> None:
     ]
 
 
+def test_a_flush_with_the_end_is_answered_before_it() -> None:
+    driver = cartesia()
+    driver.send(generation("", flush=True, **{"continue": True}))
+    driver.send(generation("", flush=True))
+    assert driver.kinds() == ["flush_done", "flush_done", "done"]
+
+
 def test_a_client_that_gathers_sentences_itself_is_spoken_to_at_each() -> None:
     """Pipecat: no white space between its sentences, max_buffer_delay_ms 0, and no answer to it."""
     driver = cartesia()

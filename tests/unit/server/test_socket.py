@@ -13,10 +13,10 @@ from starlette.websockets import WebSocket
 
 from runtime.errors import Draining, Overloaded, VoiceNotFound
 from runtime.request import AudioChunk, EngineLoad, Finished, RequestStats, Sink, SpeechRequest, Started, StopReason
-from runtime.server.app import speak
 from runtime.server.host import Host
 from runtime.server.session import Session
 from runtime.server.speech_engine import Progress
+from runtime.server.streams import speak
 from runtime.settings import Limits, ServerSettings, Settings
 from tests.unit.server.driver import CARD, CLONER, REFERENCE, Library
 
