@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import deque
-<<<<<<< HEAD
-=======
-from collections.abc import Mapping
-from typing import Any
->>>>>>> wsdialects
 
 from runtime.server.effects import Close, Outgoing, Sound, Text
 from runtime.server.replies import Reply
@@ -27,13 +22,7 @@ class Spool:
     def is_congested(self) -> bool:
         return self._untaken > _CONGESTED
 
-<<<<<<< HEAD
     def say(self, message: Reply, *, number: int | None = None, samples: int = 0, is_end: bool = False) -> None:
-=======
-    def say(
-        self, message: Mapping[str, Any], *, number: int | None = None, samples: int = 0, is_end: bool = False
-    ) -> None:
->>>>>>> wsdialects
         """Queue a JSON message; with ``number`` it is of that utterance's sound, and goes when that is dropped."""
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
         self._items.append(Text(text, is_end, number, samples))

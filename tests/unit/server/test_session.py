@@ -400,11 +400,7 @@ def test_a_reference_is_decoded_once_and_waited_for() -> None:
     driver.speak(context_id="c")
     references = [command.request.reference for command in driver.submitted]
     assert len(references) == 3
-<<<<<<< HEAD
-    assert all(one.samples is REFERENCE.samples and one.text == "Words." for one in references if one is not None)
-=======
     assert all(one is not None and one.samples is REFERENCE.samples and one.text == "Words." for one in references)
->>>>>>> wsdialects
     assert len(driver.decodes) == 1
 
 
