@@ -164,7 +164,7 @@ class Station:
                     self.end(job, GenerationFailed())
                 elif pcm is None:
                     self.end(job, NonFiniteOutput())
-                elif self.guarded and (guard := job.watch.heard(codes[index], pcm, self._is_spent(job))):
+                elif self.guarded and (guard := job.watch.heard(codes[index], pcm, self._is_spent(job, chunk.size))):
                     self.rows.made[job.slot] = self.rows.sent[job.slot]
                     self._part_ends(job, StopReason.RUNAWAY, guard)
         self.sound()
@@ -376,12 +376,12 @@ class Station:
             arena.append_text(slot, tokens)
         self.rows.text[slot] = min(job.before + int(arena.text_frames[slot]), ENDLESS)
 
-    def _is_spent(self, job: Job) -> bool:
-        """The part's text has been spoken, as far as can be told from the number of frames."""
-        frames = int(self.rows.sent[job.slot]) - job.before
+    def _is_spent(self, job: Job, size: int) -> bool:
+        """The part's text was spoken before its last ``size`` frames, as far as can be told from their number."""
+        frames = int(self.rows.sent[job.slot]) - size - job.before
         if job.feed.by_token:
-            return job.feed.closed and frames > max(job.tokens, spent_after(job.feed.spoken))
-        return frames > job.spent_after
+            return job.feed.closed and frames >= max(job.tokens, spent_after(job.feed.spoken))
+        return frames >= job.spent_after
 
     def _holder(self, ticket: int) -> Job | None:
         return next((job for job in self.holders.values() if job.ticket == ticket), None)
