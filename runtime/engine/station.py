@@ -386,8 +386,8 @@ class Station:
         """The part's text was spoken before its last ``size`` frames, as far as their number tells."""
         frames = int(self.rows.sent[job.slot]) - size - job.before
         if job.feed.by_token:
-            return job.feed.closed and frames > max(job.tokens, spent_after(job.feed.spoken))
-        return frames > job.spent_after
+            return job.feed.closed and frames >= max(job.tokens, spent_after(job.feed.spoken))
+        return frames >= job.spent_after
 
     def _holder(self, ticket: int) -> Job | None:
         return next((job for job in self.holders.values() if job.ticket == ticket), None)

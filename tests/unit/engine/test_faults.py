@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from runtime.engine.engine import Engine
 from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import Broken, Finished, SpeechEvent
+from runtime.request import AudioChunk, Broken, Finished, SpeechEvent
 from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said, station_of
 
 WAIT_S = 60
@@ -136,6 +137,105 @@ def test_a_thread_that_dies_tells_everybody(speaker: Checkpoint, monkeypatch: py
     with pytest.raises(EngineDead):
         engine.submit(custom_voice(), Heard())
     engine.close()
+
+
+# --- the lane
+
+
+def test_sound_that_cannot_be_made_ends_those_of_its_call_only(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(quick, slots=3)
+    streams = station_of(engine).streams
+    heards, decode = [Heard() for _ in range(3)], streams.decode
+    for heard in heards:
+        engine.submit(custom_voice(max_frames=14), heard)
+    for _ in range(3):
+        engine.tick()
+
+    def spoiled(slots: list[int], codes: Any) -> Any:
+        if 1 in slots:
+            assert len(slots) < 3
+            raise Boom
+        return decode(slots, codes)
+
+    monkeypatch.setattr(streams, "decode", spoiled)
+    drain(engine)
+    whole = [heard for heard in heards if not failed(heard)]
+    assert 1 <= len(whole) < 3
+    monkeypatch.undo()
+    after = said(engine, custom_voice(max_frames=14))
+    for heard in [*whole, after]:
+        assert np.array_equal(heard.pcm, said(engine_of(quick), custom_voice(max_frames=14)).pcm)
+
+
+class Slow(Heard):
+    """Is held up between the decision to tell it of sound and its writing that down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, event: SpeechEvent) -> None:
+        if isinstance(event, AudioChunk):
+            self.inside.set()
+            assert self.go_on.wait(WAIT_S)
+        super().__call__(event)
+
+
+def test_nothing_is_heard_after_the_end_even_in_the_moment_that_it_is_said(quick: Checkpoint) -> None:
+    """The lane is about to hand sound out while the engine's thread cancels."""
+    engine, heard = engine_of(quick, slots=1), Slow()
+    engine.lane.start()
+    ticket = engine.submit(custom_voice(max_frames=50), heard)
+    engine.tick()
+    assert heard.inside.wait(WAIT_S)
+    engine.cancel(ticket)
+    cancelling = threading.Thread(target=engine.tick)
+    cancelling.start()
+    cancelling.join(0.1)
+    heard.go_on.set()
+    cancelling.join(WAIT_S)
+    assert not cancelling.is_alive()
+    engine.lane.close()
+    assert isinstance(heard.end, Finished)
+    assert heard.end.stats.frames == len(heard.codes)
+
+
+def test_sound_of_a_cancelled_request_in_the_lane_is_not_heard_and_harms_no_next_owner(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(quick, slots=1)
+    streams = station_of(engine).streams
+    decode, inside, go_on = streams.decode, threading.Event(), threading.Event()
+
+    def held(slots: list[int], codes: Any) -> Any:
+        sounds = decode(slots, codes)
+        inside.set()
+        assert go_on.wait(WAIT_S)
+        return sounds
+
+    monkeypatch.setattr(streams, "decode", held)
+    engine.lane.start()
+    heard, after = Heard(), Heard()
+    ticket = engine.submit(custom_voice(max_frames=50), heard)
+    engine.tick()
+    assert inside.wait(WAIT_S)
+    engine.cancel(ticket)
+    engine.submit(custom_voice(seed=3, voice="ryan", max_frames=6), after)
+    for _ in range(4):
+        engine.tick()
+    assert isinstance(heard.end, Finished)
+    assert heard.end.stats.frames == 0
+    go_on.set()
+    late = time.monotonic() + WAIT_S
+    while not after.ended:
+        assert time.monotonic() < late
+        engine.tick()
+    engine.lane.close()
+    assert not heard.chunks
+    expected = said(engine_of(quick), custom_voice(seed=3, voice="ryan", max_frames=6))
+    assert np.array_equal(after.pcm, expected.pcm)
 
 
 def test_what_an_error_says_holds_nothing_of_its_cause(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,141 @@
+"""Speech that does not end is ended, with the guard's name; without guards it runs to its budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from runtime.engine.engine import Engine
+from runtime.engine.frame import FrameResult
+from runtime.engine.runaway import REPEATED_FRAMES, SILENT_FRAMES, spent_after
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Guard, SpeechRequest, StopReason
+from tests.support.engines import Heard, custom_voice, drain, engine_of, said, station_of, streamed
+
+TEXT = "a"  # spent after a second
+LOOP = 3  # frames
+
+
+def looping(engine: Engine, slot: int = 0) -> None:
+    """From now on a slot says the same few codes over and over."""
+    runner = station_of(engine).runner
+    step = runner.step
+
+    def wrapped(slots: NDArray[np.int64]) -> FrameResult:
+        result = step(slots)
+        mine = slots == slot
+        result.codes[mine] = (runner.arena.host_frame[slots[mine]] % LOOP)[:, None]
+        return result
+
+    runner.step = wrapped  # type: ignore[method-assign]
+
+
+def counting(engine: Engine) -> None:
+    """No code comes back within any loop that the guard knows."""
+    runner = station_of(engine).runner
+    step = runner.step
+
+    def wrapped(slots: NDArray[np.int64]) -> FrameResult:
+        result = step(slots)
+        result.codes[:] = (runner.arena.host_frame[slots] % 60)[:, None]
+        return result
+
+    runner.step = wrapped  # type: ignore[method-assign]
+
+
+def silent(engine: Engine) -> None:
+    """Whatever is decoded cannot be heard."""
+    streams = station_of(engine).streams
+
+    def quiet(slots: list[int], codes: torch.Tensor) -> list[bytes | None]:
+        return [bytes(2 * 1920 * codes.shape[1]) for _ in slots]
+
+    streams.decode = quiet  # type: ignore[method-assign, assignment]
+
+
+def free(text: str = TEXT, **words: Any) -> SpeechRequest:
+    """Nothing but budget and guards ends it."""
+    return custom_voice(text, **{"max_frames": None, **words})
+
+
+def ended_by(heard: Heard) -> tuple[StopReason, Guard | None]:
+    return heard.end.stop_reason, heard.end.stats.guard
+
+
+def test_the_budget_ends_speech_that_neither_repeats_itself_nor_is_silent(quick: Checkpoint) -> None:
+    engine = engine_of(quick)
+    counting(engine)
+    heard = said(engine, free())
+    assert ended_by(heard) == (StopReason.RUNAWAY, Guard.BUDGET)
+    assert len(heard.codes) == 53
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_loop_after_the_text_is_ended(quick: Checkpoint, live: bool) -> None:
+    engine = engine_of(quick)
+    looping(engine)
+    text = "Hello world, you speak."
+    heard = Heard()
+    if live:
+        ticket = engine.submit(streamed("", open_text=True, max_frames=400), heard)
+        engine.append(ticket, text)
+        engine.finish_text(ticket)
+    else:
+        engine.submit(free(text, max_frames=400), heard)
+    drain(engine)
+    assert ended_by(heard) == (StopReason.RUNAWAY, Guard.REPETITION)
+    spent = spent_after(text)
+    assert spent + REPEATED_FRAMES - LOOP <= len(heard.codes) <= spent + REPEATED_FRAMES + 8
+    assert heard.end.stats.frames == len(heard.codes)
+
+
+def test_silence_after_the_text_is_ended(quick: Checkpoint) -> None:
+    engine = engine_of(quick)
+    counting(engine)
+    silent(engine)
+    heard = said(engine, free(max_frames=400))
+    assert ended_by(heard) == (StopReason.RUNAWAY, Guard.SILENCE)
+    spent = spent_after(TEXT)
+    assert spent + SILENT_FRAMES <= len(heard.codes) <= spent + SILENT_FRAMES + 8
+
+
+def test_without_guards_a_loop_runs_as_far_as_it_was_asked_to(quick: Checkpoint) -> None:
+    engine = engine_of(quick, guard=False)
+    looping(engine)
+    silent(engine)
+    heard = said(engine, free(max_frames=80))
+    assert ended_by(heard) == (StopReason.MAX_TOKENS, None)
+    assert len(heard.codes) == 80
+
+
+def test_a_loop_while_the_text_is_open_is_left_alone(quick: Checkpoint) -> None:
+    """Nobody knows yet that the text is spent."""
+    engine = engine_of(quick)
+    looping(engine)
+    heard = Heard()
+    ticket = engine.submit(streamed("x " * 70, open_text=True, max_frames=400), heard)
+    for _ in range(90):
+        engine.tick()
+    assert len(heard.codes) > REPEATED_FRAMES + spent_after(TEXT)
+    assert not heard.ended
+    engine.cancel(ticket)
+    drain(engine)
+
+
+def test_a_neighbour_of_a_runaway_is_not_touched(quick: Checkpoint) -> None:
+    request = custom_voice(max_frames=70)
+    alone = said(engine_of(quick), request)
+    engine = engine_of(quick, slots=2)
+    heard, neighbour = Heard(), Heard()
+    engine.submit(free(max_frames=400), heard)
+    engine.tick()
+    (slot,) = station_of(engine).holders
+    looping(engine, slot)
+    engine.submit(request, neighbour)
+    drain(engine)
+    assert ended_by(heard) == (StopReason.RUNAWAY, Guard.REPETITION)
+    assert np.array_equal(neighbour.pcm, alone.pcm)

@@ -1,0 +1,115 @@
+"""A text of several parts is one utterance: one voice, one seed, one stream of sound, one count of frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.engine.engine import Engine
+from runtime.errors import DoesNotFit
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Guard, SpeechRequest, Split, Started, StopReason
+from tests.support.engines import Heard, custom_voice, engine_of, said, seeded
+
+SENTENCES = "Hello world. You speak. The old phone is slow."
+
+
+def parted(text: str = SENTENCES, split: Split = Split.SENTENCE, **words: Any) -> SpeechRequest:
+    return custom_voice(text, split=split, **{"max_frames": None, **words})
+
+
+def short_budget(monkeypatch: pytest.MonkeyPatch, frames: int = 5) -> None:
+    """Let every part be a runaway after so few frames."""
+    from runtime.engine import intake
+
+    monkeypatch.setattr(intake, "frame_budget", lambda _: frames)
+
+
+def assert_one_stream(heard: Heard) -> None:
+    at = 0
+    for chunk in heard.chunks:
+        assert chunk.first_sample == at
+        at += len(chunk.pcm) // 2
+    assert len(heard.of(Started)) == 1
+
+
+def test_parts_follow_each_other_in_one_stream(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    short_budget(monkeypatch)
+    heard = said(engine_of(quick), parted())
+    assert_one_stream(heard)
+    assert len(heard.codes) == 15
+    assert heard.end.stats.parts == 3
+    assert heard.end.stats.frames == 15
+    assert (heard.end.stop_reason, heard.end.stats.guard) == (StopReason.RUNAWAY, Guard.BUDGET)
+
+
+def test_every_part_has_the_seed_and_the_voice_of_the_request(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its codes are those of a request for that part alone."""
+    short_budget(monkeypatch)
+    words: dict[str, Any] = {"voice": "ryan", **seeded(11)}
+    heard = said(engine_of(quick), parted(**words))
+    alone = [said(engine_of(quick), parted(text, **words)) for text in ("Hello world.", "You speak.")]
+    assert np.array_equal(heard.codes[:10], np.concatenate([one.codes for one in alone]))
+    assert heard.end.stats.prompt_tokens > sum(one.end.stats.prompt_tokens for one in alone)
+
+
+@pytest.mark.parametrize(("most", "parts"), [(3, 1), (5, 1), (7, 2), (10, 2), (12, 3)])
+def test_max_frames_counts_over_all_parts(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch, most: int, parts: int
+) -> None:
+    from runtime.engine import station
+
+    whole = said(engine_of(quick), parted("Hello world.", max_frames=5))
+    engine = engine_of(quick)
+    step = station.FrameRunner.step
+
+    def ends_after_five(runner: Any, slots: Any) -> Any:
+        result = step(runner, slots)
+        result.ended[:] |= runner.arena.host_frame[slots] > 5
+        return result
+
+    monkeypatch.setattr(station.FrameRunner, "step", ends_after_five)
+    heard = said(engine, parted(max_frames=most))
+    assert len(heard.codes) == most
+    assert heard.end.stats.parts == parts
+    assert heard.end.stop_reason is StopReason.MAX_TOKENS
+    assert np.array_equal(heard.codes[:5], whole.codes[:most])
+
+
+LONG = "The old phone is slow and the young voice is warm. " * 4
+
+
+def test_a_text_longer_than_a_slot_is_spoken_in_parts(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    short_budget(monkeypatch)
+    heard = said(engine_of(quick, length=256), parted(LONG, split=Split.AUTO))
+    assert_one_stream(heard)
+    assert heard.end.stats.parts > 3
+    assert said(engine_of(quick, length=512), parted(LONG, split=Split.AUTO)).end.stats.parts == 1
+    with pytest.raises(DoesNotFit):
+        engine_of(quick, length=256).submit(parted(LONG, split=Split.NONE), Heard())
+
+
+@pytest.mark.parametrize("split", [Split.AUTO, Split.NONE, Split.SENTENCE, Split.CLAUSE])
+def test_a_text_of_one_sentence_is_one_part_whatever_is_chosen(quick: Checkpoint, split: Split) -> None:
+    engine = engine_of(quick)
+    heard = said(engine, parted("Hello world.", split=split, max_frames=6))
+    assert heard.end.stats.parts == 1
+    assert np.array_equal(heard.pcm, said(engine, custom_voice("Hello world.", max_frames=6)).pcm)
+
+
+def test_company_changes_nothing_between_parts(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    short_budget(monkeypatch)
+    alone = said(engine_of(quick, slots=1), parted())
+    engine: Engine = engine_of(quick, slots=3)
+    heards = [Heard() for _ in range(5)]
+    for index, heard in enumerate(heards):
+        engine.submit(parted() if index % 2 else custom_voice(max_frames=4 + index), heard)
+        engine.tick()
+    while engine.busy:
+        engine.tick()
+    for heard in heards[1::2]:
+        assert np.array_equal(heard.pcm, alone.pcm)

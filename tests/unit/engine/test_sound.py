@@ -1,0 +1,164 @@
+"""The bytes of a request are its own: whatever the chunks, the company, the lane, the reader or who is cancelled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.engine.engine import Engine
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import AudioChunk, Broken, Finished, Layout, Mode, SpeechEvent, SpeechRequest, Split
+from runtime.settings import ModeSettings
+from tests.support.engines import (
+    GREEDY,
+    Heard,
+    VirtualClock,
+    custom_voice,
+    drain,
+    engine_of,
+    said,
+    seeded,
+    station_of,
+    streamed,
+)
+
+WAIT_S = 60
+TEXTS = ("Hello world.", "a", "The old phone is slow. You speak.", "你好，我的声音。", "iPhone 12")
+
+
+def mixed(index: int, **words: Any) -> SpeechRequest:
+    """One of sixteen requests that differ in everything a request may differ in."""
+    make: Callable[..., SpeechRequest] = streamed if index % 3 == 2 else custom_voice
+    given: dict[str, Any] = {"sampling": GREEDY, "seed": 7} if index % 2 else seeded(index)
+    given |= {"voice": ("serena", "ryan", "eric")[index % 3], "max_frames": 2 + 3 * (index % 5)}
+    if index % 5 == 0:
+        given["first_chunk_frames"] = 3
+    if index % 4 == 1:
+        given["split"] = Split.SENTENCE
+    return make(TEXTS[index % len(TEXTS)], **{**given, **words})
+
+
+@pytest.fixture(scope="module")
+def alone(quick: Checkpoint) -> list[Heard]:
+    engine = engine_of(quick, slots=1)
+    return [said(engine, mixed(index)) for index in range(16)]
+
+
+def assert_same(heard: Heard, expected: Heard) -> None:
+    assert isinstance(heard.end, Finished)
+    assert np.array_equal(heard.codes, expected.codes)
+    assert np.array_equal(heard.pcm, expected.pcm)
+
+
+def modes_of(**words: int) -> dict[Mode, ModeSettings]:
+    return dict.fromkeys(Mode, ModeSettings(**words))
+
+
+CHUNKS = [
+    ({"first_chunk_frames": 1, "max_chunk_frames": 1, "sound_batch": 1}, 1),
+    ({"first_chunk_frames": 4, "max_chunk_frames": 16, "sound_batch": 8}, 16),
+    ({"first_chunk_frames": 2, "max_chunk_frames": 3, "sound_batch": 2, "prefills": 8}, 7),
+]
+
+
+@pytest.mark.parametrize("turn_s", [0.0, 0.05, 0.3], ids=["ahead", "close", "behind"])
+@pytest.mark.parametrize(("words", "work"), CHUNKS)
+def test_bytes_do_not_depend_on_chunks_company_or_lead(
+    quick: Checkpoint, alone: list[Heard], words: dict[str, int], work: int, turn_s: float
+) -> None:
+    clock = VirtualClock()
+    engine = engine_of(quick, slots=4, modes=modes_of(**words), sound_work=work, clock=clock)
+    picked = range(0, 16, 3)
+    heards = {index: Heard() for index in picked}
+    for index, heard in heards.items():
+        engine.submit(mixed(index), heard)
+    drain(engine, clock, turn_s)
+    for index, heard in heards.items():
+        assert_same(heard, alone[index])
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_each_says_alone(
+    quick: Checkpoint, alone: list[Heard], order: int
+) -> None:
+    stream, clock = np.random.RandomState(order), VirtualClock()
+    engine = engine_of(quick, slots=5, reader_s=0.4, lead_cap_s=0.5, clock=clock)
+    heards = [Heard() for _ in range(16)]
+    slow = set(stream.choice(16, 5, replace=False).tolist())
+    doomed = set(stream.choice(16, 4, replace=False).tolist())
+    tickets: dict[int, int] = {}
+    waiting = list(stream.permutation(16))
+    for _ in range(600):
+        if waiting:
+            index = int(waiting.pop())
+            tickets[index] = engine.submit(mixed(index, acknowledged=index in slow), heards[index])
+        engine.tick()
+        clock.now += float(stream.choice([0.0, 0.02, 0.2]))
+        for index in slow & tickets.keys():
+            if stream.randint(3) == 0:
+                engine.taken(tickets[index], len(heards[index].pcm))
+        for index in doomed & tickets.keys():
+            if stream.randint(9) == 0:
+                engine.cancel(tickets[index])
+        if not waiting and not engine.busy:
+            break
+    for index, heard in enumerate(heards):
+        if index in doomed:
+            assert isinstance(heard.end, Finished)
+            assert np.array_equal(heard.pcm, alone[index].pcm[: len(heard.pcm)])
+            assert len(heard.codes) == heard.end.stats.frames
+        else:
+            assert_same(heard, alone[index])
+
+
+def test_a_lane_of_its_own_changes_no_byte(quick: Checkpoint, alone: list[Heard]) -> None:
+    engine = engine_of(quick, slots=4)
+    heards = [Heard() for _ in range(16)]
+    left = threading.Semaphore(0)
+
+    def sink_of(heard: Heard) -> Callable[[SpeechEvent], None]:
+        def sink(event: SpeechEvent) -> None:
+            heard(event)
+            if isinstance(event, Finished | Broken):
+                left.release()
+
+        return sink
+
+    engine.start()
+    try:
+        for index, heard in enumerate(heards):
+            engine.submit(mixed(index), sink_of(heard))
+        for _ in heards:
+            assert left.acquire(timeout=WAIT_S)
+    finally:
+        engine.close()
+    for heard, expected in zip(heards, alone, strict=True):
+        assert_same(heard, expected)
+
+
+def test_both_layouts_are_among_the_sixteen() -> None:
+    """Else the tests above would say less than they seem to."""
+    requests = [mixed(index) for index in range(16)]
+    assert {request.layout for request in requests} == {None, Layout.STREAMING}
+    assert len({request.max_frames for request in requests}) == 5
+
+
+def test_every_chunk_has_the_sound_of_its_own_codes(quick: Checkpoint) -> None:
+    engine: Engine = engine_of(quick, slots=2)
+    heards = [Heard(), Heard()]
+    for index, heard in enumerate(heards):
+        engine.submit(custom_voice(max_frames=9, **seeded(index)), heard)
+    drain(engine)
+    streams = station_of(engine_of(quick, slots=1)).streams
+    for heard in heards:
+        streams.open(0)
+        (whole,) = streams.decode([0], torch.from_numpy(heard.codes[None]))
+        assert whole == heard.pcm.tobytes()
+        assert all(
+            isinstance(chunk, AudioChunk) and len(chunk.pcm) == 3840 * len(chunk.codes) for chunk in heard.chunks
+        )
