@@ -230,6 +230,17 @@ def test_the_published_decoder_remembers_ten_frames() -> None:
     assert sum(part.numel() for part in (*kept.keys, *kept.values)) == 1_163_264
 
 
+@torch.inference_mode()
+def test_the_card_s_side_of_every_layer_makes_the_same_shapes() -> None:
+    """A device without numbers takes the branches that a card takes."""
+    with on_meta():
+        code2wav = Code2Wav(speech_tokenizer_config().code2wav)
+        state, codes = code2wav.fresh_state(2), torch.zeros(2, 3, code2wav.config.num_quantizers, dtype=torch.int64)
+    shapes = [part.shape for part in state.tensors()]
+    assert code2wav(codes, state).shape == (2, 3 * 1920)
+    assert [part.shape for part in state.tensors()] == shapes
+
+
 def test_sound_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> None:
     code2wav = cloner.speech_tokenizer.code2wav
     codes = codes_of(code2wav, 4, 20)
