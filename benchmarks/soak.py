@@ -382,6 +382,7 @@ def wishes_of(card: dict[str, Any], count: int, seed: int) -> list[Wish]:
     for number in range(count):
         mode = card["modes"][number % len(card["modes"])]
         config: dict[str, Any] = {"task_type": mode, "seed": mind.randrange(10_000), "language": "english"}
+        config["max_frames"] = mind.randrange(12, 40)
         if mode == "custom_voice":
             config["voice"] = mind.choice(card["speakers"])
         elif mode == "voice_design":
