@@ -197,8 +197,9 @@ def test_a_text_that_is_longer_than_a_slot_is_refused_where_it_may_not_be_split(
     with pytest.raises(DoesNotFit) as caught:
         admitted(custom_voice(text, max_frames=None, split=Split.NONE), speaker, length=800)
     enough = int(str(caught.value.facts["count"]))
-    assert planned(custom_voice(text, max_frames=None, split=Split.NONE), speaker, enough).limit == (
-        caught.value.facts["frames"]
+    assert (
+        planned(custom_voice(text, max_frames=None, split=Split.NONE), speaker, enough).limit
+        == (caught.value.facts["frames"])
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_text_in_any_pieces_gives_the_codes_and_the_bytes_of_the_whole(
     engine: Engine, whole: Heard, cuts: list[int], ticks: list[int]
 ) -> None:
     places = [0, *cuts, len(TEXT)]
-    pieces = [TEXT[start:stop] for start, stop in zip(places, places[1:], strict=False)]
+    pieces = [TEXT[start:stop] for start, stop in pairwise(places)]
     assert_same(said_live(engine, streamed(max_frames=14), pieces, ticks), whole)
 
 

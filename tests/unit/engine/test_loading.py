@@ -60,9 +60,7 @@ def test_a_checkpoint_has_its_card_before_it_is_loaded(folder_of: FolderOf) -> N
     assert after.fingerprint == card.fingerprint
 
 
-def test_requests_that_wait_for_their_checkpoint_are_spoken_in_their_order(
-    folder_of: FolderOf, loaded: Loaded
-) -> None:
+def test_requests_that_wait_for_their_checkpoint_are_spoken_in_their_order(folder_of: FolderOf, loaded: Loaded) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     heards = [Heard() for _ in range(4)]
     for index, heard in enumerate(heards):
