@@ -196,6 +196,6 @@ def test_thousands_of_steps_lose_nobody(quick: Checkpoint) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Walk,
         settings=settings(
-            max_examples=150, stateful_step_count=100, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
