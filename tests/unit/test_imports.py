@@ -66,6 +66,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/outbox.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/replies.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/patience.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/casting.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/protocol.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/gate.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
