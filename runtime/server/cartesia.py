@@ -1,9 +1,10 @@
 """Cartesia's ``/tts/websocket`` as a state machine without input or output of its own.
 
 A context is one growing text and one stream of sound, sent as base64 in JSON; several share a socket. It is
-``free -> open -> complete -> free`` and gets exactly one last message: ``done`` or ``error``. Its text goes to the
-engine as it comes. Every message bears a ``context_id``, because clients look for it before anything else.
-Thread: event loop.
+``free -> open -> complete -> free`` and gets exactly one last message, ``done`` or ``error``, unless it is cancelled:
+then it gets none, because Cartesia's client has forgotten the name by then and takes a ``done`` of a stranger for the
+end of what it listens to. Its text goes to the engine as it comes. Every message bears a ``context_id``, because
+clients look for it before anything else. Thread: event loop.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from runtime.errors import SpeechError
 from runtime.request import AudioChunk, Broken, Finished, ModelCard, Queued, Reference, SpeechEvent, Started
 from runtime.server import cartesia_contexts as replies
 from runtime.server import schema
-from runtime.server.cartesia_contexts import Context
+from runtime.server.cartesia_contexts import Context, RecentNames
 from runtime.server.cartesia_schema import Generation, read_generation
 from runtime.server.casting import Casting
 from runtime.server.effects import Append, Cancel, Command, FinishText, Flush, Outgoing, Recall, Submit
 from runtime.server.pcm_formats import PcmWriter
-from runtime.server.replies import BYTES_PER_SAMPLE
+from runtime.server.replies import BYTES_PER_SAMPLE, Reply
 from runtime.server.sentences import has_words
 from runtime.server.spool import Spool
 from runtime.server.voice_library import VoiceLibrary
@@ -29,7 +30,7 @@ from runtime.server.word_times import TimedWords, WordTimes
 from runtime.settings import Limits
 
 _IDLE_S = 300.0  # Cartesia's own: clients keep a socket ready for as long
-_MAX_MUTED = 64  # names of refused contexts whose pipelined messages are still to be ignored
+_MAX_NAMES = 64  # of ended contexts for which messages may still be on their way
 _PIECE_BYTES = 12_000  # a quarter of a second, as everywhere
 
 
@@ -53,7 +54,8 @@ class CartesiaSession:
         self._clock = clock
         self._began = self._last_event = clock()
         self._open: dict[str, Context] = {}
-        self._muted: dict[str, None] = {}  # an ordered set
+        self._muted = RecentNames(_MAX_NAMES)  # refused: all that was sent meanwhile is ignored, up to its end
+        self._cancelled = RecentNames(_MAX_NAMES)  # an end that was sent meanwhile is ignored
         self._numbers = 0
         self._commands: list[Command] = []
         self._spool = Spool()
@@ -159,7 +161,7 @@ class CartesiaSession:
             return
         for one in tuple(self._open.values()):
             self._release(one)
-            self._spool.say(replies.error(error, one.name, self._id), is_end=True)
+            self._say(one.name, replies.error(error, one.name, self._id), is_end=True)
         self._spool.say(replies.error(error, None, self._id))
         self._spool.close(code, error.code)
         self.closed = True
@@ -188,17 +190,19 @@ class CartesiaSession:
         name = message.context_id or f"context-{self._numbers + 1}"
         if name in self._muted:
             if not message.goes_on:
-                del self._muted[name]
+                self._muted.discard(name)
             return
         one = self._open.get(name)
         is_blank = not message.transcript.strip()
         if one is None and is_blank and not message.goes_on:
-            self._spool.say(replies.done(name), is_end=True)  # the end of a text that never was
+            if name not in self._cancelled:
+                self._say(name, replies.done(name), is_end=True)  # the end of a text that never was
+            self._cancelled.discard(name)
             return
         if one is not None and one.is_complete:
             if not is_blank:  # a second end is none
                 error = errors.OutOfOrder(what="transcript", why="the text of that context was said to be complete")
-                self._spool.say({**replies.error(error, name, self._id), "done": False})
+                self._say(name, {**replies.error(error, name, self._id), "done": False})
             return
         try:
             self._extend(one or self._opened(name, message), message)
@@ -215,6 +219,7 @@ class CartesiaSession:
             has_reference=False,
         )
         form = message.output_format
+        self._cancelled.discard(name)
         self._numbers += 1
         one = self._open[name] = Context(
             number=self._numbers,
@@ -239,7 +244,7 @@ class CartesiaSession:
             one.words.add(message.transcript)
         if message.flush:
             one.flushes += 1
-            self._spool.say(replies.flush_done(one))
+            self._say(one.name, replies.flush_done(one))
         if message.goes_on:
             self._tell(one, is_flushed=message.speaks_at_once)
         else:
@@ -249,10 +254,14 @@ class CartesiaSession:
             one.pending += " "  # it waits for its voice; what comes next is no part of its last word
 
     def _cancel(self, name: str | None) -> None:
-        self._muted.pop(name or "", None)
-        if one := self._open.get(name or ""):
+        if name is None:
+            return
+        self._muted.discard(name)
+        self._spool.drop_all_about(name)  # its last message too, if it was to have one by now
+        if one := self._open.get(name):
             self._release(one)
-            self._spool.say(replies.done(one.name), is_end=True)
+            if not one.is_complete:
+                self._cancelled.add(name)
 
     # --- contexts
 
@@ -297,19 +306,19 @@ class CartesiaSession:
             return
         now = self._clock()
         message = replies.chunk(one, data, (now - one.said_at) * 1000)
-        self._spool.say(message, number=one.number, samples=one.owed_samples)
+        self._say(one.name, message, number=one.number, samples=one.owed_samples)
         one.said_at, one.owed_samples = now, 0
 
     def _time(self, one: Context, times: TimedWords) -> None:
         if times.words:
-            self._spool.say(replies.timestamps(one, times), number=one.number)
+            self._say(one.name, replies.timestamps(one, times), number=one.number)
 
     def _finish(self, one: Context) -> None:
         self._send(one, one.writer.finish())
         if one.words is not None:
             self._time(one, one.words.finish())
         self._open.pop(one.name, None)
-        self._spool.say(replies.done(one.name), is_end=True)
+        self._say(one.name, replies.done(one.name), is_end=True)
 
     def _fail(self, one: Context, error: SpeechError) -> None:
         self._open.pop(one.name, None)
@@ -322,6 +331,12 @@ class CartesiaSession:
             self._commands.append(Cancel(one.number))
         self._spool.drop_sound_of(one.number)
 
+    def _say(
+        self, name: str, message: Reply, *, number: int | None = None, samples: int = 0, is_end: bool = False
+    ) -> None:
+        """Queue a message about a context."""
+        self._spool.say(message, number=number, samples=samples, is_end=is_end, about=name)
+
     # --- refusals
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
@@ -329,10 +344,8 @@ class CartesiaSession:
         if one := self._open.get(name):
             self._release(one)
         if goes_on:
-            self._muted[name] = None
-            if len(self._muted) > _MAX_MUTED:
-                del self._muted[next(iter(self._muted))]
-        self._spool.say(replies.error(error, name, self._id), is_end=True)
+            self._muted.add(name)
+        self._say(name, replies.error(error, name, self._id), is_end=True)
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = fields.get("context_id")

@@ -44,6 +44,26 @@ class Context:
         return self.how.request(self.pending, self.role, self.reference, open_text=not self.is_complete)
 
 
+class RecentNames:
+    """A set that forgets its oldest members."""
+
+    def __init__(self, room: int) -> None:
+        self._names: dict[str, None] = {}  # ordered
+        self._room = room
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        self.discard(name)
+        self._names[name] = None
+        if len(self._names) > self._room:
+            del self._names[next(iter(self._names))]
+
+    def discard(self, name: str) -> None:
+        self._names.pop(name, None)
+
+
 def chunk(one: Context, data: bytes, step_ms: float) -> Reply:
     return {
         "type": "chunk",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from runtime.errors import InstructTooLong, InvalidConfig
 from runtime.request import Reference, SpeechRequest
@@ -36,6 +36,12 @@ class Part(BaseModel):
 class Voice(Part):
     mode: Literal["id"] = "id"
     id: Name | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _its_id_alone(cls, voice: object) -> object:
+        """Newer clients say no more than the id."""
+        return {"id": voice} if isinstance(voice, str) else voice
 
 
 class OutputFormat(Part):

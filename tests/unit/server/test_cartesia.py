@@ -191,7 +191,8 @@ def test_contexts_share_a_socket_and_keep_their_sound_apart() -> None:
     assert sound_of(heard[:1]) != sound_of(heard[1:2])
 
 
-def test_cancel_takes_back_what_was_not_sent_and_frees_the_slot() -> None:
+def test_cancel_takes_back_what_was_not_sent_says_nothing_and_frees_the_slot() -> None:
+    """A done would end what Cartesia's client listens to next: it has dropped the name."""
     driver = cartesia()
     driver.send(generation("One.", context="a", add_timestamps=True))
     driver.send(generation("Two.", context="b"))
@@ -199,12 +200,36 @@ def test_cancel_takes_back_what_was_not_sent_and_frees_the_slot() -> None:
     driver.sound(2)
     driver.send({"context_id": "a", "cancel": True})
     assert driver.cancelled == [1]
-    assert [(one["type"], one["context_id"]) for one in driver.heard()] == [("chunk", "b"), ("done", "a")]
+    assert [(one["type"], one["context_id"]) for one in driver.heard()] == [("chunk", "b")]
     driver.sound(1)
     driver.finish(1)
     driver.send({"context_id": "a", "cancel": True})
     driver.send({"context_id": "never", "cancel": True})
     assert driver.heard() == []
+
+
+def test_a_last_message_that_had_not_gone_yet_is_taken_back_by_a_cancel() -> None:
+    driver = cartesia()
+    driver.send(generation("One.", context="a"))
+    driver.send(generation("Two.", context="b", voice={"mode": "id", "id": "nobody"}))
+    driver.sound(1)
+    driver.finish(1)
+    driver.send({"context_id": "a", "cancel": True})
+    driver.send({"context_id": "b", "cancel": True})
+    driver.send({"cancel": True})
+    assert driver.heard() == []
+    assert not driver.dialect.is_congested
+
+
+def test_the_end_of_a_cancelled_text_that_was_on_its_way_is_no_text_of_its_own() -> None:
+    driver = cartesia()
+    driver.send(generation("One ", context="a", **{"continue": True}))
+    driver.send({"context_id": "a", "cancel": True})
+    driver.send(generation("", context="a"))
+    assert driver.heard() == []
+    driver.send(generation("Again.", context="a"))
+    driver.finish(driver.submitted[1].utterance)
+    assert driver.kinds() == ["done"]
 
 
 def test_more_contexts_than_the_limit_are_refused_by_name() -> None:
@@ -240,6 +265,15 @@ def test_a_model_of_ours_is_taken_by_name_and_any_other_means_the_default() -> N
     driver.send(generation(context="d", model_id="clone", voice={"mode": "id", "id": "grandmother"}))
     assert [submit.request.mode for submit in driver.submitted] == [Mode.CUSTOM_VOICE] * 2
     assert driver.uploads == [Recall(3, "v1")]
+
+
+def test_a_voice_may_be_its_id_alone() -> None:
+    """Cartesia's client since 2026-08, with the last message of a context too."""
+    driver = cartesia()
+    driver.send(generation("Hello ", voice="anna", **{"continue": True}))
+    driver.send(generation("", voice="6ccbfb76-1fc6-48f7-b71d-91ac6298247b"))
+    assert driver.submitted[0].request.voice == "anna"
+    assert driver.text_told == "Hello |"
 
 
 def test_a_stored_voice_is_awaited_and_no_word_is_lost() -> None:
@@ -291,7 +325,8 @@ def test_fields_of_ours_are_taken_and_foreign_ones_ignored() -> None:
     [
         ({"voice": {"mode": "id", "id": "nobody"}}, "unknown_voice"),
         ({"voice": {"mode": "embedding", "embedding": [0.1]}}, "invalid_config"),
-        ({"voice": "anna"}, "invalid_config"),
+        ({"voice": "nobody"}, "unknown_voice"),
+        ({"voice": ["anna"]}, "invalid_config"),
         ({"output_format": {**NATIVE, "encoding": "pcm_s24le"}}, "invalid_config"),
         ({"output_format": {**NATIVE, "container": "wav"}}, "invalid_config"),
         ({"output_format": {**NATIVE, "sample_rate": 4000}}, "invalid_config"),

@@ -141,7 +141,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "blank": [],
         "end": ["done"],
         "flush": ["flush_done"],
-        "cancel": ["done"],
+        "cancel": [],
         "wrong": ["invalid_config"],
         "nothing": ["done"],
         "no json": ["invalid_json", "invalid_json", "close 1007"],
@@ -152,7 +152,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "blank": ["append"],
         "end": ["finishtext"],
         "flush": ["flush_done", "flush"],
-        "cancel": ["done", "cancel"],
+        "cancel": ["cancel"],
         "wrong": ["invalid_config", "cancel"],
         "nothing": ["done"],
         "no json": ["invalid_json", "invalid_json", "close 1007", "cancel"],
@@ -163,7 +163,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "blank": [],
         "end": [],
         "flush": [],
-        "cancel": ["done", "cancel"],
+        "cancel": ["cancel"],
         "wrong": ["invalid_config", "cancel"],
         "nothing": ["done"],
         "no json": ["invalid_json", "invalid_json", "close 1007", "cancel"],
@@ -174,7 +174,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "blank": [],
         "end": [],
         "flush": ["flush_done"],
-        "cancel": ["done"],
+        "cancel": [],
         "wrong": ["invalid_config"],
         "nothing": ["done"],
         "no json": ["invalid_json", "invalid_json", "close 1007"],
@@ -190,6 +190,17 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "nothing": ["done"],
         "no json": ["invalid_json", "close 1007"],
     },
+    "cancelled": {
+        "words": ["submit"],
+        "last words": ["submit"],
+        "blank": [],
+        "end": [],
+        "flush": ["flush_done"],
+        "cancel": [],
+        "wrong": ["invalid_config"],
+        "nothing": ["done"],
+        "no json": ["invalid_json", "close 1007"],
+    },
     "closed": {key: [] for key in CARTESIA_MESSAGES},
 }
 
@@ -202,9 +213,12 @@ def cartesia_in(state: str) -> DialectDriver:
         "complete": {"transcript": "Text."},
         "waiting for its voice": {"transcript": "Text.", "continue": True, "voice": {"mode": "id", "id": "v1"}},
         "refused": {"transcript": "Text.", "continue": True, "voice": {"mode": "id", "id": "nobody"}},
+        "cancelled": {"transcript": "Text.", "continue": True},
     }
     if state in first:
         driver.send({"context_id": "c", **first[state]})
+    if state == "cancelled":
+        driver.send({"context_id": "c", "cancel": True})
     elif state == "closed":
         driver.send("{")
     driver.heard()
@@ -387,10 +401,12 @@ class AnyCartesia(AnyDialect):
         clock = Clock()
         self.begin(cartesia(LIMITS, clock), clock)
         self.ended: set[str] = set()
+        self.cancelled: set[str] = set()
 
     def hear(self, item: Any) -> None:
         assert item["type"] in {"chunk", "timestamps", "flush_done", "done", "error"}
         name = item["context_id"]
+        assert name not in self.cancelled
         if item["type"] == "error":
             assert item["error_code"]
         elif item["type"] != "done":
@@ -413,6 +429,7 @@ class AnyCartesia(AnyDialect):
         # Each use of a name is a context of its own; what is queued of the one before is heard first.
         self.take_everything()
         self.ended.discard(name)
+        self.cancelled.discard(name)
         message = {
             "context_id": name,
             "transcript": 7 if text is None else text,
@@ -427,7 +444,9 @@ class AnyCartesia(AnyDialect):
 
     @rule(name=st.sampled_from(["a", "b", "c"]))
     def cancel(self, name: str) -> None:
+        """Nothing of it is heard any more, not even what was waiting to go."""
         self.driver.send({"context_id": name, "cancel": True})
+        self.cancelled.add(name)
         self.after()
 
 
