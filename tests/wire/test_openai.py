@@ -195,7 +195,7 @@ def test_the_first_byte_goes_out_with_the_first_chunk(server: RunningServer, ext
         ({"task_type": "Base", "voice": None}, 422, "missing_ref_audio", "ref_audio"),
         ({"task_type": "Base", "voice": "alloy"}, 404, "unknown_voice", "voice"),
         ({"ref_audio": "bm8gc291bmQ=", "ref_text": "No."}, 422, "invalid_ref_audio", "ref_audio"),
-        ({"ref_audio": "file:///etc/passwd", "ref_text": "No."}, 422, "invalid_ref_audio", "ref_audio"),
+        ({"ref_audio": "file:///etc/passwd", "ref_text": "No."}, 422, "address_refused", "ref_audio"),
         ({"max_frames": 5000}, 422, "invalid_config", "max_frames"),
         ({"task_type": "Singing"}, 422, "invalid_config", "task_type"),
     ],
