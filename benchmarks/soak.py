@@ -27,7 +27,8 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from benchmarks.sockets import PROTOCOL, runtime_process
+from benchmarks.sockets import RuntimeProcess, runtime_process
+from runtime.client.session import PROTOCOL
 
 TEXTS = (
     "The bread is warm.",
@@ -130,8 +131,8 @@ class Report:
 class Soak:
     """One run against one runtime process."""
 
-    def __init__(self, url: str, pid: int, wishes: list[Wish], report: Report, seed: int) -> None:
-        self.url, self.http, self.pid = url, url.replace("ws", "http", 1).partition("/v1")[0], pid
+    def __init__(self, runtime: RuntimeProcess, wishes: list[Wish], report: Report, seed: int) -> None:
+        self.url, self.http, self.pid = runtime.stream, runtime.url, runtime.pid
         self.wishes, self.report = wishes, report
         self.solo: dict[str, str] = {}
         self.random = random.Random(seed)
@@ -381,6 +382,7 @@ def wishes_of(card: dict[str, Any], count: int, seed: int) -> list[Wish]:
     for number in range(count):
         mode = card["modes"][number % len(card["modes"])]
         config: dict[str, Any] = {"task_type": mode, "seed": mind.randrange(10_000), "language": "english"}
+        config["max_frames"] = mind.randrange(12, 40)
         if mode == "custom_voice":
             config["voice"] = mind.choice(card["speakers"])
         elif mode == "voice_design":
@@ -418,12 +420,11 @@ async def soak(arguments: argparse.Namespace) -> Report:
     options = [option for model in arguments.model or [] for option in ("--model", model)]
     options += ["--max-slots", str(arguments.slots)]
     environment = {"VOICEWRIGHT_MAX_WAITING": str(arguments.waiting)}
-    async with runtime_process(options, environment) as (url, pid):
+    async with runtime_process(options, environment) as runtime:
         async with httpx.AsyncClient(trust_env=False) as client:
-            http = url.replace("ws", "http", 1).partition("/v1")[0]
-            card = (await client.get(f"{http}/v1/models")).json()["data"][0]
+            card = (await client.get(f"{runtime.url}/v1/models")).json()["data"][0]
         report = Report(minutes=arguments.minutes, slots=arguments.slots, clients=2 * arguments.slots)
-        run = Soak(url, pid, wishes_of(card, arguments.wishes, arguments.seed), report, arguments.seed)
+        run = Soak(runtime, wishes_of(card, arguments.wishes, arguments.seed), report, arguments.seed)
         await run.prepare()
         await run.run(arguments.minutes, [KINDS[number % len(KINDS)] for number in range(report.clients)])
         return report

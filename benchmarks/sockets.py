@@ -9,8 +9,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from runtime.client import SpeechRefused, connect
@@ -20,19 +21,34 @@ FRAMES = 25  # of each reply, so that replies are equally long
 WARM_UP = 2  # replies of each client that are not counted
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeProcess:
+    """A runtime that answers."""
+
+    url: str
+    pid: int
+
+    @property
+    def stream(self) -> str:
+        """The address of its WebSocket."""
+        return self.url.replace("http", "ws", 1) + "/v1/audio/speech/stream"
+
+
 @asynccontextmanager
-async def runtime_process(arguments: list[str]) -> AsyncIterator[str]:
-    """Start `voicewright runtime` on a free port; yields its address once it is ready."""
+async def runtime_process(
+    arguments: list[str], environment: Mapping[str, str] | None = None
+) -> AsyncIterator[RuntimeProcess]:
+    """Start `voicewright runtime` on a free port; yields it once it is ready."""
     command = [sys.executable, "-m", "runtime.cli", "runtime", "--port", "0", *arguments]
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, env={**os.environ, "VOICEWRIGHT_HOST": "127.0.0.1"}
+        *command, stdout=subprocess.PIPE, env={**os.environ, "VOICEWRIGHT_HOST": "127.0.0.1", **(environment or {})}
     )
     assert process.stdout is not None
     try:
         line = (await process.stdout.readline()).decode()
         if " at http" not in line:
             raise SystemExit("the runtime did not start; its error is above")
-        yield line.rpartition(" at ")[2].strip()
+        yield RuntimeProcess(line.rpartition(" at ")[2].strip(), process.pid)
     finally:
         if process.returncode is None:
             process.terminate()
@@ -41,8 +57,8 @@ async def runtime_process(arguments: list[str]) -> AsyncIterator[str]:
 
 async def measure_sockets(arguments: list[str], clients: tuple[int, ...], replies: int) -> list[dict[str, Any]]:
     """TTFA (request sent to first sound received) for some numbers of closed-loop clients."""
-    async with runtime_process(arguments) as url:
-        return [await _closed_loop(url, count, replies) for count in clients]
+    async with runtime_process(arguments) as runtime:
+        return [await _closed_loop(runtime.url, count, replies) for count in clients]
 
 
 async def _closed_loop(url: str, clients: int, replies: int) -> dict[str, Any]:

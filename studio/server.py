@@ -93,8 +93,9 @@ def build(runtime: Runtime) -> FastAPI:
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
-    app.add_route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)
-    app.add_api_websocket_route("/v1/{path:path}", relay.websocket)
+    for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
+        app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
+        app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
     for path in CLOSED:
         app.add_route(path, closed, methods=HTTP_METHODS)
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))

@@ -1,8 +1,8 @@
-"""Fixtures of every test: tiny random checkpoints, written and loaded once a session."""
+"""Fixtures of every test: tiny random checkpoints, written and loaded once a session, and a data folder of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +20,15 @@ FolderOf = Callable[..., Path]
 Loaded = Callable[..., Checkpoint]
 
 SEED = 1
+
+
+@pytest.fixture(scope="session", autouse=True)
+def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A user's data folder for this session and the processes it starts: no test keeps voices in the real one."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("user")
+        patch.setenv("XDG_DATA_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

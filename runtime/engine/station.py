@@ -80,6 +80,7 @@ class Station:
         self.codes: Codes = np.zeros((self.slots, BACKLOG, checkpoint.config.talker.num_code_groups), np.int64)
         self.pace = Pace()
         self._lane, self._wake = lane, wake
+        self._withdrawn = False  # work of others went with that of a request that ended, and must be offered again
         self._sounded: deque[tuple[Chunk, list[Job], Codes, Sounds | None, float]] = deque()  # filled by the lane
 
     def warm(self) -> None:
@@ -203,6 +204,8 @@ class Station:
         is_scarce = bool(self.lobby.line) or len(self.holders) > max(1, SCARCE * self.slots)
         slots = self.scheduler.runnable(self.rows, began, is_scarce=is_scarce)
         if not len(slots):
+            if self._withdrawn:
+                self.sound()
             return False
         try:
             result = self.runner.step(slots)
@@ -218,6 +221,7 @@ class Station:
 
     def sound(self) -> None:
         """Leave to the lane what is due now, in place of what waited there."""
+        self._withdrawn = False
         self._lane.offer(self, self._works)
 
     def end(self, job: Job, outcome: StopReason | SpeechError) -> None:
@@ -227,6 +231,7 @@ class Station:
             with self._lane.lock:  # nothing of it may begin between these lines
                 job.silenced = True
                 self._lane.withdraw(self)
+                self._withdrawn = True
                 self.rows.clear(job.slot)
             del self.holders[job.slot]
             if job.prompt is not None:

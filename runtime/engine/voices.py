@@ -164,4 +164,6 @@ class Voices:
         frames = -(-len(reference.samples) // samples)
         if codes is None or codes.shape != (frames, config.talker.num_code_groups):
             return False
-        return codes.min() >= 0 and codes.max() < self.checkpoint.speech_tokenizer.config.encoder.codebook_size
+        return bool(codes.min() >= 0) and bool(
+            codes.max() < self.checkpoint.speech_tokenizer.config.encoder.codebook_size
+        )

@@ -46,8 +46,9 @@ class LoadingStep:
 class Host:
     """What the routes share."""
 
-    def __init__(self, settings: Settings, open_engine: OpenEngine) -> None:
+    def __init__(self, settings: Settings, open_engine: OpenEngine, library: Library | None = None) -> None:
         self.settings = settings
+        self.library = Library(library_folder(settings.server.voices)) if library is None else library
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
@@ -55,7 +56,6 @@ class Host:
         self.fetcher = fetcher_for(settings.server.reference_addresses)
         self.metrics = Metrics()
         self.progress = LoadingStep(of=len(settings.models))
-        self.library = Library(library_folder(settings.server.voices))
         self._prompts: PromptKeeper | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._requests = 0  # over HTTP, under way

@@ -27,6 +27,7 @@ class Spoken:
     mode: Mode
     chars: int = 0
     text: str | None = None  # None: texts are not to be logged
+    is_cancelled: bool = False  # nobody waits for it any more, so that its end is nobody's fault
 
     def add(self, text: str) -> None:
         """More of its text has come."""
@@ -56,7 +57,8 @@ def log_end(spoken: Spoken, event: Finished | Broken) -> None:
     }
     if spoken.text is not None:
         figures["text"] = spoken.text
-    level = logging.ERROR if isinstance(error, Failed) else logging.INFO
+    is_our_fault = isinstance(error, Failed) and not spoken.is_cancelled
+    level = logging.ERROR if is_our_fault else logging.INFO
     log.log(level, "request ended", extra={"figures": figures})
 
 

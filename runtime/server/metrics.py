@@ -91,8 +91,9 @@ class Metrics:
         """Measure for ever how late the loop is."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _LAG_EVERY_S
-            await asyncio.sleep(_LAG_EVERY_S)
+            due, reached = loop.time() + _LAG_EVERY_S, asyncio.Event()
+            loop.call_at(due, reached.set)
+            await reached.wait()
             self._lag_s.observe(max(0.0, loop.time() - due))
 
     def page(self, load: EngineLoad | None) -> bytes:

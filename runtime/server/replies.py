@@ -154,6 +154,7 @@ class Error(TypedDict):
     retryable: bool
     context_id: str | None
     partial_audio: NotRequired[Annotated[Literal[True], Field(description="sound was sent before")]]
+    retry_after_s: NotRequired[Annotated[float, Field(description="when to try again, where that is known")]]
 
 
 class Pong(TypedDict):
@@ -285,7 +286,11 @@ def error(problem: SpeechError, context_id: str | None = None, *, partial_audio:
         "retryable": problem.outcome.retryable,
         "context_id": context_id,
     }
-    return {**reply, "partial_audio": True} if partial_audio else reply
+    if partial_audio:
+        reply["partial_audio"] = True
+    if isinstance(wait_s := problem.facts.get("retry_after_s"), int | float):
+        reply["retry_after_s"] = wait_s
+    return reply
 
 
 def pong(t: float | None) -> Pong:

@@ -33,12 +33,12 @@ from runtime.server.configs import Configs
 from runtime.server.contexts import Phase, Utterance
 from runtime.server.effects import Append, Cancel, Command, FinishText, Flush, Outgoing, Played, Submit
 from runtime.server.outbox import Outbox
+from runtime.server.patience import Patience
 from runtime.server.replies import Reply
 from runtime.server.voice_library import VoiceLibrary
 from runtime.settings import Limits
 
 DEFAULT_CONTEXT = "default"
-_NOTICE_S = 60.0  # before a session has lasted too long, where it may last so long at all
 _MAX_MUTED = 64  # names of refused contexts whose pipelined messages are still to be ignored
 
 
@@ -57,11 +57,7 @@ class Session:
     ) -> None:
         self.closed = False
         self._limits = limits
-        self._clock = clock
-        self._last_event = clock()
-        self._patience = limits.config_s  # idle_s from the first message on
-        self._over = clock() + limits.session_s
-        self._notice_s: float | None = min(_NOTICE_S, limits.session_s / 10)  # None once it was given
+        self._patience = Patience(limits, clock)
         self._configs = Configs(limits, Casting(cards, library))
         self._muted: dict[str, None] = {}  # an ordered set
         self._open: dict[str, Utterance] = {}
@@ -84,17 +80,12 @@ class Session:
     @property
     def deadline(self) -> float | None:
         """When `tick` is due, by the session's clock; None once it is closed."""
-        if self.closed:
-            return None
-        over = self._over - (self._notice_s or 0.0)
-        return over if self._idle_from is None else min(over, self._idle_from)
+        return None if self.closed else self._patience.deadline(client_owes=self._client_owes)
 
     @property
-    def _idle_from(self) -> float | None:
-        """When the client will have been silent for too long; None while we are the ones who owe something."""
-        if any(not one.takes_text for one in self._open.values()):
-            return None
-        return self._last_event + self._patience
+    def _client_owes(self) -> bool:
+        """Nothing is in flight but texts that the client has yet to complete."""
+        return all(one.takes_text for one in self._open.values())
 
     @property
     def is_congested(self) -> bool:
@@ -107,7 +98,7 @@ class Session:
         """Take a text message."""
         if self.closed:
             return
-        self._last_event, self._patience = self._clock(), self._limits.idle_s
+        self._patience.received()
         try:
             fields = schema.decode(text)
         except errors.InvalidMessage as error:
@@ -131,7 +122,7 @@ class Session:
         one = self._by_number(number)
         if one is None:
             return
-        self._last_event = self._clock()
+        self._patience.stirred()
         match event:
             case Queued():
                 self._outbox.say(replies.queue(one.context_id, event))
@@ -173,14 +164,10 @@ class Session:
         """Close the session if it was silent or has lasted for too long; give notice of the latter."""
         if self.closed:
             return
-        now = self._clock()
-        if self._idle_from is not None and now >= self._idle_from:
-            self._end(errors.SessionIdle(limit=self._patience), 1008)
-        elif now >= self._over:
-            self._end(errors.SessionTooLong(limit=self._limits.session_s), 1008)
-        elif self._notice_s is not None and now >= self._over - self._notice_s:
-            self._notice_s = None
-            self._outbox.say(replies.session_expiring(round(self._over - now, 3)))
+        if (error := self._patience.expired(client_owes=self._client_owes)) is not None:
+            self._end(error, error.outcome.close)
+        elif (remaining_s := self._patience.notice()) is not None:
+            self._outbox.say(replies.session_expiring(round(remaining_s, 3)))
 
     def shut(self, error: SpeechError, code: int) -> None:
         """End every context and the session because the server must."""
@@ -344,7 +331,7 @@ class Session:
     def _finish(self, one: Utterance, reply: Reply) -> None:
         """Free the context with its terminal message."""
         self._open.pop(one.context_id, None)
-        self._last_event = self._clock()
+        self._patience.stirred()
         self._outbox.say(reply, is_terminal=True)
 
     def _ended(self, one: Utterance, reply: Reply) -> None:

@@ -134,6 +134,8 @@ class SpeechSocket:
                     case Submit(utterance, request):
                         self._submit(utterance, request)
                     case Cancel(utterance):
+                        if (spoken := self._spoken.get(utterance)) is not None:
+                            spoken.is_cancelled = True
                         self._with_ticket(utterance, self._engine.cancel)
                         self._forget(utterance)
                     case Append(utterance, text):

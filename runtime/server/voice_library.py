@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from runtime.errors import VoiceNotFound
 from runtime.request import Reference
 from runtime.voices.card import VoiceCard as VoiceCard
 
@@ -27,21 +26,3 @@ class VoiceLibrary(Protocol):
             VoiceNotFound, VoiceFileInvalid: it was deleted or damaged meanwhile.
         """
         ...
-
-
-class EmptyLibrary:
-    """The library of a host that keeps no voices."""
-
-    def cards(self) -> tuple[VoiceCard, ...]:
-        return ()
-
-    def find(self, name_or_id: str) -> VoiceCard | None:
-        return None
-
-    def reference(self, voice_id: str) -> Reference:
-        """Refuse: nothing is stored.
-
-        Raises:
-            VoiceNotFound: always.
-        """
-        raise VoiceNotFound(param="voice")

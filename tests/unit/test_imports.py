@@ -91,6 +91,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/sentences.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/spool.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/word_times.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/patience.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/casting.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/protocol.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/gate.py": ("asyncio", "fastapi", "torch", "runtime.engine"),

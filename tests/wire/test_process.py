@@ -82,6 +82,8 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
     ("method", "path", "status", "code"),
     [
         ("GET", "/v1/nothing", 404, "unknown_route"),
+        ("GET", "/docs", 404, "unknown_route"),
+        ("GET", "/openapi.json", 404, "unknown_route"),
         ("POST", "/v1/nothing/at/all", 404, "unknown_route"),
         ("GET", "/../../etc/passwd", 404, "unknown_route"),
         ("POST", "/v1/models", 405, "method_not_allowed"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -35,6 +38,12 @@ def varied(sampled: bool) -> list[SpeechRequest]:
     ]
 
 
+@pytest.fixture(scope="module")
+def alone_of(speaker: Checkpoint) -> Callable[[bool], list[Heard]]:
+    """What each of ``varied`` says when nobody else is there."""
+    return cache(lambda sampled: [said(engine_of(speaker, slots=1), request) for request in varied(sampled)])
+
+
 def assert_same(left: Heard, right: Heard) -> None:
     assert np.array_equal(left.codes, right.codes)
     assert left.end.stop_reason == right.end.stop_reason
@@ -43,20 +52,22 @@ def assert_same(left: Heard, right: Heard) -> None:
 
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("apart", [0, 1, 3])
-def test_a_batch_equals_its_members_alone(speaker: Checkpoint, sampled: bool, apart: int) -> None:
-    requests = varied(sampled)
-    alone = [said(engine_of(speaker, slots=1), request) for request in requests]
+def test_a_batch_equals_its_members_alone(
+    speaker: Checkpoint, alone_of: Callable[[bool], list[Heard]], sampled: bool, apart: int
+) -> None:
+    requests, alone = varied(sampled), alone_of(sampled)
     together = said_together(engine_of(speaker, slots=8), *requests, apart=apart)
     for one, other in zip(alone, together, strict=True):
         assert_same(one, other)
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
-def test_members_may_join_and_leave_in_any_order(speaker: Checkpoint, order: int) -> None:
+def test_members_may_join_and_leave_in_any_order(
+    speaker: Checkpoint, alone_of: Callable[[bool], list[Heard]], order: int
+) -> None:
     """Fewer slots than requests, cancels in between: every slot changes hands while its neighbours speak."""
     stream = np.random.RandomState(order)
-    requests = varied(sampled=True)
-    alone = [said(engine_of(speaker, slots=1), request) for request in requests]
+    requests, alone = varied(sampled=True), alone_of(True)
     engine, heards, tickets = engine_of(speaker, slots=3), {}, {}
     for index in stream.permutation(len(requests)):
         heards[index] = Heard()

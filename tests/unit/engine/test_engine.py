@@ -159,9 +159,10 @@ def test_figures_are_of_this_request_alone(endless: Checkpoint) -> None:
     assert first.end.stats.queue_ms == 0
     assert first.end.stats.ttfa_ms == 0
     stats = second.end.stats
-    assert stats.queue_ms == pytest.approx(seen["Started"]) > 500
-    assert stats.ttfa_ms == pytest.approx(seen["AudioChunk"]) >= stats.queue_ms
-    assert stats.total_ms == pytest.approx(seen["Finished"]) >= stats.ttfa_ms + 500
+    assert stats.queue_ms == pytest.approx(seen["Started"])
+    assert stats.ttfa_ms == pytest.approx(seen["AudioChunk"])
+    assert stats.total_ms == pytest.approx(seen["Finished"])
+    assert 500 < stats.queue_ms <= stats.ttfa_ms < stats.total_ms - 500
     assert (stats.frames, stats.audio_s) == (4, pytest.approx(0.32))
     assert stats.rtf == pytest.approx((stats.total_ms - stats.queue_ms) / 320)
     assert stats.prompt_tokens > 9
@@ -268,8 +269,6 @@ def test_cancel_while_speaking_frees_the_slot_within_a_frame(endless: Checkpoint
     assert len(heard.events) == before + 1
     assert heard.end.stop_reason is StopReason.CANCELLED
     assert heard.end.stats.frames == len(heard.codes) > 0
-    assert station_of(engine).runner.arena.free == 1
-    engine.tick()
     assert isinstance(waiting.events[1], Started)
     drain(engine)
     assert len(heard.events) == before + 1

@@ -169,6 +169,24 @@ def test_sound_that_cannot_be_made_ends_those_of_its_call_only(
         assert np.array_equal(heard.pcm, said(engine_of(quick), custom_voice(max_frames=14)).pcm)
 
 
+def test_an_end_does_not_leave_the_sound_of_others_undone(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All frames are made, and the lane takes one work a turn: what an end withdraws is offered again."""
+    engine = engine_of(quick, slots=3)
+    monkeypatch.setattr(engine.lane, "_thread", threading.current_thread())  # so that work waits until it is taken
+    heards = [Heard() for _ in range(3)]
+    for index, heard in enumerate(heards):
+        engine.submit(custom_voice(max_frames=2 + index), heard)
+    for _ in range(8):
+        engine.tick()
+    for _ in range(20):
+        work = engine.lane._next()
+        if work is not None:
+            work.run()
+        engine.tick()
+    assert [len(heard.codes) for heard in heards] == [2, 3, 4]
+    assert all(heard.ended for heard in heards)
+
+
 class Slow(Heard):
     """Is held up between the decision to tell it of sound and its writing that down."""
 

@@ -12,24 +12,17 @@ from runtime.server.cartesia import CartesiaSession
 from runtime.server.dialect import Dialect
 from runtime.server.effects import Append, Cancel, Close, Command, Decode, FinishText, Recall, Sound, Submit, Text
 from runtime.server.omni import OmniSession
-from runtime.server.voice_library import EmptyLibrary, VoiceCard
+from runtime.server.voice_library import VoiceCard
 from runtime.settings import Limits
+from tests.support.library import MemoryLibrary
 from tests.unit.server.driver import CARD, CLONER
 
 REFERENCE = Reference(samples=np.full(24_000, 0.5, np.float32))
 STORED = Reference(samples=np.full(24_000, 0.25, np.float32), text="Stored words.")
 
 
-class OneVoice(EmptyLibrary):
-    """A library with a single stored voice."""
-
-    card = VoiceCard(id="v1", name="Grandmother")
-
-    def cards(self) -> tuple[VoiceCard, ...]:
-        return (self.card,)
-
-    def find(self, name_or_id: str) -> VoiceCard | None:
-        return self.card if name_or_id.lower() in {"v1", "grandmother"} else None
+def one_voice() -> MemoryLibrary:
+    return MemoryLibrary((VoiceCard(id="v1", name="Grandmother"), STORED))
 
 
 class Marked:
@@ -147,7 +140,7 @@ def omni(limits: Limits | None = None, clock: Clock | None = None) -> DialectDri
         OmniSession(
             limits=limits or Limits(),
             cards=(CARD, CLONER),
-            library=OneVoice(),
+            library=one_voice(),
             open_encoder=Marked,
             clock=clock or Clock(),
         )
@@ -157,6 +150,6 @@ def omni(limits: Limits | None = None, clock: Clock | None = None) -> DialectDri
 def cartesia(limits: Limits | None = None, clock: Clock | None = None) -> DialectDriver:
     return DialectDriver(
         CartesiaSession(
-            limits=limits or Limits(), cards=(CARD, CLONER), library=OneVoice(), session_id="s", clock=clock or Clock()
+            limits=limits or Limits(), cards=(CARD, CLONER), library=one_voice(), session_id="s", clock=clock or Clock()
         )
     )

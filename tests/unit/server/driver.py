@@ -23,6 +23,7 @@ from runtime.server.effects import Append, Cancel, Close, Command, Decode, Finis
 from runtime.server.session import Session
 from runtime.server.voice_library import VoiceCard
 from runtime.settings import Limits
+from tests.support.library import MemoryLibrary
 
 CARD = ModelCard(
     name="tiny",
@@ -42,20 +43,13 @@ CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, 
 REFERENCE = Reference(samples=np.tile(np.float32([0.5, 0.0]), 12_000))
 
 
-class Library:
-    """Two stored voices."""
-
-    voices = (VoiceCard(id="1f", name="Clara", transcript="I am Clara."), VoiceCard(id="2f", name="Quiet"))
-
-    def cards(self) -> tuple[VoiceCard, ...]:
-        return self.voices
-
-    def find(self, name_or_id: str) -> VoiceCard | None:
-        return next((one for one in self.voices if name_or_id.lower() in {one.id, one.name.lower()}), None)
-
-    def reference(self, voice_id: str) -> Reference:
-        transcript = next(one for one in self.voices if one.id == voice_id).transcript
-        return Reference(samples=REFERENCE.samples, text=transcript, x_vector_only=transcript is None)
+def two_voices() -> MemoryLibrary:
+    """Clara, whose words are known, and Quiet, whose are not."""
+    quiet = Reference(samples=REFERENCE.samples, x_vector_only=True)
+    clara = Reference(samples=REFERENCE.samples, text="I am Clara.")
+    return MemoryLibrary(
+        (VoiceCard(id="1f", name="Clara", transcript=clara.text), clara), (VoiceCard(id="2f", name="Quiet"), quiet)
+    )
 
 
 class Driver:
@@ -66,7 +60,7 @@ class Driver:
         self.session = Session(
             limits=limits or Limits(),
             cards=cards,
-            library=Library(),
+            library=two_voices(),
             session_id="s",
             server="test",
             clock=lambda: self.now,

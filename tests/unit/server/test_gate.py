@@ -18,6 +18,7 @@ from runtime.server.gate import OPEN, Gate, Rate, Tickets
 from runtime.server.host import Host
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
+from tests.support.library import MemoryLibrary
 
 KEY = "key-one"
 KEYS: dict[str, Any] = {"api_keys": f"{KEY}, key-two"}
@@ -40,7 +41,7 @@ class Door:
         self.bodies: list[bytes] = []
         self.leave = asyncio.Event()
         self.leave.set()
-        self.host = Host(Settings(server=self.settings, limits=self.limits), no_engine)
+        self.host = Host(Settings(server=self.settings, limits=self.limits), no_engine, MemoryLibrary())
         self.tickets = Tickets(self.settings.ticket_s, lambda: self.now)
         self.gate = Gate(self.room, self.host, self.tickets, lambda: self.now)
 
@@ -168,7 +169,7 @@ def test_tickets_are_bounded() -> None:
 
 ROUTES = [
     (type(route).__name__, route.path)
-    for route in create_app(Host(Settings(server=ServerSettings(**KEYS)), no_engine)).routes
+    for route in create_app(Host(Settings(server=ServerSettings(**KEYS)), no_engine, MemoryLibrary())).routes
     if isinstance(route, Route | WebSocketRoute)
 ]
 

@@ -65,6 +65,14 @@ def test_our_own_fault_is_an_error(root: io.StringIO) -> None:
     assert json.loads(root.getvalue())["level"] == "ERROR"
 
 
+def test_what_happens_to_a_request_that_was_cancelled_is_none(root: io.StringIO) -> None:
+    set_up(ServerSettings(log_format="json"))
+    one = spoken()
+    one.is_cancelled = True
+    log_end(one, Broken(EngineDead(), RequestStats()))
+    assert json.loads(root.getvalue())["level"] == "INFO"
+
+
 def test_words_are_logged_only_where_they_are_asked_for_and_stay_on_one_line(root: io.StringIO) -> None:
     for form in ("text", "json"):
         set_up(ServerSettings(log_format=form))

@@ -12,36 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.errors import GenerationFailed, UnknownVoice, VoiceNotFound
+from runtime.errors import GenerationFailed, UnknownVoice
 from runtime.request import Broken, Layout, Mode, Reference, RequestStats, SpeechRequest, Split, StopReason
 from runtime.server.host import Host
 from runtime.server.openai_schema import read_speech
 from runtime.server.rendition import Rendition
-from runtime.server.voice_library import EmptyLibrary, VoiceCard
+from runtime.server.voice_library import VoiceCard
 from runtime.settings import Settings
+from tests.support.library import MemoryLibrary
 from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
 
-
-class OneVoice(EmptyLibrary):
-    """A library in memory."""
-
-    card = VoiceCard(id="a" * 32, name="Clara", transcript="Some words.")
-    stored = Reference(samples=np.ones(24_000, np.float32), text="Some words.")
-
-    def cards(self) -> tuple[VoiceCard, ...]:
-        return (self.card,)
-
-    def find(self, name_or_id: str) -> VoiceCard | None:
-        return self.card if name_or_id.lower() in {self.card.id, self.card.name.lower()} else None
-
-    def reference(self, voice_id: str) -> Reference:
-        assert voice_id == self.card.id
-        return self.stored
+CLARA = Reference(samples=np.ones(24_000, np.float32), text="Some words.")
+CLARAS_CARD = VoiceCard(id="a" * 32, name="Clara", transcript=CLARA.text)
 
 
 @asynccontextmanager
-async def hosting(engine: ScriptedEngine) -> AsyncIterator[Host]:
-    host = Host(Settings(), lambda *_: engine)
+async def hosting(engine: ScriptedEngine, *voices: tuple[VoiceCard, Reference]) -> AsyncIterator[Host]:
+    host = Host(Settings(), lambda *_: engine, MemoryLibrary(*voices))
     await host.load()
     try:
         yield host
@@ -54,8 +41,7 @@ def requested(**fields: Any) -> SpeechRequest:
 
     async def ask() -> SpeechRequest:
         engine = ScriptedEngine({1: [started(), chunk(), finished()]})
-        async with hosting(engine) as host:
-            host.library = OneVoice()
+        async with hosting(engine, (CLARAS_CARD, CLARA)) as host:
             body = read_speech({"input": "Hello.", "stream": False, "response_format": "pcm", **fields})
             await Rendition(host, body).whole()
         return engine.requests[0]
@@ -93,19 +79,16 @@ def test_what_is_not_said_is_left_to_the_engine() -> None:
 @pytest.mark.parametrize("voice", ["Clara", "clara", "a" * 32, {"id": "a" * 32}])
 def test_a_stored_voice_is_read_from_the_library(voice: Any) -> None:
     request = requested(voice=voice)
-    assert (request.mode, request.voice, request.reference) == (Mode.BASE, None, OneVoice.stored)
+    assert (request.mode, request.voice, request.reference) == (Mode.BASE, None, CLARA)
 
 
-def test_without_a_library_there_are_no_stored_voices() -> None:
+def test_in_an_empty_library_there_are_no_stored_voices() -> None:
     async def ask() -> None:
         async with hosting(ScriptedEngine()) as host:
             with pytest.raises(UnknownVoice):
                 await Rendition(host, read_speech({"input": "Hi.", "voice": "clara", "stream": False})).whole()
 
     asyncio.run(ask())
-    assert EmptyLibrary().cards() == ()
-    with pytest.raises(VoiceNotFound):
-        EmptyLibrary().reference("x")
 
 
 def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[list[int | None], bytes, int | None]:

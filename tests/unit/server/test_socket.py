@@ -18,7 +18,8 @@ from runtime.server.session import Session
 from runtime.server.speech_engine import Progress
 from runtime.server.streams import speak
 from runtime.settings import Limits, ServerSettings, Settings
-from tests.unit.server.driver import CARD, CLONER, REFERENCE, Library
+from tests.support.library import MemoryLibrary
+from tests.unit.server.driver import CARD, CLONER, REFERENCE, two_voices
 
 FRAME = AudioChunk(pcm=bytes(3840), codes=np.zeros((1, 16), np.int64), first_sample=0)
 END = Finished(stop_reason=StopReason.EOS, stats=RequestStats())
@@ -95,8 +96,7 @@ def play(scenario: Scenario, **settings: Any) -> Host:
         def opened(_: Settings, __: Progress) -> Any:
             return engine
 
-        host = Host(Settings(server=ServerSettings(**settings)), opened)
-        host.library = Library()
+        host = Host(Settings(server=ServerSettings(**settings)), opened, two_voices())
         await host.load()
         websocket = WebSocket({"type": "websocket"}, client.receive, client.send)
         client.inbox.put_nowait({"type": "websocket.connect"})
@@ -227,7 +227,7 @@ def test_a_stored_voice_is_read_off_the_loop() -> None:
 
 
 def test_a_stored_voice_that_is_gone_is_an_error_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(_: Library, voice_id: str) -> None:
+    def gone(_: MemoryLibrary, voice_id: str) -> None:
         raise VoiceNotFound
 
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
@@ -236,7 +236,7 @@ def test_a_stored_voice_that_is_gone_is_an_error_of_the_client(monkeypatch: pyte
         (error,) = await client.hears("error")
         assert (error["code"], error["param"], error["context_id"]) == ("voice_not_found", "voice", "default")
 
-    monkeypatch.setattr(Library, "reference", gone)
+    monkeypatch.setattr(MemoryLibrary, "reference", gone)
     play(scenario)
 
 

@@ -14,6 +14,7 @@ from runtime.request import AudioChunk, Broken, Finished, Mode, Queued, RequestS
 from runtime.server.host import Host
 from runtime.server.speaking import LiveReply, Speaking, while_connected
 from runtime.settings import Settings
+from tests.support.library import MemoryLibrary
 from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
 
 REQUEST = SpeechRequest(text="Hello.", mode=Mode.CUSTOM_VOICE, acknowledged=True)
@@ -253,7 +254,7 @@ def test_work_ends_with_the_client_and_its_error_is_passed_on() -> None:
 def test_a_host_that_shuts_ends_what_takes_too_long(heard: int) -> None:
     async def serve() -> None:
         engine, wire = ScriptedEngine(), Wire()
-        host = Host(Settings(), lambda *_: engine)
+        host = Host(Settings(), lambda *_: engine, MemoryLibrary())
         await host.load()
         reply = reply_of(spoken_pieces(engine), replies=host.replies)
         serving = asyncio.create_task(reply({}, wire.receive, wire.send))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from runtime.errors import InvalidConfig, StorageFailed, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
 from runtime.voices import storage
 from runtime.voices.index import FILE
-from runtime.voices.library import A_LOOK, Library
+from runtime.voices.library import A_LOOK, Library, library_folder
 from runtime.voices.names import name_key, new_id
 from runtime.voices.voice import to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
@@ -39,6 +39,11 @@ def library(folder: Path) -> Iterator[Library]:
     made.open()
     yield made
     made.close()
+
+
+def test_without_a_setting_it_is_the_users_own_and_never_that_of_who_runs_the_tests(voices_of_nobody: Path) -> None:
+    assert library_folder("").is_relative_to(voices_of_nobody)
+    assert library_folder("here") == Path("here")
 
 
 def opened(folder: Path) -> Library:

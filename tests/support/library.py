@@ -1,0 +1,34 @@
+"""A voice library in memory, for tests of everything around it."""
+
+from __future__ import annotations
+
+from runtime.errors import VoiceNotFound
+from runtime.request import Reference
+from runtime.voices.card import VoiceCard
+
+
+class MemoryLibrary:
+    """What a host asks of `runtime.voices.library.Library` in order to speak. No voice of it waits for its prompt."""
+
+    def __init__(self, *voices: tuple[VoiceCard, Reference]) -> None:
+        self.fingerprint: str | None = None
+        self._cards = tuple(card for card, _ in voices)
+        self._references = {card.id: reference for card, reference in voices}
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def cards(self) -> tuple[VoiceCard, ...]:
+        return self._cards
+
+    def find(self, name_or_id: str) -> VoiceCard | None:
+        return next((one for one in self._cards if name_or_id.lower() in {one.id, one.name.lower()}), None)
+
+    def without_prompt(self, fingerprint: str) -> tuple[str, ...]:
+        return ()
+
+    def reference(self, voice_id: str) -> Reference:
+        if voice_id not in self._references:
+            raise VoiceNotFound
+        return self._references[voice_id]

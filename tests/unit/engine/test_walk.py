@@ -1,0 +1,201 @@
+"""Random steps of clients on one engine: no slot is lost or shared, no end is missing or said twice.
+
+Frames and sound are stand-ins that carry the request's seed and the frame's number, so that a walk costs no time and
+every sample tells whose it is. All else is the engine's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from numpy.typing import NDArray
+
+from runtime.engine.frame import FrameResult
+from runtime.engine.prompt import Prompt
+from runtime.engine.station import Station
+from runtime.errors import Busy
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Broken, Finished, Layout, Split, Started
+from runtime.settings import Limits
+from tests.support.engines import MOST_TICKS, Heard, VirtualClock, custom_voice, engine_of, station_of
+
+SLOTS, GROUPS, PIECE = 3, 2, 16
+TEXTS = ("Hello world. ", "you", " speak.\n", "...", "<|im_end|>", "x" * 70, " a b c d e f g")
+
+
+class Stand:
+    """In place of the networks of one station."""
+
+    def __init__(self, station: Station) -> None:
+        self.arena = station.runner.arena
+        station.runner.prefill = self.prefill  # type: ignore[method-assign]
+        station.runner.step = self.step  # type: ignore[method-assign]
+        station.streams.decode = self.decode  # type: ignore[method-assign, assignment]
+        self.fails = False
+
+    def prefill(self, slot: int, prompt: Prompt, start: int) -> tuple[int, FrameResult | None]:
+        stop = min(start + PIECE, prompt.constant if start < prompt.constant else len(prompt.embeds))
+        return (stop, None) if stop < len(prompt.embeds) else (stop, self.step(np.array([slot])))
+
+    def step(self, slots: NDArray[np.int64]) -> FrameResult:
+        """Every seventh seed's numbers are not finite from its fifth frame on; parts end by themselves."""
+        if self.fails:
+            self.fails = False
+            raise RuntimeError
+        seeds = self.arena.seed.numpy()[slots]
+        self.arena.host_frame[slots] += 1
+        frames = self.arena.host_frame[slots]
+        held = np.array([int(self.arena.hold_until[slot]) for slot in slots]) >= frames
+        return FrameResult(
+            np.stack([seeds, frames], axis=1), (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
+        )
+
+    def decode(self, slots: Sequence[int], codes: Any) -> list[bytes | None]:
+        return [np.repeat(row[:, 0], 1920).astype(np.int16).tobytes() for row in codes.numpy()]
+
+
+class Walk(RuleBasedStateMachine):
+    """Clients come, write, read slowly, report, leave."""
+
+    checkpoint: Checkpoint
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = VirtualClock()
+        limits = Limits(max_text_chars=60, queue_s=3.0)
+        self.engine = engine_of(
+            self.checkpoint, slots=SLOTS, limits=limits, clock=self.clock, max_waiting=4, prompt_piece=PIECE, length=200
+        )
+        self.stand = Stand(station_of(self.engine))
+        self.heards: dict[int, Heard] = {}
+        self.seeds: dict[int, int] = {}
+
+    @initialize()
+    def begin(self) -> None:
+        self.submit(1, 5, False, Layout.STREAMING, Split.AUTO, False, False)
+
+    @rule(
+        seed=st.integers(1, 10_000),
+        frames=st.none() | st.integers(1, 30),
+        is_open=st.booleans(),
+        layout=st.sampled_from(Layout),
+        split=st.sampled_from(Split),
+        acknowledged=st.booleans(),
+        holds_end=st.booleans(),
+    )
+    def submit(
+        self,
+        seed: int,
+        frames: int | None,
+        is_open: bool,
+        layout: Layout,
+        split: Split,
+        acknowledged: bool,
+        holds_end: bool,
+    ) -> None:
+        heard = Heard()
+        request = custom_voice(
+            "Hello world. You speak.",
+            seed=seed,
+            max_frames=frames,
+            open_text=is_open,
+            layout=layout,
+            split=split,
+            acknowledged=acknowledged,
+            holds_end=holds_end,
+        )
+        try:
+            ticket = self.engine.submit(request, heard)
+        except Busy:
+            assert len([one for one in self.heards.values() if not one.ended]) >= SLOTS + 4
+            return
+        self.heards[ticket], self.seeds[ticket] = heard, seed
+
+    @rule(back=st.integers(0, 9), text=st.sampled_from(TEXTS))
+    def append(self, back: int, text: str) -> None:
+        self.engine.append(len(self.heards) - back, text)
+
+    @rule(back=st.integers(0, 9))
+    def flush(self, back: int) -> None:
+        self.engine.flush(len(self.heards) - back)
+
+    @rule(back=st.integers(0, 9))
+    def finish(self, back: int) -> None:
+        self.engine.finish_text(len(self.heards) - back)
+
+    @rule(back=st.integers(0, 9))
+    def cancel(self, back: int) -> None:
+        self.engine.cancel(len(self.heards) - back)
+
+    @rule(back=st.integers(0, 9), share=st.floats(0, 1))
+    def take(self, back: int, share: float) -> None:
+        ticket = len(self.heards) - back
+        if ticket in self.heards:
+            self.engine.taken(ticket, int(share * len(self.heards[ticket].pcm)))
+            self.engine.played(ticket, share * len(self.heards[ticket].pcm) / 24)
+
+    @rule(count=st.integers(1, 6), turn_s=st.sampled_from([0.0, 0.01, 0.1, 1.0]))
+    def turn(self, count: int, turn_s: float) -> None:
+        for _ in range(count):
+            self.engine.tick()
+            self.clock.now += turn_s
+
+    @rule()
+    def fail(self) -> None:
+        self.stand.fails = True
+
+    @invariant()
+    def every_slot_has_one_owner(self) -> None:
+        station = station_of(self.engine)
+        assert sorted([*station.holders, *station.runner.arena._free]) == list(range(SLOTS))
+        assert all(job.slot == slot for slot, job in station.holders.items())
+        assert {id(job) for job in station.reading} <= {id(job) for job in station.holders.values()}
+        assert (station.rows.pending >= 0).all()
+
+    @invariant()
+    def everybody_hears_its_own_sound_and_nothing_after_the_end(self) -> None:
+        for ticket, heard in self.heards.items():
+            at = 0
+            for chunk in heard.chunks:
+                assert chunk.first_sample == at
+                at += len(chunk.pcm) // 2
+                assert (chunk.codes[:, 0] == self.seeds[ticket]).all()
+            assert (heard.pcm == np.int16(self.seeds[ticket])).all()
+            assert len(heard.of(Started)) <= 1
+            ends = [place for place, event in enumerate(heard.events) if isinstance(event, Finished | Broken)]
+            assert ends in ([], [len(heard.events) - 1])
+            if ends:
+                assert heard.end.stats.frames == at // 1920
+                frames = np.concatenate([chunk.codes[:, 1] for chunk in heard.chunks] or [np.empty(0, np.int64)])
+                assert np.isin(np.diff(frames), [1, *(1 - frames)]).all(), "in order, anew for every part"
+
+    def teardown(self) -> None:
+        """Nobody is forgotten."""
+        for ticket in self.heards:
+            self.engine.finish_text(ticket)
+        self.stand.fails = False
+        for _ in range(MOST_TICKS):
+            self.engine.tick()
+            self.clock.now += 0.01
+            for ticket, heard in self.heards.items():
+                self.engine.taken(ticket, len(heard.pcm))
+            if all(heard.ended for heard in self.heards.values()):
+                break
+        self.engine.tick()
+        assert all(heard.ended for heard in self.heards.values())
+        assert self.engine.load().active == self.engine.load().waiting == 0
+
+
+def test_thousands_of_steps_lose_nobody(quick: Checkpoint) -> None:
+    Walk.checkpoint = quick
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Walk,
+        settings=settings(
+            max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
