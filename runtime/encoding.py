@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import cast
 
@@ -88,9 +88,17 @@ class Encoder:
     """
 
     def __init__(
-        self, response_format: str, *, rate: int = SAMPLE_RATE, speed: float = 1.0, whole: bool = False
+        self,
+        response_format: str,
+        *,
+        rate: int = SAMPLE_RATE,
+        speed: float = 1.0,
+        bit_rate: int | None = None,
+        whole: bool = False,
     ) -> None:
         form = FORMATS[response_format]
+        if bit_rate is not None:
+            form = replace(form, bit_rate=bit_rate)
         self.media_type = form.media_type
         self._reshaper = None if (rate, speed) == (SAMPLE_RATE, 1.0) else _Reshaper(rate, speed)
         self._writer: _Coded | _Wav | _Plain
@@ -138,22 +146,18 @@ class _Wav:
         if self._held is not None:
             self._held += pcm
             return b""
-        head = b"" if self._begun else self._header(UNKNOWN_SIZE, UNKNOWN_SIZE)
+        head = b"" if self._begun else wav_header(self._rate)
         self._begun = True
         return head + pcm
 
     def finish(self) -> bytes:
         if self._held is None:
-            return b"" if self._begun else self._header(UNKNOWN_SIZE, UNKNOWN_SIZE)
+            return b"" if self._begun else wav_header(self._rate)
         text = COMMENT.encode() + b"\0"
         comment = b"INFOICMT" + struct.pack("<I", len(text)) + text + b"\0" * (len(text) % 2)
         tags = b"LIST" + struct.pack("<I", len(comment)) + comment
-        return self._header(36 + len(self._held) + len(tags), len(self._held)) + self._held + tags
-
-    def _header(self, riff: int, data: int) -> bytes:
-        rate, width = self._rate, _BYTES_PER_SAMPLE
-        format_ = struct.pack("<IHHIIHH", 16, 1, 1, rate, rate * width, width, 8 * width)
-        return b"RIFF" + struct.pack("<I", riff) + b"WAVEfmt " + format_ + b"data" + struct.pack("<I", data)
+        sizes = (36 + len(self._held) + len(tags), len(self._held))
+        return wav_header(self._rate, sizes=sizes) + self._held + tags
 
 
 class _Coded:
@@ -248,6 +252,19 @@ class _Pipe(io.RawIOBase):
         taken = bytes(self._held)
         self._held.clear()
         return taken
+
+
+def wav_header(
+    rate: int,
+    *,
+    code: int = 1,
+    width: int = _BYTES_PER_SAMPLE,
+    sizes: tuple[int, int] = (UNKNOWN_SIZE, UNKNOWN_SIZE),
+) -> bytes:
+    """Return the 44 bytes before mono samples; ``code`` is RIFF's for their encoding, sizes: of file, of samples."""
+    format_ = struct.pack("<IHHIIHH", 16, code, 1, rate, rate * width, width, 8 * width)
+    riff, data = (struct.pack("<I", size) for size in sizes)
+    return b"RIFF" + riff + b"WAVEfmt " + format_ + b"data" + data
 
 
 def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFrame:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from runtime.errors import GenerationFailed, MethodNotAllowed, SpeechError, UnknownRoute
-from runtime.server import metrics, openai, protocol, replies, streams
+from runtime.server import cartesia_bytes, metrics, openai, protocol, replies, streams
 from runtime.server.gate import Gate, Tickets
 from runtime.server.host import Host
 from runtime.server.refusals import refusal
@@ -71,6 +71,7 @@ def create_app(host: Host) -> FastAPI:
 
     streams.add_routes(app, host)
     openai.add_routes(app, host)
+    cartesia_bytes.add_routes(app, host)
     app.include_router(voices_router(host))
 
     @app.exception_handler(SpeechError)

@@ -212,12 +212,7 @@ class CartesiaSession:
     def _opened(self, name: str, message: Generation) -> Context:
         if len(self._open) >= self._limits.max_contexts:
             raise errors.TooManyContexts(limit=self._limits.max_contexts)
-        role = self._casting.cast(
-            mode=None,
-            model=message.model_id if message.model_id in self._models else None,  # "sonic-2" is any of ours
-            voice=message.voice.id,
-            has_reference=False,
-        )
+        role = message.cast(self._casting, self._models)
         form = message.output_format
         self._cancelled.discard(name)
         self._numbers += 1

@@ -20,7 +20,7 @@ from runtime.server.logs import Spoken
 from runtime.server.openai_schema import SpeechBody
 from runtime.server.refusals import error_body
 from runtime.server.replies import Reply
-from runtime.server.speaking import Speaking
+from runtime.server.speaking import Speaking, reply_headers
 from runtime.server.uploads import read_upload
 
 SEEDS = 2**63
@@ -46,24 +46,11 @@ class Rendition:
 
     def headers(self) -> dict[str, str]:
         """What every reply carries."""
-        return {
-            "X-Request-Id": self.id,
-            "X-Sample-Rate": str(self._body.sample_rate),
-            "Cache-Control": "no-store",
-            "X-Accel-Buffering": "no",
-        }
+        return reply_headers(self.id, self._body.sample_rate)
 
     def late_headers(self) -> dict[str, str]:
-        """What is known once the first sound is there: the seed, and the times of ours until then."""
-        speech = self._speech
-        if speech is None:
-            return {}
-        times = {"queue": speech.queue_ms, "ttfa": speech.ttfa_ms}
-        timing = ", ".join(f"{name};dur={ms:.1f}" for name, ms in times.items() if ms is not None)
-        return {
-            **({"Server-Timing": timing} if timing else {}),
-            **({} if speech.seed is None else {"X-Seed": str(speech.seed)}),
-        }
+        """What is known once the first sound is there."""
+        return {} if self._speech is None else self._speech.headers()
 
     async def as_audio(self) -> AsyncGenerator[bytes, None]:
         """Encoded sound as it is made.

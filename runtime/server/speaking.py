@@ -55,6 +55,15 @@ class Speaking:
         self._given = self._taken = 0  # samples: to the consumer, and of them those that it is done with
         self._ended = False
 
+    def headers(self) -> dict[str, str]:
+        """What is known once the first sound is there: the seed, and the times of ours until then."""
+        times = {"queue": self.queue_ms, "ttfa": self.ttfa_ms}
+        timing = ", ".join(f"{name};dur={ms:.1f}" for name, ms in times.items() if ms is not None)
+        return {
+            **({"Server-Timing": timing} if timing else {}),
+            **({} if self.seed is None else {"X-Seed": str(self.seed)}),
+        }
+
     async def __aenter__(self) -> Self:
         self._submitted = self._loop.time()
         try:
@@ -107,6 +116,16 @@ class Speaking:
         if error.param == "text":
             error.param = self._text_field
         return error
+
+
+def reply_headers(request_id: str, sample_rate: int) -> dict[str, str]:
+    """What every reply with sound carries."""
+    return {
+        "X-Request-Id": request_id,
+        "X-Sample-Rate": str(sample_rate),
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+    }
 
 
 async def while_connected(

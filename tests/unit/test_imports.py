@@ -80,6 +80,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/openai_schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/cartesia.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/cartesia_bytes.py": ("torch", "time", "runtime.engine"),
     "runtime/server/cartesia_contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/cartesia_schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/omni.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
