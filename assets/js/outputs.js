@@ -13,6 +13,7 @@ export const SAMPLE_RATE = 24000;
 // One codec frame: with a runtime faster than the ear, the first frame is enough to start.
 export const MIN_TARGET = 0.08 * SAMPLE_RATE;
 const MAX_TARGET = 0.6 * SAMPLE_RATE;
+const START_AHEAD = 0.01; // seconds; a source that starts in the past loses its first samples
 
 export class WorkletOutput {
   /** @param {AudioContext} context @param {CountersListener} onCounters */
@@ -103,22 +104,20 @@ export class ScheduledOutput {
   }
 
   schedule() {
-    const now = this.context.currentTime;
-    const dry = this.nextTime <= now;
+    const soonest = this.context.currentTime + START_AHEAD;
+    const dry = this.nextTime < soonest;
     if (dry && this.firstTime !== null && this.waiting.length > 0 && !this.isDry) {
       this.isDry = true;
       this.underruns += 1;
       this.target = Math.min(this.target * 2, MAX_TARGET);
     }
     if (dry && this.count(this.waiting) < this.target && !this.ended) return;
-    for (const pcm of this.waiting) this.play(pcm);
+    for (const pcm of this.waiting) this.play(pcm, soonest);
     this.waiting = [];
   }
 
-  /** @param {Int16Array} pcm */
-  play(pcm) {
-    // 10 ms ahead: a source that starts in the past loses its first samples.
-    const soonest = this.context.currentTime + 0.01;
+  /** @param {Int16Array} pcm @param {number} soonest context time before which it cannot start */
+  play(pcm, soonest) {
     if (this.firstTime !== null && this.nextTime < soonest) {
       this.underrunSamples += Math.round((soonest - this.nextTime) * SAMPLE_RATE);
     }

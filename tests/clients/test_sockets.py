@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+
+from runtime.client import say
 from tests.clients.conftest import Client
+from tests.support.runtime_server import RunningServer
 
 HALF_A_SECOND = 12_000
 
 
-def test_cartesia(client: Client) -> None:
+def test_cartesia(client: Client, server: RunningServer) -> None:
     heard = client("cartesia_client")
     for name in ("whole", "pieces", "after_cancel"):
         assert heard[name]["last"] == "done", name
@@ -15,10 +19,16 @@ def test_cartesia(client: Client) -> None:
         assert heard[name]["samples"] > HALF_A_SECOND, name
         assert heard[name]["rms"] > 300, name
 
+    generated = heard["generated"]
+    pcm = say(server.http, "One sentence at once.", voice="clara", language="English", seed=7)
+    assert generated["sha256"] == hashlib.sha256(pcm).hexdigest()
+    assert generated["type"] == "audio/mpeg"
+    assert generated["mp3"] > 5_000
+
 
 def test_livekit(client: Client) -> None:
     heard = client("livekit_cartesia")
-    for turn in ("first", "second"):
+    for turn in ("first", "second", "at_once"):
         assert heard[turn]["rates"] == [24_000]
         assert heard[turn]["samples"] > HALF_A_SECOND
         assert heard[turn]["rms"] > 300

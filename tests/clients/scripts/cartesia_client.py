@@ -1,4 +1,4 @@
-"""Cartesia's own client: two contexts on one socket, text pushed in pieces, a cancel."""
+"""Cartesia's own client: contexts on one socket, text pushed in pieces, a cancel; one text over HTTP."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ def heard(context: Any, name: str) -> dict[str, Any]:
     return {**sound(pcm), "chunks": kinds.count("chunk"), "last": kinds[-1] if kinds else None}
 
 
+def generated(client: Cartesia) -> dict[str, Any]:
+    """One text over HTTP, as samples and as an MP3."""
+    options = {"model_id": "sonic-3", "voice": "clara", "language": "en", "transcript": "One sentence at once."}
+    pcm = client.tts.generate(**options, output_format=FORMAT, extra_body={"seed": 7})
+    mp3 = client.tts.generate(**options, output_format={"container": "mp3", "sample_rate": 44100, "bit_rate": 128000})
+    return {**sound(pcm.read()), "mp3": len(mp3.read()), "type": mp3.headers["content-type"]}
+
+
 def main(base: str) -> None:
     client = Cartesia(api_key="none", base_url=base, websocket_base_url=base.replace("http", "ws", 1))
     with client.tts.websocket_connect() as connection:
@@ -43,7 +51,7 @@ def main(base: str) -> None:
         after.push("Still here.")
         after.no_more_inputs()
         third = heard(after, "after")
-    tell(whole=first, pieces=second, after_cancel=third)
+    tell(whole=first, pieces=second, after_cancel=third, generated=generated(client))
 
 
 main(*sys.argv[1:])

@@ -1,0 +1,156 @@
+"""Cartesia's POST /tts/bytes over real sockets: the same sound as everywhere, in every container and encoding."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import av
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from runtime.errors import TABLE
+from tests.support.runtime_server import RunningServer
+from tests.support.speech_client import spoken
+from tests.wire.test_openai import no_tasks_within, raw, wait_for_sound
+
+PATH = "/tts/bytes"
+NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
+BODY: dict[str, Any] = {
+    "model_id": "sonic-3",
+    "voice": {"mode": "id", "id": "alloy"},
+    "language": "en",
+    "transcript": "Good morning.",
+    "output_format": NATIVE,
+    "seed": 11,
+    "max_frames": 12,
+}
+SECONDS = 12 * 0.08
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
+
+
+def post(server: RunningServer, **fields: Any) -> httpx.Response:
+    return httpx.post(server.http + PATH, json={**BODY, **fields}, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def native(server: RunningServer) -> bytes:
+    """The PCM of BODY by our own protocol."""
+    config = {"task_type": "custom_voice", "voice": "alloy", "language": "english", "seed": 11, "max_frames": 12}
+    return asyncio.run(spoken(server.socket, "Good morning.", **config)).pcm
+
+
+def test_raw_sound_is_that_of_the_native_protocol(server: RunningServer, native: bytes) -> None:
+    reply = post(server)
+    assert reply.status_code == 200
+    assert reply.headers["content-type"] == "audio/pcm"
+    assert reply.headers["x-sample-rate"] == "24000"
+    assert reply.headers["x-seed"] == "11"
+    assert "ttfa;dur=" in reply.headers["server-timing"]
+    assert reply.content == native
+    assert post(server, seed=12).content != native
+
+
+@pytest.mark.parametrize(
+    ("encoding", "subtype", "error"),
+    [("pcm_s16le", "PCM_16", 0), ("pcm_f32le", "FLOAT", 0), ("pcm_mulaw", "ULAW", 0.04), ("pcm_alaw", "ALAW", 0.04)],
+)
+def test_a_wav_holds_each_encoding(
+    server: RunningServer, native: bytes, encoding: str, subtype: str, error: float
+) -> None:
+    reply = post(server, output_format={**NATIVE, "container": "wav", "encoding": encoding})
+    assert reply.headers["content-type"] == "audio/wav"
+    with soundfile.SoundFile(io.BytesIO(reply.content)) as file:
+        assert (file.format, file.subtype, file.samplerate, file.channels) == ("WAV", subtype, 24_000, 1)
+        samples = file.read(dtype="float32")
+    wanted = np.frombuffer(native, "<i2").astype(np.float32) / 32768
+    assert len(samples) == len(wanted)
+    assert np.all(np.abs(samples - wanted) <= error * np.abs(wanted) + error / 50)
+
+
+@pytest.mark.parametrize("rate", [8_000, 22_050, 44_100])
+def test_other_rates_last_as_long(server: RunningServer, rate: int) -> None:
+    samples = len(post(server, output_format={**NATIVE, "sample_rate": rate}).content) // 2
+    assert abs(samples - SECONDS * rate) <= 1
+
+
+@pytest.mark.parametrize(("rate", "bit_rate"), [(44_100, 128_000), (24_000, 32_000), (22_050, None)])
+def test_an_mp3_has_the_rates_that_were_asked_for(server: RunningServer, rate: int, bit_rate: int | None) -> None:
+    reply = post(server, output_format={"container": "mp3", "sample_rate": rate, "bit_rate": bit_rate})
+    assert reply.headers["content-type"] == "audio/mpeg"
+    with av.open(io.BytesIO(reply.content), format="mp3") as file:
+        stream = file.streams.audio[0]
+        assert stream.codec_context.sample_rate == rate
+        bits = sum(8 * packet.size for packet in file.demux(stream))
+        frames = [frame for frame in av.open(io.BytesIO(reply.content), format="mp3").decode(audio=0)]
+    seconds = sum(frame.samples for frame in frames) / rate
+    assert SECONDS <= seconds < SECONDS + 0.15
+    assert bits / seconds == pytest.approx(bit_rate or 64_000, rel=0.03)
+
+
+def test_what_newer_clients_send_is_understood(server: RunningServer, native: bytes) -> None:
+    """The voice as its id alone, locale for language, and fields of theirs."""
+    body = {name: value for name, value in BODY.items() if name != "language"}
+    more = {"voice": "alloy", "locale": "en-GB", "save": False, "generation_config": {"speed": 1}, "speed": "normal"}
+    reply = httpx.post(server.http + PATH, json={**body, **more}, timeout=60)
+    assert reply.content == native
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "param"),
+    [
+        ({"voice": {"mode": "id", "id": "nobody"}}, "unknown_voice", "voice"),
+        ({"voice": {"mode": "embedding", "embedding": [0.1]}}, "invalid_config", "voice"),
+        ({"transcript": " "}, "empty_text", "transcript"),
+        ({"transcript": None}, "invalid_config", "transcript"),
+        ({"transcript": "x" * 5000}, "text_too_long", "transcript"),
+        ({"language": "hi"}, "unsupported_language", "language"),
+        ({"output_format": {**NATIVE, "container": "ogg"}}, "invalid_config", "output_format"),
+        ({"output_format": {**NATIVE, "sample_rate": 96_000}}, "invalid_config", "output_format"),
+        ({"output_format": {"container": "mp3", "sample_rate": 20_000}}, "invalid_config", "output_format"),
+        ({"output_format": {"container": "mp3", "bit_rate": 1}}, "invalid_config", "output_format"),
+        ({"instructions": "x" * 501}, "instruct_too_long", "instructions"),
+    ],
+)
+def test_what_cannot_be_served_is_a_refusal_before_any_sound(
+    server: RunningServer, fields: dict[str, Any], code: str, param: str
+) -> None:
+    reply = post(server, **fields)
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"], error["param"]) == (TABLE[code].http, code, param)
+    assert "nobody" not in error["message"]
+
+
+def test_a_hang_up_frees_the_slot(server: RunningServer) -> None:
+    connection = raw(server, {**BODY, "transcript": "Speak for a long time.", "max_frames": 4000}, PATH)
+    wait_for_sound(server, connection)
+    connection.close()
+    assert server.wait_until_idle(2) < 1
+    no_tasks_within(server, 1)
+
+
+def test_the_curl_of_the_page_works(server: RunningServer) -> None:
+    section = PAGE.split("\n### One text over HTTP\n")[1].split("\n## ")[0]
+    (found,) = re.findall(r"^curl http://127\.0\.0\.1:8210(\S+).*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE)
+    path, body = found
+    reply = httpx.post(server.http + path, json={**json.loads(body), "max_frames": 12}, timeout=60)
+    assert reply.status_code == 200
+    assert soundfile.info(io.BytesIO(reply.content)).format == "WAV"
+
+
+def test_a_reply_is_counted_with_the_dialect(server: RunningServer) -> None:
+    def ended() -> float:
+        page = httpx.get(f"{server.http}/metrics").text
+        pattern = r'^voicewright_requests_total\{dialect="cartesia",mode="custom_voice",outcome="max_tokens"\} (\S+)$'
+        found = re.search(pattern, page, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    before = ended()
+    post(server)
+    assert ended() == before + 1
