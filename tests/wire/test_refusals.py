@@ -171,10 +171,10 @@ def test_requests_that_this_checkpoint_cannot_serve(folder_of: FolderOf, tmp_pat
         assert post(server).status_code == 200
 
 
-def test_references_that_are_too_short_or_too_long(folder_of: FolderOf) -> None:
+@pytest.mark.parametrize(("seconds", "code"), [(0.5, "ref_too_short"), (3.5, "ref_too_long")])
+def test_references_that_are_too_short_or_too_long(folder_of: FolderOf, seconds: float, code: str) -> None:
     with running_server(folder_of("tiny", "base"), limits=Limits(max_reference_s=3)) as server:
-        for seconds, code in [(0.5, "ref_too_short"), (3.5, "ref_too_long")]:
-            refused(post(server, ref_audio=recording(seconds), ref_text="Words."), code)
+        refused(post(server, ref_audio=recording(seconds), ref_text="Words."), code)
         assert post(server, ref_audio=recording(2), ref_text="Words.").status_code == 200
 
 
