@@ -38,6 +38,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             late_headers=file.late_headers,
             send_s=host.settings.server.send_s,
             replies=host.replies,
+            on_broken=host.refused,
         )
 
 

@@ -170,12 +170,18 @@ def cartesia_context(server: RunningServer, cast: Cast, *texts: str) -> bytes:
     return asyncio.run(speak())
 
 
+def cartesia_bytes(server: RunningServer, cast: Cast) -> bytes:
+    body = {"transcript": TEXT, "voice": {"mode": "id", "id": cast["voice"]}, "output_format": cartesia.NATIVE}
+    more = {"model_id": "sonic-3", "seed": SEED, "max_frames": FRAMES}
+    return httpx.post(f"{server.http}/tts/bytes", json={**body, **more}, timeout=60).content
+
+
 ROUTES: tuple[Route, ...] = (
     *(native_whole, native_in_pieces, native_labelled, python_client),
     *(omni_streamed, omni_in_pieces, omni_whole, omni_wav, omni_flac),
     *(openai_pcm, openai_whole, openai_wav, openai_flac, openai_events, openai_batch),
 )
-BY_ID: tuple[Route, ...] = (cartesia_whole, cartesia_in_pieces)
+BY_ID: tuple[Route, ...] = (cartesia_whole, cartesia_in_pieces, cartesia_bytes)
 CASTS = ("speaker", "design", "clone", "x_vector", "stored")
 
 
