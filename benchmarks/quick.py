@@ -1,4 +1,4 @@
-"""The short benchmark: frames by batch size in process, and TTFA over the WebSocket (`voicewright bench`)."""
+"""The short benchmark: frames by batch, the host's own work, TTFA over the WebSocket (`voicewright bench`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import Any
 import torch
 
 from benchmarks.engine import measure_engine
+from benchmarks.host import measure_host
 from benchmarks.sockets import measure_sockets
 from runtime.settings import Settings
 
 BATCHES = (1, 4, 16)
-CLIENTS = (1, 4)
+CLIENTS = (1, 4, 8)
+ROWS = (1, 16, 64)  # of the host's own work
 
 
 def run(settings: Settings, replies: int) -> dict[str, Any]:
@@ -28,6 +30,7 @@ def run(settings: Settings, replies: int) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "models": [model.rstrip("/").rpartition("/")[2] for model in settings.models],
         "engine": measure_engine(settings, BATCHES),
+        "host": measure_host(settings, ROWS),
         "websocket": asyncio.run(measure_sockets(options, CLIENTS, replies)),
     }
 
@@ -37,7 +40,7 @@ def show(figures: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(figures, indent=2))
         return
-    for suite in ("engine", "websocket"):
+    for suite in ("engine", "host", "websocket"):
         rows = figures[suite]
         print(f"\n{suite}\n| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
         for row in rows:

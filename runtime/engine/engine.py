@@ -42,6 +42,7 @@ from runtime.request import (
     Sink,
     SpeechEvent,
     SpeechRequest,
+    StopReason,
     VoicePrompt,
 )
 from runtime.settings import Settings
@@ -174,7 +175,15 @@ class Engine:
 
     def cancel(self, ticket: int) -> None:
         """End a request within a frame; unknown and ended tickets are ignored."""
-        self._order(ticket, lambda station: station.cancel(ticket))
+        with self._lock:
+            held = next((one for waiting in self._held.values() for one in waiting if one[0] == ticket), None)
+            if held is not None:  # its checkpoint is still being loaded
+                for waiting in self._held.values():
+                    waiting[:] = [one for one in waiting if one[0] != ticket]
+        if held is not None:
+            held[2](Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
+        else:
+            self._order(ticket, lambda station: station.cancel(ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
         """Make the prompt of a reference on the thread that reads voices; ``done`` is called there.

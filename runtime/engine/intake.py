@@ -74,8 +74,8 @@ class Admission:
     reference_frames: int
     notes: tuple[str, ...]
 
-    def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0) -> Plan:
-        """How a part is spoken after ``made`` frames of others.
+    def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> Plan:
+        """How a part is spoken after ``made`` frames of others; where it need not fit, as far as the slot goes.
 
         Raises:
             DoesNotFit: the part and its voice are longer than a slot.
@@ -85,6 +85,7 @@ class Admission:
         asked = None if self.asked is None else self.asked - made
         # Without a number of the caller's own, a slot must at least hold the text at an ordinary pace.
         needed = asked or min(GRACE_FRAMES + expected_frames(text), self.most)
+        needed = needed if must_fit else 1
         if needed > room:
             raise DoesNotFit(param="text", count=prompt + needed, prompt=prompt, frames=needed, limit=self.slot_length)
         budget = frame_budget(text)
@@ -147,7 +148,7 @@ def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_l
         notes=tuple(notes),
     )
     # Tokens can follow the frames only where the layout has a place for them that no reference frame takes.
-    by_token = layout is Layout.STREAMING and not frames and request.split in (Split.AUTO, Split.NONE)
+    by_token = layout is Layout.STREAMING and not frames and request.split is Split.AUTO
     longest = admission.longest(tokenizer)
     if request.open_text:
         feed = Feed(request.split, None if by_token else longest, tokenizer, limits, by_token=by_token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from runtime.engine.slots import PromptPrefix
 
@@ -23,8 +24,12 @@ class Prefixes:
             self._kept.move_to_end(key)
         return prefix
 
-    def keep(self, key: str, prefix: PromptPrefix) -> None:
-        self._kept[key] = prefix
+    def keep(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
+        """Keep a beginning that is not kept yet; ``copy`` takes it out of its slot."""
+        if not self._capacity:
+            return
+        if key not in self._kept:
+            self._kept[key] = copy()
         self._kept.move_to_end(key)
         while len(self._kept) > self._capacity:
             self._kept.popitem(last=False)

@@ -161,7 +161,7 @@ class Station:
                 job, pcm = jobs[index], sounds[index] if sounds is not None else None
                 job.underruns += int(was_dry)
                 job.first_sound = job.first_sound or at
-                if sounds is None:
+                if sounds is None or not job.opened:
                     self.end(job, GenerationFailed())
                 elif pcm is None:
                     self.end(job, NonFiniteOutput())
@@ -274,12 +274,12 @@ class Station:
                 body = feed.take_tokens()
                 plan = job.admission.plan_open(body, tokenizer)
                 if feed.closed:
-                    plan = job.admission.plan(feed.spoken, tokenizer)
+                    plan = job.admission.plan(feed.spoken, tokenizer, must_fit=False)
                     plan = replace(plan, utterance=replace(plan.utterance, body=tuple(body)))
                 job.tokens, job.spent_after = len(body), 0
             else:
                 text = feed.parts.popleft()
-                plan = job.admission.plan(text, tokenizer, job.before)
+                plan = job.admission.plan(text, tokenizer, job.before, must_fit=False)
                 job.spent_after = spent_after(text)
             with torch.inference_mode():
                 utterance = replace(plan.utterance, voice=job.voice)
@@ -312,10 +312,10 @@ class Station:
             log.exception("the prefill of request %d failed", job.ticket)
             self.end(job, GenerationFailed())
             return
-        if prompt.key and job.read == prompt.constant:
-            self.prefixes.keep(prompt.key, self.runner.arena.prefix_of(job.slot, job.read))
         if first is None:
             return
+        if prompt.key and first.finite.all():
+            self.prefixes.keep(prompt.key, lambda: self.runner.arena.prefix_of(job.slot, prompt.constant))
         self.reading.remove(job)
         job.prompt = None
         job.prefilled = job.prefilled or self.clock()
@@ -417,13 +417,13 @@ class Station:
         sounds: Sounds | None = None
         began = self.clock()
         try:
-            for job in jobs:
-                if not job.opened:
-                    self.streams.open(job.slot, job.voice)
-                    job.opened = True
-            sounds = self.streams.decode([job.slot for job in jobs], torch.from_numpy(codes))
+            opened = [self._open(job) for job in jobs]
+            slots = [job.slot for job, is_open in zip(jobs, opened, strict=True) if is_open]
+            made = iter(self.streams.decode(slots, torch.from_numpy(codes[opened])) if slots else ())
+            sounds = [next(made) if is_open else None for is_open in opened]
         except Exception:
             log.exception("sound of %d chunks failed", len(jobs))
+            sounds = None
         for job, row, pcm in zip(jobs, codes, sounds or [], strict=bool(sounds)):
             with self._lane.lock:  # so that its end cannot be said between these lines
                 if pcm is not None and not job.silenced:
@@ -433,3 +433,14 @@ class Station:
         self.pace.sound_s = (now - began) / (chunk.size * len(jobs))
         self._sounded.append((chunk, jobs, codes, sounds, now))
         self._wake()
+
+    def _open(self, job: Job) -> bool:
+        """Begin a request's stream of sound if it has none; False where that fails. Thread: lane."""
+        if not job.opened:
+            try:
+                self.streams.open(job.slot, job.voice)
+            except Exception:
+                log.exception("the stream of request %d could not be opened", job.ticket)
+                return False
+            job.opened = True
+        return True

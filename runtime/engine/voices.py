@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from runtime.errors import GenerationFailed, SpeechError
+from runtime.errors import EngineDead, GenerationFailed, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import StreamState
 from runtime.request import Reference, VoicePrompt
@@ -127,8 +127,11 @@ class Voices:
 
         if self._reader is None:
             read()
-        else:
+            return
+        try:
             self._reader.submit(read)
+        except RuntimeError:  # the reader was closed
+            raise EngineDead from None
 
     @torch.inference_mode()
     def read(self, reference: Reference, key: str) -> ClonedVoice:

@@ -76,6 +76,7 @@ def create_app(host: Host) -> FastAPI:
 
     @app.exception_handler(SpeechError)
     async def refused(_: Request, error: SpeechError) -> JSONResponse:
+        host.refused(error)
         return refusal(error)
 
     @app.exception_handler(HTTPException)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.request import Broken, Finished
@@ -59,6 +60,7 @@ class Host:
         self._prompts: PromptKeeper | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._requests = 0  # over HTTP, under way
+        self._ends: WeakSet[SpeechError] = WeakSet()  # of requests
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
         self._problem: SpeechError | None = Loading()
@@ -114,8 +116,15 @@ class Host:
 
     def ended(self, spoken: Spoken, event: Finished | Broken) -> None:
         """Count and log a request's end."""
+        if isinstance(event, Broken):
+            self._ends.add(event.error)
         self.metrics.ended(spoken, event)
         log_end(spoken, event)
+
+    def refused(self, error: SpeechError) -> None:
+        """Count what is refused; an error that ended a request was counted as its end."""
+        if error not in self._ends:
+            self.metrics.refused(error.code)
 
     async def load(self) -> None:
         """Load the checkpoints off the loop and start the engine.

@@ -53,6 +53,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             late_headers=rendition.late_headers,
             send_s=host.settings.server.send_s,
             replies=host.replies,
+            on_broken=host.refused,
         )
 
     @app.post("/v1/audio/speech/batch", response_model=None)
@@ -156,6 +157,7 @@ async def _item(host: Host, fields: dict[str, Any]) -> Reply:
     try:
         whole = await _when_there_is_room(host, read_speech(fields))
     except SpeechError as error:
+        host.refused(error)
         return _failure(error)
     except Exception:
         log.exception("an item of a batch failed")

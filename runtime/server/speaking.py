@@ -30,7 +30,7 @@ class Speaking:
     """One request in flight: its events up to Finished. Thread: event loop.
 
     To ask for the next event says that the sound before it has left, so that a slow reader pauses its row.
-    ``text_field`` is what the client calls the text, for errors about it.
+    ``text_field`` is what the client calls the text, for errors about it; ``on_end`` hears of every end, once.
 
     Raises:
         BadRequest, Busy: on entry; nothing was started.
@@ -87,8 +87,6 @@ class Speaking:
             self._taken = self._given
             self._engine.taken(self._ticket, self._taken)
         event = await self._events.get()
-        if isinstance(event, Finished | Broken):
-            self._on_end(event)
         match event:
             case Broken(error):
                 self._ended = True
@@ -107,7 +105,13 @@ class Speaking:
         """The sink. Thread: engine."""
         # The loop is closed where the process ends before its engine; nobody listens then.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+            self._loop.call_soon_threadsafe(self._arrive, event)
+
+    def _arrive(self, event: SpeechEvent) -> None:
+        """Its end is told though nobody may listen any more: the client has left."""
+        if isinstance(event, Finished | Broken):
+            self._on_end(event)
+        self._events.put_nowait(event)
 
     def _elapsed_ms(self) -> float:
         return 1000 * (self._loop.time() - self._submitted)
@@ -162,7 +166,8 @@ class LiveReply(StreamingResponse):
     """A body that is sent as it is made, and begins when its first piece is there.
 
     An error before that is raised, and so answered as any other is. One after it breaks the connection off, so that
-    nobody takes a part for the whole. ``late_headers`` is asked once the first piece is there.
+    nobody takes a part for the whole. ``late_headers`` is asked once the first piece is there; ``on_broken`` hears of
+    what broke it off.
     """
 
     def __init__(
@@ -174,9 +179,11 @@ class LiveReply(StreamingResponse):
         late_headers: Callable[[], Mapping[str, str]],
         send_s: float,
         replies: set[asyncio.Task[Any]],
+        on_broken: Callable[[SpeechError], None] = lambda _: None,
     ) -> None:
         super().__init__(pieces, media_type=media_type, headers=headers)
         self._pieces, self._late_headers, self._send_s, self._replies = pieces, late_headers, send_s, replies
+        self._on_broken = on_broken
         self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,6 +194,7 @@ class LiveReply(StreamingResponse):
                 raise
             # An unfinished body makes uvicorn close the connection.
             log.warning("a reply was broken off: %s", error.code)
+            self._on_broken(error)
 
     async def _reply(self, send: Send) -> None:
         async with aclosing(self._pieces) as pieces:

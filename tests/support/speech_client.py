@@ -90,3 +90,8 @@ async def spoken(url: str, text: str, **config: Any) -> Take:
     async with talk(url, **config) as one:
         await one.say(text)
         return await one.take()
+
+
+def same_sound(one: bytes, other: bytes) -> bool:
+    """Equal to the last bit, and sound at all."""
+    return one == other and any(one)

@@ -16,8 +16,7 @@ import soxr
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.support.runtime_server import RunningServer
-from tests.support.speech_client import WAIT_S, spoken
-from tests.wire.test_speech import same_sound
+from tests.support.speech_client import WAIT_S, same_sound, spoken
 
 NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
 BASE: dict[str, Any] = {

@@ -23,16 +23,10 @@ from runtime.client import MAX_WAITING, Cancelled, Config, ConnectionLost, Speec
 from runtime.request import Queued
 from runtime.server.schema import SessionConfig
 from tests.support.runtime_server import RunningServer
-from tests.support.speech_client import PROTOCOL, spoken
+from tests.support.speech_client import PROTOCOL, same_sound, spoken
 
 VOICE: Config = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 LONG: Config = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
-
-
-def same_sound(one: bytes, other: bytes) -> bool:
-    """Equal to one step of 16 bits, as in test_speech.py."""
-    a, b = np.frombuffer(one, "<i2").astype(int), np.frombuffer(other, "<i2").astype(int)
-    return len(a) == len(b) > 0 and int(np.abs(a - b).max()) <= 1
 
 
 async def first_chunk(speech: Speech) -> bytes:

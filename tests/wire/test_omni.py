@@ -21,8 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from runtime.settings import EngineSettings, Limits
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import WAIT_S, spoken
-from tests.wire.test_speech import same_sound
+from tests.support.speech_client import WAIT_S, same_sound, spoken
 
 STREAM: dict[str, Any] = {"stream_audio": True, "response_format": "pcm"}
 SHORT: dict[str, Any] = {"task_type": "CustomVoice", "seed": 11, "max_new_tokens": 13}

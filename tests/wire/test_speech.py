@@ -24,7 +24,7 @@ from runtime.request import AudioChunk, Mode, Sampling, SpeechRequest
 from runtime.settings import Limits, Settings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
-from tests.support.speech_client import PROTOCOL, spoken, talk
+from tests.support.speech_client import PROTOCOL, same_sound, spoken, talk
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
@@ -46,12 +46,6 @@ def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
         assert take.end["metrics"]["ttfa_ms"] > 0
         assert take.start["seed"] == take.end["seed"] == 3
         assert np.frombuffer(take.pcm, "<i2").any()
-
-
-def same_sound(one: bytes, other: bytes) -> bool:
-    """Equal to one step of 16 bits: chunk sizes and batches follow the clock, and with them the last bit of a float."""
-    a, b = np.frombuffer(one, "<i2").astype(int), np.frombuffer(other, "<i2").astype(int)
-    return len(a) == len(b) > 0 and int(np.abs(a - b).max()) <= 1
 
 
 def test_the_sound_is_the_engines(server: RunningServer, folder_of: FolderOf) -> None:

@@ -181,7 +181,7 @@ def test_an_end_does_not_leave_the_sound_of_others_undone(quick: Checkpoint, mon
     for _ in range(20):
         work = engine.lane._next()
         if work is not None:
-            work.run()
+            work()
         engine.tick()
     assert [len(heard.codes) for heard in heards] == [2, 3, 4]
     assert all(heard.ended for heard in heards)

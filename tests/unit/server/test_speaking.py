@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Message
 
 from runtime.errors import Draining, GenerationFailed, SlowReader, TextTooLong
-from runtime.request import AudioChunk, Broken, Finished, Mode, Queued, RequestStats, SpeechRequest, Started
+from runtime.request import AudioChunk, Broken, Finished, Mode, Queued, RequestStats, SpeechRequest, Started, StopReason
 from runtime.server.host import Host
 from runtime.server.speaking import LiveReply, Speaking, while_connected
 from runtime.settings import Settings
@@ -115,6 +115,18 @@ def test_what_breaks_is_raised_and_named_as_the_client_names_it() -> None:
         assert caught.value.param == "input"
 
     asyncio.run(listen())
+
+
+def test_its_end_is_told_once_though_nobody_listens_any_more() -> None:
+    async def leave() -> None:
+        engine, ends = ScriptedEngine({1: [started(), chunk()]}), []
+        async with Speaking(engine, REQUEST, on_end=ends.append) as speech:
+            await anext(speech)
+        engine.say(1, finished(StopReason.CANCELLED))
+        await settle()
+        assert [end.stop_reason for end in ends] == [StopReason.CANCELLED]
+
+    asyncio.run(leave())
 
 
 def test_leaving_early_cancels() -> None:

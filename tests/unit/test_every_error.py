@@ -1,0 +1,55 @@
+"""Every error that can be raised is expected by some test: raised in its face, or read by its code from a reply."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from runtime import errors
+from runtime.errors import SetUpError, SpeechError
+from tests.unit.test_errors import leaves
+
+TESTS = Path(__file__).resolve().parents[1]
+ABOUT_ALL = {"test_errors.py", "test_every_error.py"}  # they know every error and reach none
+
+
+def expected_by(tree: ast.AST) -> set[str]:
+    """Names of classes in ``pytest.raises``, and strings that stand in an assertion or a test's parameters."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="raises"), args=[first, *_]):
+                found |= {one.id for one in ast.walk(first) if isinstance(one, ast.Name)}
+            case ast.Assert() | ast.Call(func=ast.Attribute(attr="parametrize") | ast.Name(id="refused")):
+                words = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Constant)]
+                found |= {one.id if isinstance(one, ast.Name) else str(one.value) for one in words}
+    return found
+
+
+@cache
+def expected(room: str) -> set[str]:
+    files = [path for path in (TESTS / room).rglob("test_*.py") if path.name not in ABOUT_ALL]
+    assert files
+    return set().union(*(expected_by(ast.parse(path.read_text(encoding="utf-8"))) for path in files))
+
+
+@pytest.mark.parametrize("leaf", [*leaves(), errors.BadReferenceAudio], ids=lambda leaf: leaf.__name__)
+def test_some_test_expects_it(leaf: type[SpeechError]) -> None:
+    assert {leaf.__name__, leaf.code} & expected(".")
+
+
+@pytest.mark.parametrize(
+    "leaf", [leaf for leaf in leaves() if not issubclass(leaf, SetUpError)], ids=lambda leaf: leaf.__name__
+)
+def test_some_client_meets_it_by_its_code(leaf: type[SpeechError]) -> None:
+    room = "unit/studio" if leaf is errors.RuntimeUnavailable else "wire"  # the studio's own, while it starts a runtime
+    assert leaf.code in expected(room)
+
+
+def test_what_is_only_raised_by_a_test_is_not_expected() -> None:
+    source = 'engine.refusal = Overloaded()\nassert reply == ("draining", 1)\nwith pytest.raises(EmptyText):\n    pass'
+    assert {"Overloaded", "overloaded"}.isdisjoint(expected_by(ast.parse(source)))
+    assert {"draining", "EmptyText"} <= expected_by(ast.parse(source))

@@ -1,0 +1,272 @@
+"""One seed, one sound: the same bytes of PCM on every route, in every mode, whole or in pieces, alone or in company."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import wave
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import soundfile
+
+from runtime.cli import main
+from runtime.client import say as client_say
+from runtime.settings import EngineSettings
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.signals import voice
+from tests.support.speech_client import same_sound, spoken, talk
+from tests.wire import test_cartesia as cartesia
+from tests.wire import test_omni as omni
+from tests.wire import test_openai as openai
+
+TEXT = "Good morning, the kettle is on."
+PIECES = ("Good mor", "ning,", " the kettle ", "is on.")
+SEED, FRAMES = 11, 13
+DESIGN = "A calm old man."
+WORDS = "Some words."
+STORED = "Clara"
+
+Cast = dict[str, Any]  # who speaks, in the fields that the native protocol, vLLM-Omni's and OpenAI's share
+Route = Callable[[RunningServer, Cast], bytes]
+
+
+def samples_of(file: bytes) -> bytes:
+    samples, rate = openai.decoded(file)
+    assert rate == 24_000
+    return samples.astype("<i2").tobytes()
+
+
+# --- our own protocol
+
+
+def native_whole(server: RunningServer, cast: Cast) -> bytes:
+    return asyncio.run(spoken(server.socket, TEXT, seed=SEED, max_frames=FRAMES, **cast)).pcm
+
+
+def native_in_pieces(server: RunningServer, cast: Cast) -> bytes:
+    async def speak() -> bytes:
+        async with talk(server.socket, seed=SEED, max_frames=FRAMES, **cast) as one:
+            for piece in PIECES:
+                await one.send("input.text", text=piece)
+                await asyncio.sleep(0.03)
+            await one.send("input.done")
+            return (await one.take()).pcm
+
+    return asyncio.run(speak())
+
+
+def native_labelled(server: RunningServer, cast: Cast) -> bytes:
+    async def speak() -> bytes:
+        pcm = b""
+        async with talk(server.socket, frames="labelled", seed=SEED, max_frames=FRAMES, **cast) as one:
+            await one.say(TEXT, context_id="one")
+            while not isinstance(message := await one.hear(), dict) or message["type"] != "audio.done":
+                pcm += message[16:] if isinstance(message, bytes) else b""
+        return pcm
+
+    return asyncio.run(speak())
+
+
+def python_client(server: RunningServer, cast: Cast) -> bytes:
+    return client_say(server.http, TEXT, seed=SEED, max_frames=FRAMES, **cast)
+
+
+# --- vLLM-Omni's
+
+
+def omni_reply(server: RunningServer, cast: Cast, *texts: str, **more: Any) -> bytes:
+    config = {"seed": SEED, "max_new_tokens": FRAMES + 1, **cast, **more}
+    (reply,), _ = asyncio.run(omni.speak(server, *texts, **config))
+    assert reply.errors == []
+    return b"".join(reply.sound)
+
+
+def omni_streamed(server: RunningServer, cast: Cast) -> bytes:
+    return omni_reply(server, cast, TEXT, stream_audio=True, response_format="pcm")
+
+
+def omni_in_pieces(server: RunningServer, cast: Cast) -> bytes:
+    return omni_reply(server, cast, *PIECES, stream_audio=True, response_format="pcm")
+
+
+def omni_whole(server: RunningServer, cast: Cast) -> bytes:
+    return omni_reply(server, cast, TEXT, response_format="pcm")
+
+
+def omni_wav(server: RunningServer, cast: Cast) -> bytes:
+    return samples_of(omni_reply(server, cast, TEXT, response_format="wav"))
+
+
+def omni_flac(server: RunningServer, cast: Cast) -> bytes:
+    return samples_of(omni_reply(server, cast, TEXT, response_format="flac"))
+
+
+# --- OpenAI's
+
+
+def post(server: RunningServer, cast: Cast, path: str = "/v1/audio/speech", **more: Any) -> httpx.Response:
+    body = {"model": "tts-1", "input": TEXT, "seed": SEED, "max_frames": FRAMES, **cast, **more}
+    reply = httpx.post(server.http + path, json=body, timeout=60)
+    assert reply.status_code == 200, reply.text
+    return reply
+
+
+def openai_pcm(server: RunningServer, cast: Cast) -> bytes:
+    return post(server, cast, response_format="pcm").content
+
+
+def openai_whole(server: RunningServer, cast: Cast) -> bytes:
+    return post(server, cast, response_format="pcm", stream=False).content
+
+
+def openai_wav(server: RunningServer, cast: Cast) -> bytes:
+    return samples_of(post(server, cast, response_format="wav", stream=False).content)
+
+
+def openai_flac(server: RunningServer, cast: Cast) -> bytes:
+    return samples_of(post(server, cast, response_format="flac").content)
+
+
+def openai_events(server: RunningServer, cast: Cast) -> bytes:
+    lines = post(server, cast, response_format="pcm", stream_format="sse").text.splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    return b"".join(base64.b64decode(event["audio"]) for event in events if event["type"] == "speech.audio.delta")
+
+
+def openai_batch(server: RunningServer, cast: Cast) -> bytes:
+    items = [{"input": TEXT}, {"input": "Somebody else speaks beside it."}]
+    reply = post(server, cast, "/v1/audio/speech/batch", items=items, response_format="pcm").json()
+    return base64.b64decode(reply["results"][0]["audio_data"])
+
+
+# --- Cartesia's, where a voice is an id
+
+
+def cartesia_whole(server: RunningServer, cast: Cast) -> bytes:
+    return cartesia_context(server, cast, TEXT)
+
+
+def cartesia_in_pieces(server: RunningServer, cast: Cast) -> bytes:
+    return cartesia_context(server, cast, *PIECES)
+
+
+def cartesia_context(server: RunningServer, cast: Cast, *texts: str) -> bytes:
+    fields = {"voice": {"mode": "id", "id": cast["voice"]}, "language": None, "seed": SEED, "max_frames": FRAMES}
+
+    async def speak() -> bytes:
+        async with cartesia.cartesia(server) as connection:
+            for number, text in enumerate(texts, 1):
+                await cartesia.send(connection, text, "c", goes_on=number < len(texts), **fields)
+            return cartesia.sound_of((await cartesia.until_done(connection, "c"))["c"])
+
+    return asyncio.run(speak())
+
+
+ROUTES: tuple[Route, ...] = (
+    *(native_whole, native_in_pieces, native_labelled, python_client),
+    *(omni_streamed, omni_in_pieces, omni_whole, omni_wav, omni_flac),
+    *(openai_pcm, openai_whole, openai_wav, openai_flac, openai_events, openai_batch),
+)
+BY_ID: tuple[Route, ...] = (cartesia_whole, cartesia_in_pieces)
+CASTS = ("speaker", "design", "clone", "x_vector", "stored")
+
+
+@pytest.fixture(scope="module")
+def casts(server: RunningServer, ref_audio: str) -> Iterator[dict[str, Cast]]:
+    recording = io.BytesIO()
+    soundfile.write(recording, voice(3.0, 8), 24_000, format="WAV", subtype="PCM_16")
+    kept = httpx.post(
+        f"{server.http}/v1/audio/voices",
+        data={"name": STORED, "consent": "I am Clara and I allow this.", "ref_text": "A few words that are said."},
+        files={"audio_sample": recording.getvalue()},
+        timeout=60,
+    )
+    assert kept.status_code == 200, kept.text
+    yield {
+        "speaker": {"task_type": "custom_voice", "voice": "serena"},
+        "design": {"task_type": "voice_design", "instructions": DESIGN},
+        "clone": {"task_type": "base", "ref_audio": ref_audio, "ref_text": WORDS},
+        "x_vector": {"task_type": "base", "ref_audio": ref_audio, "x_vector_only_mode": True},
+        "stored": {"voice": STORED},
+    }
+    assert httpx.delete(f"{server.http}/v1/audio/voices/{STORED}").status_code == 200
+
+
+@pytest.mark.parametrize("who", CASTS)
+def test_every_route_brings_the_same_bytes(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
+    wanted = native_whole(server, casts[who])
+    assert len(wanted) == 2 * 1920 * FRAMES
+    routes = ROUTES + (BY_ID if "voice" in casts[who] else ())
+    heard = {route.__name__: route(server, casts[who]) for route in routes}
+    assert [name for name, sound in heard.items() if not same_sound(sound, wanted)] == []
+
+
+@pytest.mark.parametrize("who", CASTS)
+def test_company_changes_nothing(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
+    """All routes at once, which is more than there are slots for."""
+    wanted = native_whole(server, casts[who])
+    routes = ROUTES + (BY_ID if "voice" in casts[who] else ())
+    with ThreadPoolExecutor(len(routes)) as pool:
+        heard = dict(zip(routes, pool.map(lambda route: route(server, casts[who]), routes), strict=True))
+    assert [route.__name__ for route, sound in heard.items() if not same_sound(sound, wanted)] == []
+
+
+def test_voices_and_seeds_sound_different(server: RunningServer, casts: dict[str, Cast]) -> None:
+    """The comparison can fail."""
+    sounds = {who: native_whole(server, cast) for who, cast in casts.items()}
+    assert len(set(sounds.values())) == len(CASTS)
+    other = post(server, casts["speaker"], response_format="pcm", seed=SEED + 1).content
+    assert not same_sound(other, sounds["speaker"])
+
+
+@pytest.mark.parametrize("who", ["speaker", "design", "clone", "x_vector"])
+def test_the_command_line_brings_them_too(
+    server: RunningServer, casts: dict[str, Cast], folder_of: FolderOf, tmp_path: Path, who: str
+) -> None:
+    cast = casts[who]
+    reference, out = tmp_path / "reference.wav", tmp_path / "out.wav"
+    words = ["--out", str(out), "--seed", str(SEED), "--max-frames", str(FRAMES)]
+    words += ["--mode", cast["task_type"], "--model", str(folder_of("tiny", cast["task_type"]))]
+    if "voice" in cast:
+        words += ["--voice", cast["voice"]]
+    if "instructions" in cast:
+        words += ["--instruct", cast["instructions"]]
+    if "ref_audio" in cast:
+        reference.write_bytes(base64.b64decode(cast["ref_audio"].partition(",")[2]))
+        words += ["--ref-audio", str(reference)]
+        words += ["--ref-text", cast["ref_text"]] if "ref_text" in cast else ["--x-vector-only"]
+    assert main(["say", TEXT, *words]) == 0
+    with wave.open(str(out)) as file:
+        assert same_sound(file.readframes(file.getnframes()), native_whole(server, cast))
+
+
+def test_a_text_of_parts_is_the_same_however_it_comes(folder_of: FolderOf) -> None:
+    """Random weights end no part by themselves: each has its budget, and no guard that counts by chunks."""
+    cast = {"task_type": "custom_voice", "split_granularity": "sentence", "seed": SEED}
+    texts = ("Ye", "s. N", "o. ", "Tea?")
+
+    async def in_pieces(server: RunningServer) -> bytes:
+        async with talk(server.socket, **cast) as one:
+            for piece in texts:
+                await one.send("input.text", text=piece)
+                await asyncio.sleep(0.03)
+            await one.send("input.done")
+            take = await one.take()
+            assert take.end["metrics"]["parts"] == 3
+            return take.pcm
+
+    engine = EngineSettings(threads=1, max_slots=1, guard=False)
+    with running_server(folder_of("tiny", "custom_voice"), engine=engine) as server:
+        whole = asyncio.run(spoken(server.socket, "".join(texts), **cast)).pcm
+        assert same_sound(asyncio.run(in_pieces(server)), whole)
+        assert same_sound(
+            post(server, cast, input="".join(texts), max_frames=None, response_format="pcm").content, whole
+        )

@@ -1,0 +1,109 @@
+"""What an operator sees of each dialect: every request and every refusal is counted once, and logged without words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from runtime.settings import EngineSettings, Limits
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.speech_client import spoken, talk
+from tests.wire import test_cartesia as cartesia
+from tests.wire import test_omni as omni
+from tests.wire.test_openai import raw, wait_for_sound
+
+TEXT = "Nobody is to read this."
+LONG: dict[str, Any] = {"input": TEXT, "max_frames": 4000, "response_format": "pcm"}
+Counts = dict[tuple[str, ...], float]
+
+
+@pytest.fixture
+def running(folder_of: FolderOf) -> Iterator[RunningServer]:
+    engine, limits = EngineSettings(threads=1, max_slots=1), Limits(queue_s=0.3)
+    with running_server(folder_of("tiny", "custom_voice"), engine=engine, limits=limits) as server:
+        yield server
+
+
+def counts(server: RunningServer) -> Counts:
+    """Ended requests by dialect and outcome, refusals by code."""
+    found: Counts = {}
+    for family in text_string_to_metric_families(httpx.get(f"{server.http}/metrics").text):
+        for sample in family.samples:
+            if sample.name == "voicewright_requests_total":
+                found[sample.labels["dialect"], sample.labels["outcome"]] = sample.value
+            if sample.name == "voicewright_refusals_total":
+                found["refused", sample.labels["code"]] = sample.value
+    return found
+
+
+def post(server: RunningServer, path: str = "/v1/audio/speech", **fields: Any) -> int:
+    body = {"input": TEXT, "max_frames": 5, "response_format": "pcm", **fields}
+    return httpx.post(server.http + path, json=body, timeout=30).status_code
+
+
+def test_every_dialect_is_counted_by_its_name_and_logged(
+    running: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert post(running) == post(running, stream=False) == post(running, stream_format="sse") == 200
+    assert post(running, "/v1/audio/speech/batch", items=[{"input": TEXT}, {"input": TEXT}]) == 200
+    asyncio.run(spoken(running.socket, TEXT, task_type="custom_voice", max_frames=5))
+    asyncio.run(omni.speak(running, TEXT, **{**omni.SHORT, "max_new_tokens": 6}))
+    cartesia.said(running, TEXT, max_frames=5)
+    wanted = {"openai": 5, "voicewright": 1, "omni": 1, "cartesia": 1}
+    assert counts(running) == {(dialect, "max_tokens"): count for dialect, count in wanted.items()}
+    lines = [record.figures for record in caplog.records if record.message.startswith("request ended")]
+    assert Counter(line["dialect"] for line in lines) == wanted
+    assert len({line["request"] for line in lines}) == 8
+    for line in lines:
+        assert (line["mode"], line["stop"], line["chars"]) == ("custom_voice", "max_tokens", len(TEXT))
+        assert line["frames"] == 5
+        assert line["ttfa_ms"] > 0
+    assert TEXT not in caplog.text
+    assert TEXT not in json.dumps(lines)
+
+
+def test_a_hang_up_is_a_cancelled_request(running: RunningServer) -> None:
+    with raw(running, LONG) as connection:
+        wait_for_sound(running, connection)
+    running.wait_until_idle(2)
+    end = time.monotonic() + 5
+    while not (found := counts(running)) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert found == {("openai", "cancelled"): 1}
+
+
+def test_what_is_refused_is_counted_by_its_code_and_is_no_request(running: RunningServer) -> None:
+    assert post(running, input="") == 422
+    assert post(running, voice="nobody", stream_format="sse") == 404
+    assert post(running, response_format="midi", stream=False) == 422
+    assert post(running, "/v1/audio/speech/batch", items=[{"input": ""}]) == 200
+    assert httpx.delete(f"{running.http}/v1/audio/voices/nobody").status_code == 404
+    assert counts(running) == {
+        ("refused", "empty_text"): 2,
+        ("refused", "unknown_voice"): 1,
+        ("refused", "unsupported_format"): 1,
+        ("refused", "voice_not_found"): 1,
+    }
+
+
+def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(running: RunningServer) -> None:
+    async def crowd() -> None:
+        async with talk(running.socket, task_type="custom_voice", max_frames=4000) as one:
+            await one.say(TEXT)
+            await one.until("audio.start")
+            assert await asyncio.to_thread(post, running) == 503
+
+    asyncio.run(crowd())
+    assert counts(running)["openai", "queue_timeout"] == 1
+    assert ("refused", "queue_timeout") not in counts(running)

@@ -1,0 +1,218 @@
+"""Refusals and failures as a client meets them: status and code of what the other files here do not cause."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import soundfile
+from websockets.exceptions import InvalidStatus
+
+from runtime.errors import TABLE
+from runtime.request import Mode
+from runtime.settings import EngineSettings, Limits, ServerSettings
+from tests.conftest import FolderOf
+from tests.support.engines import station_of
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.signals import voice
+from tests.support.speech_client import Talk, spoken, talk
+
+VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+ONE_SLOT = EngineSettings(threads=1, max_slots=1)
+
+
+def post(server: RunningServer, text: str = "Hello.", **fields: Any) -> httpx.Response:
+    body = {"input": text, "response_format": "pcm", "max_frames": 5, **fields}
+    return httpx.post(f"{server.http}/v1/audio/speech", json=body, timeout=30)
+
+
+def refused(reply: httpx.Response, code: str) -> None:
+    """It is an error of that code, with the status and the rest of its row in the table."""
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"]) == (TABLE[code].http, code)
+    assert error["retryable"] is TABLE[code].retryable
+    assert ("retry-after" in reply.headers) == (TABLE[code].close == 1013)
+
+
+async def sounding(one: Talk) -> None:
+    while not isinstance(await one.hear(), bytes):
+        pass
+
+
+def recording(seconds: float) -> str:
+    file = io.BytesIO()
+    soundfile.write(file, voice(seconds, 5), 24_000, format="WAV", subtype="PCM_16")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(folder_of: FolderOf) -> None:
+    with running_server(folder_of("tiny", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
+
+        async def scenario() -> None:
+            await spoken(server.socket, "First.", **VOICE)  # there is something to judge by from here on
+            async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
+                await speaking.say("Speak for a long time.")
+                await sounding(speaking)
+                await waiting.say("Me too.")
+                queued = await waiting.until("queue")
+                assert queued["position"] == 0
+                assert queued["eta_ms"] > 0
+                error = await waiting.until("error")
+                assert (error["code"], error["retryable"]) == ("queue_timeout", True)
+                refused(await asyncio.to_thread(post, server), "queue_timeout")
+                await speaking.send("context.cancel")
+                await speaking.until("context.cancelled")
+                await waiting.say("And now?")
+                assert (await waiting.take()).end["type"] == "audio.done"
+
+        asyncio.run(scenario())
+
+
+def test_live_sessions_without_text_hold_no_slot_and_no_place_in_the_queue(folder_of: FolderOf) -> None:
+    engine = EngineSettings(threads=1, max_slots=1, max_waiting=1)
+    with running_server(folder_of("tiny", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
+
+        async def scenario() -> None:
+            async with talk(server.socket, **VOICE, frames="labelled") as idle:
+                for name in "abcd":  # open, and nothing yet that could be spoken
+                    await idle.send("input.text", context_id=name, text=" ")
+                await idle.send("ping", t=1)
+                await idle.until("pong")
+                load = server.load()
+                assert (load["active"], load["waiting"]) == (0, 0)
+                await asyncio.sleep(1.5)  # longer than anybody may stand in line
+                for _ in range(2):
+                    assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
+                for name in "abcd":
+                    await idle.send("input.text", context_id=name, text="At last.")
+                    await idle.send("input.done", context_id=name)
+                    end = await idle.until("audio.done", "error")
+                    assert (end["type"], end["context_id"]) == ("audio.done", name)
+
+        asyncio.run(scenario())
+
+
+def test_requests_that_come_too_fast(folder_of: FolderOf) -> None:
+    settings = ServerSettings(requests_per_minute=2)
+    with running_server(folder_of("tiny", "custom_voice"), server=settings) as server:
+        assert [httpx.get(f"{server.http}/v1/models").status_code for _ in range(2)] == [200, 200]
+        refused(httpx.get(f"{server.http}/v1/models"), "rate_limited")
+        assert handshake(server) == "rate_limited"
+        assert httpx.get(f"{server.http}/ready").status_code == 200  # whoever watches the process is not counted
+
+
+def test_connections_beyond_the_limit(folder_of: FolderOf) -> None:
+    settings = ServerSettings(max_connections=1)
+    with running_server(folder_of("tiny", "custom_voice"), server=settings) as server:
+
+        async def scenario() -> None:
+            async with talk(server.socket, **VOICE) as one:
+                refused(await asyncio.to_thread(post, server), "too_many_connections")
+                assert await asyncio.to_thread(handshake, server) == "too_many_connections"
+                await one.say("I am in.")
+                assert (await one.take()).end["type"] == "audio.done"
+
+        asyncio.run(scenario())
+        while server.tasks():
+            time.sleep(0.01)
+        assert post(server).status_code == 200
+
+
+def handshake(server: RunningServer) -> str:
+    """The code of a WebSocket's refusal."""
+
+    async def knock() -> str:
+        with pytest.raises(InvalidStatus) as caught:
+            async with talk(server.socket):
+                pass
+        body = json.loads(caught.value.response.body or b"")
+        assert caught.value.response.status_code == TABLE[body["error"]["code"]].http
+        return str(body["error"]["code"])
+
+    return asyncio.run(knock())
+
+
+def test_contexts_out_of_order_and_too_many(folder_of: FolderOf) -> None:
+    with running_server(folder_of("tiny", "custom_voice"), limits=Limits(max_contexts=2)) as server:
+
+        async def scenario() -> None:
+            async with talk(server.socket) as one:
+                await one.send("input.text", text="Before any voice.")
+                assert (await one.until("error"))["code"] == "out_of_order"
+                await one.send("session.config", **LONG, frames="labelled")
+                for name in "abc":
+                    await one.send("input.text", context_id=name, text="One of many. ")
+                error = await one.until("error")
+                assert (error["code"], error["context_id"]) == ("too_many_contexts", "c")
+
+        asyncio.run(scenario())
+        server.wait_until_idle(2)
+
+
+def test_requests_that_this_checkpoint_cannot_serve(folder_of: FolderOf, tmp_path: Path) -> None:
+    folder = tmp_path / "one-layout"
+    shutil.copytree(folder_of("tiny", "custom_voice"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "voicewright_layouts": ["streaming"]}))
+    with running_server(folder, engine=EngineSettings(threads=1, max_slots=1, max_model_len=256)) as server:
+        refused(post(server, non_streaming_mode=True), "unsupported_layout")
+        refused(post(server, max_frames=300), "does_not_fit")
+        refused(post(server, task_type="Base", ref_audio=recording(2), ref_text="Words."), "model_not_loaded")
+        assert post(server).status_code == 200
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(0.5, "ref_too_short"), (3.5, "ref_too_long")])
+def test_references_that_are_too_short_or_too_long(folder_of: FolderOf, seconds: float, code: str) -> None:
+    with running_server(folder_of("tiny", "base"), limits=Limits(max_reference_s=3)) as server:
+        refused(post(server, ref_audio=recording(seconds), ref_text="Words."), code)
+        assert post(server, ref_audio=recording(2), ref_text="Words.").status_code == 200
+
+
+def test_a_checkpoint_that_cannot_be_loaded_fails_its_own_mode_only(folder_of: FolderOf, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder_of("tiny", "voice_design"), broken)
+    (broken / "model.safetensors").write_bytes(b"\x08" + bytes(40))
+    engine = EngineSettings(threads=1, max_slots=1, loads="first_use")
+    with running_server(folder_of("tiny", "custom_voice"), broken, engine=engine) as server:
+        for _ in range(2):  # the second is refused at the door
+            reply = post(server, task_type="VoiceDesign", instructions="Calm.")
+            refused(reply, "checkpoint_unusable")
+            assert str(tmp_path) not in reply.text
+        assert post(server).status_code == 200
+
+
+def test_numbers_that_are_not_finite_end_the_request_and_not_the_server(folder_of: FolderOf) -> None:
+    with running_server(folder_of("tiny", "custom_voice")) as server:
+        assert server.engine is not None
+        weight = station_of(server.engine, Mode.CUSTOM_VOICE).checkpoint.talker.model.norm.weight
+        good = weight.data.clone()
+        weight.data.fill_(math.inf)
+        refused(post(server), "non_finite_output")
+        weight.data.copy_(good)
+        assert post(server).status_code == 200
+
+
+def test_a_fault_of_ours_is_said_without_its_cause(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_server(folder_of("tiny", "custom_voice")) as server:
+        assert server.engine is not None
+        runner = station_of(server.engine, Mode.CUSTOM_VOICE).runner
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("/home/somebody/secret: traceback")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "prefill", fails)
+            reply = post(server)
+            refused(reply, "generation_failed")
+            assert "secret" not in reply.text
+        assert post(server).status_code == 200
