@@ -80,6 +80,7 @@ def _add_runtime(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--max-slots", type=int, metavar="N", help="requests that speak at the same time")
+    parser.add_argument("--loads", help="load checkpoints at the start, or each at its first_use")
     parser.add_argument("--eager", action="store_true", help="capture no graphs (the CPU never does)")
     parser.set_defaults(run=_runtime)
 
@@ -120,7 +121,7 @@ def _say(arguments: argparse.Namespace) -> int:
 def _runtime(arguments: argparse.Namespace) -> int:
     from runtime.server.serve import serve
 
-    settings = _settings(arguments, max_slots=arguments.max_slots)
+    settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads)
     return serve(replace(settings, server=override(settings.server, host=arguments.host, port=arguments.port)))
 
 

@@ -19,6 +19,12 @@ import { SpeechSocket } from './ws_client.js';
 /** Fields of the wire under which an error may be shown in a room, by the name that the server gives. */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
+/** @param {number} position 0 is next @param {number|null} etaMs null where nobody knows */
+function placeInQueue(position, etaMs) {
+  const place = position ? `${position} before you in the queue` : 'Next in the queue';
+  return etaMs === null ? `${place}.` : `${place}, about ${Math.ceil(etaMs / 1000)} s.`;
+}
+
 class Studio {
   /** @param {HTMLElement} page @param {Object} presets */
   constructor(page, presets) {
@@ -159,7 +165,7 @@ class Studio {
     this.waveform.clear();
     this.meter.begin(clicked);
     this.utterance = this.socket.speak(config, this.text.value, {
-      onQueue: (position) => this.say(position ? `${position} before you in the queue.` : 'Next in the queue.'),
+      onQueue: (position, etaMs) => this.say(placeInQueue(position, etaMs)),
       onStart: (start) => this.say((start.notes ?? []).join(' ')),
       onAudio: (pcm) => {
         this.player.push(playing, pcm);

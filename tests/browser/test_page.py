@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from tests.browser.conftest import INSECURE_HOST, SCREENSHOTS, OpenStudio
 from tests.browser.steps import SHORT, await_end, await_sound, play_through, prepare, reading, wav
@@ -132,6 +132,38 @@ def test_speaking_while_the_runtime_is_away_waits_for_it_or_says_so(app: App, st
     await_sound(studio)
     assert complaints(studio) == {}
     studio.click("#vw-stop")
+
+
+@pytest.mark.parametrize(
+    ("position", "eta_ms", "sentence"),
+    [(2, 4100.0, "2 before you in the queue, about 5 s."), (0, None, "Next in the queue.")],
+)
+def test_who_waits_is_told_the_place_and_how_long(
+    studio: Page, position: int, eta_ms: float | None, sentence: str
+) -> None:
+    """A full runtime, as the page hears of it."""
+
+    def keep_waiting(socket: WebSocketRoute) -> None:
+        runtime = socket.connect_to_server()
+
+        def pass_on(message: str | bytes) -> None:
+            told = json.loads(message)
+            if told["type"] == "input.done":
+                place = {"context_id": told["context_id"], "position": position, "eta_ms": eta_ms}
+                socket.send(json.dumps({"type": "queue", **place}))
+            elif told["type"] != "input.text":
+                runtime.send(message)
+
+        socket.on_message(pass_on)
+
+    studio.route_web_socket("**/v1/audio/speech/stream", keep_waiting)
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-note")).to_have_text(sentence)
+    studio.click("#vw-stop")
+    expect(studio.locator("#vw-note")).to_have_text("")
+    expect(studio.locator("#vw-stop")).to_be_disabled()
 
 
 def test_an_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio: OpenStudio) -> None:

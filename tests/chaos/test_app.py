@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -36,29 +38,32 @@ def gone(pid: int, within_s: float) -> bool:
     return True
 
 
-def start_speaking(app: App) -> ClientConnection:
-    socket = connect(f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream", subprotocols=["voicewright.speech.v1"])
-    for message in (
-        {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": 4000},
-        {"type": "input.text", "text": "A sentence that will not come to its end."},
-        {"type": "input.done"},
-    ):
-        socket.send(json.dumps(message))
-    while not isinstance(socket.recv(timeout=20), bytes):
-        pass
-    return socket
+@contextmanager
+def speaking(app: App) -> Iterator[ClientConnection]:
+    """A socket in the middle of a sentence."""
+    url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
+    with connect(url, subprotocols=["voicewright.speech.v1"]) as socket:
+        for message in (
+            {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": 4000},
+            {"type": "input.text", "text": "A sentence that will not come to its end."},
+            {"type": "input.done"},
+        ):
+            socket.send(json.dumps(message))
+        while not isinstance(socket.recv(timeout=20), bytes):
+            pass
+        yield socket
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_both_processes_in_the_middle_of_a_sentence(checkpoint: Path, number: signal.Signals) -> None:
     with running_app(["--model", str(checkpoint)]) as app:
         runtime = app.runtime_pid
-        socket = start_speaking(app)
-        app.process.send_signal(number)
-        assert app.process.wait(10) == 0
-        assert gone(runtime, within_s=1)
-        with pytest.raises(ConnectionClosed):
-            collections.deque(iter(lambda: socket.recv(timeout=5), None))
+        with speaking(app) as socket:
+            app.process.send_signal(number)
+            assert app.process.wait(10) == 0
+            assert gone(runtime, within_s=1)
+            with pytest.raises(ConnectionClosed):
+                collections.deque(iter(lambda: socket.recv(timeout=5), None))
 
 
 def test_a_killed_app_takes_its_runtime_along(checkpoint: Path) -> None:
@@ -73,7 +78,8 @@ def test_a_runtime_that_runs_elsewhere_is_used_and_left_running(checkpoint: Path
         with running_app(["--runtime-url", first.url]) as second:
             models = httpx.get(f"{second.url}/v1/models", trust_env=False).json()
             assert models["data"][0]["id"] == "tiny"
-            start_speaking(second).close()
+            with speaking(second):
+                pass
             children = Path(f"/proc/{second.process.pid}/task/{second.process.pid}/children")
             assert children.read_text() == ""
         assert httpx.get(f"{first.url}/ready", trust_env=False).status_code == 200

@@ -14,7 +14,7 @@ from runtime.engine.engine import Engine
 from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent
-from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said, station_of
+from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said, said_together, station_of
 
 WAIT_S = 60
 
@@ -267,3 +267,23 @@ def test_what_an_error_says_holds_nothing_of_its_cause(speaker: Checkpoint, monk
     heard = said(engine, custom_voice())
     assert isinstance(heard.end, Broken)
     assert "secret" not in str(heard.end.error)
+
+
+def test_a_stream_that_cannot_be_opened_ends_its_own_request_only(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(quick)
+    streams, tickets = station_of(engine).streams, []
+    opened = streams.open
+
+    def fail_second(slot: int, voice: object) -> None:
+        tickets.append(slot)
+        if len(tickets) == 2:
+            raise RuntimeError("a bug")
+        opened(slot, voice)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(streams, "open", fail_second)
+    heards = said_together(engine, *(custom_voice(max_frames=4 + index) for index in range(3)))
+    assert [isinstance(heard.end, Broken) for heard in heards] == [False, True, False]
+    assert heards[1].end.error.code == "generation_failed"
+    assert [len(heard.codes) for heard in heards] == [4, 0, 6]

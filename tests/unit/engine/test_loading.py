@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
+from runtime.engine.registry import Entry
 from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoice
 from runtime.request import Broken, Mode, Queued, StopReason
 from runtime.settings import EngineSettings, Limits, Settings
@@ -191,3 +193,26 @@ def test_two_that_are_loaded_late_share_one_speech_tokenizer(folder_of: FolderOf
         assert len(heard.codes) == 2
     one, other = (station.checkpoint.speech_tokenizer for station in engine.registry.stations)
     assert one is other
+
+
+def test_a_cancel_is_answered_while_the_checkpoint_is_still_being_loaded(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, load = threading.Event(), Engine._load
+
+    def slow(engine: Engine, entry: Entry) -> None:
+        assert gate.wait(WAIT_S)
+        load(engine, entry)
+
+    monkeypatch.setattr(Engine, "_load", slow)
+    engine = waiting_engine(folder_of("quick", "custom_voice"))
+    gone, stays = Heard(), Heard()
+    ticket = engine.submit(custom_voice(max_frames=3), gone)
+    engine.submit(custom_voice(max_frames=3), stays)
+    engine.cancel(ticket)
+    assert gone.end.stop_reason is StopReason.CANCELLED
+    assert not stays.ended
+    gate.set()
+    until(engine, lambda: stays.ended)
+    assert len(stays.codes) == 3
+    assert not gone.chunks
