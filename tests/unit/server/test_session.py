@@ -11,7 +11,7 @@ from runtime.errors import BadReferenceAudio, Draining, EmptyText, NonFiniteOutp
 from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Sampling, Split, StopReason
 from runtime.server.effects import Played, Recall
 from runtime.settings import Limits
-from tests.unit.server.driver import REFERENCE, Driver, Library, ready
+from tests.unit.server.driver import REFERENCE, Driver, ready, two_voices
 
 
 def test_it_opens_with_the_limits_as_they_are_set() -> None:
@@ -153,7 +153,7 @@ def test_a_stored_voice_is_recalled_by_name_or_id(
     driver.send("input.text", text="Hello.")
     driver.send("input.done")
     assert not driver.submitted
-    driver.decoded(recall.upload, Library().reference(recall.voice_id))
+    driver.decoded(recall.upload, two_voices().reference(recall.voice_id))
     (request,) = [command.request for command in driver.submitted]
     assert (request.mode, request.voice) == (Mode.BASE, None)
     assert request.reference is not None
