@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 
 COMMENT = "AI-generated speech"  # written where the container has tags
-RATES = (8_000, 24_000)  # Hz
 SPEEDS = (0.25, 4.0)
 UNKNOWN_SIZE = 0xFFFFFFFF  # of a WAV that is still being made
 

@@ -114,12 +114,6 @@ class Splitter:
         return [part] if part else []
 
 
-def split_whole(text: str, split: Split, longest: int | None = None) -> list[str]:
-    """The parts of a text that is there at once."""
-    splitter = Splitter(split, longest)
-    return splitter.add(text) + splitter.finish()
-
-
 def _cuts(text: str, clauses: bool, start: int = 0) -> Iterator[tuple[int, bool]]:
     """Certain places to cut, and whether a sentence ends there (else a clause), with something to speak on each side.
 

@@ -10,11 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.splitting import CLAUSE_FRAMES, Splitter, split_whole
+from runtime.engine.splitting import CLAUSE_FRAMES, Splitter
 from runtime.engine.text import expected_frames
 from runtime.request import Split
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "live-text.md"
+
+
+def split_whole(text: str, split: Split, longest: int | None = None) -> list[str]:
+    """The parts of a text that is there at once."""
+    splitter = Splitter(split, longest)
+    return splitter.add(text) + splitter.finish()
 
 
 def bare(text: str) -> str:
