@@ -37,6 +37,7 @@ class Watch:
     """
 
     last_audible_frame: int = -1
+    struck: int = -1  # frame, of those last taken, at which a guard struck
     _frames: int = 0
     _runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))  # in a row, as LIMITS
     _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(PERIODS), -1))  # codes; -1 matches none
@@ -58,7 +59,7 @@ class Watch:
         struck = runs >= LIMITS[:, None]
         if not struck.any():
             return None
-        frame = int(struck.any(axis=0).argmax())
+        frame = self.struck = int(struck.any(axis=0).argmax())
         silent = bool(struck[-1, frame])
         self.last_audible_frame = int(ends[frame + REPEATED_FRAMES if silent else frame])
         return Guard.SILENCE if silent else Guard.REPETITION

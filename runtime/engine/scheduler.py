@@ -134,8 +134,8 @@ class Scheduler:
                     chunks.append(Chunk(part, int(size), is_first, float(rows.dry_at[part[0]])))
         return sorted(chunks, key=lambda chunk: (not chunk.is_first, chunk.deadline))
 
-    def hand_out(self, rows: Rows, slots: Slots, size: int, now: float) -> NDArray[np.bool_]:
-        """Write down that sound of ``size`` frames went out; returns who had run dry before it came."""
+    def hand_out(self, rows: Rows, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
+        """Write down that sound of ``size`` frames (of each) went out; returns who had run dry before it came."""
         starved = (rows.last_chunk[slots] > 0) & (now > rows.dry_at[slots])
         rows.dry_at[slots] = np.maximum(rows.dry_at[slots], now) + size * self.frame_s
         rows.sent[slots] += size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -34,10 +34,18 @@ from runtime.settings import EngineSettings, Limits, ModeSettings
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
 Codes = NDArray[np.int64]
-Sounds = list[bytes | None]
 
 CPU_SOUND_WORK = 4  # row-frames a call: 35 ms of the demo voice, and more at once are no cheaper each
 DEVICE_SOUND_WORK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """What the lane made of a row's chunk: None where it is not finite, and fewer frames where a guard struck."""
+
+    pcm: bytes | None
+    frames: int
+    guard: Guard | None = None
 
 
 class Station:
@@ -81,7 +89,7 @@ class Station:
         self.pace = Pace()
         self._lane, self._wake = lane, wake
         self._withdrawn = False  # work of others went with that of a request that ended, and must be offered again
-        self._sounded: deque[tuple[Chunk, list[Job], Codes, Sounds | None, float]] = deque()  # filled by the lane
+        self._sounded: deque[tuple[Chunk, list[Job], list[Sound] | None, float]] = deque()  # filled by the lane
 
     def warm(self) -> None:
         """Run what requests run once, so that the first of them does not pay for what is only slow at first."""
@@ -153,20 +161,21 @@ class Station:
         if not self._sounded:
             return
         while self._sounded:
-            chunk, jobs, codes, sounds, at = self._sounded.popleft()
+            chunk, jobs, sounds, at = self._sounded.popleft()
             # Who was cancelled meanwhile has lost its slot, perhaps to another.
             current = [index for index, job in enumerate(jobs) if self.holders.get(job.slot) is job]
-            starved = self.scheduler.hand_out(self.rows, chunk.slots[current], chunk.size, at)
+            frames = np.array([chunk.size if sounds is None else sounds[index].frames for index in current], np.int64)
+            starved = self.scheduler.hand_out(self.rows, chunk.slots[current], frames, at)
             for was_dry, index in zip(starved, current, strict=True):
-                job, pcm = jobs[index], sounds[index] if sounds is not None else None
+                job, sound = jobs[index], None if sounds is None else sounds[index]
                 job.underruns += int(was_dry)
                 job.first_sound = job.first_sound or at
-                if sounds is None or not job.opened:
+                if sound is None or not job.opened:
                     self.end(job, GenerationFailed())
-                elif pcm is None:
+                elif sound.pcm is None:
                     self.end(job, NonFiniteOutput())
-                elif self.guarded and self._is_spent(job, chunk.size):
-                    self._guard(job, codes[index], pcm)
+                elif sound.guard is not None:
+                    self._stop(job, sound.guard, chunk.size - sound.frames)
         self.sound()
 
     def retire(self) -> None:
@@ -380,19 +389,26 @@ class Station:
             arena.append_text(slot, tokens)
         self.rows.text[slot] = min(job.before + int(arena.text_frames[slot]), ENDLESS)
 
-    def _guard(self, job: Job, codes: Codes, pcm: bytes) -> None:
-        """Stop a part that goes on in circles or in silence after its text."""
-        guard = job.watch.heard(codes, pcm, True)
-        if guard is not None and not self.rows.ended[job.slot]:
-            self.rows.made[job.slot] = self.rows.sent[job.slot]
+    def _stop(self, job: Job, guard: Guard, left_out: int) -> None:
+        """End a part whose sound the lane has cut off, because it went on in circles or in silence after its text."""
+        rows, slot = self.rows, job.slot
+        if (
+            job.before >= rows.sent[slot] + left_out
+        ):  # the next part has begun meanwhile and stands behind what is left out
+            rows.sent[slot] += left_out
+            job.guard = job.guard or guard
+            return
+        rows.made[slot] = rows.sent[slot]
+        if rows.ended[slot]:  # it came to its end in the same moment
+            job.guard, job.cut_short = job.guard or guard, StopReason.RUNAWAY
+        else:
             self._part_ends(job, StopReason.RUNAWAY, guard)
 
-    def _is_spent(self, job: Job, size: int) -> bool:
-        """The part's text was spoken before its last ``size`` frames, as far as their number tells."""
-        frames = int(self.rows.sent[job.slot]) - size - job.before
-        if job.feed.by_token:
-            return job.feed.closed and frames >= max(job.tokens, spent_after(job.feed.spoken))
-        return frames >= job.spent_after
+    def _spent_from(self, job: Job) -> int:
+        """The frame from which on the part's text has been spoken, as far as the number of frames tells."""
+        if not job.feed.by_token:
+            return job.before + job.spent_after
+        return job.before + max(job.tokens, spent_after(job.feed.spoken)) if job.feed.closed else ENDLESS
 
     def _holder(self, ticket: int) -> Job | None:
         return next((job for job in self.holders.values() if job.ticket == ticket), None)
@@ -409,30 +425,43 @@ class Station:
         at = self.rows.sent[chunk.slots][:, None] + np.arange(chunk.size)
         codes = self.codes[chunk.slots[:, None], at % BACKLOG]
         jobs = [self.holders[int(slot)] for slot in chunk.slots]
+        spent = [self._spent_from(job) - int(first) for job, first in zip(jobs, at[:, 0], strict=True)]
         self.rows.sounding[chunk.slots] = True
-        return partial(self._make_sound, chunk, jobs, codes)
+        return partial(self._make_sound, chunk, jobs, codes, spent)
 
-    def _make_sound(self, chunk: Chunk, jobs: list[Job], codes: Codes) -> None:
-        """Decode and hand out at once. Thread: lane."""
-        sounds: Sounds | None = None
+    def _make_sound(self, chunk: Chunk, jobs: list[Job], codes: Codes, spent: list[int]) -> None:
+        """Decode and hand out at once; ``spent``: from which frame on each row's text is. Thread: lane."""
+        sounds: list[Sound] | None = None
         began = self.clock()
         try:
             opened = [self._open(job) for job in jobs]
             slots = [job.slot for job, is_open in zip(jobs, opened, strict=True) if is_open]
             made = iter(self.streams.decode(slots, torch.from_numpy(codes[opened])) if slots else ())
-            sounds = [next(made) if is_open else None for is_open in opened]
+            pcms = [next(made) if is_open else None for is_open in opened]
+            sounds = [self._guard(*row) for row in zip(jobs, codes, pcms, spent, strict=True)]
         except Exception:
             log.exception("sound of %d chunks failed", len(jobs))
-            sounds = None
-        for job, row, pcm in zip(jobs, codes, sounds or [], strict=bool(sounds)):
+        for job, row, sound in zip(jobs, codes, sounds or [], strict=bool(sounds)):
             with self._lane.lock:  # so that its end cannot be said between these lines
-                if pcm is not None and not job.silenced:
-                    job.sink(AudioChunk(pcm=pcm, codes=row, first_sample=job.samples))
-                    job.samples += len(pcm) // 2
+                if sound.pcm is not None and not job.silenced:
+                    job.sink(AudioChunk(pcm=sound.pcm, codes=row[: sound.frames], first_sample=job.samples))
+                    job.samples += len(sound.pcm) // 2
         now = self.clock()
         self.pace.sound_s = (now - began) / (chunk.size * len(jobs))
-        self._sounded.append((chunk, jobs, codes, sounds, now))
+        self._sounded.append((chunk, jobs, sounds, now))
         self._wake()
+
+    def _guard(self, job: Job, codes: Codes, pcm: bytes | None, spent: int) -> Sound:
+        """Cut sound off where it has gone on in circles or in silence for too long after its text. Thread: lane."""
+        size, start = len(codes), max(0, spent)
+        if pcm is None or not self.guarded or start >= size:
+            return Sound(pcm, size)
+        frame_bytes = 2 * self.samples_per_frame
+        guard = job.watch.heard(codes[start:], pcm[start * frame_bytes :], True)
+        if guard is None:
+            return Sound(pcm, size)
+        frames = start + job.watch.struck + 1
+        return Sound(pcm[: frames * frame_bytes], frames, guard)
 
     def _open(self, job: Job) -> bool:
         """Begin a request's stream of sound if it has none; False where that fails. Thread: lane."""

@@ -139,3 +139,19 @@ def test_a_neighbour_of_a_runaway_is_not_touched(quick: Checkpoint) -> None:
     drain(engine)
     assert ended_by(heard) == (StopReason.RUNAWAY, Guard.REPETITION)
     assert np.array_equal(neighbour.pcm, alone.pcm)
+
+
+@pytest.mark.parametrize("runaway", [looping, silent])
+def test_a_guard_strikes_at_the_same_frame_however_the_sound_is_cut(quick: Checkpoint, runaway: Any) -> None:
+    heards = []
+    for work, first in ((1, 1), (4, 1), (16, 5), (16, 16)):
+        engine = engine_of(quick, sound_work=work)
+        runaway(engine)
+        heards.append(said(engine, free(max_frames=300, first_chunk_frames=first)))
+    assert {ended_by(heard) for heard in heards} == {
+        (StopReason.RUNAWAY, Guard.REPETITION if runaway is looping else Guard.SILENCE)
+    }
+    assert len({len(heard.codes) for heard in heards}) == 1
+    assert len({heard.pcm.tobytes() for heard in heards}) == 1
+    assert all(len(heard.pcm) == 1920 * len(heard.codes) for heard in heards)
+    assert all(heard.end.stats.frames == len(heard.codes) for heard in heards)
