@@ -412,7 +412,7 @@ def _reference() -> str:
 
 
 # Shares of the clients; the well-behaved are the ones whose TTFA counts.
-KINDS = ("polite", "cancel", "http", "slow", "polite", "hangup", "live", "omni", "polite", "nonsense", "cancel", "http")
+KINDS = ("polite", "cancel", "http", "slow", "polite", "hangup", "live", "omni", "nonsense", "polite", "cancel", "http")
 
 
 async def soak(arguments: argparse.Namespace) -> Report:
