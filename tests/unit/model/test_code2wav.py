@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from runtime.engine.codec import SoundStreams, to_s16
+from runtime.engine.voices import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
 from runtime.model.products import Conv, TransposedConv
@@ -254,9 +255,11 @@ def test_sound_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> No
         if not any(ends):
             begins = ends
             continue
-        chunks = [(slots[row], codes[row, begins[row] : ends[row]]) for row in range(4)]
-        for row, pcm in enumerate(streams.decode(chunks)):
-            sounds[row] += pcm
+        for size in {end - begin for begin, end in zip(begins, ends, strict=True)}:
+            members = [row for row in range(4) if ends[row] - begins[row] == size]
+            chunk = torch.stack([codes[row, begins[row] : ends[row]] for row in members])
+            for row, pcm in zip(members, streams.decode([slots[row] for row in members], chunk), strict=True):
+                sounds[row] += pcm
         begins = ends
     for row in range(4):
         assert np.array_equal(np.frombuffer(sounds[row], np.int16), whole[row])
@@ -267,11 +270,11 @@ def test_a_stream_that_is_opened_again_is_fresh(cloner: Checkpoint) -> None:
     first, second = codes_of(code2wav, 2, 10)
     streams = SoundStreams(code2wav, 2)
     streams.open(1)
-    fresh = streams.decode([(1, second)])
-    streams.open(1, reference=first)
-    warmed = streams.decode([(1, second)])
+    fresh = streams.decode([1], second[None])
+    streams.open(1, ClonedVoice(torch.zeros(1), first, "Words."))
+    warmed = streams.decode([1], second[None])
     streams.open(1)
-    assert streams.decode([(1, second)]) == fresh
+    assert streams.decode([1], second[None]) == fresh
     assert warmed != fresh
 
 
