@@ -44,12 +44,12 @@ def _one(station: Station, mode: Mode, settings: Settings, batch: int) -> dict[s
         slot = runner.arena.take(admission.settings, row, prompt.trailing)
         streams.open(slot)
         slots.append(slot)
-        prefills.append(_timed(lambda slot=slot, prompt=prompt: _read(runner, slot, prompt)))
+        prefills.append(timed(lambda slot=slot, prompt=prompt: _read(runner, slot, prompt)))
     frames, sounds = [], []
     codes = torch.zeros((batch, 1, checkpoint.config.talker.num_code_groups), dtype=torch.int64)
     for _ in range(WARM_UP + COUNTED):
-        frames.append(_timed(lambda: runner.step(np.array(slots))))
-        sounds.append(_timed(lambda: streams.decode(slots, codes)))
+        frames.append(timed(lambda: runner.step(np.array(slots))))
+        sounds.append(timed(lambda: streams.decode(slots, codes)))
     for slot in slots:
         runner.arena.give_back(slot)
     counted = sorted(frames[WARM_UP:])
@@ -71,7 +71,7 @@ def _read(runner: FrameRunner, slot: int, prompt: Prompt) -> None:
         start, result = runner.prefill(slot, prompt, start)
 
 
-def _timed(work: Any) -> float:
+def timed(work: Any) -> float:
     start = time.perf_counter()
     work()
     if torch.cuda.is_available():

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.engine import timed
 from runtime.engine.engine import Engine
 from runtime.engine.frame import FrameResult
 from runtime.engine.station import Station
@@ -53,7 +54,7 @@ def _one(settings: Settings, count: int) -> dict[str, Any]:
     station.rows.dry_at[:] = time.monotonic() + 1e6  # nobody is in a hurry: chunks are as large as they get
     for _ in range(20):
         engine.tick()
-    spent = [_timed(engine.tick) for _ in range(TURNS)]
+    spent = [timed(engine.tick) for _ in range(TURNS)]
     spent.sort()
     return {
         "rows": count,
@@ -83,9 +84,3 @@ def _without_networks(station: Station) -> None:
 
     station.runner.step = step  # type: ignore[method-assign]
     station.streams.decode = decode  # type: ignore[method-assign,assignment]
-
-
-def _timed(work: Any) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

@@ -169,6 +169,11 @@ class ServerSettings:
     log_format: str = knob("text", "VOICEWRIGHT_LOG_FORMAT", "form of the log lines", words=("text", "json"))
     log_text: bool = knob(False, "VOICEWRIGHT_LOG_TEXT", "write the texts that are spoken into the log")
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The API keys, one by one."""
+        return tuple(key.strip() for key in self.api_keys.split(",") if key.strip())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -1,4 +1,4 @@
-"""How long a text takes to say, by its script. Shared by the frame budget and by the check of transcripts."""
+"""Whether a text can be said, and how long that takes, by its script. Shared by engine, voices and dialects."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ DIGIT_FRAMES = 4.0
 FRAME_S = 0.08
 
 SYLLABIC = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "YI ", "ETHIOPIC")
+
+
+def is_speakable(text: str) -> bool:
+    """There is a letter or a digit in it."""
+    return any(character.isalnum() for character in text)
 
 
 def expected_frames(text: str) -> int:

@@ -68,8 +68,8 @@ def build(runtime: Runtime) -> FastAPI:
 
     from studio.page import ASSETS, HEAD, blocks, theme
 
-    keys = Settings.from_env().server.api_keys.split(",")  # the same variable tells the runtime
-    relay = Relay(runtime, keys[0].strip())
+    keys = Settings.from_env().server.keys  # the same variable tells the runtime
+    relay = Relay(runtime, keys[0] if keys else "")
     presets = Presets.load().as_json()
 
     @asynccontextmanager

@@ -28,8 +28,8 @@ class Speaker:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        keys = Settings.from_env().server.api_keys.split(",")  # the same variable tells the runtime
-        self._key = keys[0].strip() or None
+        keys = Settings.from_env().server.keys  # the same variable tells the runtime
+        self._key = keys[0] if keys else None
 
     async def speak(
         self,

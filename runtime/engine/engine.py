@@ -70,7 +70,6 @@ class Engine:
         self.dtype = choose_dtype(settings.engine.dtype, device)
         self.alive = True
         self.lane = SoundLane(self._prepare_thread)
-        self.ticks = 0  # a heartbeat
         self._lock = threading.Lock()
         self._orders: deque[Order] = deque()
         self._open: dict[int, Entry] = {}  # by ticket, of requests that have not ended
@@ -231,7 +230,6 @@ class Engine:
 
     def tick(self) -> bool:
         """One turn for every checkpoint; returns whether anything was done that leads on at once."""
-        self.ticks += 1
         worked = self._take_orders()
         for station in self.registry.stations:
             station.collect()

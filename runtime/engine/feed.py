@@ -10,13 +10,12 @@ from collections import deque
 
 from runtime.engine.growing import GrowingText
 from runtime.engine.splitting import Splitter
-from runtime.engine.text import is_speakable, refuse_control
+from runtime.engine.text import refuse_control
 from runtime.errors import EmptyText, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Split
 from runtime.settings import Limits
-
-LONGEST_CONTROL = 32  # characters, of a control token
+from runtime.speech_rate import is_speakable
 
 
 class Feed:
@@ -36,8 +35,6 @@ class Feed:
         self._splitter = Splitter(split, longest)
         self._growing = GrowingText(tokenizer)
         self.text = ""
-        self._chars = 0
-        self._seam = ""
         self._speakable = False
 
     def add(self, text: str) -> None:
@@ -49,12 +46,11 @@ class Feed:
         """
         if self.closed or not text:
             return
-        self._chars += len(text)
-        if self._chars > self._limits.max_text_chars:
-            limit = self._limits.max_text_chars
-            raise TextTooLong(param="text", count=self._chars, unit="characters", limit=limit)
-        refuse_control(self._seam + text, self._tokenizer, "text")  # a control token may come in two pieces
-        self._seam = (self._seam + text)[-LONGEST_CONTROL:]
+        count, limit = len(self.text) + len(text), self._limits.max_text_chars
+        if count > limit:
+            raise TextTooLong(param="text", count=count, unit="characters", limit=limit)
+        seam = self.text[-self._tokenizer.longest_reserved :]  # a control token may come in two pieces
+        refuse_control(seam + text, self._tokenizer, "text")
         self.text += text
         self._speakable = self._speakable or is_speakable(text)
         if self.by_token:

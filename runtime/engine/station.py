@@ -96,10 +96,9 @@ class Station:
         arena, config = self.runner.arena, self.checkpoint.config
         speaker = next(iter(config.talker.spk_id), None)
         utterance = Utterance("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
-        slot = arena.take(fill_in(Sampling(), config.generation), 0, [])
         with torch.inference_mode():
             prompt = build_prompt(utterance, config, self.checkpoint.text_tokenizer, self.checkpoint.talker)
-        arena.restart(slot, prompt.trailing)
+        slot = arena.take(fill_in(Sampling(), config.generation), 0, prompt.trailing)
         self.runner.prefill(slot, prompt, 0)
         self.runner.step(np.array([slot]))
         self.streams.open(slot)

@@ -6,6 +6,7 @@ from runtime.errors import EmptyText, InstructTooLong, InvalidConfig, TextTooLon
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.settings import Limits
 from runtime.speech_rate import expected_frames as expected_frames
+from runtime.speech_rate import is_speakable
 
 SLOWEST = 3.0  # how much slower than that speech may be; a tighter cap cuts slow, emotional voices (facts 8.1)
 GRACE_FRAMES = 50  # 4 s for leading and trailing silence, whatever the text
@@ -26,11 +27,6 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
         raise TextTooLong(param="text", count=len(text), unit="characters", limit=limits.max_text_chars)
     refuse_control(text, tokenizer, "text")
     return text
-
-
-def is_speakable(text: str) -> bool:
-    """There is a letter or a digit in it."""
-    return any(character.isalnum() for character in text)
 
 
 def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:

@@ -58,7 +58,6 @@ class Voices:
         self._kept: OrderedDict[str, ClonedVoice] = OrderedDict()
         self._reading: dict[str, Future[ClonedVoice]] = {}
         self._reader: Executor | None = None
-        self.hits = self.misses = 0
 
     def start(self, prepare: Callable[[], None]) -> None:
         """Read on a thread from now on; before, on the caller's."""
@@ -74,14 +73,12 @@ class Voices:
         voice = self._kept.get(key)
         if voice is not None:
             self._kept.move_to_end(key)
-            self.hits += 1
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
         """Read a reference; one reading serves all who ask meanwhile. ``done`` is called when it is through."""
         future = self._reading.get(key)
         if future is None:
-            self.misses += 1
             if self._reader is not None:
                 future = self._reader.submit(self.read, reference, key)
             else:

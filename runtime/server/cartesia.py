@@ -22,16 +22,15 @@ from runtime.server.cartesia_schema import Generation, read_generation
 from runtime.server.casting import Casting
 from runtime.server.effects import Append, Cancel, Command, FinishText, Flush, Outgoing, Recall, Submit
 from runtime.server.pcm_formats import PcmWriter
-from runtime.server.replies import BYTES_PER_SAMPLE, Reply
-from runtime.server.sentences import has_words
+from runtime.server.replies import BYTES_PER_SAMPLE, PIECE_BYTES, Reply
 from runtime.server.spool import Spool
 from runtime.server.voice_library import VoiceLibrary
 from runtime.server.word_times import TimedWords, WordTimes
 from runtime.settings import Limits
+from runtime.speech_rate import is_speakable
 
 _IDLE_S = 300.0  # Cartesia's own: clients keep a socket ready for as long
 _MAX_NAMES = 64  # of ended contexts for which messages may still be on their way
-_PIECE_BYTES = 12_000  # a quarter of a second, as everywhere
 
 
 class CartesiaSession:
@@ -100,7 +99,7 @@ class CartesiaSession:
             self.shut(error, 1007)
             return
         try:
-            self._check_size(text)
+            schema.check_size(text, self._limits.max_message_bytes)
             message = read_generation(fields, self._limits)
         except errors.BadRequest as error:
             self._refuse_message(fields, error)
@@ -174,11 +173,6 @@ class CartesiaSession:
         self.closed = True
 
     # --- the client's messages
-
-    def _check_size(self, text: str) -> None:
-        limit = self._limits.max_message_bytes
-        if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
-            raise errors.MessageTooLarge(what="The message", size=size, limit=limit)
 
     def _generate(self, message: Generation) -> None:
         if message.context_id is None and message.goes_on:
@@ -270,10 +264,10 @@ class CartesiaSession:
     def _tell(self, one: Context, *, is_flushed: bool = False) -> None:
         """Hand the engine the text that it has not got, as soon as there is something to speak and a voice for it."""
         if not one.is_submitted:
-            if one.is_complete and not has_words(one.pending):
+            if one.is_complete and not is_speakable(one.pending):
                 self._finish(one)
                 return
-            if not one.is_ready or not has_words(one.pending):
+            if not one.is_ready or not is_speakable(one.pending):
                 return
             one.is_submitted = True
             self._commands.append(Submit(one.number, one.request()))
@@ -288,8 +282,8 @@ class CartesiaSession:
             self._commands.append(Flush(one.number))
 
     def _hear(self, one: Context, pcm: bytes) -> None:
-        for start in range(0, len(pcm), _PIECE_BYTES):
-            piece = pcm[start : start + _PIECE_BYTES]
+        for start in range(0, len(pcm), PIECE_BYTES):
+            piece = pcm[start : start + PIECE_BYTES]
             samples = len(piece) // BYTES_PER_SAMPLE
             one.owed_samples += samples
             self._send(one, one.writer.add(piece))

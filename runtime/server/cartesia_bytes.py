@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator
-from functools import partial
 
 from fastapi import FastAPI, Request, Response
 
@@ -14,10 +13,9 @@ from runtime.request import AudioChunk, SpeechRequest
 from runtime.server.cartesia_schema import BytesBody, FileFormat, read_bytes_body
 from runtime.server.casting import Casting
 from runtime.server.host import Host
-from runtime.server.logs import Spoken
 from runtime.server.openai import read_fields
 from runtime.server.pcm_formats import PcmWriter
-from runtime.server.speaking import LiveReply, Speaking, reply_headers
+from runtime.server.speaking import LiveReply, Speaking, counted, reply_headers
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}  # RIFF's code; width
@@ -61,9 +59,7 @@ class _SpokenFile:
         """
         request = await self._request()
         host, writer, loop = self._host, _writer(self._body.output_format), asyncio.get_running_loop()
-        text = request.text if host.settings.server.log_text else None
-        spoken = Spoken(id=self.id, dialect="cartesia", mode=request.mode, chars=len(request.text), text=text)
-        self._speech = Speaking(host.engine, request, text_field="transcript", on_end=partial(host.ended, spoken))
+        self._speech = counted(host, request, reply_id=self.id, dialect="cartesia", text_field="transcript")
         async with self._speech as speech:
             async for event in speech:
                 if isinstance(event, AudioChunk) and (

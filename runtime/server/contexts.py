@@ -10,6 +10,7 @@ from runtime.request import Reference, SpeechRequest
 from runtime.server.casting import Role
 from runtime.server.effects import Append, Flush
 from runtime.server.schema import SessionConfig
+from runtime.speech_rate import is_speakable
 
 _CHANNELS = 2**16
 
@@ -89,15 +90,14 @@ class Utterance:
         The engine is not asked to begin with a space or a quotation mark. A flush of that is none.
         """
         words = ""
-        while self.held and not any(character.isalnum() for character in words):
+        while self.held and not is_speakable(words):
             told = self.held.popleft()
             words += told.text if isinstance(told, Append) else ""
         return words
 
     @property
     def has_words(self) -> bool:
-        texts = (told.text for told in self.held if isinstance(told, Append))
-        return any(character.isalnum() for text in texts for character in text)
+        return any(is_speakable(told.text) for told in self.held if isinstance(told, Append))
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
         """The utterance as the engine takes it, as far as its text is known."""

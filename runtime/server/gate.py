@@ -103,7 +103,7 @@ class Gate:
         self._host = host
         self._settings = host.settings.server
         self._tickets = tickets
-        self._keys = [_digest(key.strip()) for key in self._settings.api_keys.split(",") if key.strip()]
+        self._keys = [_digest(key) for key in self._settings.keys]
         self._origins = {_origin(word.strip()) for word in self._settings.origins.split(",") if word.strip()}
         self._rate = Rate(self._settings.requests_per_minute, clock)
         self._by_address: Counter[str] = Counter()

@@ -15,7 +15,6 @@ from typing import Any
 from runtime import errors
 from runtime.errors import SpeechError
 from runtime.request import (
-    SAMPLE_RATE,
     AudioChunk,
     Broken,
     Finished,
@@ -41,7 +40,7 @@ from runtime.server.omni_line import (
     TurnEnd,
 )
 from runtime.server.omni_schema import read_config
-from runtime.server.replies import BYTES_PER_SAMPLE
+from runtime.server.replies import BYTES_PER_SAMPLE, PIECE_BYTES
 from runtime.server.sentences import Sentences
 from runtime.server.spool import Spool
 from runtime.server.voice_library import VoiceLibrary
@@ -51,7 +50,6 @@ _IDLE_S = 30.0  # that server's; ours is longer
 _MAX_CONFIG_BYTES = 4 * 2**20
 _MAX_LINE = 256  # sentences and ends that wait; the rest waits in the client's socket
 _MAX_LINE_TEXTS = 16  # the same in full texts
-_PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE  # a quarter of a second, as everywhere
 
 
 class OmniSession:
@@ -287,8 +285,10 @@ class OmniSession:
         limits = self._limits
         is_config = kind == "session.config"
         limit = min(_MAX_CONFIG_BYTES, limits.max_config_bytes) if is_config else limits.max_message_bytes
-        if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
-            return errors.MessageTooLarge(what="The message", size=size, limit=limit)
+        try:
+            schema.check_size(text, limit)
+        except errors.MessageTooLarge as oversize:
+            return oversize
         return None
 
     # --- sentences
@@ -352,8 +352,8 @@ class OmniSession:
             one.held.append(chunk.pcm)
 
     def _send(self, one: Sentence, pcm: bytes) -> None:
-        for start in range(0, len(pcm), _PIECE_BYTES):
-            piece = pcm[start : start + _PIECE_BYTES]
+        for start in range(0, len(pcm), PIECE_BYTES):
+            piece = pcm[start : start + PIECE_BYTES]
             self._spool.sound(piece, number=one.number, samples=len(piece) // BYTES_PER_SAMPLE)
             one.sent_bytes += len(piece)
 

@@ -12,8 +12,6 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model
 
 from runtime.encoding import FORMATS, SPEEDS
 from runtime.errors import InvalidConfig, UnsupportedFormat
-from runtime.request import Reference, SpeechRequest
-from runtime.server.casting import Role
 from runtime.server.schema import Name, SessionConfig, Text, checked
 
 STREAM_FORMATS = ("audio", "sse")
@@ -72,10 +70,6 @@ class SpeechBody(SessionConfig):
     def is_events(self) -> bool:
         """Server-sent events; vLLM-Omni's ``stream`` means these unless the format says otherwise."""
         return self.stream_format == "sse" or (self.stream is True and self.stream_format is None)
-
-    def utterance(self, role: Role, reference: Reference | None) -> SpeechRequest:
-        """Return the request that this body makes in a role."""
-        return self.request(self.input, role, reference)
 
 
 def read_speech(fields: dict[str, Any]) -> SpeechBody:

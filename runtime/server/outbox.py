@@ -7,16 +7,14 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 
-from runtime.request import SAMPLE_RATE, AudioChunk
+from runtime.request import AudioChunk
 from runtime.server.contexts import Utterance
 from runtime.server.effects import Close, Outgoing, Sound, Text
-from runtime.server.replies import BYTES_PER_SAMPLE, Reply
+from runtime.server.replies import BYTES_PER_SAMPLE, PIECE_BYTES, Reply
 
 # Version, kind, channel, number of the message, first sample: 16 bytes, so that the samples stay aligned.
 HEADER = struct.Struct("<BBHIQ")
 _VERSION, _KIND_S16LE = 1, 1
-# A quarter of a second: control messages and other contexts pass between the pieces of a long chunk.
-_MAX_PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
 _CONGESTED = 256  # untaken replies; whoever does not read these is not listened to either
 
 
@@ -74,5 +72,5 @@ class Outbox:
 
 
 def _pieces(chunk: AudioChunk) -> Iterator[tuple[bytes, int]]:
-    for start in range(0, len(chunk.pcm), _MAX_PIECE_BYTES):
-        yield chunk.pcm[start : start + _MAX_PIECE_BYTES], chunk.first_sample + start // BYTES_PER_SAMPLE
+    for start in range(0, len(chunk.pcm), PIECE_BYTES):
+        yield chunk.pcm[start : start + PIECE_BYTES], chunk.first_sample + start // BYTES_PER_SAMPLE

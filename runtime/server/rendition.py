@@ -8,7 +8,6 @@ import json
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from runtime.encoding import Encoder
 from runtime.errors import SpeechError
@@ -16,11 +15,10 @@ from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest
 from runtime.server import replies
 from runtime.server.casting import Casting, Role
 from runtime.server.host import Host
-from runtime.server.logs import Spoken
 from runtime.server.openai_schema import SpeechBody
 from runtime.server.refusals import error_body
 from runtime.server.replies import Reply
-from runtime.server.speaking import Speaking, reply_headers
+from runtime.server.speaking import Speaking, counted, reply_headers
 from runtime.server.uploads import read_upload
 
 SEEDS = 2**63
@@ -118,10 +116,7 @@ class Rendition:
         return b"".join(chunks), end, speech.seed
 
     def _speaking(self, request: SpeechRequest) -> Speaking:
-        host = self._host
-        text = request.text if host.settings.server.log_text else None
-        spoken = Spoken(id=self.id, dialect="openai", mode=request.mode, chars=len(request.text), text=text)
-        self._speech = Speaking(host.engine, request, text_field="input", on_end=partial(host.ended, spoken))
+        self._speech = counted(self._host, request, reply_id=self.id, dialect="openai", text_field="input")
         return self._speech
 
     async def _request(self) -> SpeechRequest:
@@ -130,7 +125,7 @@ class Rendition:
         role = casting.cast(
             mode=body.task_type, model=body.model, voice=body.voice, has_reference=body.ref_audio is not None
         )
-        return body.utterance(role, await self._reference(role))
+        return body.request(body.input, role, await self._reference(role))
 
     async def _reference(self, role: Role) -> Reference | None:
         host, body, loop = self._host, self._body, asyncio.get_running_loop()

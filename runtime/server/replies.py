@@ -22,6 +22,8 @@ PROTOCOL: Final = "voicewright.speech.v1"
 Reply = Mapping[str, Any]
 
 BYTES_PER_SAMPLE = 2  # s16le, mono
+# A quarter of a second: control messages and other contexts pass between the pieces of a long chunk.
+PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
 
 
 def _limits_schema() -> dict[str, Any]:

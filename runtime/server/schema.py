@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from runtime.errors import InvalidConfig, InvalidMessage
+from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
 from runtime.server.casting import Role
 
@@ -255,6 +255,17 @@ def decode(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidMessage(why="it is another JSON value")
     return value
+
+
+def check_size(text: str, limit: int) -> None:
+    """Refuse a message of more than ``limit`` bytes.
+
+    Raises:
+        MessageTooLarge: it is.
+    """
+    # A character has one to four bytes, so most messages need not be encoded to know.
+    if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
+        raise MessageTooLarge(what="The message", size=size, limit=limit)
 
 
 def parse(fields: dict[str, Any]) -> ClientMessage:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from runtime.request import Split
+from runtime.speech_rate import is_speakable
 
 _ENDS = {
     Split.SENTENCE: re.compile(r"[.!?]\s+|[。！？…।॥؟]\s*"),
@@ -38,7 +39,7 @@ class Sentences:
         parts, start = [], 0
         for end in self._ends.finditer(self._rest, max(0, before - 1)):  # a mark may have waited for its white space
             part = self._rest[start : end.end()]
-            if has_words(part):
+            if is_speakable(part):
                 parts.append(part.strip())
                 start = end.end()
         self._rest = self._rest[start:]
@@ -48,8 +49,3 @@ class Sentences:
         """Return the rest, if there is any, and begin anew."""
         rest, self._rest = self._rest.strip(), ""
         return [rest] if rest else []
-
-
-def has_words(text: str) -> bool:
-    """There is something to speak in it."""
-    return any(character.isalnum() for character in text)

@@ -207,9 +207,7 @@ class Session:
         limits = self._limits
         is_config = fields.get("type") == "session.config"
         limit = limits.max_config_bytes if is_config else limits.max_message_bytes
-        # A character has one to four bytes, so most messages need not be encoded to know.
-        if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
-            raise errors.MessageTooLarge(what="The message", size=size, limit=limit)
+        schema.check_size(text, limit)
 
     def _configure(self, config: schema.SessionConfig) -> None:
         self._muted.pop(config.context_id or DEFAULT_CONTEXT, None)

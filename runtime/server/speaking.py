@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,6 +20,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from runtime.errors import Draining, SlowReader, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Queued, SpeechEvent, SpeechRequest, Started
+from runtime.server.host import Host
+from runtime.server.logs import Spoken
 from runtime.server.replies import BYTES_PER_SAMPLE
 from runtime.server.speech_engine import SpeechEngine
 
@@ -120,6 +123,13 @@ class Speaking:
         if error.param == "text":
             error.param = self._text_field
         return error
+
+
+def counted(host: Host, request: SpeechRequest, *, reply_id: str, dialect: str, text_field: str) -> Speaking:
+    """A request over HTTP whose end the host counts and logs."""
+    text = request.text if host.settings.server.log_text else None
+    spoken = Spoken(id=reply_id, dialect=dialect, mode=request.mode, chars=len(request.text), text=text)
+    return Speaking(host.engine, request, text_field=text_field, on_end=partial(host.ended, spoken))
 
 
 def reply_headers(request_id: str, sample_rate: int) -> dict[str, str]:
