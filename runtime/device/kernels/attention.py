@@ -14,10 +14,14 @@ from torch import Tensor
 from runtime.device.kernels import launch_options
 from runtime.device.kernels.heads import norm_and_rotate
 
-BLOCK = 64  # keys that a program takes at a time
-STAGES = 3  # blocks of keys on their way at once
-WARPS = 8  # of a program with blocks that long
-TILE = 16  # positions of a piece that share a program
+PART = 16  # keys that a warp takes at a time
+PARTS = 8  # warps that share the keys of a row
+FEWEST_WARPS = 4  # of a program whose keys are few
+STAGES = 3  # blocks of keys on their way at once, what is at work among them
+FLOAT32_STAGES = 2  # as many as fit a multiprocessor's memory
+TILE = 32  # positions of a piece that share a program
+BLOCK = 64  # keys that a program of a piece takes at a time
+FLOAT32_BLOCK = 16
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-1e30)  # below every score, and finite: what is subtracted from it stays a number
@@ -53,7 +57,7 @@ def attend_rows(
     heads = qkv.shape[1] // d - 2 * kv_heads
     _check(heads, new, (qkv, q_norm, k_norm, cos, sin, keys, values, rows, positions))
     out = torch.empty(len(qkv), heads * d, device=qkv.device, dtype=qkv.dtype)
-    short = T <= BLOCK
+    parts = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART)))
     _attend_rows[(len(rows), kv_heads)](
         qkv,
         q_norm,
@@ -74,10 +78,11 @@ def attend_rows(
         WIDTH=triton.next_power_of_2(d),
         QUERIES=triton.next_power_of_2(new * heads // kv_heads),
         NEW=new,
-        BLOCK=triton.next_power_of_2(T) if short else BLOCK,
-        STAGES=1 if short else STAGES,
+        PARTS=parts,
+        PART=PART,
+        STAGES=STAGES if qkv.itemsize == 2 else FLOAT32_STAGES,
         SETTLED=settled,
-        num_warps=4 if short else WARPS,
+        num_warps=max(parts, FEWEST_WARPS),
         **launch_options(),
     )
     return out
@@ -108,6 +113,8 @@ def attend_piece(
     _check(heads, 1, (qkv, q_norm, k_norm, cos, sin, keys, values, slot, start))
     out = torch.empty(P, heads * d, device=qkv.device, dtype=qkv.dtype)
     grid = (triton.cdiv(P, TILE), kv_heads)
+    queries = max(16, triton.next_power_of_2(TILE * heads // kv_heads))
+    half = qkv.itemsize == 2
     shape = {"HEADS": heads, "KV_HEADS": kv_heads, "D": d, "WIDTH": triton.next_power_of_2(d), "TILE": TILE}
     _place[grid](qkv, k_norm, cos, sin, keys, values, slot, start, eps, P, T, **shape, num_warps=4, **launch_options())
     _attend_piece[grid](
@@ -125,10 +132,10 @@ def attend_piece(
         P,
         T,
         **shape,
-        QUERIES=max(16, triton.next_power_of_2(TILE * heads // kv_heads)),
-        BLOCK=BLOCK,
-        STAGES=STAGES,
-        num_warps=4,
+        QUERIES=queries,
+        BLOCK=BLOCK if half else FLOAT32_BLOCK,
+        STAGES=STAGES if half else FLOAT32_STAGES,
+        num_warps=queries // 16 if half else 8,
         **launch_options(),
     )
     return out
@@ -166,15 +173,16 @@ def _attend_rows(
     WIDTH: tl.constexpr,
     QUERIES: tl.constexpr,
     NEW: tl.constexpr,
-    BLOCK: tl.constexpr,
+    PARTS: tl.constexpr,
+    PART: tl.constexpr,
     STAGES: tl.constexpr,
     SETTLED: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """One row and one key head: its query heads at its new positions.
 
-    Every place in a block of keys keeps a softmax of its own, over the keys that come by there, and they are joined at
-    the end: nothing is exchanged between warps while keys come in.
+    Keys come in blocks of ``PARTS`` times ``PART``. Every part, which is a warp's, keeps a softmax of its own over the
+    keys that come by there, and they are joined at the end: nothing is exchanged between warps while keys come in.
     """
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
@@ -209,36 +217,35 @@ def _attend_rows(
     tl.store(values + place, new_v, mask=inside)
 
     factor = scale * LOG2_E
-    wide_q = q.to(tl.float32)[:, None, :]
-    best = tl.full((QUERIES, BLOCK), LOWEST, tl.float32)
-    total = tl.zeros((QUERIES, BLOCK), tl.float32)
-    acc = tl.zeros((QUERIES, BLOCK, WIDTH), tl.float32)
-    offsets = tl.arange(0, BLOCK)
-    for begin in tl.range(0, first, BLOCK, num_stages=STAGES):
+    parted_q = tl.broadcast_to(q[None, :, :], (PARTS, QUERIES, WIDTH))
+    best = tl.full((PARTS, QUERIES), LOWEST, tl.float32)
+    total = tl.zeros((PARTS, QUERIES), tl.float32)
+    acc = tl.zeros((PARTS, QUERIES, WIDTH), tl.float32)
+    offsets = tl.arange(0, PARTS)[:, None] * PART + tl.arange(0, PART)[None, :]
+    for begin in tl.range(0, first, PARTS * PART, num_stages=STAGES):
         index = begin + offsets
         old = index < first
-        there = old[:, None] & inside
-        block = base + index[:, None] * D + dims[None, :]
+        there = old[:, :, None] & inside[None, :, :]
+        block = base + index[:, :, None] * D + dims[None, None, :]
         k = tl.load(keys + block, mask=there, other=0.0)
         v = tl.load(values + block, mask=there, other=0.0)
-        score = tl.sum(wide_q * k.to(tl.float32)[None, :, :], axis=2) * factor
-        score = tl.where(old[None, :], score, LOWEST)
-        peak = tl.maximum(best, score)
+        score = tl.dot(parted_q, tl.permute(k, (0, 2, 1)), input_precision="ieee") * factor
+        score = tl.where(old[:, None, :], score, LOWEST)
+        peak = tl.maximum(best, tl.max(score, axis=2))
         fade = tl.exp2(best - peak)
-        share = tl.where(old[None, :], tl.exp2(score - peak), 0.0)
-        total = total * fade + share
-        share = share.to(v.dtype).to(tl.float32)
-        acc = acc * fade[:, :, None] + share[:, :, None] * v.to(tl.float32)[None, :, :]
+        share = tl.where(old[:, None, :], tl.exp2(score - peak[:, :, None]), 0.0)
+        total = total * fade + tl.sum(share, axis=2)
+        acc = tl.dot(share.to(v.dtype), v, acc * fade[:, :, None], input_precision="ieee")
         best = peak
 
-    score = tl.sum(wide_q * new_k.to(tl.float32)[None, :, :], axis=2) * factor
+    score = tl.sum(q.to(tl.float32)[:, None, :] * new_k.to(tl.float32)[None, :, :], axis=2) * factor
     score = tl.where(news[None, :] <= new_of[:, None], score, LOWEST)
-    peak = tl.maximum(tl.max(best, axis=1), tl.max(score, axis=1))
-    fade = tl.exp2(best - peak[:, None])
+    peak = tl.maximum(tl.max(best, axis=0), tl.max(score, axis=1))
+    fade = tl.exp2(best - peak[None, :])
     share = tl.where(news[None, :] <= new_of[:, None], tl.exp2(score - peak[:, None]), 0.0)
-    whole = tl.sum(total * fade, axis=1) + tl.sum(share, axis=1)
+    whole = tl.sum(total * fade, axis=0) + tl.sum(share, axis=1)
     share = share.to(new_v.dtype).to(tl.float32)
-    result = tl.sum(acc * fade[:, :, None], axis=1)
+    result = tl.sum(acc * fade[:, :, None], axis=0)
     result += tl.sum(share[:, :, None] * new_v.to(tl.float32)[None, :, :], axis=1)
     target = out + ((row * NEW + new_of) * HEADS + head)[:, None] * D + dims[None, :]
     tl.store(target, (result / whole[:, None]).to(q.dtype), mask=live[:, None] & inside)
