@@ -14,12 +14,14 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from runtime.device.fused import Norm
-from runtime.device.kernels.launching import pdl
+from runtime.device.kernels import launch_options
 
 LINE = tl.constexpr(64)  # numbers of 16 bits in a line of the cache
+
+
+MOST_ROWS = 128
 
 
 class Tiles(NamedTuple):
@@ -72,12 +74,13 @@ def _linear_kernel(
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
     here = m < M
+    whole: tl.constexpr = N % BN == 0 and K % BK == 0  # otherwise tiles reach beyond the matrix
     if PDL:
-        gdc_launch_dependents()
+        tl.extra.cuda.gdc_launch_dependents()
         _weights_to_cache(w, n0, K, BN, 256)
         if GATED:
             _weights_to_cache(w, N + n0, K, BN, 256)
-        gdc_wait()
+        tl.extra.cuda.gdc_wait()
 
     scale = tl.full((BM,), 1.0, tl.float32)
     if NORM:
@@ -99,14 +102,19 @@ def _linear_kernel(
         acc = tl.zeros((BN, BM), tl.float32)
         up = tl.zeros((BN, BM), tl.float32)
         for start in range(0, K, BK):
-            rows = tl.load(x_at + start, here[None, :], 0.0)
+            left = start + k < K
+            rows = tl.load(x_at + start, here[None, :] if whole else here[None, :] & left[:, None], 0.0)
+            there = (n < N)[:, None] & left[None, :]
             if NORM:
-                weight = tl.load(norm + start + k)
+                weight = tl.load(norm + start + k, left, 0.0)
                 rows = (rows.to(tl.float32) * scale[None, :]).to(dtype) * weight[:, None]
-            acc = tl.dot(tl.load(w_at + start), rows, acc, input_precision="ieee")
+            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, there, 0.0)
+            acc = tl.dot(w_tile, rows, acc, input_precision="ieee")
             if GATED:
-                up = tl.dot(tl.load(w_at + N * K + start), rows, up, input_precision="ieee")
+                w_tile = tl.load(w_at + N * K + start) if whole else tl.load(w_at + N * K + start, there, 0.0)
+                up = tl.dot(w_tile, rows, up, input_precision="ieee")
     else:
+        tl.static_assert(whole)
         # Part p sums its own stretch of K, and a step takes ``each`` numbers of every stretch.
         p = tl.arange(0, PARTS)
         k = p[:, None] * stretch + tl.arange(0, each)[None, :]
@@ -129,20 +137,21 @@ def _linear_kernel(
         gate = acc.to(dtype).to(tl.float32)
         acc = (gate / (1 + tl.exp(-gate))).to(dtype).to(tl.float32) * up.to(dtype).to(tl.float32)
     if BIAS:
-        acc += tl.load(bias + n).to(tl.float32)[:, None]
+        acc += tl.load(bias + n, n < N, 0.0).to(tl.float32)[:, None]
     at = m[None, :] * N + n[:, None]
+    inside = here[None, :] if whole else here[None, :] & (n < N)[:, None]
     if RESIDUAL:
         # The product is rounded before it is added, as it is where the two are done one after the other.
-        beside = tl.load(residual + m[None, :] * residual_stride + n[:, None], here[None, :], 0.0)
+        beside = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
         acc = acc.to(dtype).to(tl.float32) + beside.to(tl.float32)
-    tl.store(out + at, acc.to(dtype), here[None, :])
+    tl.store(out + at, acc.to(dtype), inside)
 
 
 @triton.jit
 def _norm_kernel(x, weight, out, K, eps, x_stride, BK: tl.constexpr, PDL: tl.constexpr):
     if PDL:
-        gdc_launch_dependents()
-        gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
     m = tl.program_id(0)
     k = tl.arange(0, BK)
     row = tl.load(x + m * x_stride + k, k < K, 0.0).to(tl.float32)
@@ -175,14 +184,9 @@ def norm(x: Tensor, how: Norm) -> Tensor:
     assert x.stride(1) == 1
     out = torch.empty((M, K), device=x.device, dtype=x.dtype)
     _norm_kernel[(M,)](
-        x, how.weight, out, K, how.eps, x.stride(0), BK=triton.next_power_of_2(K), PDL=pdl(), num_warps=4, **launch()
+        x, how.weight, out, K, how.eps, x.stride(0), BK=triton.next_power_of_2(K), num_warps=4, **launch_options()
     )
     return out
-
-
-def launch() -> dict[str, bool]:
-    """Options of every launch."""
-    return {"launch_pdl": True} if pdl() else {}
 
 
 def _launch(
@@ -197,11 +201,10 @@ def _launch(
 ) -> Tensor:
     M, K = x.shape
     assert x.stride(1) == 1 and weight.is_contiguous()
-    tiles = tiles or choose_tiles(N, K, gated=gated)
+    tiles = tiles or choose_tiles(N, K, M, gated=gated)
     BM = min(64, max(16, triton.next_power_of_2(M)))
-    assert N % tiles.BN == 0 and K % tiles.BK == 0, (N, K, tiles)
     out = torch.empty((M, N), device=x.device, dtype=x.dtype)
-    _linear_kernel[(N // tiles.BN, triton.cdiv(M, BM))](
+    _linear_kernel[(triton.cdiv(N, tiles.BN), triton.cdiv(M, BM))](
         x,
         weight,
         bias if bias is not None else weight,
@@ -223,18 +226,35 @@ def _launch(
         BK=tiles.BK,
         PARTS=tiles.parts,
         BS=min(512, triton.next_power_of_2(K)),
-        PDL=pdl(),
         num_warps=tiles.warps,
         num_stages=tiles.stages,
-        **launch(),
+        **launch_options(),
     )
     return out
 
 
-def choose_tiles(N: int, K: int, *, gated: bool) -> Tiles:
-    """Tiles by the shape of the matrix alone, never by the rows."""
-    BN = 16 if N <= 2048 or gated else 32
-    BK = 256
-    while K % BK:
-        BK //= 2
-    return Tiles(BN, BK, 1, 4, 4)
+def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
+    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles` on an H200.
+
+    For one matrix ``parts``, and whether BN is 64, are the same for any rows: they decide the order of the sums.
+    """
+    few, some, many = TILES.get((N, K, gated), (None,) * 3)
+    if few is not None:
+        return few if rows <= 16 else some if rows <= 32 else many
+    return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
+
+
+# By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
+TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
+    (4096, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 6)),
+    (1024, 2048, False): (Tiles(16, 512, 4, 4, 4), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
+    (3072, 1024, True): (Tiles(32, 256, 1, 4, 4), Tiles(32, 256, 1, 4, 4), Tiles(32, 256, 1, 4, 3)),
+    (1024, 3072, False): (Tiles(16, 512, 4, 4, 6), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
+    (2048, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
+    (4096, 2048, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 3), Tiles(64, 256, 1, 4, 3)),
+    (2048, 2048, False): (Tiles(16, 512, 4, 4, 4), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
+    (6144, 2048, True): (Tiles(64, 128, 1, 8, 4), Tiles(64, 128, 1, 8, 4), Tiles(64, 128, 1, 8, 4)),
+    (2048, 6144, False): (Tiles(16, 512, 4, 4, 6), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
+    (3072, 2048, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 3), Tiles(64, 256, 1, 4, 3)),
+    (3072, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
+}
