@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+
 def byte_symbols() -> list[str]:
     """Give every byte the printable character that GPT-2's byte-level BPE writes for it."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
