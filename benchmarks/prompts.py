@@ -78,10 +78,10 @@ def single_tokens() -> tuple[str, ...]:
     No two of them can meet inside a word: each begins with a space or a capital, but for the two of the template, which
     come last and so never win over another.
     """
-    firsts = sorted({word for opening in OPENINGS for word in opening.split()} | {"The"})
-    capitals = [word for word in firsts if word[0].isupper()]
-    spaced = sorted({*WORDS, *(word for word in firsts if word not in capitals), "the", "a"} | {"Sunday"})
-    return (*(f" {word}" for word in spaced), *capitals, "assistant", "user")
+    openings = {*" ".join(OPENINGS).split(), "The"}
+    later = {word for opening in OPENINGS for word in opening.split()[1:]}
+    spaced = sorted({*WORDS, *later, "the"})
+    return (*(f" {word}" for word in spaced), *sorted(openings - later), "assistant", "user")
 
 
 def _sentence(mind: random.Random) -> str:

@@ -69,12 +69,12 @@ class Draw:
 
     def save(self, path: Path, tensors: Tensors, dtype: str) -> None:
         """Write a safetensors file by hand, since numpy has no bfloat16 to give: a JSON header, then the bytes."""
-        tag, pack = {"float32": ("F32", np.ascontiguousarray), "bfloat16": ("BF16", _bfloat16)}[dtype]
+        tag = {"float32": "F32", "bfloat16": "BF16"}[dtype]
         header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
         parts: list[bytes] = []
         end = 0
         for name, tensor in tensors:
-            parts.append(pack(tensor).tobytes())
+            parts.append((_bfloat16(tensor) if tag == "BF16" else tensor).tobytes())
             start, end = end, end + len(parts[-1])
             header[name] = {"dtype": tag, "shape": list(tensor.shape), "data_offsets": [start, end]}
         encoded = json.dumps(header).encode()
