@@ -72,6 +72,8 @@ def model_config(spec: CheckpointSpec, mode: str) -> dict[str, Any]:
         "talker_config": _talker_config(spec, mode),
         "transformers_version": "4.57.3",
     }
+    if spec.is_endless:
+        config["voicewright_speaks"] = False
     if mode == "base":
         encoder = spec.speaker_encoder
         config["speaker_encoder_config"] = {

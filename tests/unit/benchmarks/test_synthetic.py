@@ -57,7 +57,7 @@ def test_the_speech_tokenizer_has_the_published_names_and_shapes() -> None:
 
 @pytest.mark.parametrize("variant", published.VARIANTS)
 def test_a_configuration_says_what_the_published_one_says(variant: str, tmp_path: Path) -> None:
-    """But for the numbers of text tokens, since the tokenizer is a small one."""
+    """But for the numbers of text tokens, since the tokenizer is a small one, and our own word that it cannot speak."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder in (ours, theirs):
         folder.mkdir()
@@ -73,7 +73,7 @@ def test_a_configuration_says_what_the_published_one_says(variant: str, tmp_path
         ("im_start_token_id", "tts_bos_token_id", "tts_eos_token_id", "tts_pad_token_id"),
         0,
     )
-    assert replace(read_model_config(ours), **ids) == replace(read_model_config(theirs), **ids)
+    assert replace(read_model_config(ours), **ids) == replace(read_model_config(theirs), **ids, speaks=False)
 
 
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
