@@ -62,9 +62,7 @@ class Trace:
     @property
     def is_good(self) -> bool:
         """Nothing went wrong: whole, and as long as asked for; or stopped by its own client."""
-        return self.outcome is Outcome.CANCELLED or (
-            self.outcome is Outcome.DONE and self.bytes == self.wanted_bytes
-        )
+        return self.outcome is Outcome.CANCELLED or (self.outcome is Outcome.DONE and self.bytes == self.wanted_bytes)
 
 
 @dataclass(frozen=True, slots=True)

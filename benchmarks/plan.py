@@ -72,9 +72,7 @@ def closed_loop(mode: Mode, clients: int, manner: Manner = Manner.WHOLE, rounds:
 def open_loop(mode: Mode, rate: float, seconds: float, seed: int, warm_up_s: float = 0.0) -> Plan:
     """Poisson arrivals whether or not earlier replies have ended; those of the warm-up do not count."""
     times = takewhile(lambda at: at < warm_up_s + seconds, arrivals(rate, seed))
-    calls = (
-        replace(_call(number), at_s=round(at, 6), is_counted=at >= warm_up_s) for number, at in enumerate(times)
-    )
+    calls = (replace(_call(number), at_s=round(at, 6), is_counted=at >= warm_up_s) for number, at in enumerate(times))
     return Plan(mode, 0, tuple(calls))
 
 
