@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -86,7 +87,7 @@ class Bench:
         self.x, self.residual = random(rows, product.K), random(rows, product.N)
         self.norm = Norm(random(product.K), 1e-6)
 
-    def run(self, weight: Tensor, tiles: Tiles | None, rows: int | None = None) -> Tensor:
+    def run(self, weight: Tensor, tiles: Tiles | None = None, rows: int | None = None) -> Tensor:
         x, residual = self.x[:rows], self.residual[:rows]
         if self.product.gated:
             return kernels.swiglu(x, weight, self.norm, tiles=tiles)
@@ -112,7 +113,7 @@ class Bench:
 
     def time(self, work: Callable[[Tensor], Tensor]) -> float:
         """Microseconds of a launch in a graph of many."""
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
             work(self.weights[0])
             stream.synchronize()
@@ -123,7 +124,7 @@ class Bench:
             graph.replay()
             spent = []
             for _ in range(REPEATS):
-                start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")  # type: ignore[no-untyped-call]
                 start.record()
                 graph.replay()
                 end.record()
@@ -174,7 +175,7 @@ def main() -> int:
                     error = float((out.float() - truth).norm() / truth.norm())
                     alone = bench.run(bench.weights[0], tiles, 1)
                     same = torch.equal(alone[0], out[0])
-                    times.append((bench.time(lambda w, tiles=tiles: bench.run(w, tiles)), error, same, tiles))
+                    times.append((bench.time(partial(bench.run, tiles=tiles)), error, same, tiles))
                 times.sort(key=lambda one: one[0])
                 took = time.perf_counter() - began
                 print(f"\n{product.name}, {rows} rows: floor {floor:.1f} us, library {library:.1f} us ({took:.0f} s)")

@@ -200,7 +200,8 @@ def _launch(
     tiles: Tiles | None,
 ) -> Tensor:
     M, K = x.shape
-    assert x.stride(1) == 1 and weight.is_contiguous()
+    assert x.stride(1) == 1
+    assert weight.is_contiguous()
     tiles = tiles or choose_tiles(N, K, M, gated=gated)
     BM = min(64, max(16, triton.next_power_of_2(M)))
     out = torch.empty((M, N), device=x.device, dtype=x.dtype)
