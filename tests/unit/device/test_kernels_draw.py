@@ -122,7 +122,7 @@ def test_scores_that_are_no_numbers_are_told_and_hurt_nobody_else(greedy: bool, 
     logits[4, 9] = -torch.inf
     codes, finite = drawn(logits, torch.arange(6), slots, 0, rules)
     assert finite.tolist() == [True, False, False, False, False, True]
-    assert ((0 <= codes) & (codes < 200)).all()
+    assert ((codes >= 0) & (codes < 200)).all()
     assert codes[[0, 5]].tolist() == healthy[[0, 5]].tolist()
 
 
@@ -135,7 +135,7 @@ def test_settings_of_nobodys_making_still_end_in_a_code() -> None:
     slots.top_p[:] = torch.tensor([1.0, 0.5, torch.nan, 0.0, -1.0, 0.5])
     logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(1))
     codes, _ = drawn(logits, torch.arange(6), slots, 0)
-    assert ((0 <= codes) & (codes < 50)).all()
+    assert ((codes >= 0) & (codes < 50)).all()
 
 
 @pytest.mark.parametrize(("groups", "width"), [(16, 300), (3, 256), (1, 20)])
