@@ -145,8 +145,11 @@ def _check(heads: int, new: int, tensors: tuple[Tensor, ...]) -> None:
     """The kernels index by shape alone and would read strangers' memory where these do not hold."""
     qkv, q_norm, k_norm, cos, sin, keys, values = tensors[:7]
     _, kv_heads, T, d = keys.shape
-    assert heads > 0 and heads % kv_heads == 0 and d % 2 == 0 and qkv.shape[1] == (heads + 2 * kv_heads) * d
-    assert new in (1, 2) and keys.shape == values.shape and q_norm.shape == k_norm.shape == (d,)
+    assert heads > 0 == heads % kv_heads == d % 2
+    assert new in (1, 2)
+    assert qkv.shape[1] == (heads + 2 * kv_heads) * d
+    assert keys.shape == values.shape
+    assert q_norm.shape == k_norm.shape == (d,)
     assert cos.shape == sin.shape == (T, d)
     assert all(tensor.is_contiguous() for tensor in tensors)
     assert len({tensor.dtype for tensor in tensors[:7]}) == 1

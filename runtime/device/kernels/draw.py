@@ -69,7 +69,8 @@ def draw(
     Q = codes.shape[1]
     tables = (temperature, top_k, top_p, greedy, seed, frame, *(rules[:3] if rules else ()))
     assert all(tensor.is_contiguous() for tensor in (logits, rows, codes, finite, *tables))
-    assert len(rows) == B and codes.shape == finite.shape == (B, Q) and 0 <= codebook < Q
+    assert codes.shape == finite.shape == (len(rows), Q) == (B, Q)
+    assert 0 <= codebook < Q
     assert rules is None or rules.seen.shape[1] == V
     _draw[(B,)](
         logits,

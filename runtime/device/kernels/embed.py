@@ -18,8 +18,9 @@ def embed_sum(tables: Tensor, ids: Tensor, extra: Tensor) -> Tensor:
     Shapes: tables [Q, V, H]; ids [B, Q] int64, all in [0, V); extra [B, H] in the tables' dtype; result [B, H].
     """
     Q, V, H = tables.shape
-    assert ids.shape[1] == Q and extra.shape == (len(ids), H) and tables.dtype == extra.dtype
-    assert tables.is_contiguous() and ids.is_contiguous() and extra.is_contiguous()
+    assert (*ids.shape, *extra.shape) == (len(extra), Q, len(ids), H)
+    assert tables.dtype == extra.dtype
+    assert all(tensor.is_contiguous() for tensor in (tables, ids, extra))
     out = torch.empty_like(extra)
     grid = (len(ids), triton.cdiv(H, WIDTH))
     _embed_sum[grid](tables, ids, extra, out, V, H, Q=Q, WIDTH=WIDTH, num_warps=1, **launch_options())
