@@ -19,16 +19,15 @@ class Kernels(Fused):
         weight: Tensor,
         *,
         bias: Tensor | None = None,
-        norm: Norm | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        return linear.linear(x, weight, bias=bias, norm=norm, residual=residual)
+        return linear.linear(x, weight, bias=bias, residual=residual)
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
         return linear.norm(x, norm)
 
-    def swiglu(self, x: Tensor, weight: Tensor, norm: Norm) -> Tensor:
-        return linear.swiglu(x, weight, norm)
+    def swiglu(self, x: Tensor, weight: Tensor) -> Tensor:
+        return linear.swiglu(x, weight)
 
     def attend_rows(
         self,
