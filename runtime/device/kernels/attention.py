@@ -195,7 +195,7 @@ def _attend_rows(
     GROUP: tl.constexpr = HEADS // KV_HEADS
     FAN: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
     slot = tl.load(rows + row)
-    first = tl.minimum(tl.load(positions + row), T - NEW).to(tl.int32)  # a wild position stays in its own slot
+    first = tl.maximum(tl.minimum(tl.load(positions + row), T - NEW), 0).to(tl.int32)  # even a wild one: in its slot
     if PDL and SETTLED:
         tl.extra.cuda.gdc_wait()
 
