@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.kernels import launch_options
-from runtime.device.kernels.heads import norm_and_rotate
+from runtime.device.kernels.heads import norm_and_rotate, partners
 
 PART = 16  # keys that a warp takes at a time
 PARTS = 8  # warps that share the keys of a row
@@ -81,6 +81,7 @@ def attend_rows(
         PARTS=parts,
         PART=PART,
         STAGES=STAGES if qkv.itemsize == 2 else FLOAT32_STAGES,
+        ONCE=parts * PART >= T,
         SETTLED=settled,
         num_warps=max(parts, FEWEST_WARPS),
         **launch_options(),
@@ -179,6 +180,7 @@ def _attend_rows(
     PARTS: tl.constexpr,
     PART: tl.constexpr,
     STAGES: tl.constexpr,
+    ONCE: tl.constexpr,
     SETTLED: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -196,50 +198,61 @@ def _attend_rows(
     FAN: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
     slot = tl.load(rows + row)
     first = tl.maximum(tl.minimum(tl.load(positions + row), T - NEW), 0).to(tl.int32)  # even a wild one: in its slot
+    query, news, dims = tl.arange(0, QUERIES), tl.arange(0, NEW), tl.arange(0, WIDTH)
+    new_of, head, live = query // GROUP, kv_head * GROUP + query % GROUP, query < NEW * GROUP
+    partner = partners(dims, D)
+    inside = (dims < D)[None, :]
+    q_there = live[:, None] & inside
+
+    # Every load comes before the first sum: they wait for memory together.
+    q_weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
+    q_partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
+    k_weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
+    k_partner_weight = tl.load(k_norm + partner[None, :], mask=inside, other=0.0)
+    q_angle = (first + new_of)[:, None] * D + dims[None, :]
+    q_cos = tl.load(cos + q_angle, mask=q_there, other=0.0)
+    q_sin = tl.load(sin + q_angle, mask=q_there, other=0.0)
+    k_angle = (first + news)[:, None] * D + dims[None, :]
+    k_cos = tl.load(cos + k_angle, mask=inside, other=0.0)
+    k_sin = tl.load(sin + k_angle, mask=inside, other=0.0)
     if PDL and SETTLED:
         tl.extra.cuda.gdc_wait()
-
-    query = tl.arange(0, QUERIES)
-    new_of = query // GROUP
-    live = query < NEW * GROUP
-    head = kv_head * GROUP + query % GROUP
-    at = first + new_of
-    source = qkv + (row * NEW + new_of) * FAN
-    q = norm_and_rotate(source + head * D, q_norm, cos + at * D, sin + at * D, live, eps, D, WIDTH)
-
-    news = tl.arange(0, NEW)
-    dims = tl.arange(0, WIDTH)
-    inside = (dims < D)[None, :]
-    source = qkv + (row * NEW + news) * FAN + (HEADS + kv_head) * D
-    angle = (first + news) * D
-    new_k = norm_and_rotate(source, k_norm, cos + angle, sin + angle, news < NEW, eps, D, WIDTH)
-    new_v = tl.load((source + KV_HEADS * D)[:, None] + dims[None, :], mask=inside, other=0.0)
+    source = qkv + ((row * NEW + new_of) * FAN + head * D)[:, None]
+    q = tl.load(source + dims[None, :], mask=q_there, other=0.0)
+    q_partner = tl.load(source + partner[None, :], mask=q_there, other=0.0)
+    source = qkv + ((row * NEW + news) * FAN + (HEADS + kv_head) * D)[:, None]
+    new_k = tl.load(source + dims[None, :], mask=inside, other=0.0)
+    k_partner = tl.load(source + partner[None, :], mask=inside, other=0.0)
+    new_v = tl.load(source + KV_HEADS * D + dims[None, :], mask=inside, other=0.0)
     base = (slot * KV_HEADS + kv_head) * T * D
-    place = base + angle[:, None] + dims[None, :]
-    tl.store(keys + place, new_k, mask=inside)
-    tl.store(values + place, new_v, mask=inside)
+    offsets = tl.arange(0, PARTS)[:, None] * PART + tl.arange(0, PART)[None, :]
+    if ONCE:
+        block = base + offsets[:, :, None] * D + dims[None, None, :]
+        there = (offsets < first)[:, :, None] & inside[None, :, :]
+        k = tl.load(keys + block, mask=there, other=0.0)
+        v = tl.load(values + block, mask=there, other=0.0)
+
+    q = norm_and_rotate(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)
+    new_k = norm_and_rotate(new_k, k_partner, k_weight, k_partner_weight, k_cos, k_sin, eps, D, WIDTH)
+    tl.store(keys + base + k_angle, new_k, mask=inside)
+    tl.store(values + base + k_angle, new_v, mask=inside)
 
     factor = scale * LOG2_E
     parted_q = tl.broadcast_to(q[None, :, :], (PARTS, QUERIES, WIDTH))
     best = tl.full((PARTS, QUERIES), LOWEST, tl.float32)
     total = tl.zeros((PARTS, QUERIES), tl.float32)
     acc = tl.zeros((PARTS, QUERIES, WIDTH), tl.float32)
-    offsets = tl.arange(0, PARTS)[:, None] * PART + tl.arange(0, PART)[None, :]
-    for begin in tl.range(0, first, PARTS * PART, num_stages=STAGES):
-        index = begin + offsets
-        old = index < first
-        there = old[:, :, None] & inside[None, :, :]
-        block = base + index[:, :, None] * D + dims[None, None, :]
-        k = tl.load(keys + block, mask=there, other=0.0)
-        v = tl.load(values + block, mask=there, other=0.0)
-        score = tl.dot(parted_q, tl.permute(k, (0, 2, 1)), input_precision="ieee") * factor
-        score = tl.where(old[:, None, :], score, LOWEST)
-        peak = tl.maximum(best, tl.max(score, axis=2))
-        fade = tl.exp2(best - peak)
-        share = tl.where(old[:, None, :], tl.exp2(score - peak[:, :, None]), 0.0)
-        total = total * fade + tl.sum(share, axis=2)
-        acc = tl.dot(share.to(v.dtype), v, acc * fade[:, :, None], input_precision="ieee")
-        best = peak
+    if ONCE:
+        best, total, acc = _take_in(parted_q, k, v, offsets < first, factor, best, total, acc)
+    else:
+        for begin in tl.range(0, first, PARTS * PART, num_stages=STAGES):
+            index = begin + offsets
+            old = index < first
+            there = old[:, :, None] & inside[None, :, :]
+            block = base + index[:, :, None] * D + dims[None, None, :]
+            k = tl.load(keys + block, mask=there, other=0.0)
+            v = tl.load(values + block, mask=there, other=0.0)
+            best, total, acc = _take_in(parted_q, k, v, old, factor, best, total, acc)
 
     score = tl.sum(q.to(tl.float32)[:, None, :] * new_k.to(tl.float32)[None, :, :], axis=2) * factor
     score = tl.where(news[None, :] <= new_of[:, None], score, LOWEST)
@@ -251,7 +264,24 @@ def _attend_rows(
     result = tl.sum(acc * fade[:, :, None], axis=0)
     result += tl.sum(share[:, :, None] * new_v.to(tl.float32)[None, :, :], axis=1)
     target = out + ((row * NEW + new_of) * HEADS + head)[:, None] * D + dims[None, :]
-    tl.store(target, (result / whole[:, None]).to(q.dtype), mask=live[:, None] & inside)
+    tl.store(target, (result / whole[:, None]).to(q.dtype), mask=q_there)
+
+
+@triton.jit
+def _take_in(q, k, v, live, factor, best, total, acc):
+    """Let every part's softmax go on over its keys of one block.
+
+    Shapes: q [PARTS, QUERIES, WIDTH]; k, v [PARTS, PART, WIDTH]; live [PARTS, PART]; best, total [PARTS, QUERIES]; acc
+    as q.
+    """
+    score = tl.dot(q, tl.permute(k, (0, 2, 1)), input_precision="ieee") * factor
+    score = tl.where(live[:, None, :], score, LOWEST)
+    peak = tl.maximum(best, tl.max(score, axis=2))
+    fade = tl.exp2(best - peak)
+    share = tl.where(live[:, None, :], tl.exp2(score - peak[:, :, None]), 0.0)
+    total = total * fade + tl.sum(share, axis=2)
+    acc = tl.dot(share.to(v.dtype), v, acc * fade[:, :, None], input_precision="ieee")
+    return peak, total, acc
 
 
 @triton.jit
@@ -282,12 +312,21 @@ def _place(
     new = tile * TILE + tl.arange(0, TILE)
     live = new < P
     at = tl.minimum(tl.load(start) + new, T - 1)
-    source = qkv + new * ((HEADS + 2 * KV_HEADS) * D) + (HEADS + kv_head) * D
-    k = norm_and_rotate(source, k_norm, cos + at * D, sin + at * D, live, eps, D, WIDTH)
     dims = tl.arange(0, WIDTH)
-    there = live[:, None] & (dims < D)[None, :]
-    v = tl.load((source + KV_HEADS * D)[:, None] + dims[None, :], mask=there, other=0.0)
-    place = ((tl.load(slot) * KV_HEADS + kv_head) * T + at)[:, None] * D + dims[None, :]
+    partner = partners(dims, D)
+    inside = (dims < D)[None, :]
+    there = live[:, None] & inside
+    source = qkv + (new * ((HEADS + 2 * KV_HEADS) * D) + (HEADS + kv_head) * D)[:, None]
+    k = tl.load(source + dims[None, :], mask=there, other=0.0)
+    k_partner = tl.load(source + partner[None, :], mask=there, other=0.0)
+    v = tl.load(source + KV_HEADS * D + dims[None, :], mask=there, other=0.0)
+    weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
+    partner_weight = tl.load(k_norm + partner[None, :], mask=inside, other=0.0)
+    angle = at[:, None] * D + dims[None, :]
+    across = tl.load(cos + angle, mask=there, other=0.0)
+    up = tl.load(sin + angle, mask=there, other=0.0)
+    k = norm_and_rotate(k, k_partner, weight, partner_weight, across, up, eps, D, WIDTH)
+    place = (tl.load(slot) * KV_HEADS + kv_head) * T * D + angle
     tl.store(keys + place, k, mask=there)
     tl.store(values + place, v, mask=there)
 
@@ -330,11 +369,20 @@ def _attend_piece(
     head = kv_head * GROUP + query % GROUP
     at = tl.minimum(begin_at + new, T - 1)
     last = tl.minimum(at, T - 2)
-    source = qkv + new * ((HEADS + 2 * KV_HEADS) * D) + head * D
-    q = norm_and_rotate(source, q_norm, cos + at * D, sin + at * D, live, eps, D, WIDTH)
-
     dims = tl.arange(0, WIDTH)
-    inside = dims < D
+    partner = partners(dims, D)
+    inside = (dims < D)[None, :]
+    q_there = live[:, None] & inside
+    source = qkv + (new * ((HEADS + 2 * KV_HEADS) * D) + head * D)[:, None]
+    q = tl.load(source + dims[None, :], mask=q_there, other=0.0)
+    q_partner = tl.load(source + partner[None, :], mask=q_there, other=0.0)
+    weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
+    partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
+    angle = at[:, None] * D + dims[None, :]
+    across = tl.load(cos + angle, mask=q_there, other=0.0)
+    up = tl.load(sin + angle, mask=q_there, other=0.0)
+    q = norm_and_rotate(q, q_partner, weight, partner_weight, across, up, eps, D, WIDTH)
+
     base = (tl.load(slot) * KV_HEADS + kv_head) * T * D
     stop = tl.minimum(begin_at + tl.minimum((tile + 1) * TILE, P), T - 1)
     factor = scale * LOG2_E
@@ -344,7 +392,7 @@ def _attend_piece(
     offsets = tl.arange(0, BLOCK)
     for begin in tl.range(0, stop, BLOCK, num_stages=STAGES):
         index = begin + offsets
-        there = (index < stop)[:, None] & inside[None, :]
+        there = (index < stop)[:, None] & inside
         block = base + index[:, None] * D + dims[None, :]
         k = tl.load(keys + block, mask=there, other=0.0)
         v = tl.load(values + block, mask=there, other=0.0)
@@ -357,4 +405,4 @@ def _attend_piece(
         acc = tl.dot(share.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
         best = peak
     target = out + (new * HEADS + head)[:, None] * D + dims[None, :]
-    tl.store(target, (acc / total[:, None]).to(q.dtype), mask=live[:, None] & inside[None, :])
+    tl.store(target, (acc / total[:, None]).to(q.dtype), mask=q_there)

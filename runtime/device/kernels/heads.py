@@ -7,32 +7,26 @@ import triton.language as tl
 
 
 @triton.jit
-def norm_and_rotate(heads, weight, cos, sin, live, eps, D: tl.constexpr, WIDTH: tl.constexpr):
+def partners(dims, D: tl.constexpr):
+    """The number that each is turned with: split-half pairs."""
+    HALF: tl.constexpr = D // 2
+    return tl.where(dims < HALF, dims + HALF, dims - HALF)
+
+
+@triton.jit
+def norm_and_rotate(x, partner, weight, partner_weight, cos, sin, eps, D: tl.constexpr, WIDTH: tl.constexpr):
     """RMSNorm (float32 inside, cast, then weight) and split-half RoPE of R heads.
 
-    Args:
-        heads, cos, sin: [R] pointers to the head's first number, and to its position's row of the tables.
-        weight: pointer to the norm's weight [D].
-        live: [R] bool; other rows become zeros.
-        D, WIDTH: numbers in a head, and the power of two that holds them.
+    All is handed in loaded, so that a kernel can have all its loads on their way before the first is needed.
 
-    Returns:
-        [R, WIDTH] in the dtype of the heads, zeros beyond D.
+    Args:
+        x, partner: [R, WIDTH] the heads, zeros beyond D, and each number's partner.
+        weight, partner_weight: [1, WIDTH] of the norm.
+        cos, sin: [R, WIDTH] of the heads' positions.
     """
-    HALF: tl.constexpr = D // 2
-    dims = tl.arange(0, WIDTH)
-    partner = tl.where(dims < HALF, dims + HALF, dims - HALF)
-    inside = dims < D
-    there = live[:, None] & inside[None, :]
-    x = tl.load(heads[:, None] + dims[None, :], mask=there, other=0.0)
-    other = tl.load(heads[:, None] + partner[None, :], mask=there, other=0.0)
+    first_half = (tl.arange(0, WIDTH) < D // 2)[None, :]
     wide = x.to(tl.float32)
     scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / D + eps)[:, None]
-    own_weight = tl.load(weight + dims, mask=inside, other=0.0)[None, :]
-    other_weight = tl.load(weight + partner, mask=inside, other=0.0)[None, :]
-    x = own_weight * (wide * scale).to(x.dtype)
-    other = other_weight * (other.to(tl.float32) * scale).to(x.dtype)
-    other = tl.where(dims[None, :] < HALF, -other, other)
-    across = tl.load(cos[:, None] + dims[None, :], mask=there, other=0.0)
-    up = tl.load(sin[:, None] + dims[None, :], mask=there, other=0.0)
-    return x * across + other * up
+    x = weight * (wide * scale).to(x.dtype)
+    partner = partner_weight * (partner.to(tl.float32) * scale).to(x.dtype)
+    return x * cos + tl.where(first_half, -partner, partner) * sin
