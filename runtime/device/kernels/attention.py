@@ -229,8 +229,10 @@ def _attend_rows(
     if ONCE:
         block = base + offsets[:, :, None] * D + dims[None, None, :]
         there = (offsets < first)[:, :, None] & inside[None, :, :]
-        k = tl.load(keys + block, mask=there, other=0.0)
-        v = tl.load(values + block, mask=there, other=0.0)
+        k = tl.load(keys + block, mask=there)
+        v = tl.load(values + block, mask=there)
+        # Zeros are filled in apart: else the compiler moves k on before it has asked for v.
+        k, v = tl.where(there, k, 0.0), tl.where(there, v, 0.0)
 
     q = norm_and_rotate(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)
     new_k = norm_and_rotate(new_k, k_partner, k_weight, k_partner_weight, k_cos, k_sin, eps, D, WIDTH)
