@@ -1,9 +1,30 @@
-"""What attention kernels do to a head before it attends: RMSNorm, then rotary position, rounded as torch rounds."""
+"""What attention kernels share: shapes, sizes, and what is done to a head before it attends."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+from torch import Tensor
+
+STAGES = 3  # blocks of keys on their way at once, the one at work among them
+FLOAT32_STAGES = 2  # as many as fit a multiprocessor's memory
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LOWEST = tl.constexpr(-1e30)  # below every score, and finite: what is subtracted from it stays a number
+
+
+def check(heads: int, new: int, tensors: tuple[Tensor, ...]) -> None:
+    """The kernels index by shape alone and would read strangers' memory where these do not hold."""
+    qkv, q_norm, k_norm, cos, sin, keys, values = tensors[:7]
+    _, kv_heads, T, d = keys.shape
+    assert heads > 0 == heads % kv_heads == d % 2
+    assert new in (1, 2)
+    assert qkv.shape[1] == (heads + 2 * kv_heads) * d
+    assert keys.shape == values.shape
+    assert q_norm.shape == k_norm.shape == (d,)
+    assert cos.shape == sin.shape == (T, d)
+    assert all(tensor.is_contiguous() for tensor in tensors)
+    assert len({tensor.dtype for tensor in tensors[:7]}) == 1
 
 
 @triton.jit
@@ -15,7 +36,7 @@ def partners(dims, D: tl.constexpr):
 
 @triton.jit
 def norm_and_rotate(x, partner, weight, partner_weight, cos, sin, eps, D: tl.constexpr, WIDTH: tl.constexpr):
-    """RMSNorm (float32 inside, cast, then weight) and split-half RoPE of R heads.
+    """RMSNorm (float32 inside, cast, then weight) and split-half RoPE of R heads, rounded as torch rounds.
 
     All is handed in loaded, so that a kernel can have all its loads on their way before the first is needed.
 
