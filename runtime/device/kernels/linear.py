@@ -220,23 +220,22 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
 
     For one matrix ``parts``, and whether BN is 64, are the same for any rows: they decide the order of the sums.
     """
-    few, some, many = TILES.get((N, K, gated), (None,) * 3)
-    if few is not None:
-        return few if rows <= 16 else some if rows <= 32 else many
+    if (found := TILES.get((N, K, gated))) is not None:
+        return found[0 if rows <= 16 else 1 if rows <= 32 else 2]
     return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
 
 
 # By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
-    (4096, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 6)),
-    (1024, 2048, False): (Tiles(16, 512, 4, 4, 4), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
-    (3072, 1024, True): (Tiles(32, 256, 1, 4, 4), Tiles(32, 256, 1, 4, 4), Tiles(32, 256, 1, 4, 3)),
-    (1024, 3072, False): (Tiles(16, 512, 4, 4, 6), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
-    (2048, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
-    (4096, 2048, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 3), Tiles(64, 256, 1, 4, 3)),
-    (2048, 2048, False): (Tiles(16, 512, 4, 4, 4), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
-    (6144, 2048, True): (Tiles(64, 128, 1, 8, 4), Tiles(64, 128, 1, 8, 4), Tiles(64, 128, 1, 8, 4)),
-    (2048, 6144, False): (Tiles(16, 512, 4, 4, 6), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
-    (3072, 2048, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 3), Tiles(64, 256, 1, 4, 3)),
-    (3072, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
+    (4096, 1024, False): (Tiles(64, 128, 1, 4, 6, True), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 4)),
+    (1024, 2048, False): (Tiles(16, 256, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),
+    (3072, 1024, True): (Tiles(64, 128, 1, 4, 4), Tiles(64, 128, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
+    (1024, 3072, False): (Tiles(16, 512, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),
+    (2048, 1024, False): (Tiles(64, 128, 1, 4, 6, True), Tiles(64, 128, 1, 4, 6, True), Tiles(64, 128, 1, 4, 4, True)),
+    (4096, 2048, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 8, 6)),
+    (2048, 2048, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 8, 4)),
+    (6144, 2048, True): (Tiles(64, 128, 1, 4, 4), Tiles(64, 128, 1, 4, 3), Tiles(64, 128, 1, 4, 4)),
+    (2048, 6144, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6)),
+    (3072, 2048, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 8, 6)),
+    (3072, 1024, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 4)),
 }

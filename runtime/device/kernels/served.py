@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from runtime.device.fused import Fused, Level, Norm, Rules
-from runtime.device.kernels import attention, draw, embed, linear
+from runtime.device.kernels import attention, draw, embed, linear, piece
 
 
 class Kernels(Fused):
@@ -60,7 +60,7 @@ class Kernels(Fused):
         start: Tensor,
     ) -> Tensor:
         norms = q_norm.weight, k_norm.weight, q_norm.eps
-        return attention.attend_piece(qkv, *norms, cos, sin, keys, values, slot, start)
+        return piece.attend_piece(qkv, *norms, cos, sin, keys, values, slot, start)
 
     def draw(
         self,
