@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.device.interface import Track
 from runtime.engine.engine import Engine
 from runtime.engine.runaway import REPEATED_FRAMES, SILENT_FRAMES, spent_after
 from runtime.engine.runner import FrameResult
@@ -45,7 +46,7 @@ def silent(engine: Engine) -> None:
     """Whatever is decoded cannot be heard."""
     streams = station_of(engine).streams
 
-    def quiet(slots: list[int], codes: torch.Tensor) -> list[bytes | None]:
+    def quiet(slots: list[int], codes: torch.Tensor, track: Track) -> list[bytes | None]:
         return [bytes(2 * 1920 * codes.shape[1]) for _ in slots]
 
     streams.decode = quiet  # type: ignore[method-assign, assignment]

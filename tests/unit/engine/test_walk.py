@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from runtime.device.interface import Track
 from runtime.engine.prompt import Prompt
 from runtime.engine.runner import FrameResult, Pending
 from runtime.engine.station import Station
@@ -54,7 +55,7 @@ class Stand:
         ended, finite = (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
         return pending(slots, FrameResult(np.stack([seeds, frames], axis=1), ended, finite))
 
-    def decode(self, slots: Sequence[int], codes: Any) -> list[bytes | None]:
+    def decode(self, slots: Sequence[int], codes: Any, track: Track) -> list[bytes | None]:
         return [np.repeat(row[:, 0], 1920).astype(np.int16).tobytes() for row in codes.numpy()]
 
 
