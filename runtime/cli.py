@@ -79,7 +79,12 @@ def _add_runtime(parser: argparse.ArgumentParser) -> None:
     _add_engine_arguments(parser)
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
-    parser.add_argument("--max-slots", type=int, metavar="N", help="requests that speak at the same time; 0: as many as the device holds")
+    parser.add_argument(
+        "--max-slots",
+        type=int,
+        metavar="N",
+        help="requests that speak at the same time; 0: as many as the device holds",
+    )
     parser.add_argument("--loads", help="load checkpoints at the start, or each at its first_use")
     parser.add_argument("--eager", action="store_true", help="capture no graphs (the CPU never does)")
     parser.set_defaults(run=_runtime)

@@ -19,7 +19,7 @@
     │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable · StorageFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
-       └─ DeviceUnavailable · PortInUse · InvalidSetting
+       └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
 
 An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every
 sentence lives in ``TABLE`` and none can carry a client's text, a traceback or a path (but for

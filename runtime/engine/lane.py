@@ -83,7 +83,9 @@ class SoundLane:
 
     def _next(self, takes: Takes = everything) -> Callable[[], None] | None:
         with self.lock:
-            mine = ((work, owner) for owner, works in self._waiting.items() if (work := next(filter(takes, works), None)))
+            mine = (
+                (work, owner) for owner, works in self._waiting.items() if (work := next(filter(takes, works), None))
+            )
             work, owner = min(mine, key=lambda one: one[0].urgency, default=(None, None))
             if work is None:
                 return None

@@ -22,7 +22,9 @@ def slot_bytes(checkpoint: Checkpoint, length: int, element: int) -> int:
     """
     talker, predictor = checkpoint.config.talker, checkpoint.config.predictor
     keys = 2 * talker.num_hidden_layers * talker.num_key_value_heads * (length + 1) * talker.head_dim
-    inner = 2 * predictor.num_hidden_layers * predictor.num_key_value_heads * talker.num_code_groups * predictor.head_dim
+    inner = (
+        2 * predictor.num_hidden_layers * predictor.num_key_value_heads * talker.num_code_groups * predictor.head_dim
+    )
     row = 8 * length + talker.vocab_size
     sound = checkpoint.speech_tokenizer.code2wav.fresh_state(1)
     return (keys + inner) * element + row + sum(part.nbytes for part in sound.tensors())
