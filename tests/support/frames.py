@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from runtime.device.cpu import Now
-from runtime.device.interface import Moment
+from runtime.device import Device
 from runtime.engine.runner import FrameResult, FrameRunner, Pending
 
 Slots = NDArray[np.int64]
@@ -18,10 +17,12 @@ Slots = NDArray[np.int64]
 Change = Callable[[Slots, NDArray[np.int64], FrameResult], FrameResult]
 
 
-def pending(slots: Slots, result: FrameResult, moment: Moment | None = None) -> Pending:
-    """A frame that was made elsewhere, known at once unless a moment is given."""
-    told = np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64)
-    return Pending(slots, torch.from_numpy(told), moment or Now())
+def pending(slots: Slots, result: FrameResult, device: Device) -> Pending:
+    """A frame that was made elsewhere, told of as the device tells of its own."""
+    told = torch.from_numpy(np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64))
+    memory = device.host_memory(*told.shape, dtype=torch.int64)
+    device.to_host(told, memory)
+    return Pending(slots, memory, device.mark())
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from runtime.request import Guard, SpeechRequest, StopReason
 from tests.support.engines import Heard, custom_voice, drain, engine_of, said, station_of, streamed
 from tests.support.frames import Slots, change_frames
 
+pytestmark = pytest.mark.usefixtures("each_device")
+
 TEXT = "a"  # spent after a second
 LOOP = 3  # frames
 

@@ -17,6 +17,8 @@ from runtime.request import Broken, Finished, SpeechRequest
 from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said_together, seeded, station_of
 from tests.support.frames import Slots, change_frames
 
+pytestmark = pytest.mark.usefixtures("each_device")
+
 NONSENSE = 10**9  # out of every table's range: an index error where it is read
 
 
@@ -133,7 +135,8 @@ def test_weights_that_overflow_end_the_request_and_not_in_silence(
 def test_sound_that_is_not_finite_is_an_error_and_not_silence(speaker: Checkpoint) -> None:
     engine, heards = engine_of(speaker, slots=2), [Heard(), Heard()]
     tickets = [engine.submit(custom_voice(max_frames=16), heard) for heard in heards]
-    engine.tick()
+    while not all(heard.chunks for heard in heards):
+        engine.tick()
     slots = {job.ticket: slot for slot, job in station_of(engine).holders.items()}
     with torch.inference_mode():
         station_of(engine).streams.state.convs[0][slots[tickets[1]]] = math.nan

@@ -31,6 +31,8 @@ from tests.support.engines import (
 )
 from tests.support.frames import Slots, change_frames
 
+pytestmark = pytest.mark.usefixtures("each_device")
+
 TEXT = "Hello world, iPhone 12 你好。 Los"
 
 

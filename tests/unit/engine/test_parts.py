@@ -15,6 +15,8 @@ from runtime.request import Guard, SpeechRequest, Split, Started, StopReason
 from tests.support.engines import Heard, custom_voice, engine_of, said, seeded, station_of
 from tests.support.frames import Slots, change_frames
 
+pytestmark = pytest.mark.usefixtures("each_device")
+
 SENTENCES = "Hello world. You speak. The old phone is slow."
 
 
