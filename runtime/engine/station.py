@@ -5,49 +5,38 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from runtime.device import Device
 from runtime.device.interface import Track
 from runtime.engine.codec import SoundStreams
 from runtime.engine.feed import Feed
 from runtime.engine.job import Job
-from runtime.engine.lane import SoundLane, Work
+from runtime.engine.lane import SoundLane
 from runtime.engine.lobby import Lobby
 from runtime.engine.prefixes import Prefixes
 from runtime.engine.prompt import Prompt, Utterance, build_prompt
 from runtime.engine.runaway import Watch, spent_after
 from runtime.engine.runner import FrameResult, FrameRunner
-from runtime.engine.scheduler import BACKLOG, ENDLESS, SCARCE, Chunk, Pace, Rows, Scheduler, Slots
+from runtime.engine.scheduler import BACKLOG, ENDLESS, SCARCE, Rows, Scheduler, Slots
 from runtime.engine.slots import fill_in
+from runtime.engine.sounding import Codes, Sounding
 from runtime.engine.text import frame_budget
 from runtime.engine.underway import Expect, Underway
 from runtime.engine.voices import Voices
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import SAMPLE_RATE, AudioChunk, Guard, Mode, Sampling, Started, StopReason
+from runtime.request import SAMPLE_RATE, Guard, Mode, Sampling, Started, StopReason
 from runtime.settings import EngineSettings, Limits, ModeSettings
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
-Codes = NDArray[np.int64]
 
 CPU_SOUND_WORK = 4  # row-frames a call: 35 ms of the demo voice, and more at once are no cheaper each
 DEVICE_SOUND_WORK = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Sound:
-    """What the lane made of a row's chunk: None where it is not finite, and fewer frames where a guard struck."""
-
-    pcm: bytes | None
-    frames: int
-    guard: Guard | None = None
 
 
 class Station:
@@ -82,7 +71,6 @@ class Station:
             sound_work=settings.sound_work
             or (CPU_SOUND_WORK if device.torch_device.type == "cpu" else DEVICE_SOUND_WORK),
         )
-        self.guarded = settings.guard
         self.voices = Voices(checkpoint, device, settings.prompt_cache)
         self.prefixes = Prefixes(settings.prompt_cache)
         self.lobby = Lobby(self.voices, self.slots, limits.queue_s, wake)
@@ -92,10 +80,10 @@ class Station:
         self.underway = Underway(self.rows, self.slots, device.ahead, expect, clock)
         # Codes of the frames that have no sound yet, a ring a slot.
         self.codes: Codes = np.zeros((self.slots, BACKLOG, checkpoint.config.talker.num_code_groups), np.int64)
-        self.pace = Pace()
-        self._lane, self._wake = lane, wake
-        self._withdrawn = False  # work of others went with that of a request that ended, and must be offered again
-        self._sounded: deque[tuple[Chunk, list[Job], list[Sound] | None, float]] = deque()  # filled by the lane
+        self.sounding = Sounding(
+            *(device, self.streams, self.scheduler, self.rows, self.codes, self.holders, lane, clock, wake),
+            guarded=settings.guard,
+        )
 
     def prepare(self, tell: Callable[[str], None]) -> None:
         """Capture what the device can hold as graphs, and run everything once; ``tell`` hears how far that is."""
@@ -176,12 +164,10 @@ class Station:
 
     def collect(self) -> None:
         """Write down the sound that the lane has handed out, and give it more."""
-        if not self._sounded:
-            return
-        while self._sounded:
-            chunk, jobs, sounds, at = self._sounded.popleft()
+        worked = False
+        for sounded in self.sounding.collect():
+            worked, chunk, jobs, sounds, at = True, sounded.chunk, sounded.jobs, sounded.sounds, sounded.at
             # Who was cancelled meanwhile has lost its slot, perhaps to another.
-            self.rows.sounding[chunk.slots] = False
             current = [index for index, job in enumerate(jobs) if self.holders.get(job.slot) is job]
             frames = np.array([chunk.size if sounds is None else sounds[index].frames for index in current], np.int64)
             starved = self.scheduler.hand_out(self.rows, chunk.slots[current], frames, at)
@@ -195,7 +181,8 @@ class Station:
                     self.end(job, NonFiniteOutput())
                 elif sound.guard is not None:
                     self._stop(job, sound.guard, chunk.size - sound.frames)
-        self.sound()
+        if worked:
+            self.sounding.offer()
 
     def take_in(self) -> bool:
         """Keep the frames that the device has told of, but for those of rows that have given them up."""
@@ -207,12 +194,12 @@ class Station:
                     self.end(self.holders[int(slot)], GenerationFailed())
                 continue
             if told.prompt is None:
-                self.pace.turn_s = told.took_s
+                self.sounding.pace.turn_s = told.took_s
             elif len(told.slots):
                 self._begins_to_speak(self.holders[int(told.slots[0])], told.prompt, told.result)
             self._keep(told.slots, told.result)
         if worked:
-            self.sound()
+            self.sounding.offer()
         return worked
 
     def retire(self) -> None:
@@ -248,8 +235,7 @@ class Station:
 
     def frames(self) -> bool:
         """Begin one frame for every row that may run, all in one batch; with enough of them under way, begin none."""
-        if self._withdrawn:
-            self.sound()
+        self.sounding.offer_again()
         if not self.underway.may_begin:
             return False
         began = self.clock()
@@ -267,19 +253,11 @@ class Station:
         self.take_in()
         return True
 
-    def sound(self) -> None:
-        """Leave to the lane what is due now, in place of what waited there."""
-        self._withdrawn = False
-        self._lane.offer(self, self._works)
-
     def end(self, job: Job, outcome: StopReason | SpeechError) -> None:
         """Free whatever the request holds and say its last word."""
         now = self.clock()
         if job.slot >= 0:
-            with self._lane.lock:  # nothing of it may begin between these lines
-                job.silenced = True
-                self._lane.withdraw(self)
-                self._withdrawn = True
+            with self.sounding.silencing(job):
                 self.underway.give_up(job.slot)
                 self.rows.clear(job.slot)
             del self.holders[job.slot]
@@ -460,73 +438,5 @@ class Station:
         else:
             self._part_ends(job, StopReason.RUNAWAY, guard)
 
-    def _spent_from(self, job: Job) -> int:
-        """The frame from which on the part's text has been spoken, as far as the number of frames tells."""
-        if not job.feed.by_token:
-            return job.before + job.spent_after
-        return job.before + max(job.tokens, spent_after(job.feed.spoken)) if job.feed.closed else ENDLESS
-
     def _holder(self, ticket: int) -> Job | None:
         return next((job for job in self.holders.values() if job.ticket == ticket), None)
-
-    # --- the lane
-
-    def _works(self) -> list[Work]:
-        """What is due, most urgent first. Under the lane's lock."""
-        chunks = self.scheduler.sound(self.rows, self.clock(), self.pace)
-        return [Work((not chunk.is_first, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
-
-    def _freeze(self, chunk: Chunk) -> Callable[[], None]:
-        """Copy what a chunk needs, and return its making. Under the lane's lock."""
-        at = self.rows.sent[chunk.slots][:, None] + np.arange(chunk.size)
-        codes = self.codes[chunk.slots[:, None], at % BACKLOG]
-        jobs = [self.holders[int(slot)] for slot in chunk.slots]
-        spent = [self._spent_from(job) - int(first) for job, first in zip(jobs, at[:, 0], strict=True)]
-        self.rows.sounding[chunk.slots] = True
-        return partial(self._make_sound, chunk, jobs, codes, spent)
-
-    def _make_sound(self, chunk: Chunk, jobs: list[Job], codes: Codes, spent: list[int]) -> None:
-        """Decode and hand out at once; ``spent``: from which frame on each row's text is. Thread: lane."""
-        sounds: list[Sound] | None = None
-        began, track = self.clock(), Track.FIRST_SOUND if chunk.is_first else Track.SOUND
-        try:
-            with self.device.track(track):
-                opened = [self._open(job) for job in jobs]
-                slots = [job.slot for job, is_open in zip(jobs, opened, strict=True) if is_open]
-                made = iter(self.streams.decode(slots, torch.from_numpy(codes[opened]), track) if slots else ())
-            pcms = [next(made) if is_open else None for is_open in opened]
-            sounds = [self._guard(*row) for row in zip(jobs, codes, pcms, spent, strict=True)]
-        except Exception:
-            log.exception("sound of %d chunks failed", len(jobs))
-        for job, row, sound in zip(jobs, codes, sounds or [], strict=bool(sounds)):
-            with self._lane.lock:  # so that its end cannot be said between these lines
-                if sound.pcm is not None and not job.silenced:
-                    job.sink(AudioChunk(pcm=sound.pcm, codes=row[: sound.frames], first_sample=job.samples))
-                    job.samples += len(sound.pcm) // 2
-        now = self.clock()
-        self.pace.sound_s = (now - began) / (chunk.size * len(jobs))
-        self._sounded.append((chunk, jobs, sounds, now))
-        self._wake()
-
-    def _guard(self, job: Job, codes: Codes, pcm: bytes | None, spent: int) -> Sound:
-        """Cut sound off where it has gone on in circles or in silence for too long after its text. Thread: lane."""
-        size, start = len(codes), max(0, spent)
-        if pcm is None or not self.guarded or start >= size:
-            return Sound(pcm, size)
-        frame_bytes = 2 * self.samples_per_frame
-        guard = job.watch.heard(codes[start:], pcm[start * frame_bytes :], True)
-        if guard is None:
-            return Sound(pcm, size)
-        frames = start + job.watch.struck + 1
-        return Sound(pcm[: frames * frame_bytes], frames, guard)
-
-    def _open(self, job: Job) -> bool:
-        """Begin a request's stream of sound if it has none; False where that fails. Thread: lane."""
-        if not job.opened:
-            try:
-                self.streams.open(job.slot, job.voice)
-            except Exception:
-                log.exception("the stream of request %d could not be opened", job.ticket)
-                return False
-            job.opened = True
-        return True
