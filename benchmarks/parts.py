@@ -140,7 +140,7 @@ def without_networks(station: Station) -> None:
 
     sound = rng.integers(-8000, 8000, station.samples_per_frame * 16, dtype=np.int16).tobytes()
 
-    def decode(slots: list[int], codes: torch.Tensor) -> list[bytes | None]:
+    def decode(slots: list[int], codes: torch.Tensor, track: Track) -> list[bytes | None]:
         return [sound[: 2 * station.samples_per_frame * codes.shape[1]]] * len(slots)
 
     station.runner.step = step  # type: ignore[method-assign]

@@ -93,3 +93,6 @@ class Device(Protocol):
 
     def free_bytes(self) -> int:
         """Memory that can still be taken."""
+
+    def total_bytes(self) -> int:
+        """Memory that there is, whoever holds it."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from runtime.device.interface import Track
 from runtime.engine.voices import ClonedVoice
 from runtime.model.code2wav import Code2Wav
 
@@ -35,10 +36,11 @@ class SoundStreams:
         self.state.write(row, voice.sound)
 
     @torch.inference_mode()
-    def decode(self, slots: Sequence[int], codes: Tensor) -> list[bytes | None]:
+    def decode(self, slots: Sequence[int], codes: Tensor, track: Track = Track.SOUND) -> list[bytes | None]:
         """The sound of the next frames of some streams, as s16le; None where it is not finite.
 
-        Shapes: codes [B, n, Q] int64, a row a slot; each result has n * samples_per_frame samples.
+        Shapes: codes [B, n, Q] int64, a row a slot; each result has n * samples_per_frame samples. Called within
+        ``track``: first chunks and all others may be decoded at the same time, never of the same slot.
         """
         rows = torch.tensor(slots, device=self.state.frames.device)
         state = self.state.rows(rows)

@@ -25,20 +25,20 @@ Slots = NDArray[np.int64]
 
 
 class Frame:
-    """Talker and code predictor of one checkpoint over an arena.
+    """Talker and code predictor of one checkpoint over an arena, for at most so many rows at once.
 
     What it returns, "told", is [B, Q + 2] int64: the frame's codes, whether the row ended instead of making one, and
     whether all its scores were finite.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: Device, arena: SlotArena, dtype: torch.dtype) -> None:
+    def __init__(self, checkpoint: Checkpoint, device: Device, arena: SlotArena, dtype: torch.dtype, rows: int) -> None:
         self.config, self.talker, self.device, self.arena = checkpoint.config, checkpoint.talker, device, arena
         talker, target, fused = self.config.talker, device.torch_device, device.fused
         self.fused = fused
         self.ops = Operations() if fused is None else FusedOperations(fused)
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
-        self.cache = FrameCache(predictor, arena.slots + 1, target, dtype, fused)
+        self.cache = FrameCache(predictor, rows, target, dtype, fused)
         self.start_cache = FrameCache(predictor, 1, target, dtype, fused)
         cos, sin = self.talker.angles(torch.arange(arena.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
