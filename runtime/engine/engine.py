@@ -301,9 +301,10 @@ class Engine:
         Raises:
             SetUpError: they cannot be used.
         """
-        self.add(
-            entry, load_checkpoint(entry.reference, self.device.torch_device, self.dtype, self.registry.checkpoints)
-        )
+        device = self.device
+        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, self.registry.checkpoints)
+        device.lay_out(checkpoint.speech_tokenizer.code2wav)
+        self.add(entry, checkpoint)
 
     def _hold(self, entry: Entry, ticket: int, request: SpeechRequest, sink: Sink) -> None:
         """Keep a request until its checkpoint is loaded, which begins now if it has not. Under the lock."""
