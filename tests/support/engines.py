@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.device import open_device
+from runtime.device import Device, open_device
 from runtime.engine.engine import PAUSE_S, Engine
 from runtime.engine.registry import Entry, Registry
 from runtime.engine.station import Clock, Station
@@ -104,10 +104,11 @@ def engine_of(
     limits: Limits | None = None,
     clock: Clock | None = None,
     modes: Mapping[Mode, ModeSettings] | None = None,
+    device: Device | None = None,
     **settings: Any,
 ) -> Engine:
-    """An engine on the CPU, not started: tests call ``tick`` themselves."""
-    device = open_device("cpu")
+    """An engine, on the CPU unless told otherwise, not started: tests call ``tick`` themselves."""
+    device = device or open_device("cpu")
     engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
     everything = Settings(engine=engine_settings, modes=modes or Settings().modes, limits=limits or Limits(queue_s=1e9))
     engine = Engine(Registry(), device, everything, clock or VirtualClock())
