@@ -29,16 +29,21 @@ class Frame:
 
     What it returns, "told", is [B, Q + 2] int64: the frame's codes, whether the row ended instead of making one, and
     whether all its scores were finite.
+
+    Args:
+        most_rows: of a batch, those that fill it up included.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: Device, arena: SlotArena, dtype: torch.dtype) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, device: Device, arena: SlotArena, dtype: torch.dtype, most_rows: int
+    ) -> None:
         self.config, self.talker, self.device, self.arena = checkpoint.config, checkpoint.talker, device, arena
         talker, target, fused = self.config.talker, device.torch_device, device.fused
         self.fused = fused
         self.ops = Operations() if fused is None else FusedOperations(fused)
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
-        self.cache = FrameCache(predictor, arena.slots + 1, device, dtype)
+        self.cache = FrameCache(predictor, most_rows, device, dtype)
         self.start_cache = FrameCache(predictor, 1, device, dtype)
         cos, sin = self.talker.angles(torch.arange(arena.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]

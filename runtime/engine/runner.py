@@ -80,13 +80,13 @@ class FrameRunner:
         if device.fused is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()
         self.arena = SlotArena(checkpoint.config, slots, length, device.torch_device, dtype)
-        self.frame = Frame(checkpoint, device, self.arena, dtype)
+        largest = next((size for size in BATCHES if size >= slots), slots)
+        self.frame = Frame(checkpoint, device, self.arena, dtype, largest)
         self.hidden_size = checkpoint.config.talker.hidden_size
         self.dtype = dtype
         self._spans = [span for span in SPANS if span < length and device.fused is None] + [length]
         self._graphs: dict[tuple[int, int], Graph[Tensor]] = {}  # by rows and span
         self._pieces: dict[tuple[int, bool], Graph[Tensor | None]] = {}  # by positions, and whether a frame follows
-        largest = next((size for size in BATCHES if size >= slots), slots)
         self._rows = torch.full((largest,), slots, device=device.torch_device)
         self._embeds = torch.zeros((piece, self.hidden_size), device=device.torch_device, dtype=dtype)
         self._place = torch.zeros(3, device=device.torch_device, dtype=torch.int64)  # slot, start, count

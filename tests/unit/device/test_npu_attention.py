@@ -185,7 +185,7 @@ def test_heads_that_are_not_contiguous_are_stopped(part: int) -> None:
         check_attention(*given, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
 
 
-@pytest.mark.parametrize(("part", "value"), product((0, 1, 2), ("dtype", "dim")))
+@pytest.mark.parametrize(("part", "value"), list(product((0, 1, 2), ("dtype", "dim"))))
 def test_heads_of_another_dtype_or_layout_are_stopped(part: int, value: str) -> None:
     given = list(heads(2, 1, 9, torch.bfloat16))
     given[part] = given[part].float() if value == "dtype" else given[part].flatten(2)
