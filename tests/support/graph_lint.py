@@ -32,8 +32,7 @@ SHAPES = {
 RANDOM = {"multinomial", "bernoulli", "bernoulli_", "rand", "randn", "randint", "randperm", "uniform_", "normal_"}
 RANDOM |= {"exponential_", "random_", "native_dropout", "dropout"}
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
-# Operators without an aclnn form in op-plugin's tables for torch_npu 2.1 to 2.10: "Cannot run aclop operators during
-# NPU graph capture".
+# Operators without an aclnn form up to torch_npu 2.8.0: "Cannot run aclop operators during NPU graph capture".
 WITHOUT_ACLNN = {"__rshift__", "__lshift__", "__irshift__", "__ilshift__"}
 
 # Ways of the host's own data into a tensor, and of a tensor to the host, that no dispatcher sees.
