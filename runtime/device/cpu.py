@@ -53,7 +53,7 @@ class CpuDevice:
         new, total = q.shape[2], k.shape[2]
         if seen is None and new == total:
             return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        if seen is None:
+        if seen is None and new > 1:
             seen = torch.ones(new, total, device=q.device, dtype=torch.bool).tril(total - new)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
 
@@ -94,3 +94,6 @@ class CpuDevice:
 
     def total_bytes(self) -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def lay_out(self, network: nn.Module) -> None:
+        """Products lay out what they read themselves (runtime/model/products.py)."""

@@ -335,7 +335,9 @@ class Engine:
         Raises:
             SetUpError: they cannot be used.
         """
-        checkpoint = load_checkpoint(entry.reference, self.device.torch_device, self.dtype, self.registry.checkpoints)
+        device = self.device
+        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, self.registry.checkpoints)
+        device.lay_out(checkpoint.speech_tokenizer.code2wav)
         self.add(entry, checkpoint, tell)
 
     def _hold(self, entry: Entry, ticket: int, request: SpeechRequest, sink: Sink) -> None:
