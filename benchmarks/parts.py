@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -104,7 +106,8 @@ class Parts:
         return replace(prompt, constant=0, key="")
 
 
-def without_networks(station: Station) -> None:
+@contextmanager
+def without_networks(station: Station) -> Iterator[None]:
     """Put answers of the right shape in place of the networks, so that what is left of a turn is the host's own."""
     groups = station.checkpoint.config.talker.num_code_groups
     rng = np.random.default_rng(0)
@@ -122,8 +125,8 @@ def without_networks(station: Station) -> None:
     def decode(slots: list[int], codes: torch.Tensor) -> list[bytes | None]:
         return [sound[: 2 * station.samples_per_frame * codes.shape[1]]] * len(slots)
 
-    station.runner.step = step  # type: ignore[method-assign]
-    station.streams.decode = decode  # type: ignore[method-assign,assignment]
+    with patch.object(station.runner, "step", step), patch.object(station.streams, "decode", decode):
+        yield
 
 
 def synchronize() -> None:
