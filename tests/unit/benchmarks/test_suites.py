@@ -11,17 +11,22 @@ import pytest
 
 from benchmarks import lanes, suites
 from benchmarks.engine import Grid, measure_engine
+from benchmarks.figures import Trace
 from benchmarks.host import measure_host
 from benchmarks.lanes import Arm, Lane, opened, settings_of
 from benchmarks.peers import Ours, measure
-from benchmarks.plan import closed_loop, frames_of
+from benchmarks.plan import Manner, closed_loop, frames_of
 from benchmarks.report import markdown
 from benchmarks.suite import main
 from runtime.request import Mode
 
-FRAMES = 6
 MODE = Mode.CUSTOM_VOICE
 Row = dict[str, Any]
+
+
+def shortened(text: str) -> int:
+    """Frames of a text: fewer than it would be spoken for, more than it has tokens."""
+    return 4 + len(text) // 4
 
 
 def environment_of(folder: Path) -> dict[str, str]:
@@ -47,7 +52,7 @@ def tables(endless: Path) -> dict[str, list[Row]]:
             }
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("benchmarks.plan.frames_of", lambda text: FRAMES)
+        patch.setattr("benchmarks.plan.frames_of", shortened)
         patch.setattr("benchmarks.plan.WARM_UP_ROUNDS", 1)
         patch.setattr("benchmarks.plan.COUNTED_ROUNDS", 1)
         return asyncio.run(all_of_them())
@@ -92,6 +97,15 @@ def test_those_who_find_no_place_are_refused_and_the_others_are_served(tables: d
         assert row["cancel_calls"] > 0
         assert row["slow_calls"] > 0
         assert row["alone_first_pcm_p50_ms"] > 0
+
+
+def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def heard() -> list[Trace]:
+        async with opened([Arm("ours", {})], ["in_process"], environment_of(endless)) as (door,):
+            return (await door.door.drive(closed_loop(MODE, 1, Manner.TOKENS, rounds=1))).traces
+
+    monkeypatch.setattr("benchmarks.plan.frames_of", lambda text: 3)
+    assert "ended_before_its_text" in {trace.code for trace in asyncio.run(heard())}  # the shortest may be written
 
 
 class Held:
@@ -148,7 +162,7 @@ def test_an_arm_of_a_setting_that_does_not_exist_is_refused() -> None:
 def test_the_command_writes_its_report(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("benchmarks.plan.frames_of", lambda text: FRAMES)
+    monkeypatch.setattr("benchmarks.plan.frames_of", shortened)
     words = f"suite closed --model {endless} --device cpu --slots 2 --length 256 --transports in_process"
     words += f" --clients 1 --calls 1 --json {tmp_path / 'a.json'} --markdown {tmp_path / 'a.md'}"
     monkeypatch.setattr("sys.argv", words.split())
