@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from benchmarks.cast import request_for
 from benchmarks.parts import timed, without_networks
 from runtime.engine.engine import Engine
-from runtime.request import AudioChunk, Layout, SpeechEvent, SpeechRequest
+from runtime.request import AudioChunk, SpeechEvent
 from runtime.settings import Settings, override
 
 TURNS = 400
@@ -36,10 +37,9 @@ def _one(engine: Engine, count: int) -> dict[str, Any]:
         nonlocal chunks
         chunks += isinstance(event, AudioChunk)
 
-    config = station.checkpoint.config
-    layout = Layout.NON_STREAMING if Layout.NON_STREAMING in config.layouts else None
-    request = SpeechRequest(text=TEXT, mode=config.modes[0], layout=layout, max_frames=TURNS + 200)
-    tickets = [engine.submit(replace(request, seed=seed), sink) for seed in range(count)]
+    card = engine.cards[0]
+    requests = (request_for(card, card.modes[0], TEXT, TURNS + 200, seed, is_live=False) for seed in range(count))
+    tickets = [engine.submit(request, sink) for request in requests]
     while station.reading or len(station.holders) < count:
         engine.tick()
     with without_networks(station):

@@ -45,16 +45,22 @@ class Parts:
 
     @torch.inference_mode()
     def begin(self, batch: int, context: int) -> NDArray[np.int64]:
-        """Take slots whose next frame is at position ``context``, with a stream of sound each."""
-        runner, slots = self.station.runner, []
-        for row in range(batch):
-            settings = fill_in(Sampling(), self.station.checkpoint.config.generation)
-            slot = runner.arena.take(settings, row, self._prompt.trailing)
-            self._read(slot, self._prompt)
-            runner.arena.position[slot] = context
-            runner.arena.host_position[slot] = context
+        """Take slots whose next frame is at position ``context``."""
+        arena, slots = self.station.runner.arena, self.begin_streams(batch)
+        for slot in slots:
+            self._read(int(slot), self._prompt)
+            arena.position[slot] = context
+            arena.host_position[slot] = context
+        return slots
+
+    @torch.inference_mode()
+    def begin_streams(self, batch: int) -> NDArray[np.int64]:
+        """Take slots with a fresh stream of sound each."""
+        settings = fill_in(Sampling(), self.station.checkpoint.config.generation)
+        arena = self.station.runner.arena
+        slots = [arena.take(settings, row, self._prompt.trailing) for row in range(batch)]
+        for slot in slots:
             self.station.streams.open(slot)
-            slots.append(slot)
         return np.array(slots)
 
     def end(self, slots: NDArray[np.int64]) -> None:

@@ -102,12 +102,12 @@ async def _peers(arguments: argparse.Namespace, base: Environment) -> Tables:
 
 async def _closed(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     uncapped = {**base, "VOICEWRIGHT_LEAD_CAP_S": str(UNCAPPED_S)}
-    async with opened(arms, arguments.transports, uncapped) as lanes:
+    async with opened(arms, arguments.transports, uncapped, arguments.traces) as lanes:
         return {"closed loop": await suites.closed_loop(lanes, modes, arguments.clients, arguments.calls)}
 
 
 async def _open(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
-    async with opened(arms, arguments.transports, base) as lanes:
+    async with opened(arms, arguments.transports, base, arguments.traces) as lanes:
         rows = await suites.open_loop(
             lanes, modes, arguments.rates, arguments.seconds, arguments.warm_up, range(arguments.seeds)
         )
@@ -115,14 +115,14 @@ async def _open(arguments: argparse.Namespace, base: Environment, arms: list[Arm
 
 
 async def _live(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
-    async with opened(arms, arguments.transports, base) as lanes:
+    async with opened(arms, arguments.transports, base, arguments.traces) as lanes:
         counts = [count for count in arguments.clients if count <= 8] or [1]
         return {"live text": await suites.live_text(lanes, modes, counts, arguments.calls)}
 
 
 async def _abuse(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     refusing = {**base, "VOICEWRIGHT_MAX_WAITING": "0"}
-    async with opened(arms, arguments.transports, refusing) as lanes:
+    async with opened(arms, arguments.transports, refusing, arguments.traces) as lanes:
         slots = settings_of(base).engine.max_slots
         return {"abuse": await suites.abuse(lanes, modes, slots, arguments.seconds, arguments.abuse_rate)}
 
@@ -182,6 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
+    parser.add_argument("--traces", type=Path, metavar="FILE", help="every chunk of every call, a line of JSON a call")
     parser.add_argument("--arm", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
     parser.add_argument("--transports", type=_words, default=TRANSPORTS, help=f"of {', '.join(TRANSPORTS)}")
     parser.add_argument("--modes", type=_words, help="of those that the models serve")

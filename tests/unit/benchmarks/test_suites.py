@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from benchmarks import lanes, suites
+from benchmarks.driver import Heard
 from benchmarks.engine import Grid, measure_engine
-from benchmarks.figures import Trace
+from benchmarks.figures import Outcome, Trace
 from benchmarks.host import measure_host
 from benchmarks.lanes import Arm, Lane, opened, settings_of
 from benchmarks.peers import Ours, measure
-from benchmarks.plan import Manner, closed_loop, frames_of
+from benchmarks.plan import Manner, Plan, closed_loop, frames_of
 from benchmarks.report import markdown
 from benchmarks.suite import main
 from runtime.request import Mode
@@ -81,7 +82,7 @@ def test_clients_over_sockets_say_how_much_of_a_core_they_took(tables: dict[str,
 def test_a_closed_loop_has_as_many_in_flight_as_clients(tables: dict[str, list[Row]]) -> None:
     for row in tables["closed"]:
         assert (row["peak_in_flight"], row["clients"]) == (2, 2)
-        assert row["calls"] == 4  # one round of two clients, in either order
+        assert row["calls"] == 2
 
 
 def test_live_text_is_written_before_its_end_is_counted(tables: dict[str, list[Row]]) -> None:
@@ -106,6 +107,32 @@ def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch
 
     monkeypatch.setattr("benchmarks.plan.frames_of", lambda text: 3)
     assert "ended_before_its_text" in {trace.code for trace in asyncio.run(heard())}  # the shortest may be written
+
+
+def test_arms_are_measured_in_the_order_a_b_b_a(endless: Path) -> None:
+    order: list[str] = []
+
+    class Noted:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def drive(self, plan: Plan) -> Heard:
+            order.append(self.name)
+            trace = Trace(0, wanted_bytes=2, sent_ns=1, end_ns=3, chunks=[(2, 2)], outcome=Outcome.DONE)
+            return Heard([trace])
+
+        async def busy(self) -> int:
+            return 0
+
+    async def rows(*names: str) -> list[Row]:
+        doors = [Lane(name, "in_process", Noted(name)) for name in names]
+        return await suites.closed_loop(doors, [MODE], [1, 2], 1)
+
+    assert [row["lane"] for row in asyncio.run(rows("a", "b"))] == 2 * ["a in_process", "b in_process"]
+    assert order == [*"abba", *"abba"]
+    order.clear()
+    asyncio.run(rows("a"))
+    assert order == ["a", "a"]
 
 
 class Held:
@@ -164,13 +191,17 @@ def test_the_command_writes_its_report(
 ) -> None:
     monkeypatch.setattr("benchmarks.plan.frames_of", shortened)
     words = f"suite closed --model {endless} --device cpu --slots 2 --length 256 --transports in_process"
-    words += f" --clients 1 --calls 1 --json {tmp_path / 'a.json'} --markdown {tmp_path / 'a.md'}"
+    words += " --clients 1 --calls 1"
+    words += "".join(f" --{name} {tmp_path / 'a.'}{name}" for name in ("json", "markdown", "traces"))
     monkeypatch.setattr("sys.argv", words.split())
     assert main() == 0
     report = json.loads((tmp_path / "a.json").read_text())
     assert report["weights"] == "synthetic weights"
     assert report["tables"]["closed loop"][0]["calls"] == 4
-    assert (tmp_path / "a.md").read_text() == markdown(report)
+    assert (tmp_path / "a.markdown").read_text() == markdown(report)
+    traces = [json.loads(line) for line in (tmp_path / "a.traces").read_text().splitlines()]
+    assert len(traces) == 6  # the warm-up is there too
+    assert all(sum(size for _, size in trace["chunks"]) == trace["wanted_bytes"] for trace in traces)
     assert "synthetic weights" in capsys.readouterr().out
 
 
