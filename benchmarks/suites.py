@@ -1,7 +1,7 @@
 """The suites of loads: closed loop, open loop, live text, abuse. Each returns the rows of its table.
 
-Every point is measured in every lane before the next one; where arms are compared twice, in the order A B B A, so that a
-machine that grows warm or busy does so for all of them.
+Every point is measured in every lane before the next one; where arms are compared twice, in the order A B B A, so that
+a machine that grows warm or busy does so for all of them.
 """
 
 from __future__ import annotations
