@@ -14,7 +14,9 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def open_device(name: str, *, eager: bool = False) -> Device:
-    """Open cpu, cuda, npu, or the best there is (auto): a CUDA card, else an NPU, else the CPU. An eager one holds no graphs.
+    """Open cpu, cuda, npu, or the best there is (auto): a CUDA card, else an NPU, else the CPU.
+
+    An eager one holds no graphs.
 
     Raises:
         DeviceUnavailable: it is not there.
