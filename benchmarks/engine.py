@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from runtime.engine.engine import Engine
-from runtime.engine.frame import FrameRunner
 from runtime.engine.intake import admit
 from runtime.engine.prompt import Prompt, build_prompt
+from runtime.engine.runner import FrameRunner
 from runtime.engine.station import Station
 from runtime.request import Mode, SpeechRequest
 from runtime.settings import Settings, override

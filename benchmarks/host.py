@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.engine import timed
+from runtime.device.cpu import Now
 from runtime.engine.engine import Engine
-from runtime.engine.frame import FrameResult
+from runtime.engine.runner import Pending
 from runtime.engine.station import Station
 from runtime.request import AudioChunk, Layout, SpeechEvent, SpeechRequest
 from runtime.settings import Settings, override
@@ -71,11 +72,11 @@ def _without_networks(station: Station) -> None:
     codes = rng.integers(0, 100, (256, station.slots, groups))
     turn = 0
 
-    def step(slots: NDArray[np.int64]) -> FrameResult:
+    def step(slots: NDArray[np.int64]) -> Pending:
         nonlocal turn
         turn += 1
-        no = np.zeros(len(slots), bool)
-        return FrameResult(codes[turn % 256, : len(slots)], no, ~no)
+        told = np.column_stack((codes[turn % 256, : len(slots)], np.zeros(len(slots)), np.ones(len(slots))))
+        return Pending(slots, torch.from_numpy(told.astype(np.int64)), Now())
 
     sound = rng.integers(-8000, 8000, station.samples_per_frame * 16, dtype=np.int16).tobytes()
 

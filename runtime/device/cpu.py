@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from runtime.device.fused import Fused
+from runtime.device.interface import Graph, Moment, Track
+
+Made = TypeVar("Made")
 
 SMALL = 100_000_000  # parameters below which a second thread costs more than it brings
 
@@ -23,32 +29,65 @@ def threads_for(networks: Iterable[nn.Module]) -> int:
     return 1 if largest < SMALL else torch.get_num_threads()
 
 
+class Now:
+    """The moment of a device that has done what it was asked when the asking returns."""
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """There is nothing to wait for."""
+
+
 class CpuDevice:
     name = "cpu"
     dtype = torch.float32
+    holds_graphs = False
+    ahead = 0
+    fused: Fused | None = None
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
 
-    def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         new, total = q.shape[2], k.shape[2]
-        if new == total:
+        if seen is None and new == total:
             return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        seen = torch.ones(new, total, device=q.device, dtype=torch.bool).tril(total - new)
+        if seen is None:
+            seen = torch.ones(new, total, device=q.device, dtype=torch.bool).tril(total - new)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
 
-    def attend_rows(
-        self, q: Tensor, keys: Tensor, values: Tensor, slots: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> Tensor:
+    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
         # The query heads that share a key head take the place of query positions: no mask, no copy of the keys.
         # Row by row: in a batch, how long the longest row is would change the last bits of the others.
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
-        rows = [
+        out = [
             F.scaled_dot_product_attention(
                 grouped[row : row + 1], keys[slot, None, :, :length], values[slot, None, :, :length]
             )
-            for row, (slot, length) in enumerate(zip(slots.tolist(), lengths.tolist(), strict=True))
+            for row, (slot, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True))
         ]
-        return torch.cat(rows).view(B, heads, 1, d)
+        return torch.cat(out).view(B, heads, 1, d)
+
+    def track(self, track: Track) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def mark(self) -> Moment:
+        return Now()
+
+    def wait(self, moment: Moment) -> None:
+        """Everything asked for before is done."""
+
+    def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
+        raise NotImplementedError("a CPU holds no graphs")
+
+    def to_host(self, tensor: Tensor, into: Tensor) -> None:
+        into.copy_(tensor)
+
+    def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(shape, dtype=dtype)
+
+    def free_bytes(self) -> int:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,15 +1,102 @@
-"""NVIDIA GPUs, eager for now: the CPU's operations on the card. Graphs and kernels come behind the same interface."""
+"""NVIDIA GPUs: a stream a track, CUDA graphs, and Triton's kernels where there is Triton."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
+from runtime.device.fused import Fused
+from runtime.device.interface import URGENT, Graph, Moment, Track
+
+log = logging.getLogger(__name__)
+Made = TypeVar("Made")
+
+WARM_UPS = 2  # runs before a capture: kernels are compiled and libraries choose their algorithms then
+
+
+class CudaGraph(Graph[Made]):
+    """A graph and what it leaves."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, result: Made) -> None:
+        self._graph, self.result = graph, result
+
+    def replay(self) -> None:
+        self._graph.replay()
 
 
 class CudaDevice(CpuDevice):
     name = "cuda"
     dtype = torch.bfloat16
+    holds_graphs = True
+    ahead = 1
 
-    def __init__(self) -> None:
+    def __init__(self, *, eager: bool = False) -> None:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
+        self.holds_graphs = not eager
+        self.fused = _kernels()
+        lowest, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
+        self._streams = {track: _stream(highest if track in URGENT else lowest) for track in Track}
+        # Graphs of one track never run at the same time, so they share their memory.
+        self._pools = {track: torch.cuda.graph_pool_handle() for track in Track}
+
+    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+        B, heads, _, d = q.shape
+        kv_heads = keys.shape[1]
+        seen = torch.arange(keys.shape[2], device=q.device) < lengths[:, None]
+        grouped = q.view(B, kv_heads, heads // kv_heads, d)
+        out = F.scaled_dot_product_attention(grouped, keys[rows], values[rows], attn_mask=seen[:, None, None])
+        return out.view(B, heads, 1, d)
+
+    def track(self, track: Track) -> AbstractContextManager[None]:
+        return torch.cuda.stream(self._streams[track])
+
+    def mark(self) -> Moment:
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def wait(self, moment: Moment) -> None:
+        assert isinstance(moment, torch.cuda.Event)
+        torch.cuda.current_stream().wait_event(moment)
+
+    def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
+        stream = self._streams[track]
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UPS):
+                work()
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            # Other threads may use the card meanwhile (a voice that is read): only this one is held to the rules.
+            with torch.cuda.graph(graph, self._pools[track], stream, capture_error_mode="thread_local"):
+                result = work()
+        return CudaGraph(graph, result)
+
+    def to_host(self, tensor: Tensor, into: Tensor) -> None:
+        into.copy_(tensor, non_blocking=True)
+
+    def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(shape, dtype=dtype, pin_memory=True)
+
+    def free_bytes(self) -> int:
+        return torch.cuda.mem_get_info(self.torch_device)[0]
+
+
+def _stream(priority: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(priority=priority)  # type: ignore[no-untyped-call]
+
+
+def _kernels() -> Fused | None:
+    """Triton's kernels, or None where Triton cannot be used: the library's operations serve then."""
+    try:
+        from runtime.device.kernels import Kernels
+    except ImportError as error:
+        log.warning("no Triton (%s): the library's operations serve, several times slower", error)
+        return None
+    return Kernels()

@@ -1,12 +1,10 @@
 """One frame for every row that may run: next input, talker, code 0, codes 1 to Q-1, state moved on (facts 4, 5).
 
-Everything that differs between rows lies in the arena's tensors, so that a whole frame is one function of
-device state; the host adds only what it knows anyway (slots and lengths).
+Everything that differs between rows lies in the arena's tensors, so that a whole frame is one function of device
+state; a graph holds it as it stands (runtime/engine/runner.py).
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,119 +12,149 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.engine.prompt import Prompt
-from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
+from runtime.device.fused import Rules
+from runtime.engine.attending import AttendPiece, AttendRows, FusedPiece, FusedRows
+from runtime.engine.sampling import gumbel_noise, pick, talker_rules
 from runtime.engine.slots import SlotArena
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
+from runtime.model.fused import FusedOperations
+from runtime.model.layers import Operations
+
+Slots = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class FrameResult:
-    """The new frame of each row, on the host.
+class Frame:
+    """Talker and code predictor of one checkpoint over an arena.
 
-    Shapes: codes [B, Q] int64; ended, finite [B] bool. A row that ended has no frame.
+    What it returns, "told", is [B, Q + 2] int64: the frame's codes, whether the row ended instead of making one, and
+    whether all its scores were finite.
     """
 
-    codes: NDArray[np.int64]
-    ended: NDArray[np.bool_]
-    finite: NDArray[np.bool_]
-
-
-class FrameRunner:
-    """Talker and code predictor of one checkpoint over its arena.
-
-    Args:
-        slots, length: rows, and positions of each.
-        piece: positions of a prompt that are read at once. Where pieces begin depends on the prompt alone, so that it
-            gives the same numbers however busy the engine is.
-    """
-
-    def __init__(
-        self, checkpoint: Checkpoint, device: Device, dtype: torch.dtype, slots: int, length: int, piece: int
-    ) -> None:
-        self.config, self.talker, self.device, self.piece = checkpoint.config, checkpoint.talker, device, piece
-        self.arena = SlotArena(self.config, slots, length, device.torch_device, dtype)
-        self.cache = FrameCache(self.config.predictor, slots, device.torch_device, dtype)
-        talker = self.config.talker
-        self.allowed = torch.arange(talker.vocab_size, device=device.torch_device) < talker.codes
+    def __init__(self, checkpoint: Checkpoint, device: Device, arena: SlotArena, dtype: torch.dtype) -> None:
+        self.config, self.talker, self.device, self.arena = checkpoint.config, checkpoint.talker, device, arena
+        talker, target, fused = self.config.talker, device.torch_device, device.fused
+        self.fused = fused
+        self.ops = Operations() if fused is None else FusedOperations(fused)
+        # Starts run beside frames on devices that can: each has a cache of its own.
+        predictor = self.talker.code_predictor
+        self.cache = FrameCache(predictor, arena.slots + 1, target, dtype, fused)
+        self.start_cache = FrameCache(predictor, 1, target, dtype, fused)
+        cos, sin = self.talker.angles(torch.arange(arena.length + 1, device=target).unsqueeze(0))
+        self.angles = cos[0, 0], sin[0, 0]
+        self.allowed = torch.arange(talker.vocab_size, device=target) < talker.codes
         self.allowed[talker.codec_eos_token_id] = True
 
-    @torch.inference_mode()
-    def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, FrameResult | None]:
-        """Read the piece of a prompt that begins at ``start`` into a slot.
+    def next(self, rows: Tensor, slots: Slots | None = None) -> Tensor:
+        """The next frame of rows that have made one before.
 
-        Returns:
-            Where the next piece begins, and, once the prompt is through, its first frame.
+        Shapes: rows [B] int64, the arena's scratch row as often as wanted; slots [B], the same on the host, where the
+        host may decide by them what can be left out.
         """
-        # What every text in this voice begins with is read apart, so that it can be kept.
-        stop = min(start + self.piece, prompt.constant if start < prompt.constant else len(prompt.embeds))
-
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            keys, values = self.arena.keys[layer][slot], self.arena.values[layer][slot]
-            keys[:, start:stop], values[:, start:stop] = k[0], v[0]
-            return self.device.attend_prompt(q, keys[None, :, :stop], values[None, :, :stop])
-
-        positions = torch.arange(start, stop, device=self.device.torch_device).unsqueeze(0)
-        hidden = self.talker.decode(prompt.embeds[None, start:stop], positions, attend)[:, -1]
-        if stop < len(prompt.embeds):
-            return stop, None
-        self.arena.position[slot] = self.arena.host_position[slot] = stop
-        slots = np.array([slot])
-        return stop, self._draw_frame(slots, self._rows(slots), hidden)
-
-    @torch.inference_mode()
-    def step(self, slots: NDArray[np.int64]) -> FrameResult:
-        """Make the next frame of some slots, each of which has made one before. Shapes: slots [B]."""
-        arena, rows = self.arena, self._rows(slots)
+        arena = self.arena
         positions = arena.position[rows]
-        lengths = arena.host_position[slots] + 1
+        text = self.talker.embed_text(arena.trailing[rows, arena.frame[rows] - 1])
+        if self.fused is None:
+            x = self.talker.embed_frames(arena.codes[rows]) + text
+            hidden = self.talker.decode(
+                x[:, None], AttendRows(arena, self.device, self.talker, rows, positions), self.ops
+            )
+        else:
+            tables = self.talker.tables
+            assert tables is not None, "who has fused operations has tables"
+            x = self.fused.embed_sum(tables.frames, arena.codes[rows], text)
+            hidden = self.talker.decode(
+                x[:, None], FusedRows(arena, self.fused, self.angles, rows, positions), self.ops
+            )
+        arena.position[rows] = (positions + 1) * (rows < arena.slots)
+        return self._draw(hidden[:, 0], rows, slots, self.cache)
 
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            keys, values = arena.keys[layer], arena.values[layer]
-            keys[rows, :, positions] = k[:, :, 0]
-            values[rows, :, positions] = v[:, :, 0]
-            return self.device.attend_rows(q, keys, values, slots, lengths)
+    def read(self, embeds: Tensor, slot: int, start: int, *, is_last: bool) -> Tensor | None:
+        """Read positions of a prompt into a slot; the last piece ends in the first frame. Shapes: embeds [P, H]."""
+        stop = start + len(embeds)
+        attend = AttendPiece(self.arena, self.device, self.talker, slot, start, stop)
+        hidden = self.talker.decode(embeds[None], attend, self.ops)[:, -1]
+        if not is_last:
+            return None
+        self.arena.position[slot] = stop
+        rows = torch.tensor([slot], device=embeds.device)
+        return self._draw(hidden, rows, np.array([slot]), self.start_cache)
 
-        text = arena.trailing[rows, arena.frame[rows] - 1]
-        x = self.talker.embed_frames(arena.codes[rows]) + self.talker.embed_text(text)
-        hidden = self.talker.decode(x.unsqueeze(1), positions.unsqueeze(1), attend)[:, 0]
-        arena.position[rows] = positions + 1
-        arena.host_position[slots] = lengths
-        return self._draw_frame(slots, rows, hidden)
+    def read_padded(
+        self, embeds: Tensor, slot: Tensor, start: Tensor, count: Tensor, *, is_last: bool
+    ) -> Tensor | None:
+        """The same for a graph: the first ``count`` of the positions are the prompt's.
 
-    def _rows(self, slots: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(slots).to(self.device.torch_device)
+        Shapes: embeds [P, H]; slot, start, count [1] int64.
+        """
+        assert self.fused is not None
+        attend = FusedPiece(self.arena, self.fused, self.angles, slot, start)
+        hidden = self.talker.decode(embeds[None], attend, self.ops)[0]
+        if not is_last:
+            return None
+        self.arena.position[slot] = start + count
+        return self._draw(hidden[count - 1], slot, None, self.start_cache)
 
-    def _draw_frame(self, slots: NDArray[np.int64], rows: Tensor, hidden: Tensor) -> FrameResult:
-        """All codes of one frame from the talker's hidden states. Shapes: slots, rows [B] int64; hidden [B, H]."""
-        arena, config, predictor = self.arena, self.config.talker, self.talker.code_predictor
+    def _draw(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> Tensor:
+        """All codes of one frame from the talker's hidden states, and the state moved on. Shapes: hidden [B, H]."""
+        arena, config = self.arena, self.config.talker
+        hidden = self.ops.norm(hidden, self.talker.model.norm)
+        if self.fused is None:
+            codes, finite = self._codes(hidden, rows, slots, cache)
+        else:
+            codes, finite = self._fused_codes(hidden, rows, cache)
+        frame, first = arena.frame[rows], codes[:, 0]
+        arena.codes[rows] = codes
+        arena.seen[rows, first] = True
+        arena.frame[rows] = (frame + 1) * (rows < arena.slots)
+        ended = first == config.codec_eos_token_id
+        return torch.cat((codes, ended[:, None], finite[:, None]), dim=1)
+
+    def _codes(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> tuple[Tensor, Tensor]:
+        """Rule by rule and code by code. Shapes: results [B, Q] int64, [B] bool."""
+        arena, config, ops = self.arena, self.config.talker, self.ops
         frame, noise = arena.frame[rows], None
-        if arena.talker_level.draws(slots) or arena.predictor_level.draws(slots):
+        if slots is None or arena.talker_level.draws(slots) or arena.predictor_level.draws(slots):
             widest = max(config.vocab_size, self.config.predictor.vocab_size)
             noise = gumbel_noise(arena.seed[rows], frame, config.num_code_groups, widest)
         sums: list[Tensor] = []  # one a codebook; a score that is not finite makes its sum so
+        levels = arena.talker_level.of(rows, slots), arena.predictor_level.of(rows, slots)
 
-        def draw(codebook: int, logits: Tensor, scores: Tensor, level: LevelSettings) -> Tensor:
-            sums.append(logits.sum(dim=-1))
-            return pick(scores, level, None if noise is None else noise[:, codebook, : scores.shape[-1]])
+        def draw(codebook: int, logits: Tensor) -> Tensor:
+            scores = logits.float()
+            sums.append(scores.sum(dim=-1))
+            if codebook == 0:
+                eos, hold = config.codec_eos_token_id, arena.hold_until[rows]
+                scores = talker_rules(scores, arena.seen[rows], arena.penalty[rows], frame, hold, self.allowed, eos)
+            return pick(scores, levels[codebook > 0], None if noise is None else noise[:, codebook, : scores.shape[-1]])
 
-        logits = self.talker.logits(hidden)
-        eos, hold = config.codec_eos_token_id, arena.hold_until[rows]
-        scores = talker_rules(logits, arena.seen[rows], arena.penalty[rows], frame, hold, self.allowed, eos)
-        first = draw(0, logits, scores, arena.talker_level.of(slots, rows))
-        level = arena.predictor_level.of(slots, rows)
-        rest = predictor.predict(
-            hidden,
-            self.talker.embed_codec(first),
-            self.cache,
-            lambda codebook, logits: draw(codebook, logits, logits, level),
-        )
-        codes = torch.stack((first, *rest), dim=-1)
-        arena.codes[rows] = codes
-        arena.seen[rows, first] = True
-        arena.frame[rows] = frame + 1
-        arena.host_frame[slots] += 1
-        finite = torch.stack(sums).isfinite().all(dim=0)
-        told = torch.column_stack((codes, first == eos, finite)).cpu().numpy()  # one trip from the device
-        return FrameResult(told[:, :-2], told[:, -2].astype(np.bool_), told[:, -1].astype(np.bool_))
+        first = draw(0, self.talker.logits(hidden, ops))
+        rest = self.talker.code_predictor.predict(hidden, self.talker.embed_first(first, ops), cache, ops, draw)
+        return torch.stack((first, *rest), dim=-1), torch.stack(sums).isfinite().all(dim=0)
+
+    def _fused_codes(self, hidden: Tensor, rows: Tensor, cache: FrameCache) -> tuple[Tensor, Tensor]:
+        """The same with one launch a draw. Shapes: results [B, Q] int64, [B] bool."""
+        arena, config, ops, fused = self.arena, self.config.talker, self.ops, self.fused
+        assert fused is not None
+        shape = len(rows), config.num_code_groups
+        codes = torch.empty(shape, device=rows.device, dtype=torch.int64)
+        finite = torch.empty(shape, device=rows.device, dtype=torch.bool)
+        levels = arena.talker_level.every, arena.predictor_level.every
+        rules = Rules(arena.seen, arena.penalty, arena.hold_until, config.codec_eos_token_id, config.codes)
+
+        def draw(codebook: int, logits: Tensor) -> Tensor:
+            return fused.draw(
+                logits,
+                rows,
+                levels[codebook > 0],
+                arena.seed,
+                arena.frame,
+                codebook,
+                codes,
+                finite,
+                rules if codebook == 0 else None,
+            )
+
+        first = draw(0, self.talker.logits(hidden, ops))
+        self.talker.code_predictor.predict(hidden, self.talker.embed_first(first, ops), cache, ops, draw)
+        return codes, finite.all(dim=1)

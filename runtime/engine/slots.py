@@ -7,6 +7,7 @@ beside the tensors, so that no frame asks the device and none walks over its row
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from runtime.device.fused import Level
 from runtime.engine.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
@@ -91,15 +93,23 @@ class LevelArena:
         self.top_p[slot] = self.host_top_p[slot] = choice.top_p
         self.greedy[slot] = self.host_greedy[slot] = choice.greedy
 
-    def of(self, slots: NDArray[np.int64], rows: Tensor) -> LevelSettings:
-        """The settings of some rows. Shapes: slots [B]; rows [B] int64, the same on the device."""
+    @property
+    def every(self) -> Level:
+        """The settings of every slot, where they lie."""
+        return Level(self.temperature, self.top_k, self.top_p, self.greedy)
+
+    def of(self, rows: Tensor, slots: NDArray[np.int64] | None) -> LevelSettings:
+        """The settings of some rows.
+
+        Shapes: rows [B] int64; slots [B], the same on the host, or None where the host shall decide nothing by them.
+        """
         return LevelSettings(
             temperature=self.temperature[rows],
             top_k=self.top_k[rows],
             top_p=self.top_p[rows],
             greedy=self.greedy[rows],
-            widest_k=int(self.host_top_k[slots].max()),
-            any_top_p=bool((self.host_top_p[slots] < 1).any()),
+            widest_k=self.vocabulary if slots is None else int(self.host_top_k[slots].max()),
+            any_top_p=slots is None or bool((self.host_top_p[slots] < 1).any()),
         )
 
     def draws(self, slots: NDArray[np.int64]) -> bool:
@@ -126,30 +136,33 @@ class PromptPrefix:
 class SlotArena:
     """Device state of every slot of one checkpoint, and what the host knows of it.
 
-    Shapes: keys, values: one tensor a layer, [S, kv_heads, T, d]; the rest [S, ...].
+    Behind the last slot and behind each slot's last position there is one more that nobody reads: rows that fill a
+    batch up, and positions that fill a prompt's piece up, are written there.
+
+    Shapes: keys, values: one tensor a layer, [S + 1, kv_heads, T + 1, d]; the rest [S + 1, ...].
     """
 
     def __init__(self, config: ModelConfig, slots: int, length: int, device: torch.device, dtype: torch.dtype) -> None:
         talker = config.talker
         self.slots, self.length, self.pad = slots, length, config.tts_pad_token_id
-        shape = (slots, talker.num_key_value_heads, length, talker.head_dim)
+        shape = (slots + 1, talker.num_key_value_heads, length + 1, talker.head_dim)
         layers = range(talker.num_hidden_layers)
         self.keys = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
         self.values = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
 
         def ints(*shape: int) -> Tensor:
-            return torch.zeros(shape, device=device, dtype=torch.int64)
+            return torch.zeros((slots + 1, *shape), device=device, dtype=torch.int64)
 
-        self.position = ints(slots)  # where the next frame's input goes
-        self.frame = ints(slots)  # frames made
-        self.codes = ints(slots, talker.num_code_groups)  # of the last frame
-        self.trailing = ints(slots, length)  # text ids beside the coming frames, then padding
-        self.hold_until = ints(slots)  # frames before the end may come
-        self.seen = torch.zeros(slots, talker.vocab_size, device=device, dtype=torch.bool)  # c0 drawn so far
-        self.seed = ints(slots)
-        self.penalty = torch.ones(slots, device=device)
-        self.talker_level = LevelArena(slots, talker.vocab_size, device)
-        self.predictor_level = LevelArena(slots, config.predictor.vocab_size, device)
+        self.position = ints()  # where the next frame's input goes
+        self.frame = ints()  # frames made
+        self.codes = ints(talker.num_code_groups)  # of the last frame
+        self.trailing = ints(length)  # text ids beside the coming frames, then padding
+        self.hold_until = ints()  # frames before the end may come
+        self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)  # c0 drawn so far
+        self.seed = ints()
+        self.penalty = torch.ones(slots + 1, device=device)
+        self.talker_level = LevelArena(slots + 1, talker.vocab_size, device)
+        self.predictor_level = LevelArena(slots + 1, config.predictor.vocab_size, device)
 
         # On the host: as ``position`` and ``frame``, and how many frames a row may make with the text it has.
         self.host_position = np.zeros(slots, np.int64)
@@ -160,7 +173,8 @@ class SlotArena:
         self._holds_end = [False] * slots
 
         self.generation = [0] * slots
-        self._free = list(reversed(range(slots)))
+        # Who was freed first is taken first: a frame that is still under way may write to who was freed last.
+        self._free = deque(range(slots))
 
     @property
     def free(self) -> int:
@@ -183,7 +197,7 @@ class SlotArena:
             holds_end: the end may not come before the frame that is fed the last of them (tts_eos).
             is_open: more of them may come.
         """
-        slot = self._free.pop()
+        slot = self._free.popleft()
         self.seed[slot] = seed
         self.penalty[slot] = settings.repetition_penalty
         self.talker_level.write(slot, settings.talker)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from runtime.device import Device
 from runtime.engine.codec import SoundStreams
 from runtime.engine.feed import Feed
-from runtime.engine.frame import FrameRunner
 from runtime.engine.job import Job
 from runtime.engine.lane import SoundLane, Work
 from runtime.engine.lobby import Lobby
 from runtime.engine.prefixes import Prefixes
 from runtime.engine.prompt import Utterance, build_prompt
 from runtime.engine.runaway import Watch, spent_after
+from runtime.engine.runner import FrameRunner
 from runtime.engine.scheduler import BACKLOG, ENDLESS, SCARCE, Chunk, Pace, Rows, Scheduler, Slots
 from runtime.engine.slots import fill_in
 from runtime.engine.text import frame_budget
@@ -216,7 +216,7 @@ class Station:
                 self.sound()
             return False
         try:
-            result = self.runner.step(slots)
+            result = self.runner.step(slots).result()
         except Exception:
             log.exception("a frame of %d rows failed", len(slots))
             for slot in slots:
@@ -315,7 +315,8 @@ class Station:
         prompt = job.prompt
         assert prompt is not None
         try:
-            job.read, first = self.runner.prefill(job.slot, prompt, job.read)
+            job.read, pending = self.runner.prefill(job.slot, prompt, job.read)
+            first = None if pending is None else pending.result()
         except Exception:
             log.exception("the prefill of request %d failed", job.ticket)
             self.end(job, GenerationFailed())

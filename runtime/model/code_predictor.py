@@ -8,11 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from runtime.device.fused import Fused
 from runtime.model.config import DecoderConfig
-from runtime.model.layers import DecoderStack
+from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear
+from runtime.model.tables import Tables
 
-PickCode = Callable[[int, Tensor], Tensor]  # (codebook, logits [B, V] float32) -> code [B]
+PickCode = Callable[[int, Tensor], Tensor]  # (codebook, logits [B, V]) -> code [B]
 
 
 class PredictorDecoder(DecoderStack):
@@ -31,7 +33,11 @@ class FrameCache:
     Every read ends at the position just written, so nothing of an earlier frame is ever seen (R8).
     """
 
-    def __init__(self, config: DecoderConfig, rows: int, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, predictor: CodePredictor, rows: int, device: torch.device, dtype: torch.dtype, fused: Fused | None = None
+    ) -> None:
+        config = predictor.config
+        positions = torch.arange(config.num_code_groups, device=device)
         # [layers, B, kv_heads, Q, d]
         shape = (
             config.num_hidden_layers,
@@ -42,16 +48,36 @@ class FrameCache:
         )
         self.keys = torch.empty(shape, device=device, dtype=dtype)
         self.values = torch.empty(shape, device=device, dtype=dtype)
+        self.cos, self.sin = predictor.model.angles(positions.unsqueeze(0), dtype)
         self.used = 0  # positions written so far in this frame
+        self._fused = fused
+        self._rows = torch.arange(rows, device=device)
+        self._positions = positions[:, None].repeat(1, rows)  # [Q, B]
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        B, _, T, _ = q.shape
+    def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
+        B, T, _ = qkv.shape
         end = self.used + T
+        if self._fused is not None:
+            out = self._fused.attend_rows(
+                qkv.flatten(0, 1),
+                attention.q_norm.plain,
+                attention.k_norm.plain,
+                self.cos[0, 0],
+                self.sin[0, 0],
+                self.keys[layer],
+                self.values[layer],
+                self._rows[:B],
+                self._positions[self.used, :B],
+                T,
+            )
+            return out.view(B, T, -1)
+        span = slice(self.used, end)
+        q, k, v = attention.heads_of(qkv, self.cos[:, :, span], self.sin[:, :, span])
         keys, values = self.keys[layer, :B], self.values[layer, :B]
-        keys[:, :, self.used : end] = k
-        values[:, :, self.used : end] = v
+        keys[:, :, span], values[:, :, span] = k, v
         # Two positions come only at the start, one at a time after that: causal by construction.
-        return F.scaled_dot_product_attention(q, keys[:, :, :end], values[:, :, :end], is_causal=T > 1, enable_gqa=True)
+        out = F.scaled_dot_product_attention(q, keys[:, :, :end], values[:, :, :end], is_causal=T > 1, enable_gqa=True)
+        return join_heads(out)
 
 
 class CodePredictor(nn.Module):
@@ -67,26 +93,40 @@ class CodePredictor(nn.Module):
         self.small_to_mtp_projection: nn.Module = nn.Identity()
         if config.hidden_size != talker_width:
             self.small_to_mtp_projection = Linear(talker_width, config.hidden_size)
+        self.tables: Tables | None = None
 
     def embed_with(self, first: Tensor, codes: Tensor) -> Tensor:
         """Embeddings of whole frames, that of c0 given. Shapes: first [..., H]; codes [..., Q]; result [..., Q, H]."""
         rest = [table(codes[..., k + 1]) for k, table in enumerate(self.model.codec_embedding)]
         return torch.stack((first, *rest), dim=-2)
 
-    def predict(self, hidden: Tensor, first: Tensor, cache: FrameCache, pick: PickCode) -> list[Tensor]:
+    def predict(
+        self, hidden: Tensor, first: Tensor, cache: FrameCache, ops: Operations, pick: PickCode
+    ) -> list[Tensor]:
         """Make the codes 1 to Q-1 of one frame of every row.
 
-        Shapes: hidden [B, H] after the talker's final norm; first [B, H] = E0[c0]; result Q-1 tensors [B] int64.
+        Shapes: hidden [B, H] after the talker's final norm; first [B, H'], code 0 in the predictor's width; result
+        Q-1 tensors [B] int64.
         """
-        x = torch.stack((hidden, first), dim=1)
-        positions = torch.arange(self.config.num_code_groups, device=x.device).unsqueeze(0)
-        cos, sin = self.model.angles(positions, x.dtype)
         cache.used = 0
+        x = torch.stack((self.project(hidden, ops), first), dim=1)
         codes: list[Tensor] = []
-        for group, head in enumerate(self.lm_head):
-            span = slice(cache.used, cache.used + x.shape[1])
-            out = self.model.decode(self.small_to_mtp_projection(x), (cos[:, :, span], sin[:, :, span]), cache)
-            cache.used = span.stop
-            codes.append(pick(group + 1, head(out[:, -1]).float()))
-            x = self.model.codec_embedding[group](codes[-1]).unsqueeze(1)
+        for group, head in enumerate(self.lm_head, 1):
+            assert isinstance(head, Linear)
+            out = self.model.decode(x, cache, ops)
+            cache.used += x.shape[1]
+            codes.append(pick(group, ops.norm_linear(out[:, -1], self.model.norm, head)))
+            if group < len(self.lm_head):
+                x = self._embed(group, codes[-1], ops).unsqueeze(1)
         return codes
+
+    def project(self, x: Tensor, ops: Operations) -> Tensor:
+        """The talker's width to the predictor's. Shapes: x [B, H]; result [B, H']."""
+        small = self.small_to_mtp_projection
+        return ops.linear(x, small) if isinstance(small, Linear) else x
+
+    def _embed(self, group: int, codes: Tensor, ops: Operations) -> Tensor:
+        """Codes of one group in the predictor's width. Shapes: codes [B]; result [B, H']."""
+        if self.tables is not None:
+            return self.tables.rest[group - 1][codes]
+        return self.project(self.model.codec_embedding[group - 1](codes), ops)

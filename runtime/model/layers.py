@@ -1,8 +1,9 @@
 """The decoder layer that talker and code predictor share, in the order of its data flow.
 
 The layers hold no cache: whoever runs them hands in ``attend``, which stores the new keys and values where it likes
-and returns the attention over what it holds. Numerics follow the reference to the cast (facts 2.1): RMSNorm in
-float32, cast, then weight; RoPE tables in float32, cast, then used.
+and returns the attention over what it holds, and ``ops``, by which products and norms are done together or one
+after the other. Numerics follow the reference to the cast (facts 2.1): RMSNorm in float32, cast, then weight; RoPE
+tables in float32, cast, then used.
 """
 
 from __future__ import annotations
@@ -13,17 +14,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from runtime.device.fused import Norm
 from runtime.model.config import DecoderConfig
 from runtime.model.products import Linear
 
 
 class Attend(Protocol):
-    """Attention of one layer over old and new positions.
+    """Attention of one layer over old and new positions, its norms and RoPE included.
 
-    Shapes: q [B, heads, T, d]; k, v [B, kv_heads, T, d]; result [B, heads, T, d].
+    Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; result [B, T, heads * d].
     """
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
+    def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor: ...
+
+
+class Operations:
+    """What a layer does besides attention, one operation after the other: the truth for what does them together."""
+
+    def linear(self, x: Tensor, linear: Linear) -> Tensor:
+        """Shapes: x [..., K]; result [..., N]."""
+        return linear(x)
+
+    def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
+        """Shapes: x, result [..., K]."""
+        return norm(x)
+
+    def norm_linear(self, x: Tensor, norm: RMSNorm, linear: Linear) -> Tensor:
+        """Shapes: x [..., K]; result [..., N]."""
+        return linear(norm(x))
+
+    def add_linear(self, residual: Tensor, x: Tensor, linear: Linear) -> Tensor:
+        """Shapes: x [..., K]; residual, result [..., N]."""
+        return residual + linear(x)
+
+    def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
+        """The gated inner values of an MLP. Shapes: x [..., K]; result [..., inner]."""
+        return mlp.inner(norm(x))
 
 
 class FusedLinear(Linear):
@@ -45,6 +71,11 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(width))
         self.eps = eps
+
+    @property
+    def plain(self) -> Norm:
+        """Weight and eps, for an operation that includes the norm."""
+        return Norm(self.weight, self.eps)
 
     def forward(self, x: Tensor) -> Tensor:
         # [..., width]
@@ -84,6 +115,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
+    """Projections and head norms; what is in between is the caller's (``Attend``)."""
+
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
@@ -95,15 +128,21 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, attend: Attend) -> Tensor:
-        # x [B, T, H]
-        B, T, _ = x.shape
-        heads = self.qkv_proj(x).view(B, T, -1, self.head_dim).transpose(1, 2)
-        q, k, v = heads.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
-        q = rotate(self.q_norm(q), cos, sin)
-        k = rotate(self.k_norm(k), cos, sin)
-        out = attend(layer, q, k, v)
-        return self.o_proj(out.transpose(1, 2).reshape(B, T, -1))
+    def heads_of(self, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, normed and turned.
+
+        Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; cos, sin [B or 1, 1, T, d]; q [B, heads, T, d]; k, v [B,
+        kv_heads, T, d].
+        """
+        B, T, _ = qkv.shape
+        heads = qkv.view(B, T, -1, self.head_dim).transpose(1, 2)
+        q, k, v = torch.split(heads, [self.heads, self.kv_heads, self.kv_heads], dim=1)
+        return rotate(self.q_norm(q), cos, sin), rotate(self.k_norm(k), cos, sin), v
+
+
+def join_heads(out: Tensor) -> Tensor:
+    """Shapes: out [B, heads, T, d]; result [B, T, heads * d]."""
+    return out.transpose(1, 2).flatten(2)
 
 
 class SwiGLU(nn.Module):
@@ -112,9 +151,13 @@ class SwiGLU(nn.Module):
         self.gate_up_proj = FusedLinear(width, {"gate_proj": inner, "up_proj": inner}, bias=False)
         self.down_proj = Linear(inner, width, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def inner(self, x: Tensor) -> Tensor:
+        """Shapes: x [..., width]; result [..., inner]."""
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        return self.down_proj(F.silu(gate) * up)
+        return F.silu(gate) * up
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(self.inner(x))
 
 
 class DecoderLayer(nn.Module):
@@ -125,9 +168,12 @@ class DecoderLayer(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = SwiGLU(config.hidden_size, config.intermediate_size)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, attend: Attend) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, layer, attend)
-        return x + self.mlp(self.post_attention_layernorm(x))
+    def forward(self, x: Tensor, layer: int, attend: Attend, ops: Operations) -> Tensor:
+        # x [B, T, H]
+        qkv = ops.norm_linear(x, self.input_layernorm, self.self_attn.qkv_proj)
+        x = ops.add_linear(x, attend(layer, self.self_attn, qkv), self.self_attn.o_proj)
+        inner = ops.norm_swiglu(x, self.post_attention_layernorm, self.mlp)
+        return ops.add_linear(x, inner, self.mlp.down_proj)
 
 
 class DecoderStack(nn.Module):
@@ -144,11 +190,8 @@ class DecoderStack(nn.Module):
         cos, sin = rotary(positions, self.head_dim, self.rope_theta, dtype)
         return cos.unsqueeze(1), sin.unsqueeze(1)
 
-    def decode(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
-        """Run new positions through the layers.
-
-        Shapes: x [B, T, H]; angles of its positions; result [B, T, H], after the final norm.
-        """
+    def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
+        """Run new positions through the layers. Shapes: x, result [B, T, H]; the final norm is yet to come."""
         for index, layer in enumerate(self.layers):
-            x = layer(x, *angles, index, attend)
-        return self.norm(x)
+            x = layer(x, index, attend, ops)
+        return x

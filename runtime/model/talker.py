@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 from runtime.model.code_predictor import CodePredictor
 from runtime.model.config import ModelConfig, TalkerConfig
-from runtime.model.layers import Attend, DecoderStack
+from runtime.model.layers import Attend, DecoderStack, Operations
 from runtime.model.products import Linear, silu
+from runtime.model.tables import Tables, tabulate
 
 
 class TextProjection(nn.Module):
@@ -41,14 +42,35 @@ class Talker(nn.Module):
         self.text_projection = TextProjection(config.talker.text_hidden_size, config.talker.hidden_size)
         self.codec_head = Linear(config.talker.hidden_size, config.talker.vocab_size, bias=False)
         self.code_predictor = CodePredictor(config.predictor, config.talker.hidden_size)
+        self.tables: Tables | None = None
+
+    def tabulate(self) -> None:
+        """Look up from now on what else is projected each time. The tables take the memory of the text embedding."""
+        codec = [self.model.codec_embedding, *self.code_predictor.model.codec_embedding]
+        self.tables = tabulate(
+            self.model.text_embedding.weight,
+            self.text_projection,
+            [table.weight for table in codec],
+            self.code_predictor.small_to_mtp_projection,
+        )
+        self.code_predictor.tables = self.tables
+        self.model.text_embedding.weight = nn.Parameter(self.tables.text[:0], requires_grad=False)
 
     def embed_text(self, ids: Tensor) -> Tensor:
         """T(x) of the facts. Shapes: ids [...] int64; result [..., H]."""
+        if self.tables is not None:
+            return self.tables.text[ids]
         return self.text_projection(self.model.text_embedding(ids))
 
     def embed_codec(self, ids: Tensor) -> Tensor:
         """E0(x): codes c0, special ids, languages, speakers. Shapes: ids [...] int64; result [..., H]."""
         return self.model.codec_embedding(ids)
+
+    def embed_first(self, codes: Tensor, ops: Operations) -> Tensor:
+        """Codes c0 in the code predictor's width. Shapes: codes [B] int64; result [B, H']."""
+        if self.tables is not None:
+            return self.tables.first[codes]
+        return self.code_predictor.project(self.embed_codec(codes), ops)
 
     def embed_frames(self, codes: Tensor) -> Tensor:
         """E0[c0] + E1[c1] + ... of whole frames, summed at once in the model's dtype (facts 4).
@@ -57,10 +79,14 @@ class Talker(nn.Module):
         """
         return self.code_predictor.embed_with(self.embed_codec(codes[..., 0]), codes).sum(-2)
 
-    def decode(self, x: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Hidden states after the final norm. Shapes: x [B, T, H]; positions [B, T]; result [B, T, H]."""
-        return self.model.decode(x, self.model.angles(positions, x.dtype), attend)
+    def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
+        """Hidden states before the final norm. Shapes: x, result [B, T, H]."""
+        return self.model.decode(x, attend, ops)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Scores of the next frame's c0 in float32. Shapes: hidden [B, H]; result [B, V]."""
-        return self.codec_head(hidden).float()
+    def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """RoPE tables. Shapes: positions [B, T]; results [B, 1, T, d]."""
+        return self.model.angles(positions, self.codec_head.weight.dtype)
+
+    def logits(self, hidden: Tensor, ops: Operations) -> Tensor:
+        """Scores of the next frame's c0. Shapes: hidden [B, H] after the final norm; result [B, V]."""
+        return ops.linear(hidden, self.codec_head)

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.engine.attending import AttendPiece
 from runtime.engine.engine import Engine
 from runtime.engine.intake import admit
 from runtime.engine.prompt import Prompt, build_prompt
+from runtime.model.layers import Operations
 from runtime.request import StopReason
 from tests.conftest import Loaded
 from tests.golden.stored import CASES, arrays, request_of
@@ -78,11 +80,10 @@ def test_first_logits_equal_the_reference(engine_for: EngineOf, case: dict[str, 
     engine = engine_for(case)
     prompt, talker = prompt_of(engine, case), station_of(engine, request_of(case).mode).checkpoint.talker
     with torch.inference_mode():
-        positions = torch.arange(len(prompt.embeds)).unsqueeze(0)
-        hidden = talker.decode(
-            prompt.embeds.unsqueeze(0), positions, lambda _layer, *qkv: engine.device.attend_prompt(*qkv)
-        )
-        logits = talker.logits(hidden[:, -1])[0]
+        arena = station_of(engine, request_of(case).mode).runner.arena
+        attend, ops = AttendPiece(arena, engine.device, talker, 0, 0, len(prompt.embeds)), Operations()
+        hidden = talker.decode(prompt.embeds.unsqueeze(0), attend, ops)
+        logits = talker.logits(ops.norm(hidden[:, -1], talker.model.norm), ops)[0]
     np.testing.assert_allclose(logits.numpy(), arrays(case["name"])["first_logits"], rtol=0, atol=LOGITS_ATOL)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -48,10 +47,10 @@ def test_a_piece_of_a_prompt_attends_to_all_before_it(before: int, new: int) -> 
 
 def test_rows_attend_to_their_own_slot_up_to_their_own_length() -> None:
     generator = torch.Generator().manual_seed(0)
-    slots, lengths, total = np.array([4, 0, 2]), np.array([3, 7, 1]), 7
+    slots, lengths, total = torch.tensor([4, 0, 2]), torch.tensor([3, 7, 1]), 7
     keys, values = torch.randn(2, 5, KV_HEADS, total, WIDTH, generator=generator)
     for slot in range(5):
-        written = dict(zip(slots, lengths, strict=True)).get(slot, 0)
+        written = dict(zip(slots.tolist(), lengths.tolist(), strict=True)).get(slot, 0)
         keys[slot, :, written:] = values[slot, :, written:] = math.nan
     q = torch.randn(3, HEADS, 1, WIDTH, generator=generator)
     out = CpuDevice().attend_rows(q, keys, values, slots, lengths)

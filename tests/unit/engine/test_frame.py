@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from runtime.device import open_device
-from runtime.engine.frame import FrameResult, FrameRunner
 from runtime.engine.prompt import Prompt
+from runtime.engine.runner import FrameResult, FrameRunner
 from runtime.engine.slots import UNLIMITED, LevelChoice, RowSettings
 from runtime.model.checkpoint import Checkpoint
+from runtime.model.layers import Operations
 from tests.conftest import Loaded
 from tests.support.engines import Codes
 
@@ -46,10 +47,10 @@ def settings_of(serial: int) -> RowSettings:
 
 def read(runner: FrameRunner, slot: int, prompt: Prompt, start: int = 0) -> FrameResult:
     """All pieces of a prompt."""
-    result = None
-    while result is None:
-        start, result = runner.prefill(slot, prompt, start)
-    return result
+    pending = None
+    while pending is None:
+        start, pending = runner.prefill(slot, prompt, start)
+    return pending.result()
 
 
 def begin(runner: FrameRunner, serial: int) -> tuple[int, FrameResult]:
@@ -60,7 +61,7 @@ def begin(runner: FrameRunner, serial: int) -> tuple[int, FrameResult]:
 
 def runner_checkpoint(runner: FrameRunner) -> Checkpoint:
     """As much of the checkpoint as a prompt needs."""
-    return runner  # type: ignore[return-value]  # both have ``config``
+    return runner.frame  # type: ignore[return-value]  # both have ``config``
 
 
 def left_by(runner: FrameRunner, slot: int) -> list[Tensor]:
@@ -73,7 +74,7 @@ def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
     """Codes and everything that the talker wrote. Shapes: codes [FRAMES, Q]."""
     runner = runner_of(checkpoint, slots=1)
     slot, first = begin(runner, serial)
-    frames = [first.codes[0], *(runner.step(np.array([slot])).codes[0] for _ in range(FRAMES - 1))]
+    frames = [first.codes[0], *(runner.step(np.array([slot])).result().codes[0] for _ in range(FRAMES - 1))]
     return np.stack(frames), left_by(runner, slot)
 
 
@@ -92,7 +93,7 @@ def assert_as_alone(checkpoint: Checkpoint, sizes: Sequence[int], order: int) ->
             del waiting[:3]
             members = stream.permutation([serial for serial in slots if len(codes[serial]) < FRAMES])
             if len(members):
-                result = runner.step(np.array([slots[serial] for serial in members]))
+                result = runner.step(np.array([slots[serial] for serial in members])).result()
                 for serial, frame in zip(members, result.codes, strict=True):
                     codes[serial].append(frame)
         for serial in range(size):
@@ -113,7 +114,7 @@ def test_the_embedded_voice_s_frames_have_the_same_bits_in_a_batch(demo: Checkpo
 def test_a_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:
     runner = runner_of(speaker)
     slots = np.array([begin(runner, serial)[0] for serial in range(3)])
-    result = runner.step(slots)
+    result = runner.step(slots).result()
     assert (result.codes.dtype, result.codes.shape) == (np.int64, (3, speaker.config.talker.num_code_groups))
     for flags in (result.ended, result.finite):
         assert (flags.dtype, flags.shape) == (np.bool_, (3,))
@@ -128,10 +129,11 @@ def test_a_prompt_in_pieces_is_the_whole_prompt_but_for_rounding(speaker: Checkp
     for piece in (16, 160):
         runner = runner_of(speaker, slots=1, piece=piece)
         slot = runner.arena.take(settings_of(2), 0, [])
-        stops, start, result = [], 0, None
-        while result is None:
-            start, result = runner.prefill(slot, prompt, start)
+        stops, start, pending = [], 0, None
+        while pending is None:
+            start, pending = runner.prefill(slot, prompt, start)
             stops.append(start)
+        result = pending.result()
         assert stops == [*range(piece, length, piece), length]
         made.append((result.codes, left_by(runner, slot)))
     assert np.array_equal(made[0][0], made[1][0])
@@ -145,12 +147,12 @@ def test_frames_between_the_pieces_of_a_prompt_change_no_bit_of_it_nor_it_of_the
     other, first = begin(runner, 5)
     prompt = prompt_of(speaker, 2)
     slot = runner.arena.take(settings_of(2), 2, prompt.trailing)
-    beside, start, result = [first.codes[0]], 0, None
+    beside, start, pending = [first.codes[0]], 0, None
     assert len(prompt.embeds) > runner.piece
-    while result is None:
-        start, result = runner.prefill(slot, prompt, start)
-        beside.append(runner.step(np.array([other])).codes[0])
-    codes = [result.codes[0], *(runner.step(np.array([slot])).codes[0] for _ in range(FRAMES - 1))]
+    while pending is None:
+        start, pending = runner.prefill(slot, prompt, start)
+        beside.append(runner.step(np.array([other])).result().codes[0])
+    codes = [pending.result().codes[0], *(runner.step(np.array([slot])).result().codes[0] for _ in range(FRAMES - 1))]
     assert np.array_equal(np.stack(codes), expected[0])
     for ours, theirs in zip(left_by(runner, slot), expected[1], strict=True):
         assert torch.equal(ours, theirs)
@@ -180,7 +182,7 @@ def test_a_prompt_that_begins_as_another_did_need_not_be_read_again(speaker: Che
 
 def spoken(runner: FrameRunner, slot: int, prompt: Prompt, frames: int) -> Codes:
     codes = [read(runner, slot, prompt).codes[0]]
-    return np.stack([*codes, *(runner.step(np.array([slot])).codes[0] for _ in range(frames - 1))])
+    return np.stack([*codes, *(runner.step(np.array([slot])).result().codes[0] for _ in range(frames - 1))])
 
 
 def test_text_that_comes_while_it_is_spoken_is_the_text_that_was_there(speaker: Checkpoint) -> None:
@@ -191,12 +193,12 @@ def test_text_that_comes_while_it_is_spoken_is_the_text_that_was_there(speaker: 
     made = [read(runner, slot, prompt).codes[0]]
     for more in ([12, 13], [], [14, 15]):
         while runner.arena.host_frame[slot] < runner.arena.text_frames[slot]:
-            made.append(runner.step(np.array([slot])).codes[0])
+            made.append(runner.step(np.array([slot])).result().codes[0])
         runner.arena.append_text(slot, more)
     assert len(made) == 4
     runner.arena.close_text(slot)
     assert runner.arena.text_frames[slot] == UNLIMITED
-    made += [runner.step(np.array([slot])).codes[0] for _ in range(4)]
+    made += [runner.step(np.array([slot])).result().codes[0] for _ in range(4)]
     assert np.array_equal(np.stack(made), whole)
 
 
@@ -211,7 +213,8 @@ def test_a_row_may_make_as_many_frames_as_it_has_text_for(speaker: Checkpoint) -
     assert arena.text_frames[taken[0]] == 201
     assert arena.trailing[taken[0]].tolist() == [5] * 160
     arena.give_back(taken[0])
-    assert arena.trailing[arena.take(settings_of(0), 0, [9])].tolist() == [9, *[arena.pad] * 159]
+    taken.append(arena.take(settings_of(0), 0, [9]))
+    assert arena.trailing[taken[-1]].tolist() == [9, *[arena.pad] * 159]
 
 
 @pytest.fixture
@@ -219,8 +222,8 @@ def eager(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
     """A talker that wants to end with every frame."""
     logits, eos = type(speaker.talker).logits, speaker.config.talker.codec_eos_token_id
 
-    def wishing(talker: object, hidden: Tensor) -> Tensor:
-        scores = logits(talker, hidden)  # type: ignore[arg-type]
+    def wishing(talker: object, hidden: Tensor, ops: Operations) -> Tensor:
+        scores = logits(talker, hidden, ops)  # type: ignore[arg-type]
         scores[:, eos] = 1e4
         return scores
 
@@ -231,7 +234,7 @@ def eager(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
 def frames_until_the_end(runner: FrameRunner, slot: int, prompt: Prompt) -> int:
     result, made = read(runner, slot, prompt), 0
     while not result.ended[0]:
-        result, made = runner.step(np.array([slot])), made + 1
+        result, made = runner.step(np.array([slot])).result(), made + 1
         assert made < 30
     return made
 
@@ -252,10 +255,10 @@ def test_an_open_text_never_ends_and_a_closed_one_does(eager: Checkpoint) -> Non
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
     slot = runner.arena.take(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True)
     assert not read(runner, slot, prompt).ended[0]
-    assert not any(runner.step(np.array([slot])).ended[0] for _ in range(3))
+    assert not any(runner.step(np.array([slot])).result().ended[0] for _ in range(3))
     runner.arena.append_text(slot, [4, 5, 6])
     runner.arena.close_text(slot)
-    assert [bool(runner.step(np.array([slot])).ended[0]) for _ in range(3)] == [False, False, True]
+    assert [bool(runner.step(np.array([slot])).result().ended[0]) for _ in range(3)] == [False, False, True]
 
 
 def test_a_slot_that_restarts_speaks_as_one_that_is_taken_anew(speaker: Checkpoint) -> None:

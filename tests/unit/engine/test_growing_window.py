@@ -14,6 +14,7 @@ from runtime.engine.prompt import Prompt, build_prompt
 from runtime.engine.sampling import gumbel_noise
 from runtime.engine.voices import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
+from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.talker import Talker
 from runtime.request import Layout, Sampling, SpeechRequest
 from runtime.settings import Limits
@@ -23,13 +24,24 @@ from tests.support.engines import Codes, cloned, custom_voice, engine_of, said_t
 BATCHES = (4, 1, 3, 8, 2)  # sizes of consecutive batches on one engine
 
 
-def attend(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention, written out."""
-    heads, length = q.shape[1] // k.shape[1], q.shape[2]
-    k, v = k.repeat_interleave(heads, dim=1), v.repeat_interleave(heads, dim=1)
-    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-    later = torch.ones(length, length, dtype=torch.bool).triu(1)
-    return scores.masked_fill(later, -torch.inf).softmax(dim=-1) @ v
+class Attending:
+    """Causal attention over the whole sequence, written out."""
+
+    def __init__(self, stack: DecoderStack, length: int) -> None:
+        self.angles = stack.angles(torch.arange(length).unsqueeze(0), torch.float32)
+
+    def __call__(self, _layer: int, attention: Attention, qkv: Tensor) -> Tensor:
+        q, k, v = attention.heads_of(qkv, *self.angles)
+        heads, length = q.shape[1] // k.shape[1], q.shape[2]
+        k, v = k.repeat_interleave(heads, dim=1), v.repeat_interleave(heads, dim=1)
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        later = torch.ones(length, length, dtype=torch.bool).triu(1)
+        return join_heads(scores.masked_fill(later, -torch.inf).softmax(dim=-1) @ v)
+
+
+def whole(stack: DecoderStack, x: Tensor) -> Tensor:
+    """Shapes: x, result [1, T, H], after the final norm."""
+    return stack.norm(stack.decode(x, Attending(stack, x.shape[1]), Operations()))
 
 
 def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noise: Tensor | None) -> int:
@@ -49,9 +61,7 @@ def other_codes(talker: Talker, hidden: Tensor, first: int, noise: Tensor | None
     inputs, codes = [hidden, talker.embed_codec(torch.tensor(first))], []
     for group, head in enumerate(predictor.lm_head):
         x = predictor.small_to_mtp_projection(torch.stack(inputs).unsqueeze(0))
-        positions = torch.arange(len(inputs)).unsqueeze(0)
-        out = predictor.model.decode(x, predictor.model.angles(positions, x.dtype), attend)
-        scores = head(out[0, -1])
+        scores = head(whole(predictor.model, x)[0, -1])
         codes.append(int((scores if noise is None else scores + noise[group + 1, : len(scores)]).argmax()))
         inputs.append(predictor.model.codec_embedding[group](torch.tensor(codes[-1])))
     return codes
@@ -62,14 +72,14 @@ def slow_codes(checkpoint: Checkpoint, prompt: Prompt, frames: int, seed: int, p
     talker, config = checkpoint.talker, checkpoint.config.talker
     inputs, made = prompt.embeds, []
     while len(made) < frames:
-        hidden = talker.decode(inputs.unsqueeze(0), torch.arange(len(inputs)).unsqueeze(0), attend)[0, -1]
+        hidden = whole(talker.model, inputs.unsqueeze(0))[0, -1]
         noise = None
         if not greedy:
             noise = gumbel_noise(
                 torch.tensor([seed]), torch.tensor([len(made)]), config.num_code_groups, config.vocab_size
             )[0]
         history = [codes[0] for codes in made]
-        logits = talker.logits(hidden)
+        logits = talker.logits(hidden, Operations())
         first = first_code(logits, history, penalty, config.codec_eos_token_id, None if noise is None else noise[0])
         if first == config.codec_eos_token_id:
             break

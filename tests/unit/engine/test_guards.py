@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from runtime.engine.engine import Engine
-from runtime.engine.frame import FrameResult
 from runtime.engine.runaway import REPEATED_FRAMES, SILENT_FRAMES, spent_after
+from runtime.engine.runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, StopReason
 from tests.support.engines import Heard, custom_voice, drain, engine_of, said, station_of, streamed

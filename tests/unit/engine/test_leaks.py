@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from runtime.engine.engine import Engine
-from runtime.engine.frame import FrameResult
+from runtime.engine.runner import FrameResult
 from runtime.engine.station import Station
 from runtime.errors import NonFiniteOutput
 from runtime.model.checkpoint import Checkpoint
@@ -23,7 +23,7 @@ NONSENSE = 10**9  # out of every table's range: an index error where it is read
 @torch.inference_mode()
 def poison(station: Station) -> None:
     """Fill with NaN or nonsense whatever a correct engine never reads again."""
-    arena, cache = station.runner.arena, station.runner.cache
+    arena, frame = station.runner.arena, station.runner.frame
     for slot in range(arena.slots):
         written = int(arena.position[slot]) if slot in station.holders else 0
         for part in (*arena.keys, *arena.values):
@@ -38,9 +38,10 @@ def poison(station: Station) -> None:
         arena.host_position[slot] = arena.host_frame[slot] = NONSENSE
         for part in station.streams.state.tensors():
             part[slot] = math.nan if part.is_floating_point() else -NONSENSE
-    cache.keys.fill_(math.nan)
-    cache.values.fill_(math.nan)
-    cache.used = NONSENSE
+    for cache in (frame.cache, frame.start_cache):
+        cache.keys.fill_(math.nan)
+        cache.values.fill_(math.nan)
+        cache.used = NONSENSE
 
 
 def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[Heard]:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from numpy.typing import NDArray
 
-from runtime.engine.frame import FrameResult
 from runtime.engine.prompt import Prompt
+from runtime.engine.runner import FrameResult
 from runtime.engine.station import Station
 from runtime.errors import Busy
 from runtime.model.checkpoint import Checkpoint

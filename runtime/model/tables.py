@@ -1,0 +1,36 @@
+"""What the networks make of an id alone, computed once: a card's frame then looks things up and multiplies nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PART = 8192  # ids of a text table that are projected at once
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Shapes: text [text_vocab, H]; frames [Q, V, H], codes of each codebook in the talker's width; first
+    [talker_vocab, H'] and rest [Q - 1, V, H'] in the code predictor's."""
+
+    text: Tensor
+    frames: Tensor
+    first: Tensor
+    rest: Tensor
+
+
+@torch.inference_mode()
+def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module) -> Tables:
+    """Project every row of the published tables.
+
+    Shapes: text [text_vocab, text_width]; codec: [talker_vocab, H], then [V, H] of each code group after the first.
+    """
+    codes = len(codec[1])
+    return Tables(
+        text=torch.cat([text_projection(part) for part in torch.split(text, PART)]),
+        frames=torch.stack([table[:codes] for table in codec]),
+        first=small(codec[0]),
+        rest=torch.stack([small(table) for table in codec[1:]]),
+    )
