@@ -185,6 +185,11 @@ class Made:
     plain: Tensor | None
     activated: Tensor | None
 
+    @property
+    def values(self) -> Tensor:
+        assert self.plain is not None
+        return self.plain
+
 
 def convolve(
     packed: Packed,
