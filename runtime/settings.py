@@ -88,6 +88,12 @@ class EngineSettings:
         "VOICEWRIGHT_DTYPE",
         "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU",
     )
+    sound_dtype: str = knob(
+        "auto",
+        "VOICEWRIGHT_SOUND_DTYPE",
+        "auto, float32 or bfloat16, of Code2Wav; auto is float32 on a CPU, bfloat16 on cards",
+        words=("auto", "float32", "bfloat16"),
+    )
     max_slots: int = knob(
         8, "VOICEWRIGHT_MAX_SLOTS", "requests that speak at the same time, per checkpoint", low=1, high=256
     )

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from runtime.device import Device
+from runtime.device.opening import choose_sound_dtype
 from runtime.engine.codec import SoundStreams
 from runtime.engine.feed import Feed
 from runtime.engine.job import Job
@@ -69,7 +70,9 @@ class Station:
         tokenizer = checkpoint.speech_tokenizer
         self.samples_per_frame = tokenizer.config.code2wav.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
-        self.streams = SoundStreams(tokenizer.code2wav, self.slots)
+        self.streams = SoundStreams(
+            tokenizer.code2wav, self.slots, device, choose_sound_dtype(settings.sound_dtype, device)
+        )
         self.scheduler = Scheduler(
             frame_s=self.frame_s,
             lead_cap_s=settings.lead_cap_s,
@@ -101,6 +104,7 @@ class Station:
         slot = arena.take(fill_in(Sampling(), config.generation), 0, prompt.trailing)
         self.runner.prefill(slot, prompt, 0)
         self.runner.step(np.array([slot]))
+        self.streams.prepare()
         self.streams.open(slot)
         size = 1
         while size <= min(self.scheduler.sound_work, max(mode.max_chunk_frames for mode in self.modes.values())):

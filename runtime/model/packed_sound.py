@@ -91,7 +91,7 @@ class PackedSound:
         for size in sizes:
             starts.append(starts[-1] + -(-size // ALIGNED) * ALIGNED)
         ring = ring_for(config.sliding_window, LONGEST)
-        self.longest = ring - config.sliding_window + 1  # frames that the transformer takes at once
+        self.longest = ring - config.sliding_window + 1
         with torch.inference_mode():
             self.memory = torch.zeros((2, slots, starts[-1]), device=self.device, dtype=dtype)
             cache = (2, config.num_key_value_heads, ring, config.head_dim)

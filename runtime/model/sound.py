@@ -13,10 +13,14 @@ from torch import Tensor
 from runtime.model.code2wav import Code2Wav, StreamState
 
 FULL_SCALE = 32767  # of s16le, as libsndfile scales
+ROW = 3  # numbers of a row: slot, turn, frames
+ANY = 1 << 30  # frames
 
 
 class SoundNetwork(Protocol):
     """Streams of sound in slots. A slot that is not named in a call is not touched by it."""
+
+    longest: int  # frames that a call takes
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
         """The sound of the next frames of some streams; their states move on. Legal in a graph.
@@ -43,7 +47,9 @@ class SoundNetwork(Protocol):
 
 
 class LibrarySound:
-    """The network as it is, in float32."""
+    """The network as it is, in float32. It knows by itself how far each stream is."""
+
+    longest = ANY
 
     def __init__(self, code2wav: Code2Wav, slots: int) -> None:
         self.code2wav = code2wav

@@ -65,12 +65,15 @@ class Tile:
     columns: int
     warps: int
     stages: int
+    depth: int = 64  # of K, taken at once
+
+    def depth_for(self, dtype: torch.dtype) -> int:
+        return self.depth if dtype is torch.bfloat16 else min(self.depth, 32)
 
 
 WIDE = Tile(128, 256, 8, 3)
 SQUARE = Tile(128, 128, 8, 3)
 TILES = (WIDE, SQUARE, Tile(64, 128, 4, 4), Tile(64, 64, 4, 5), Tile(64, 32, 4, 6), Tile(64, 16, 4, 6))
-DEPTH = 64  # of K that a tile takes at once
 BUSY = 128  # programs from which a card is full
 
 
@@ -134,7 +137,7 @@ def _convolve(
         else:
             if C % BK == 0:  # all of one tap
                 source = (t + (k // C) * dilation - left)[:, None]
-                channel = (k % C + tl.arange(0, BK))[None, :]
+                channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
             else:
                 source = t[:, None] + ((ks // C) * dilation - left)[None, :]
                 channel = (ks % C)[None, :]
@@ -246,7 +249,7 @@ def convolve(
         AFTER=int(after),
         BM=tile.rows,
         BN=tile.columns,
-        BK=DEPTH if x.dtype is torch.bfloat16 else DEPTH // 2,
+        BK=tile.depth_for(x.dtype),
         PRECISION="tf32" if x.dtype is torch.bfloat16 else "ieee",
         num_warps=tile.warps,
         num_stages=tile.stages,

@@ -170,6 +170,6 @@ def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Te
         TAPS=len(weight),
         BLOCK=triton.next_power_of_2(C),
         BM=MOMENTS,
-        num_warps=4,
+        num_warps=8,
     )
     return out

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.kernels.convolution import DEPTH, Made, Packed
+from runtime.device.kernels.convolution import Made, Packed, Tile
 from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember
 
@@ -36,6 +36,11 @@ def split(channels: int) -> tuple[int, int]:
 
 def fits(channels: int) -> bool:
     return channels <= WIDEST
+
+
+def tile_for(M: int, channels: int) -> Tile:
+    """Rows of a program; it changes no bit."""
+    return Tile(128, channels, 8, 3) if M >= 128 * BUSY else Tile(64, channels, 4, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def _unit(
         ks = k + tl.arange(0, BK)
         if C % BK == 0:  # all of one tap
             source = (t + (k // C) * dilation - left)[:, None]
-            channel = (k % C + tl.arange(0, BK))[None, :]
+            channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
         else:
             source = t[:, None] + ((ks // C) * dilation - left)[None, :]
             channel = (ks % C)[None, :]
@@ -158,7 +163,7 @@ def residual_unit(
     past: Past,
     then: Snake,
     plain: bool,
-    rows_of_tile: int | None = None,
+    tile: Tile | None = None,
 ) -> Made:
     """The unit over a chunk of every row, and its memory moved on.
 
@@ -168,8 +173,8 @@ def residual_unit(
     B, T, C = x.shape
     M, wide = B * T, packed.wide
     out, result = x.new_empty(B, T, C) if plain else None, x.new_empty(B, T, C)
-    BM = rows_of_tile or (128 if M >= 128 * BUSY else 64)
-    _unit[(-(-M // BM),)](
+    tile = tile or tile_for(M, C)
+    _unit[(-(-M // tile.rows),)](
         activated,
         past.memory,
         rows,
@@ -194,10 +199,10 @@ def residual_unit(
         K=wide.taps * C,
         C0=packed.tiles[0],
         C1=packed.tiles[1],
-        BM=BM,
-        BK=DEPTH if x.dtype is torch.bfloat16 else DEPTH // 2,
+        BM=tile.rows,
+        BK=tile.depth_for(x.dtype),
         PRECISION="tf32" if x.dtype is torch.bfloat16 else "ieee",
-        num_warps=8 if BM == 128 else 4,
-        num_stages=3,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
     )
     return Made(out, result)

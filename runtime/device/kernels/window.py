@@ -74,9 +74,9 @@ def _attend(
         tl.store(values + place + D // 2, tl.load(at + D // 2, new, 0.0), new)
     tl.debug_barrier()  # what other threads of this program have written is read now
     r = tl.arange(0, RING)
-    at = r[:, None] * D + j[None, :]
-    k_first, k_second = tl.load(keys + at, has, 0.0), tl.load(keys + at + D // 2, has, 0.0)
-    v_first, v_second = tl.load(values + at, has, 0.0), tl.load(values + at + D // 2, has, 0.0)
+    held = r[:, None] * D + j[None, :]
+    k_first, k_second = tl.load(keys + held, has, 0.0), tl.load(keys + held + D // 2, has, 0.0)
+    v_first, v_second = tl.load(values + held, has, 0.0), tl.load(values + held + D // 2, has, 0.0)
     last = start + T - 1
     for member in tl.static_range(SHARED):
         head = kv_head * SHARED + member
@@ -92,15 +92,15 @@ def _attend(
             scores = tl.dot(second.to(KIND), tl.trans(k_second), scores, input_precision=PRECISION)
             # The frame that a place of the ring holds: the newest one that falls on it.
             frame = last - (last - r + RING) % RING
-            age = (start + t)[:, None] - frame[None, :]
+            age = tl.minimum(start + t, last)[:, None] - frame[None, :]
             seen = (age >= 0) & (age < WINDOW) & (frame >= 0)[None, :]
             scores = tl.where(seen, scores * scale, float("-inf"))
             weights = tl.exp(scores - tl.max(scores, 1)[:, None])
             total = tl.sum(weights, 1)[:, None]
             weights = weights.to(KIND)
-            at = out + (row * T + t)[:, None] * (HEADS * D) + head * D + j[None, :]
-            tl.store(at, tl.dot(weights, v_first, input_precision=PRECISION) / total, new)
-            tl.store(at + D // 2, tl.dot(weights, v_second, input_precision=PRECISION) / total, new)
+            made = out + (row * T + t)[:, None] * (HEADS * D) + head * D + j[None, :]
+            tl.store(made, tl.dot(weights, v_first, input_precision=PRECISION) / total, new)
+            tl.store(made + D // 2, tl.dot(weights, v_second, input_precision=PRECISION) / total, new)
 
 
 def attend_window(qkv: Tensor, rings: Tensor, rows: Tensor, frequencies: Tensor, window: int) -> Tensor:
