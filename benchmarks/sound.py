@@ -9,6 +9,7 @@ and the kernels in graphs. Milliseconds are of the device, from the first copy t
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import statistics
 import sys
@@ -25,6 +26,7 @@ from runtime.device.interface import Track
 from runtime.engine.codec import SoundStreams
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import Code2WavConfig
+from runtime.model.products import Conv, Linear, TransposedConv
 from runtime.model.sound import LibrarySound, SoundNetwork, to_s16
 
 SHAPES = ((1, 1), (2, 1), (4, 1), (1, 8), (12, 1), (4, 8), (12, 8), (16, 16), (1, 32), (4, 32), (12, 32), (16, 32))
@@ -80,10 +82,10 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
                 inputs = weight[0].numel()
                 if "block.1.conv" in name or "upsample" in name and weight.dim() == 3 and "dwconv" not in name:
                     inputs = weight.shape[0] * (2 if "block.1" in name else 1)  # of a transposed convolution
-                weight.normal_(0, 1 / inputs**0.5)
+                weight.normal_(0, 0.7 / inputs**0.5)
         for block in network.decoder[1:-2]:  # residual branches that do not drown what they are added to
             for unit in block.block[2:]:
-                unit.conv2.conv.weight.mul_(0.6)
+                unit.conv2.conv.weight.mul_(0.4)
     network.requires_grad_(False)
     last = network.decoder[-1].conv
     last.weight.mul_(0.001)  # nothing is clipped
@@ -92,6 +94,22 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
     last.weight.mul_(LOUDNESS / wave.std())
     last.bias.zero_()
     return network
+
+
+def rounded(network: Code2Wav) -> Code2Wav:
+    """The network with weights and the inputs of its products in bfloat16, sums in float32: what the dtype costs."""
+
+    def narrow(value: Tensor) -> Tensor:
+        return value.bfloat16().to(value.dtype)
+
+    other = copy.deepcopy(network)
+    for weight in other.parameters():
+        if weight.dim() > 1:
+            weight.copy_(narrow(weight))
+    for module in other.modules():
+        if isinstance(module, Linear | Conv | TransposedConv):
+            module.register_forward_pre_hook(lambda _, inputs: (narrow(inputs[0]),))
+    return other
 
 
 def snr_db(truth: Tensor, other: Tensor) -> float:
@@ -106,6 +124,8 @@ def check(network: Code2Wav, sound: SoundNetwork, samples: int, slots: int) -> d
     frames, rows = 24, 5
     codes = torch.randint(0, config.codebook_size, (rows, frames, config.num_quantizers), device=device)
     truth = to_s16(network(codes, network.fresh_state(rows))).float() / 32767
+    narrow = rounded(network)
+    yardstick = to_s16(narrow(codes, narrow.fresh_state(rows))).float() / 32767
 
     def decoded(members: list[int], cuts: list[int], places: list[int]) -> Tensor:
         for place in places:
@@ -129,11 +149,21 @@ def check(network: Code2Wav, sound: SoundNetwork, samples: int, slots: int) -> d
         "rms": round(float(truth.std()), 4),
         "clipped": round(float((truth.abs() > 0.9999).float().mean()), 4),
         "snr_db": round(snr_db(truth, ours), 1),
+        "snr_db_of_bfloat16": round(snr_db(truth, yardstick), 1),
         "largest_error": round(float((truth - ours).abs().max()), 5),
         "alone_equals_batch_of_5": bool(torch.equal(alone[0], whole[2])),
         "alone_equals_crowd": bool(torch.equal(alone[0], crowd[0])),
         "steps_between_chunkings": int((whole.int() - cut.int()).abs().max()),
     }
+
+
+@torch.inference_mode()
+def check_float32(network: Code2Wav, config: Code2WavConfig, slots: int) -> dict[str, Any]:
+    """The same kernels in float32: a wrong index would show here, whatever bfloat16 hides."""
+    from runtime.model.packed_sound import PackedSound
+
+    whole = check(network, PackedSound(network, slots, torch.float32), config.samples_per_frame, slots)
+    return {key: whole[key] for key in ("snr_db", "largest_error", "steps_between_chunkings")}
 
 
 def device_ms(work: Callable[[], object], seconds: float = 0.4) -> float:
@@ -222,6 +252,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--json", help="write the figures there")
     chosen = parser.parse_args(arguments)
     torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False  # until the truth is known
     device, config = CudaDevice(), published()
     where = device.torch_device
     with torch.inference_mode():
@@ -244,6 +275,7 @@ def main(arguments: list[str]) -> None:
         began = time.perf_counter()
         report["check"] = tried("check", lambda: check(network, packed, config.samples_per_frame, slots))
         report["check_s"] = round(time.perf_counter() - began, 1)
+        report["check_float32"] = tried("check in float32", lambda: check_float32(network, config, slots))
         print(report["check"], f"in {report['check_s']} s, kernels compiled", flush=True)
     if chosen.profile and packed is not None:
         for frames, batch in ((1, 1), (12, 32)):
@@ -252,6 +284,7 @@ def main(arguments: list[str]) -> None:
         from benchmarks.sound_tiles import tune
 
         tried("tune", lambda: tune(packed, config))
+    torch.backends.cudnn.allow_tf32 = True  # as the library comes
     for frames, batch in shapes:
         ways: dict[str, float | None] = {}
         if packed is not None:
