@@ -1,79 +1,129 @@
-"""Milliseconds a frame of the engine's parts by batch size, without sockets."""
+"""Milliseconds of the engine's parts by batch and context, without sockets and threads."""
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
-from runtime.engine.engine import Engine
-from runtime.engine.intake import admit
-from runtime.engine.prompt import Prompt, build_prompt
-from runtime.engine.runner import FrameRunner
-from runtime.engine.station import Station
-from runtime.request import Mode, SpeechRequest
+from benchmarks.figures import nearest_rank, rounded
+from benchmarks.parts import Parts, timed
 from runtime.settings import Settings, override
 
-TEXT = "The harbour was quiet, and the lights of the last boat went out one by one."
-WARM_UP, COUNTED = 5, 30  # frames
+Row = dict[str, Any]
+WARM_UP, COUNTED = 5, 30
 
 
-def measure_engine(settings: Settings, batches: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Time frames and Code2Wav for each batch size; medians, and the 95th percentile of a frame."""
-    sized = replace(settings, engine=override(settings.engine, max_slots=max(batches)))
-    engine = Engine.open(sized)
-    station = engine.registry.stations[0]
-    mode = engine.cards[0].modes[0]
-    return [_one(station, mode, sized, batch) for batch in batches]
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What is measured."""
+
+    batches: tuple[int, ...] = (1, 8, 32, 64)
+    contexts: tuple[int, ...] = (64, 512, 2048)
+    prompts: tuple[int, ...] = (32, 128, 512)
+    sounds: tuple[tuple[int, int], ...] = ((1, 1), (1, 8), (1, 32), (4, 8), (12, 1), (12, 8), (12, 32), (12, 64))
+    counted: int = COUNTED
 
 
-@torch.inference_mode()
-def _one(station: Station, mode: Mode, settings: Settings, batch: int) -> dict[str, Any]:
-    runner, streams, checkpoint = station.runner, station.streams, station.checkpoint
-    request = SpeechRequest(text=TEXT, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
-    admission, feed = admit(request, checkpoint, settings.limits, station.length)
-    plan = admission.plan(feed.text, checkpoint.text_tokenizer)
-    slots, prefills = [], []
-    for row in range(batch):
-        prompt = build_prompt(plan.utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
-        slot = runner.arena.take(admission.settings, row, prompt.trailing)
-        streams.open(slot)
-        slots.append(slot)
-        prefills.append(timed(lambda slot=slot, prompt=prompt: _read(runner, slot, prompt)))
-    frames, sounds = [], []
-    codes = torch.zeros((batch, 1, checkpoint.config.talker.num_code_groups), dtype=torch.int64)
-    for _ in range(WARM_UP + COUNTED):
-        frames.append(timed(lambda: runner.step(np.array(slots))))
-        sounds.append(timed(lambda: streams.decode(slots, codes)))
-    for slot in slots:
-        runner.arena.give_back(slot)
-    counted = sorted(frames[WARM_UP:])
-    frame, sound = statistics.median(counted), statistics.median(sounds[WARM_UP:])
+def measure_engine(arms: Sequence[tuple[str, Settings]], grid: Grid) -> dict[str, list[Row]]:
+    """Tables of frames, code predictor, prefill, Code2Wav and start-up; every arm at every point, A B B A."""
+    opened = [(name, Parts(_sized(settings, grid))) for name, settings in arms]
+    order = [*opened, *reversed(opened)] if len(opened) > 1 else opened
+
+    def rows(points: Sequence[Row], measure: Callable[..., Row]) -> list[Row]:
+        found = []
+        for point in points:
+            runs = [(name, measure(parts, grid.counted, **point)) for name, parts in order]
+            for name, _ in opened:
+                mine = [figures for owner, figures in runs if owner == name]
+                found.append({"arm": name, **point, **_mean(mine)})
+        return found
+
+    longest = min(parts.longest for _, parts in opened) - WARM_UP - 3 * grid.counted
+    contexts = [context for context in grid.contexts if context <= longest]
     return {
-        "batch": batch,
-        "prefill_ms": round(statistics.median(prefills), 2),
-        "frame_ms": round(frame, 2),
-        "frame_p95_ms": round(counted[math.ceil(0.95 * len(counted)) - 1], 2),
-        "code2wav_1_frame_ms": round(sound, 2),
-        "rtf_of_one_stream": round((frame + sound) / (1000 * station.frame_s), 3),
-        "audio_s_per_s": round(batch * 1000 * station.frame_s / (frame + sound), 1),
+        "frames": rows([{"batch": b, "context": c} for c in contexts for b in grid.batches], _frames),
+        "predictor": rows([{"batch": b} for b in grid.batches], _predictor),
+        "prefill": rows([{"positions": p} for p in grid.prompts if p <= longest], _prefill),
+        "code2wav": rows([{"frames": f, "batch": b} for f, b in grid.sounds if b <= max(grid.batches)], _sound),
+        "start": [
+            {
+                "arm": name,
+                "seconds": round(parts.start_s, 2),
+                "device_gib": round(parts.device_bytes / 2**30, 2),
+                "slots": parts.station.slots,
+                "positions": parts.longest,
+            }
+            for name, parts in opened
+        ],
     }
 
 
-def _read(runner: FrameRunner, slot: int, prompt: Prompt) -> None:
-    start, result = 0, None
-    while result is None:
-        start, result = runner.prefill(slot, prompt, start)
+def _frames(parts: Parts, counted: int, batch: int, context: int) -> Row:
+    slots = parts.begin(batch, context)
+    for _ in range(WARM_UP):
+        parts.launch(slots)()
+    spent = [timed(lambda: parts.launch(slots)()) for _ in range(counted)]
+    host: list[float] = []
+    streaming = timed(lambda: _run_ahead(parts, slots, counted, host))
+    parts.end(slots)
+    return {
+        "frame_ms": round(streaming / counted, 3),  # the host one frame ahead, as in service
+        "alone_p50_ms": rounded(nearest_rank(spent, 0.5), 3),
+        "alone_p95_ms": rounded(nearest_rank(spent, 0.95), 3),
+        "launch_ms": round(statistics.median(host), 3),
+    }
 
 
-def timed(work: Any) -> float:
-    start = time.perf_counter()
-    work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return 1000 * (time.perf_counter() - start)
+def _run_ahead(parts: Parts, slots: NDArray[np.int64], frames: int, host: list[float]) -> None:
+    """Launch each frame before the one before it is read; keeps how long the host took to launch."""
+    before: Callable[[], object] | None = None
+    for _ in range(frames):
+        start = time.perf_counter()
+        launched = parts.launch(slots)
+        host.append(1000 * (time.perf_counter() - start))
+        if before is not None:
+            before()
+        before = launched
+    if before is not None:
+        before()
+
+
+def _predictor(parts: Parts, counted: int, batch: int) -> Row:
+    return {"predictor_ms": _median(lambda: parts.predict(batch), counted)}
+
+
+def _prefill(parts: Parts, counted: int, positions: int) -> Row:
+    return {"prefill_ms": _median(lambda: parts.prefill(positions), counted)}
+
+
+def _sound(parts: Parts, counted: int, frames: int, batch: int) -> Row:
+    slots = parts.begin(batch, 64)
+    spent = _median(lambda: parts.decode(slots, frames), counted)
+    parts.end(slots)
+    return {"code2wav_ms": spent}
+
+
+def _median(work: Callable[[], object], counted: int) -> float:
+    for _ in range(WARM_UP):
+        timed(work)
+    return round(statistics.median(timed(work) for _ in range(counted)), 3)
+
+
+def _mean(runs: Sequence[Row]) -> Row:
+    return {name: round(statistics.mean(run[name] for run in runs), 3) for name in runs[0]}
+
+
+def _sized(settings: Settings, grid: Grid) -> Settings:
+    return Settings(
+        models=settings.models,
+        limits=settings.limits,
+        engine=override(settings.engine, max_slots=max(settings.engine.max_slots, *grid.batches)),
+        modes=settings.modes,
+        server=settings.server,
+    )

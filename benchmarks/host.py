@@ -9,15 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
-from benchmarks.engine import timed
-from runtime.device.cpu import Now
+from benchmarks.parts import timed, without_networks
 from runtime.engine.engine import Engine
-from runtime.engine.runner import Pending
-from runtime.engine.station import Station
 from runtime.request import AudioChunk, Layout, SpeechEvent, SpeechRequest
 from runtime.settings import Settings, override
 
@@ -51,7 +44,7 @@ def _one(settings: Settings, count: int) -> dict[str, Any]:
         engine.submit(SpeechRequest(text=TEXT, mode=mode, layout=layout, seed=seed, max_frames=TURNS + 200), sink)
     while station.reading or len(station.holders) < count:
         engine.tick()
-    _without_networks(station)
+    without_networks(station)
     station.rows.dry_at[:] = time.monotonic() + 1e6  # nobody is in a hurry: chunks are as large as they get
     for _ in range(20):
         engine.tick()
@@ -59,29 +52,8 @@ def _one(settings: Settings, count: int) -> dict[str, Any]:
     spent.sort()
     return {
         "rows": count,
-        "turn_p50_ms": round(1000 * spent[TURNS // 2], 3),
-        "turn_p95_ms": round(1000 * spent[int(0.95 * TURNS)], 3),
-        "per_row_us": round(1e6 * sum(spent) / TURNS / count, 1),
+        "turn_p50_ms": round(spent[TURNS // 2], 3),
+        "turn_p95_ms": round(spent[int(0.95 * TURNS)], 3),
+        "per_row_us": round(1000 * sum(spent) / TURNS / count, 1),
         "chunks_a_turn": round(chunks / (TURNS + 20), 2),
     }
-
-
-def _without_networks(station: Station) -> None:
-    groups = station.checkpoint.config.talker.num_code_groups
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 100, (256, station.slots, groups))
-    turn = 0
-
-    def step(slots: NDArray[np.int64]) -> Pending:
-        nonlocal turn
-        turn += 1
-        told = np.column_stack((codes[turn % 256, : len(slots)], np.zeros(len(slots)), np.ones(len(slots))))
-        return Pending(slots, torch.from_numpy(told.astype(np.int64)), Now())
-
-    sound = rng.integers(-8000, 8000, station.samples_per_frame * 16, dtype=np.int16).tobytes()
-
-    def decode(slots: list[int], codes: torch.Tensor) -> list[bytes | None]:
-        return [sound[: 2 * station.samples_per_frame * codes.shape[1]]] * len(slots)
-
-    station.runner.step = step  # type: ignore[method-assign]
-    station.streams.decode = decode  # type: ignore[method-assign,assignment]

@@ -27,6 +27,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from benchmarks.cast import recording_base64
 from benchmarks.sockets import RuntimeProcess, runtime_process
 from runtime.client.session import PROTOCOL
 
@@ -378,7 +379,7 @@ def wishes_of(card: dict[str, Any], count: int, seed: int) -> list[Wish]:
     """Requests over every mode of a loaded model."""
     mind = random.Random(seed)
     wishes = []
-    reference = _reference()
+    reference = recording_base64(2.0)
     for number in range(count):
         mode = card["modes"][number % len(card["modes"])]
         config: dict[str, Any] = {"task_type": mode, "seed": mind.randrange(10_000), "language": "english"}
@@ -393,22 +394,6 @@ def wishes_of(card: dict[str, Any], count: int, seed: int) -> list[Wish]:
             config["language"] = "auto"
         wishes.append(Wish(TEXTS[number % len(TEXTS)], config))
     return wishes
-
-
-def _reference() -> str:
-    """Two seconds of something voice-like, as base64 WAV."""
-    import base64
-    import io
-
-    import numpy as np
-    import soundfile
-
-    t = np.arange(48_000) / 24_000
-    tone = sum(np.sin(2 * np.pi * 120 * k * t + k) / k for k in range(1, 20))
-    sound = 0.2 * tone * (0.6 + 0.4 * np.sin(2 * np.pi * 4 * t))
-    file = io.BytesIO()
-    soundfile.write(file, sound.astype(np.float32), 24_000, format="WAV", subtype="PCM_16")
-    return base64.b64encode(file.getvalue()).decode()
 
 
 # Shares of the clients; the well-behaved are the ones whose TTFA counts.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,10 @@ from tests.support.checkpoints import SPECS, write_checkpoint
 
 # Matrices of a few dozen rows: a second thread only waits, and on a busy machine it waits long.
 torch.set_num_threads(1)
+
+# Without a card, kernels are run by Triton's interpreter; it must be chosen before anything imports Triton.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 FolderOf = Callable[..., Path]
 Loaded = Callable[..., Checkpoint]

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from runtime.device import kernels
 from runtime.device.cpu import CpuDevice
 from runtime.device.fused import Fused
 from runtime.device.interface import URGENT, Graph, Moment, Track
@@ -94,9 +95,9 @@ def _stream(priority: int) -> torch.cuda.Stream:
 
 def _kernels() -> Fused | None:
     """Triton's kernels, or None where Triton cannot be used: the library's operations serve then."""
-    try:
-        from runtime.device.kernels import Kernels
-    except ImportError as error:
-        log.warning("no Triton (%s): the library's operations serve, several times slower", error)
+    if not kernels.available():
+        log.warning("Triton cannot be used here: the library's operations serve, several times slower")
         return None
+    from runtime.device.kernels.served import Kernels
+
     return Kernels()

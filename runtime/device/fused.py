@@ -19,6 +19,7 @@ class Rules(NamedTuple):
     seen: Tensor
     penalty: Tensor
     hold_until: Tensor
+    fewest: int  # the model's own frames before the end may come
     eos: int
     codes: int
 
@@ -76,11 +77,14 @@ class Fused(Protocol):
         rows: Tensor,
         positions: Tensor,
         new: int = 1,
+        *,
+        settled: bool = False,
     ) -> Tensor:
         """Norms, RoPE, cache write and attention of the newest positions of some rows, over their own slots.
 
         Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; cos, sin [T, d]; keys, values [S, kv_heads, T, d]; rows,
-        positions (of the first new one) [B] int64; result [B * new, heads * d].
+        positions (of the first new one) [B] int64; result [B * new, heads * d]. ``settled``: rows and positions are
+        never written in the graph that this is part of.
         """
 
     def attend_piece(

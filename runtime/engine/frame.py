@@ -14,7 +14,7 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.device.fused import Rules
 from runtime.engine.attending import AttendPiece, AttendRows, FusedPiece, FusedRows
-from runtime.engine.sampling import gumbel_noise, pick, talker_rules
+from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
 from runtime.engine.slots import SlotArena
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
@@ -140,7 +140,7 @@ class Frame:
         codes = torch.empty(shape, device=rows.device, dtype=torch.int64)
         finite = torch.empty(shape, device=rows.device, dtype=torch.bool)
         levels = arena.talker_level.every, arena.predictor_level.every
-        rules = Rules(arena.seen, arena.penalty, arena.hold_until, config.codec_eos_token_id, config.codes)
+        rules = Rules(arena.seen, arena.penalty, arena.hold_until, MIN_TOKENS, config.codec_eos_token_id, config.codes)
 
         def draw(codebook: int, logits: Tensor) -> Tensor:
             return fused.draw(

@@ -87,12 +87,15 @@ def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Ban the least probable codes whose probabilities sum to at most 1 - p; the most probable one stays."""
-    ascending = scores.sort(dim=-1)
-    mass = ascending.values.softmax(dim=-1).cumsum(dim=-1)
-    banned = (mass <= 1 - level.top_p[:, None]) & (level.top_p < 1)[:, None]
-    banned[:, -1] = False
-    return scores.masked_fill(banned.scatter(-1, ascending.indices, banned), -torch.inf)
+    """Ban the least probable codes whose probabilities sum to at most 1 - p; the most probable stay, ties share a fate.
+
+    What counts for a code is the mass of all that are not more probable, itself and its ties among them.
+    """
+    ascending = scores.sort(dim=-1).values
+    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # the last of a code's ties
+    mass = ascending.softmax(dim=-1).cumsum(dim=-1).gather(-1, up_to)
+    banned = (mass <= 1 - level.top_p[:, None]) & (level.top_p < 1)[:, None] & (scores < ascending[:, -1:])
+    return scores.masked_fill(banned, -torch.inf)
 
 
 def _mix(x: Tensor) -> Tensor:

@@ -69,6 +69,7 @@ class FrameCache:
                 self._rows[:B],
                 self._positions[self.used, :B],
                 T,
+                settled=True,
             )
             return out.view(B, T, -1)
         span = slice(self.used, end)

@@ -17,8 +17,9 @@ from qwen_tts.core.tokenizer_12hz.configuration_qwen3_tts_tokenizer_v2 import Qw
 from qwen_tts.core.tokenizer_12hz.modeling_qwen3_tts_tokenizer_v2 import Qwen3TTSTokenizerV2Model
 from transformers import EncodecFeatureExtractor
 
-from tests.support.checkpoints import GENERATION
-from tests.support.tiny_tokenizer import special_ids, vocabulary, write_tokenizer
+from benchmarks.layout.files import GENERATION
+from benchmarks.layout.tokenizer import special_ids, vocabulary, write_tokenizer
+from tests.support.tiny_tokenizer import TOKENS
 
 SPECIALS = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
@@ -41,7 +42,7 @@ def random_checkpoint(folder: Path, mode: str, seed: int) -> None:
     EncodecFeatureExtractor().save_pretrained(folder / "speech_tokenizer")
     (folder / "preprocessor_config.json").write_text(json.dumps({"processor_class": "Qwen3TTSProcessor"}))
     (folder / "generation_config.json").write_text(json.dumps(GENERATION))
-    write_tokenizer(folder, SPECIALS)
+    write_tokenizer(folder, TOKENS, SPECIALS)
 
 
 def _repair_config(path: Path, mode: str) -> None:
@@ -80,7 +81,7 @@ def _randomise(network: torch.nn.Module) -> None:
 def _model_config(stream: np.random.RandomState, mode: str, codebook: int) -> dict[str, Any]:
     first = codebook + int(stream.randint(0, 20))
     numbers = (first + stream.permutation(1000)[:40]).tolist()
-    ids = special_ids(SPECIALS)
+    ids = special_ids(TOKENS, SPECIALS)
     hidden = int(stream.choice([32, 48, 64, 80]))
     named = mode == "custom_voice"
     talker = {
@@ -88,7 +89,7 @@ def _model_config(stream: np.random.RandomState, mode: str, codebook: int) -> di
         "vocab_size": codebook + 1024,
         "num_code_groups": 16,
         "text_hidden_size": int(stream.choice([40, 64])),
-        "text_vocab_size": len(vocabulary()) + len(SPECIALS) + int(stream.randint(0, 30)),
+        "text_vocab_size": len(vocabulary(TOKENS)) + len(SPECIALS) + int(stream.randint(0, 30)),
         "rope_scaling": {"interleaved": True, "mrope_section": [4, 2, 2], "rope_type": "default"},
         "codec_language_id": {"chinese": numbers[0], "english": numbers[1], "dutch": numbers[2]}
         | ({"wu_dialect": numbers[3]} if named else {}),
@@ -123,7 +124,7 @@ def _model_config(stream: np.random.RandomState, mode: str, codebook: int) -> di
         "tts_pad_token_id": ids["<tts_pad>"],
         "tts_bos_token_id": ids["<tts_text_bos>"],
         "tts_eos_token_id": ids["<tts_text_eod>"],
-        "assistant_token_id": vocabulary()["assistant"],
+        "assistant_token_id": vocabulary(TOKENS)["assistant"],
     }
 
 

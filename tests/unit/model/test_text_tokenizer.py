@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.layout.tokenizer import vocabulary
 from runtime.model.config import read_model_config
 from runtime.model.text_tokenizer import TextTokenizer
 from tests.conftest import FolderOf
-from tests.support.tiny_tokenizer import vocabulary
+from tests.support.tiny_tokenizer import TOKENS
 
-VOCABULARY = vocabulary()
+VOCABULARY = vocabulary(TOKENS)
 
 
 @pytest.fixture

@@ -1,91 +1,37 @@
-"""The random tensors of a tiny checkpoint, under the key names of the published ones.
-
-Every tensor comes from its own stream, seeded by (seed, key): neither order nor the others matter.
-Uniform numbers only: they need no libm, so the bits are the same on every machine.
-"""
+"""The random tensors of a checkpoint, under the key names of the published ones."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
-
-from tests.support.checkpoint_spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
-from tests.support.tiny_tokenizer import special_ids
+from benchmarks.layout.draw import Draw, Tensors
+from benchmarks.layout.ending import without_end
+from benchmarks.layout.spec import CheckpointSpec, Code2WavSpec, EncoderSpec, SpeakerEncoderSpec, Stack
+from benchmarks.layout.tokenizer import special_ids
 
 MEL_BINS = 128  # fixed by the reference's mel front end, not by its config
 
-Array = NDArray[np.float32]
-Tensors = Iterator[tuple[str, Array]]
 
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Tensors as a function of (seed, key): centred, with a given standard deviation."""
-
-    seed: int
-
-    def spread(self, key: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Array:
-        """Draw uniformly around `mean`."""
-        digest = hashlib.sha256(f"{self.seed}:{key}".encode()).digest()
-        stream = np.random.RandomState(np.frombuffer(digest, dtype="<u4").astype(np.int64))
-        unit = stream.random_sample(shape) * 2.0 - 1.0
-        return (unit * (std * 3.0**0.5) + mean).astype(np.float32)
-
-    def linear(self, key: str, out: int, fan_in: int, gain: float = 1.0, bias: bool = False) -> Tensors:
-        """Yield a matrix that keeps unit variance times `gain` squared, and its bias."""
-        yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in), gain / fan_in**0.5)
-        if bias:
-            yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.1)
-
-    def conv(self, key: str, out: int, fan_in: int, kernel: int, gain: float = 1.0, bias: bool = True) -> Tensors:
-        """Yield a Conv1d kernel [out, in, kernel] and its bias; `fan_in` 1 serves the depthwise ones."""
-        std = gain / (fan_in * kernel) ** 0.5
-        yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in, kernel), std)
-        if bias:
-            yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.05)
-
-    def transposed(self, key: str, fan_in: int, out: int, kernel: int, stride: int) -> Tensors:
-        """Yield a ConvTranspose1d kernel [in, out, kernel] and its bias."""
-        std = (stride / (fan_in * kernel)) ** 0.5
-        yield f"{key}.weight", self.spread(f"{key}.weight", (fan_in, out, kernel), std)
-        yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.05)
-
-    def norm(self, key: str, width: int, bias: bool = False) -> Tensors:
-        """Yield norm weights near one."""
-        yield f"{key}.weight", self.spread(f"{key}.weight", (width,), 0.1, 1.0)
-        if bias:
-            yield f"{key}.bias", self.spread(f"{key}.bias", (width,), 0.1)
-
-    def codebook(self, key: str, total: str, rows: int, width: int, std: float) -> Tensors:
-        """Yield usage counts, none of them one, and row sums that divide into rows of a given spread."""
-        usage = self.spread(f"{key}.cluster_usage", (rows,), 1.0, 2.5)
-        yield f"{key}.cluster_usage", usage
-        yield f"{key}.{total}", self.spread(f"{key}.{total}", (rows, width), std) * usage[:, None]
-
-
-def model_tensors(spec: CheckpointSpec, mode: str, seed: int) -> Tensors:
+def model_tensors(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:
     """Yield the tensors of model.safetensors: talker, code predictor and, in Base, speaker encoder."""
-    draw = Draw(seed)
+    tensors = _model(draw, spec, mode)
+    return without_end(tensors, spec.codec_ids["codec_eos_token_id"]) if spec.is_endless else tensors
+
+
+def _model(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:
     yield from _talker(draw, spec)
     yield from _predictor(draw, spec)
     if mode == "base":
         yield from _speaker_encoder(draw, spec.speaker_encoder, spec.talker.hidden)
 
 
-def speech_tokenizer_tensors(spec: CheckpointSpec, seed: int) -> Tensors:
+def speech_tokenizer_tensors(draw: Draw, spec: CheckpointSpec) -> Tensors:
     """Yield the tensors of speech_tokenizer/model.safetensors: Mimi encoder and Code2Wav decoder."""
-    draw = Draw(seed)
     yield from _mimi(draw, spec.encoder, spec.codebook_size)
     yield from _code2wav(draw, spec.code2wav, spec.codebook_size, spec.code_groups)
 
 
 def text_rows(spec: CheckpointSpec) -> int:
-    """Rows of the text embedding: a round number above the last special id."""
-    return (max(special_ids(spec.special_tokens).values()) // 64 + 1) * 64
+    """Rows of the text embedding."""
+    return spec.text_rows or (max(special_ids(spec.tokens, spec.special_tokens).values()) // 64 + 1) * 64
 
 
 def _talker(draw: Draw, spec: CheckpointSpec) -> Tensors:
@@ -142,7 +88,7 @@ def _speaker_encoder(draw: Draw, spec: SpeakerEncoderSpec, width: int) -> Tensor
     name, channels = "speaker_encoder", spec.channels
     for key, tensor in draw.conv(f"{name}.blocks.0.conv", channels[0], MEL_BINS, spec.kernels[0]):
         # Log-mels sit far below zero; a kernel blind to their mean lets the voices differ.
-        yield key, tensor - tensor[:, ::-1] if tensor.ndim == 3 else tensor
+        yield key, tensor - tensor[:, list(reversed(range(MEL_BINS)))] if tensor.ndim == 3 else tensor
     for index in range(1, len(channels) - 1):
         block, wide = f"{name}.blocks.{index}", channels[index]
         part = wide // spec.res2net_scale
@@ -179,7 +125,7 @@ def _mimi(draw: Draw, spec: EncoderSpec, rows: int) -> Tensors:
         yield from draw.conv(f"{quantizer}.output_proj", spec.hidden, spec.codebook_dim, 1, bias=False)
         for index in range(layers):
             key = f"{quantizer}.layers.{index}.codebook"
-            yield f"{key}.initialized", np.ones(1, dtype=np.float32)
+            yield f"{key}.initialized", draw.spread(f"{key}.initialized", (1,), 0.0, 1.0)
             # Rows shrink as the residual does, so that late codebooks still choose.
             yield from draw.codebook(key, "embed_sum", rows, spec.codebook_dim, 0.9**index)
 

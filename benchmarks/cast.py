@@ -1,0 +1,91 @@
+"""Who speaks in each mode, for the engine in this process and for one behind a socket."""
+
+from __future__ import annotations
+
+import base64
+import io
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from runtime.request import SAMPLE_RATE, Layout, Mode, ModelCard, Reference, SpeechRequest
+from runtime.voices.library import Library
+from runtime.voices.names import new_id
+from runtime.voices.voice import Consent, Voice, to_float, to_pcm
+
+DESIGN = "A warm young voice, close to the microphone."
+STORED = "Benchmark"  # the voice that Base clones
+TRANSCRIPT = "The old sailor told a story."
+REFERENCE_S = 3.0
+
+
+@cache
+def recording(seconds: float = REFERENCE_S) -> NDArray[np.int16]:
+    """Something voice-like. Shapes: [N] int16, mono, 24 kHz."""
+    t = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    tone = sum(np.sin(2 * np.pi * 120 * k * t + k) / k for k in range(1, 20))
+    sound = 0.2 * tone * (0.6 + 0.4 * np.sin(2 * np.pi * 4 * t))
+    return to_pcm(sound.astype(np.float32))
+
+
+def recording_base64(seconds: float = REFERENCE_S) -> str:
+    """The same as a WAV file, in the form that messages carry."""
+    file = io.BytesIO()
+    soundfile.write(file, recording(seconds), SAMPLE_RATE, format="WAV", subtype="PCM_16")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def keep_voice(folder: Path) -> None:
+    """Put the voice that Base clones into a library, so that a server finds it there by its name."""
+    library = Library(folder)
+    library.open()
+    library.add(
+        Voice(
+            id=new_id(),
+            name=STORED,
+            reference=recording(),
+            transcript=TRANSCRIPT,
+            consent=Consent(words="It is nobody's voice."),
+        )
+    )
+    library.close()
+
+
+def request_for(card: ModelCard, mode: Mode, text: str, frames: int, seed: int, *, is_live: bool) -> SpeechRequest:
+    """What the engine in this process is asked."""
+    reference = None
+    if mode is Mode.BASE:
+        reference = Reference(samples=to_float(recording()), text=TRANSCRIPT)
+    return SpeechRequest(
+        text=text,
+        mode=mode,
+        voice=card.speakers[0] if mode is Mode.CUSTOM_VOICE and card.speakers else None,
+        language="english" if "english" in card.languages else "auto",
+        instruct=DESIGN if mode is Mode.VOICE_DESIGN else None,
+        reference=reference,
+        layout=Layout.STREAMING if is_live and Layout.STREAMING in card.layouts else None,
+        seed=seed,
+        max_frames=frames,
+        open_text=is_live,
+        holds_end=True,
+    )
+
+
+def config_for(card: dict[str, Any], mode: Mode, frames: int, seed: int, *, is_live: bool) -> dict[str, Any]:
+    """The same as a session.config; ``card`` as /v1/models lists it."""
+    config: dict[str, Any] = {"task_type": mode, "max_frames": frames, "seed": seed}
+    if "english" in card["languages"]:
+        config["language"] = "english"
+    if mode is Mode.CUSTOM_VOICE and card["speakers"]:
+        config["voice"] = card["speakers"][0]
+    elif mode is Mode.VOICE_DESIGN:
+        config["instructions"] = DESIGN
+    elif mode is Mode.BASE:
+        config["voice"] = STORED
+    if is_live and Layout.STREAMING in card["layouts"]:
+        config["non_streaming_mode"] = False
+    return config

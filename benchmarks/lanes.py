@@ -1,0 +1,145 @@
+"""What is measured side by side: a set of settings (an arm) behind a transport, opened for the length of a suite."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Protocol, Self
+
+import httpx
+
+from benchmarks.cast import keep_voice
+from benchmarks.driver import ClientProcess, Heard, client_process, drive
+from benchmarks.plan import Plan
+from benchmarks.sockets import runtime_process
+from benchmarks.speakers import EngineSpeaker
+from runtime.engine.engine import Engine
+from runtime.request import Mode
+from runtime.settings import EngineSettings, Limits, ModeSettings, ServerSettings, Settings
+
+TRANSPORTS = ("in_process", "websocket")
+SETTLED_S = 5.0  # in which every slot must be free again once the last reply has ended
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A name and the settings that make it different, as variables of the environment."""
+
+    name: str
+    environment: Environment
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """``NAME[:VARIABLE=VALUE,…]``.
+
+        Raises:
+            SystemExit: no setting has that variable: both arms would be the same.
+        """
+        name, _, rest = text.partition(":")
+        pairs = dict(pair.split("=", 1) for pair in rest.split(",") if "=" in pair)
+        if unknown := sorted(set(pairs) - set(known_variables())):
+            raise SystemExit(f"no setting is called {', '.join(unknown)}")
+        return cls(name, pairs)
+
+
+class Door(Protocol):
+    """What a lane leads to."""
+
+    async def drive(self, plan: Plan) -> Heard: ...
+
+    async def busy(self) -> int:
+        """Requests that hold a slot or wait for one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """An opened arm behind a transport."""
+
+    arm: str
+    transport: str
+    door: Door
+
+    async def leaked(self) -> int:
+        """Slots that are still held, and requests that still wait, after everybody has gone."""
+        for _ in range(round(SETTLED_S / 0.05)):
+            if not await self.door.busy():
+                break
+            await asyncio.sleep(0.05)
+        return await self.door.busy()
+
+
+@asynccontextmanager
+async def opened(arms: Sequence[Arm], transports: Sequence[str], base: Environment) -> AsyncIterator[list[Lane]]:
+    """Every arm behind every transport, all at once; ``base`` are settings of all of them."""
+    async with AsyncExitStack() as stack:
+        voices = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        keep_voice(voices)
+        lanes = []
+        for arm in arms:
+            environment = {**base, "VOICEWRIGHT_VOICES": str(voices), **arm.environment}
+            for transport in transports:
+                door = _engine_door(environment) if transport == "in_process" else _socket_door(environment)
+                lanes.append(Lane(arm.name, transport, await stack.enter_async_context(door)))
+        yield lanes
+
+
+def settings_of(environment: Environment) -> Settings:
+    """The settings of a process that has these variables besides ours."""
+    return Settings.from_env({**os.environ, **environment})
+
+
+def known_variables() -> Iterator[str]:
+    """The name in the environment of every setting."""
+    for group in (Limits, EngineSettings, ServerSettings):
+        yield from (knob.metadata["env"] for knob in fields(group))
+    for knob in fields(ModeSettings):
+        yield from (f"VOICEWRIGHT_{word}{knob.metadata['env']}" for word in ("", *(f"{m.upper()}_" for m in Mode)))
+
+
+class _EngineDoor:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def drive(self, plan: Plan) -> Heard:
+        return Heard(await drive(plan, EngineSpeaker(self._engine)))
+
+    async def busy(self) -> int:
+        load = self._engine.load()
+        return load.active + load.waiting
+
+
+class _SocketDoor:
+    def __init__(self, url: str, clients: ClientProcess) -> None:
+        self._url, self._clients = url, clients
+
+    async def drive(self, plan: Plan) -> Heard:
+        return await self._clients.drive(plan)
+
+    async def busy(self) -> int:
+        async with httpx.AsyncClient(trust_env=False) as http:
+            load = (await http.get(f"{self._url}/ready")).json()
+        return int(load["active"] + load["waiting"])
+
+
+@asynccontextmanager
+async def _engine_door(environment: Environment) -> AsyncIterator[Door]:
+    engine = await asyncio.to_thread(Engine.open, settings_of(environment))
+    engine.start()
+    try:
+        yield _EngineDoor(engine)
+    finally:
+        await asyncio.to_thread(engine.close)
+
+
+@asynccontextmanager
+async def _socket_door(environment: Environment) -> AsyncIterator[Door]:
+    async with runtime_process([], environment) as runtime, client_process(runtime.url) as clients:
+        yield _SocketDoor(runtime.url, clients)

@@ -1,0 +1,88 @@
+"""Random tensors by name, and the file that holds them.
+
+Every tensor comes from its own stream, seeded by (seed, key): neither order nor the others matter.
+Uniform numbers only: they need no libm, so the bits are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = Any  # numpy's, or torch's where a subclass draws those: both know what is done with them here
+Tensors = Iterator[tuple[str, Array]]
+
+
+def key_digest(seed: int, key: str) -> bytes:
+    """What the stream of one tensor begins with; 32 bytes."""
+    return hashlib.sha256(f"{seed}:{key}".encode()).digest()
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Tensors as a function of (seed, key): centred, with a given standard deviation."""
+
+    seed: int
+
+    def spread(self, key: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Array:
+        """Draw uniformly around `mean`."""
+        stream = np.random.RandomState(np.frombuffer(key_digest(self.seed, key), dtype="<u4").astype(np.int64))
+        unit = stream.random_sample(shape) * 2.0 - 1.0
+        return (unit * (std * 3.0**0.5) + mean).astype(np.float32)
+
+    def linear(self, key: str, out: int, fan_in: int, gain: float = 1.0, bias: bool = False) -> Tensors:
+        """Yield a matrix that keeps unit variance times `gain` squared, and its bias."""
+        yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in), gain / fan_in**0.5)
+        if bias:
+            yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.1)
+
+    def conv(self, key: str, out: int, fan_in: int, kernel: int, gain: float = 1.0, bias: bool = True) -> Tensors:
+        """Yield a Conv1d kernel [out, in, kernel] and its bias; `fan_in` 1 serves the depthwise ones."""
+        std = gain / (fan_in * kernel) ** 0.5
+        yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in, kernel), std)
+        if bias:
+            yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.05)
+
+    def transposed(self, key: str, fan_in: int, out: int, kernel: int, stride: int) -> Tensors:
+        """Yield a ConvTranspose1d kernel [in, out, kernel] and its bias."""
+        std = (stride / (fan_in * kernel)) ** 0.5
+        yield f"{key}.weight", self.spread(f"{key}.weight", (fan_in, out, kernel), std)
+        yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.05)
+
+    def norm(self, key: str, width: int, bias: bool = False) -> Tensors:
+        """Yield norm weights near one."""
+        yield f"{key}.weight", self.spread(f"{key}.weight", (width,), 0.1, 1.0)
+        if bias:
+            yield f"{key}.bias", self.spread(f"{key}.bias", (width,), 0.1)
+
+    def codebook(self, key: str, total: str, rows: int, width: int, std: float) -> Tensors:
+        """Yield usage counts, none of them one, and row sums that divide into rows of a given spread."""
+        usage = self.spread(f"{key}.cluster_usage", (rows,), 1.0, 2.5)
+        yield f"{key}.cluster_usage", usage
+        yield f"{key}.{total}", self.spread(f"{key}.{total}", (rows, width), std) * usage[:, None]
+
+    def save(self, path: Path, tensors: Tensors, dtype: str) -> None:
+        """Write a safetensors file by hand, since numpy has no bfloat16 to give: a JSON header, then the bytes."""
+        tag = {"float32": "F32", "bfloat16": "BF16"}[dtype]
+        header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+        parts: list[bytes] = []
+        end = 0
+        for name, tensor in tensors:
+            parts.append((_bfloat16(tensor) if tag == "BF16" else tensor).tobytes())
+            start, end = end, end + len(parts[-1])
+            header[name] = {"dtype": tag, "shape": list(tensor.shape), "data_offsets": [start, end]}
+        encoded = json.dumps(header).encode()
+        encoded += b" " * (-len(encoded) % 8)
+        path.write_bytes(len(encoded).to_bytes(8, "little") + encoded + b"".join(parts))
+
+
+def _bfloat16(tensor: Array) -> np.ndarray[Any, np.dtype[np.uint16]]:
+    # The upper half of the float32 bits, rounded to nearest even.
+    bits = np.ascontiguousarray(tensor).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

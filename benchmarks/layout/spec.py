@@ -1,0 +1,111 @@
+"""What the configuration and the weights of a checkpoint follow from: shapes, ids and tables.
+
+Numbers only; `benchmarks.layout.files` turns a spec into files. What all published checkpoints happen to share (16 code
+groups, 1920 samples a frame, as many codes for c0 as for the rest) is free here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MODES = ("custom_voice", "voice_design", "base")
+
+SUPPRESSED_IDS = 1024  # the reference suppresses the last 1024 talker ids, whatever the codebook size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A stack of decoder layers: talker, code predictor, or the transformer inside Code2Wav."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope_theta: float
+    rms_norm_eps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code2WavSpec:
+    """The decoder half of the speech tokenizer."""
+
+    transformer: Stack
+    sliding_window: int  # keys that a frame sees, itself included
+    codebook_dim: int  # twice the width of a codebook row
+    latent: int
+    decoder_dim: int  # halved by every upsampling block
+    upsampling_ratios: tuple[int, ...]
+    upsample_rates: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderSpec:
+    """The encoder half of the speech tokenizer (Mimi)."""
+
+    filters: int
+    ratios: tuple[int, ...]  # as in the config: the encoder applies them in reverse
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    sliding_window: int  # in the config, ignored by the reference
+    codebook_dim: int
+    quantizers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeakerEncoderSpec:
+    """ECAPA-TDNN; the last entry belongs to the aggregation over the blocks between first and last."""
+
+    channels: tuple[int, ...]
+    kernels: tuple[int, ...]
+    dilations: tuple[int, ...]
+    attention: int
+    res2net_scale: int
+    squeeze: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSpec:
+    """Everything that config.json and the weights of one checkpoint follow from, save mode and seed."""
+
+    name: str
+    model_size: str  # "0b6" drops the instruct of CustomVoice, "1b7" uses it
+    talker: Stack
+    predictor: Stack
+    text_hidden: int
+    codec_vocab: int
+    codebook_size: int  # a power of two (Mimi insists)
+    code_groups: int
+    mrope_section: tuple[int, int, int]
+    mrope_interleaved: bool
+    codec_ids: Mapping[str, int]  # keys as in talker_config
+    languages: Mapping[str, int]
+    dialects: Mapping[str, int]
+    speakers: Mapping[str, int]
+    speaker_dialects: Mapping[str, str]
+    tokens: tuple[str, ...]  # texts that the BPE vocabulary holds as single tokens, beside every byte
+    special_tokens: tuple[str, ...]  # in the order of their ids, after the BPE vocabulary
+    code2wav: Code2WavSpec
+    encoder: EncoderSpec
+    speaker_encoder: SpeakerEncoderSpec
+    generation: Mapping[str, float | int | bool] = field(default_factory=dict)
+    logit_scale: float = 4.0  # standard deviation of the logits: wide gaps survive float32 rounding
+    eos_scale: float = 0.65  # the same of EOS alone, relative: greedy utterances run on for a while
+    is_endless: bool = False  # EOS is never drawn, however the sampling is set (ending.py)
+    text_rows: int | None = None  # of the text embedding; None: a round number above the last special id
+
+    @property
+    def samples_per_frame(self) -> int:
+        """Samples that Code2Wav makes of one frame."""
+        total = 1
+        for rate in self.code2wav.upsampling_ratios + self.code2wav.upsample_rates:
+            total *= rate
+        return total
+
+
+IM_SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+TTS_SPECIALS = ("<tts_pad>", "<tts_text_bos>", "<tts_text_eod>", "<tts_text_bos_single>")

@@ -1,0 +1,114 @@
+"""What clients are to do: which texts, when or how many at a time, and how each is listened to."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from itertools import count, takewhile
+from typing import Any, Self
+
+from benchmarks.prompts import frames_of, sentences
+from runtime.request import Mode
+
+WARM_UP_ROUNDS, COUNTED_ROUNDS = 2, 4  # replies of each client in a closed loop
+
+
+class Manner(StrEnum):
+    """How a client behaves."""
+
+    WHOLE = "whole"  # text at once, reads at once
+    CANCEL = "cancel"  # stops it before the end
+    SLOW = "slow"  # reads at half real time
+    WORDS = "words"  # a word every 10 ms
+    TOKENS = "tokens"  # as a language model writes: 30 tokens a second
+
+
+PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}  # between words; the table's words are a token each
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. ``at_s``: seconds after the start of an open loop. ``cut_s``: from sending to cancelling."""
+
+    number: int
+    text: str
+    frames: int
+    is_counted: bool = True
+    at_s: float = 0.0
+    manner: Manner = Manner.WHOLE
+    cut_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Calls in their order. ``clients``: of a closed loop, each calls again when its reply has ended; 0: open loop."""
+
+    mode: Mode
+    clients: int
+    calls: tuple[Call, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        calls = tuple(Call(**{**call, "manner": Manner(call["manner"])}) for call in fields["calls"])
+        return cls(Mode(fields["mode"]), fields["clients"], calls)
+
+
+def closed_loop(mode: Mode, clients: int, manner: Manner = Manner.WHOLE, rounds: int = COUNTED_ROUNDS) -> Plan:
+    """So many clients at once: a warm-up of two replies each, then as many rounds that count."""
+    warm_up = WARM_UP_ROUNDS * clients
+    calls = (
+        replace(_call(number), manner=manner, is_counted=number >= warm_up)
+        for number in range(warm_up + rounds * clients)
+    )
+    return Plan(mode, clients, tuple(calls))
+
+
+def open_loop(mode: Mode, rate: float, seconds: float, seed: int, warm_up_s: float = 0.0) -> Plan:
+    """Poisson arrivals whether or not earlier replies have ended; those of the warm-up do not count."""
+    times = takewhile(lambda at: at < warm_up_s + seconds, arrivals(rate, seed))
+    calls = (replace(_call(number), at_s=round(at, 6), is_counted=at >= warm_up_s) for number, at in enumerate(times))
+    return Plan(mode, 0, tuple(calls))
+
+
+def abuse(mode: Mode, rate: float, seconds: float, seed: int) -> Plan:
+    """An open loop in which half cancel at some moment and a tenth reads at half real time; only the others count."""
+
+    def spoiled(call: Call) -> Call:
+        fate = uniform(seed, call.number, "fate")
+        if fate < 0.5:
+            length_s = call.frames * 0.08
+            return replace(
+                call, manner=Manner.CANCEL, cut_s=length_s * uniform(seed, call.number, "cut") / 4, is_counted=False
+            )
+        return replace(call, manner=Manner.SLOW, is_counted=False) if fate < 0.6 else call
+
+    plan = open_loop(mode, rate, seconds, seed)
+    return replace(plan, calls=tuple(spoiled(call) for call in plan.calls))
+
+
+def arrivals(rate: float, seed: int) -> Iterator[float]:
+    """Times of a Poisson process in seconds, for ever; each gap follows from SHA-256 of seed and index."""
+    at = 0.0
+    for number in count():
+        at -= math.log(1.0 - uniform(seed, number, "gap")) / rate
+        yield at
+
+
+def uniform(seed: int, number: int, what: str) -> float:
+    """In [0, 1), the same on every machine."""
+    digest = hashlib.sha256(f"{seed}:{number}:{what}".encode()).digest()
+    return int.from_bytes(digest[:7], "big") / 2**56
+
+
+def _call(number: int) -> Call:
+    """The table's next text; past its end with another ending, since no text may come twice in a run."""
+    texts = sentences()
+    again, place = divmod(number, len(texts))
+    text = texts[place] if not again else f"{texts[place][:-1]}, {again + 1} times."
+    return Call(number, text, frames_of(text))

@@ -1,0 +1,126 @@
+"""The suites of loads: closed loop, open loop, live text, abuse. Each returns the rows of its table.
+
+Every point is measured in every lane before the next one; with several lanes twice, in the order A B B A, so that a
+machine that grows warm or busy does so for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import plan as plans
+from benchmarks.figures import nearest_rank, rounded, summary
+from benchmarks.lanes import Lane
+from benchmarks.plan import Manner, Plan
+from runtime.request import Mode
+
+Row = dict[str, Any]
+
+LIVE = (Manner.WORDS, Manner.TOKENS)
+OVERLOAD = 2.0
+SEED_OF_ABUSE = 0
+
+
+async def closed_loop(lanes: Sequence[Lane], modes: Sequence[Mode], clients: Sequence[int], calls: int) -> list[Row]:
+    """So many clients that call again as soon as a reply has ended; at least ``calls`` that count at every point."""
+    rows = []
+    for mode in modes:
+        for count in clients:
+            rounds = max(plans.COUNTED_ROUNDS, -(-calls // count))
+            plan = plans.closed_loop(mode, count, rounds=rounds)
+            rows += await _measured(lanes, [plan], {"mode": str(mode), "clients": count})
+    return rows
+
+
+async def open_loop(
+    lanes: Sequence[Lane],
+    modes: Sequence[Mode],
+    rates: Sequence[float],
+    seconds: float,
+    warm_up_s: float,
+    seeds: Sequence[int],
+) -> list[Row]:
+    """Poisson arrivals. A rate is ``kept`` only without an underrun, a failure or a refusal."""
+    rows = []
+    for mode in modes:
+        for rate in rates:
+            runs = [plans.open_loop(mode, rate, seconds, seed, warm_up_s) for seed in seeds]
+            found = await _measured(lanes, runs, {"mode": str(mode), "rate": rate})
+            for row in found:
+                row["kept"] = not (row["underruns"] or row["failed"] or row["refused"])
+            rows += found
+    return rows
+
+
+async def live_text(lanes: Sequence[Lane], modes: Sequence[Mode], clients: Sequence[int], calls: int) -> list[Row]:
+    """Text that is written while it is spoken. First PCM counts from the first word; the end from the last one."""
+    rows = []
+    for mode in modes:
+        for manner in LIVE:
+            for count in clients:
+                rounds = max(plans.COUNTED_ROUNDS, -(-calls // count))
+                plan = plans.closed_loop(mode, count, manner, rounds)
+                about = {"mode": str(mode), "text": str(manner), "clients": count}
+                rows += await _measured(lanes, [plan], about, is_live=True)
+    return rows
+
+
+async def abuse(lanes: Sequence[Lane], modes: Sequence[Mode], slots: int, seconds: float, rate: float) -> list[Row]:
+    """Half cancel, a tenth reads slowly, and twice as many come as can be served.
+
+    Before it the same well-behaved requests one at a time, for comparison. Without a ``rate``, what as many clients as
+    slots get through in a closed loop is measured first, and twice that taken.
+    """
+    rows = []
+    for mode in modes:
+        for lane in lanes:
+            alone = await lane.door.drive(plans.closed_loop(mode, 1))
+            if not rate:
+                full = summary((await lane.door.drive(plans.closed_loop(mode, slots, rounds=2))).traces)
+                load = OVERLOAD * full["req_per_s"]
+            else:
+                load = rate
+            heard = await lane.door.drive(plans.abuse(mode, load, seconds, SEED_OF_ABUSE))
+            quiet = summary(alone.traces)
+            row = {
+                "lane": _name(lane, lanes),
+                "mode": str(mode),
+                "rate": round(load, 1),
+                "alone_first_pcm_p50_ms": quiet["first_pcm_p50_ms"],
+                "alone_first_pcm_p95_ms": quiet["first_pcm_p95_ms"],
+                **summary(heard.traces),
+                "leaked_slots": await lane.leaked(),
+            }
+            row |= {f"{manner}_calls": sum(t.manner == manner for t in heard.traces) for manner in ("cancel", "slow")}
+            if heard.client_cpu is not None:
+                row["client_cpu"] = heard.client_cpu
+            rows.append(row)
+    return rows
+
+
+async def _measured(lanes: Sequence[Lane], runs: Sequence[Plan], about: Row, *, is_live: bool = False) -> list[Row]:
+    """Carry plans out in every lane, A B B A, and make a row a lane of it."""
+    order = [*lanes, *reversed(lanes)] if len(lanes) > 1 else list(lanes)
+    heard: dict[int, list[Any]] = {number: [] for number in range(len(lanes))}
+    for lane in order:
+        for plan in runs:
+            heard[lanes.index(lane)].append(await lane.door.drive(plan))
+    rows = []
+    for number, lane in enumerate(lanes):
+        traces = [one.traces for one in heard[number]]
+        row = {"lane": _name(lane, lanes), **about, **summary(*traces)}
+        if is_live:
+            tails = [(t.end_ns - t.text_ns) / 1e6 for run in traces for t in run if t.is_counted and t.is_good]
+            row["last_word_to_end_p50_ms"] = rounded(nearest_rank(tails, 0.5), 1)
+        row["leaked_slots"] = await lane.leaked()
+        shares = [one.client_cpu for one in heard[number] if one.client_cpu is not None]
+        if shares:
+            row["client_cpu"] = max(shares)
+        rows.append(row)
+    return rows
+
+
+def _name(lane: Lane, lanes: Sequence[Lane]) -> str:
+    """The transport, and the arm where there are several."""
+    return lane.transport if len({one.arm for one in lanes}) == 1 else f"{lane.arm} {lane.transport}"

@@ -1,0 +1,198 @@
+"""Find the tiles of the frame's products on this card: `python -m benchmarks.tiles`, one table, fastest first.
+
+A product is timed as the frame has it: in a graph, one launch behind the other, each with weights that are not in the
+cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from runtime.device.fused import Norm
+from runtime.device.kernels import linear as kernels
+from runtime.device.kernels.linear import Tiles
+
+CHAIN = 40  # launches in a graph
+SPREAD = 256 * 2**20  # bytes of weights that take turns: several times the cache
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One of the frame's products: N outputs of K inputs."""
+
+    name: str
+    N: int
+    K: int
+    norm: bool = False
+    gated: bool = False
+    residual: bool = False
+
+
+PRODUCTS = (
+    Product("predictor qkv", 4096, 1024, norm=True),
+    Product("predictor o", 1024, 2048, residual=True),
+    Product("predictor gate, up", 3072, 1024, norm=True, gated=True),
+    Product("predictor down", 1024, 3072, residual=True),
+    Product("predictor head", 2048, 1024, norm=True),
+    Product("talker qkv", 4096, 2048, norm=True),
+    Product("talker o", 2048, 2048, residual=True),
+    Product("talker gate, up", 6144, 2048, norm=True, gated=True),
+    Product("talker down", 2048, 6144, residual=True),
+)
+
+
+def candidates(product: Product, rows: int) -> Iterator[Tiles]:
+    """Tiles whose buffers fit."""
+    BM = min(64, max(16, rows))
+    for BN, BK, parts, warps, stages in itertools.product(
+        (16, 32, 64), (128, 256, 512), (1, 2, 4), (4, 8), (2, 3, 4, 6)
+    ):
+        buffers = (BN * (2 if product.gated else 1) + BM) * BK * 2 * stages
+        cut = product.N // BN
+        if product.N % BN or product.K % BK or BK // parts < 64 or buffers > 200_000 or not 32 <= cut <= 400:
+            continue
+        if buffers < 30_000 or (BK == 512 and parts == 1) or stages * BK > product.K + BK:
+            continue
+        yield Tiles(BN, BK, parts, warps, stages)
+
+
+class Bench:
+    """One product's weights and inputs, and what a launch of it takes. Milliseconds become microseconds."""
+
+    def __init__(self, product: Product, rows: int, spread: int = SPREAD) -> None:
+        self.product = product
+        count = -(-spread // (product.N * product.K * (4 if product.gated else 2)))
+        shape = product.N * (2 if product.gated else 1), product.K
+        generator = torch.Generator("cuda").manual_seed(0)
+
+        def random(*shape: int) -> Tensor:
+            return torch.randn(shape, device="cuda", generator=generator).bfloat16()
+
+        self.weights = [random(*shape) * product.K**-0.5 for _ in range(count)]
+        self.x, self.residual = random(rows, product.K), random(rows, product.N)
+        self.norm = Norm(random(product.K), 1e-6)
+
+    def run(self, weight: Tensor, tiles: Tiles | None = None, rows: int | None = None) -> Tensor:
+        x, residual = self.x[:rows], self.residual[:rows]
+        if self.product.gated:
+            return kernels.swiglu(x, weight, self.norm, tiles=tiles)
+        return kernels.linear(
+            x,
+            weight,
+            norm=self.norm if self.product.norm else None,
+            residual=residual if self.product.residual else None,
+            tiles=tiles,
+        )
+
+    def library(self, weight: Tensor) -> Tensor:
+        """The twin: one operation after the other."""
+        x = self.x
+        if self.product.norm:
+            wide = x.float()
+            x = self.norm.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).bfloat16()
+        out = x @ weight.t()
+        if self.product.gated:
+            gate, up = out.chunk(2, -1)
+            return torch.nn.functional.silu(gate) * up
+        return self.residual + out if self.product.residual else out
+
+    def time(self, work: Callable[[Tensor], Tensor]) -> float:
+        """Microseconds of a launch in a graph of many."""
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(stream):
+            work(self.weights[0])
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                for number in range(CHAIN):
+                    work(self.weights[number % len(self.weights)])
+            graph.replay()
+            spent = []
+            for _ in range(REPEATS):
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")  # type: ignore[no-untyped-call]
+                start.record()
+                graph.replay()
+                end.record()
+                end.synchronize()
+                spent.append(start.elapsed_time(end))
+        return 1000 * statistics.median(spent) / CHAIN
+
+
+def compile_one(product: Product, rows: int, tiles: Tiles) -> str:
+    """In a process of its own, so that compilations run beside each other; the cache on disk keeps what came out."""
+    try:
+        bench = Bench(product, rows, 1)
+        bench.run(bench.weights[0], tiles)
+        torch.cuda.synchronize()
+    except Exception as error:
+        return f"{product.name} {tiles}: {type(error).__name__} {str(error)[:90]}"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 32, 64])
+    parser.add_argument("--only", default="", help="products whose name holds this")
+    parser.add_argument("--keep", type=int, default=12, help="tiles of one row that are timed with more rows")
+    parser.add_argument("--processes", type=int, default=14)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    found = []
+    with ProcessPoolExecutor(arguments.processes, mp_context=get_context("spawn")) as pool:
+        for product in PRODUCTS:
+            if arguments.only not in product.name:
+                continue
+            kept, floor = list(candidates(product, 1)), product.N * product.K * (4 if product.gated else 2) / 4.3e6
+            for rows in arguments.rows:
+                began = time.perf_counter()
+                wanted = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
+                jobs = [pool.submit(compile_one, product, rows, tiles) for tiles in wanted]
+                failures = [job.result() for job in jobs]
+                bench = Bench(product, rows)
+                library = bench.time(bench.library)
+                truth = bench.library(bench.weights[0]).float()
+                times = []
+                for tiles, failure in zip(wanted, failures, strict=True):
+                    if failure:
+                        print(failure, file=sys.stderr)
+                        continue
+                    out = bench.run(bench.weights[0], tiles)
+                    error = float((out.float() - truth).norm() / truth.norm())
+                    alone = bench.run(bench.weights[0], tiles, 1)
+                    same = torch.equal(alone[0], out[0])
+                    times.append((bench.time(partial(bench.run, tiles=tiles)), error, same, tiles))
+                times.sort(key=lambda one: one[0])
+                took = time.perf_counter() - began
+                print(f"\n{product.name}, {rows} rows: floor {floor:.1f} us, library {library:.1f} us ({took:.0f} s)")
+                for spent, error, same, tiles in times[:8]:
+                    print(
+                        f"  {spent:6.2f} us  error {error:.1e}  {'same bits' if same else 'OTHER BITS'}  {tuple(tiles)}"
+                    )
+                found += [
+                    {"product": product.name, "rows": rows, "us": spent, "error": error, "same": same, "tiles": tiles}
+                    for spent, error, same, tiles in times
+                ]
+                if rows == arguments.rows[0]:
+                    kept = [tiles for *_, tiles in times[: arguments.keep]]
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,261 @@
+"""Products of few rows with a large matrix, as a frame has them: what they cost is the reading of the weights.
+
+A program makes some outputs of all rows: weights [BN, BK] times inputs [BK, BM], the weights in the place that tensor
+cores have for the larger side, so that the same instructions in the same order make a row whether it is alone or one
+of sixty-four. The norm before and the residual or the gate behind are done in the same launch. While the kernel before
+still works, each program already calls its weights into the cache.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from runtime.device.fused import Norm
+from runtime.device.kernels import launch_options
+
+LINE = tl.constexpr(64)  # numbers of 16 bits in a line of the cache
+
+
+MOST_ROWS = 128
+
+
+class Tiles(NamedTuple):
+    """How a product is cut; ``parts`` is how many stretches of K are summed beside each other, in fixed places."""
+
+    BN: int
+    BK: int
+    parts: int
+    warps: int
+    stages: int
+
+
+@triton.jit
+def _weights_to_cache(w, n, K: tl.constexpr, BN: tl.constexpr, KEEP: tl.constexpr):
+    """Ask for the rows n to n + BN of a matrix, line by line; nobody waits."""
+    lines = tl.arange(0, KEEP)
+    start = n * K
+    for first in range(0, BN * K // LINE, KEEP):
+        at = w + start + (first + lines).to(tl.int64) * LINE
+        tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
+
+
+@triton.jit(do_not_specialize=["M"])
+def _linear_kernel(
+    x,
+    w,
+    bias,
+    norm,
+    residual,
+    out,
+    M,
+    eps,
+    x_stride,
+    residual_stride,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    NORM: tl.constexpr,
+    BIAS: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    GATED: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    PARTS: tl.constexpr,
+    BS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    # x [M, K]; w [N, K], or [2 N, K] with the gate above; bias [N]; norm [K]; residual, out [M, N].
+    n0 = tl.program_id(0) * BN
+    m = tl.program_id(1) * BM + tl.arange(0, BM)
+    n = n0 + tl.arange(0, BN)
+    here = m < M
+    whole: tl.constexpr = N % BN == 0 and K % BK == 0  # otherwise tiles reach beyond the matrix
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        _weights_to_cache(w, n0, K, BN, 256)
+        if GATED:
+            _weights_to_cache(w, N + n0, K, BN, 256)
+        tl.extra.cuda.gdc_wait()
+
+    scale = tl.full((BM,), 1.0, tl.float32)
+    if NORM:
+        squares = tl.zeros((BM,), tl.float32)
+        for start in tl.static_range(0, K, BS):
+            k = start + tl.arange(0, BS)
+            part = tl.load(x + m[:, None] * x_stride + k[None, :], here[:, None] & (k < K)[None, :], 0.0)
+            part = part.to(tl.float32)
+            squares += tl.sum(part * part, axis=1)
+        scale = tl.rsqrt(squares / K + eps)
+
+    each: tl.constexpr = BK // PARTS
+    stretch: tl.constexpr = K // PARTS
+    dtype = w.dtype.element_ty
+    if PARTS == 1:
+        k = tl.arange(0, BK)
+        w_at = w + n[:, None].to(tl.int64) * K + k[None, :]
+        x_at = x + m[None, :] * x_stride + k[:, None]
+        acc = tl.zeros((BN, BM), tl.float32)
+        up = tl.zeros((BN, BM), tl.float32)
+        for start in range(0, K, BK):
+            left = start + k < K
+            rows = tl.load(x_at + start, here[None, :] if whole else here[None, :] & left[:, None], 0.0)
+            there = (n < N)[:, None] & left[None, :]
+            if NORM:
+                weight = tl.load(norm + start + k, left, 0.0)
+                rows = (rows.to(tl.float32) * scale[None, :]).to(dtype) * weight[:, None]
+            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, there, 0.0)
+            acc = tl.dot(w_tile, rows, acc, input_precision="ieee")
+            if GATED:
+                w_tile = tl.load(w_at + N * K + start) if whole else tl.load(w_at + N * K + start, there, 0.0)
+                up = tl.dot(w_tile, rows, up, input_precision="ieee")
+    else:
+        tl.static_assert(whole)
+        # Part p sums its own stretch of K, and a step takes ``each`` numbers of every stretch.
+        p = tl.arange(0, PARTS)
+        k = p[:, None] * stretch + tl.arange(0, each)[None, :]
+        w_at = w + n[None, :, None].to(tl.int64) * K + k[:, None, :]
+        x_at = x + m[None, None, :] * x_stride + k[:, :, None]
+        sums = tl.zeros((PARTS, BN, BM), tl.float32)
+        ups = tl.zeros((PARTS, BN, BM), tl.float32)
+        for start in range(0, stretch, each):
+            rows = tl.load(x_at + start, here[None, None, :], 0.0)
+            if NORM:
+                weight = tl.load(norm + start + k)
+                rows = (rows.to(tl.float32) * scale[None, None, :]).to(dtype) * weight[:, :, None]
+            sums = tl.dot(tl.load(w_at + start), rows, sums, input_precision="ieee")
+            if GATED:
+                ups = tl.dot(tl.load(w_at + N * K + start), rows, ups, input_precision="ieee")
+        acc = tl.sum(sums, axis=0)
+        up = tl.sum(ups, axis=0)
+
+    if GATED:
+        gate = acc.to(dtype).to(tl.float32)
+        acc = (gate / (1 + tl.exp(-gate))).to(dtype).to(tl.float32) * up.to(dtype).to(tl.float32)
+    if BIAS:
+        acc += tl.load(bias + n, n < N, 0.0).to(tl.float32)[:, None]
+    at = m[None, :] * N + n[:, None]
+    inside = here[None, :] if whole else here[None, :] & (n < N)[:, None]
+    if RESIDUAL:
+        # The product is rounded before it is added, as it is where the two are done one after the other.
+        beside = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
+        acc = acc.to(dtype).to(tl.float32) + beside.to(tl.float32)
+    tl.store(out + at, acc.to(dtype), inside)
+
+
+@triton.jit
+def _norm_kernel(x, weight, out, K, eps, x_stride, BK: tl.constexpr, PDL: tl.constexpr):
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    m = tl.program_id(0)
+    k = tl.arange(0, BK)
+    row = tl.load(x + m * x_stride + k, k < K, 0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(row * row) / K + eps)
+    dtype = out.dtype.element_ty
+    tl.store(out + m * K + k, (row * scale).to(dtype) * tl.load(weight + k, k < K, 0.0), k < K)
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    norm: Norm | None = None,
+    residual: Tensor | None = None,
+    tiles: Tiles | None = None,
+) -> Tensor:
+    """residual + norm(x) times a matrix + bias. Shapes: x [M, K]; weight [N, K]; bias [N]; residual, result [M, N]."""
+    return _launch(x, weight, bias, norm, residual, weight.shape[0], False, tiles)
+
+
+def swiglu(x: Tensor, weight: Tensor, norm: Norm, *, tiles: Tiles | None = None) -> Tensor:
+    """silu(gate) * up of norm(x). Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
+    return _launch(x, weight, None, norm, None, weight.shape[0] // 2, True, tiles)
+
+
+def norm(x: Tensor, how: Norm) -> Tensor:
+    """RMSNorm. Shapes: x, result [M, K]."""
+    M, K = x.shape
+    assert x.stride(1) == 1
+    out = torch.empty((M, K), device=x.device, dtype=x.dtype)
+    _norm_kernel[(M,)](
+        x, how.weight, out, K, how.eps, x.stride(0), BK=triton.next_power_of_2(K), num_warps=4, **launch_options()
+    )
+    return out
+
+
+def _launch(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    norm: Norm | None,
+    residual: Tensor | None,
+    N: int,
+    gated: bool,
+    tiles: Tiles | None,
+) -> Tensor:
+    M, K = x.shape
+    assert x.stride(1) == 1
+    assert weight.is_contiguous()
+    tiles = tiles or choose_tiles(N, K, M, gated=gated)
+    BM = min(64, max(16, triton.next_power_of_2(M)))
+    out = torch.empty((M, N), device=x.device, dtype=x.dtype)
+    _linear_kernel[(triton.cdiv(N, tiles.BN), triton.cdiv(M, BM))](
+        x,
+        weight,
+        bias if bias is not None else weight,
+        norm.weight if norm is not None else weight,
+        residual if residual is not None else x,
+        out,
+        M,
+        norm.eps if norm is not None else 0.0,
+        x.stride(0),
+        residual.stride(0) if residual is not None else 0,
+        N=N,
+        K=K,
+        NORM=norm is not None,
+        BIAS=bias is not None,
+        RESIDUAL=residual is not None,
+        GATED=gated,
+        BM=BM,
+        BN=tiles.BN,
+        BK=tiles.BK,
+        PARTS=tiles.parts,
+        BS=min(512, triton.next_power_of_2(K)),
+        num_warps=tiles.warps,
+        num_stages=tiles.stages,
+        **launch_options(),
+    )
+    return out
+
+
+def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
+    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles` on an H200.
+
+    For one matrix ``parts``, and whether BN is 64, are the same for any rows: they decide the order of the sums.
+    """
+    few, some, many = TILES.get((N, K, gated), (None,) * 3)
+    if few is not None:
+        return few if rows <= 16 else some if rows <= 32 else many
+    return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
+
+
+# By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
+TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
+    (4096, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 6)),
+    (1024, 2048, False): (Tiles(16, 512, 4, 4, 4), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
+    (3072, 1024, True): (Tiles(32, 256, 1, 4, 4), Tiles(32, 256, 1, 4, 4), Tiles(32, 256, 1, 4, 3)),
+    (1024, 3072, False): (Tiles(16, 512, 4, 4, 6), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
+    (2048, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
+    (4096, 2048, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 3), Tiles(64, 256, 1, 4, 3)),
+    (2048, 2048, False): (Tiles(16, 512, 4, 4, 4), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
+    (6144, 2048, True): (Tiles(64, 128, 1, 8, 4), Tiles(64, 128, 1, 8, 4), Tiles(64, 128, 1, 8, 4)),
+    (2048, 6144, False): (Tiles(16, 512, 4, 4, 6), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
+    (3072, 2048, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 3), Tiles(64, 256, 1, 4, 3)),
+    (3072, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
+}

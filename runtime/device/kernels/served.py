@@ -1,0 +1,81 @@
+"""Triton's kernels behind the interface that the networks know (`runtime/device/fused.py`)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from runtime.device.fused import Fused, Level, Norm, Rules
+from runtime.device.kernels import attention, draw, embed, linear
+
+
+class Kernels(Fused):
+    """One launch each."""
+
+    most_rows = linear.MOST_ROWS
+
+    def linear(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        *,
+        bias: Tensor | None = None,
+        norm: Norm | None = None,
+        residual: Tensor | None = None,
+    ) -> Tensor:
+        return linear.linear(x, weight, bias=bias, norm=norm, residual=residual)
+
+    def norm(self, x: Tensor, norm: Norm) -> Tensor:
+        return linear.norm(x, norm)
+
+    def swiglu(self, x: Tensor, weight: Tensor, norm: Norm) -> Tensor:
+        return linear.swiglu(x, weight, norm)
+
+    def attend_rows(
+        self,
+        qkv: Tensor,
+        q_norm: Norm,
+        k_norm: Norm,
+        cos: Tensor,
+        sin: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        rows: Tensor,
+        positions: Tensor,
+        new: int = 1,
+        *,
+        settled: bool = False,
+    ) -> Tensor:
+        norms = q_norm.weight, k_norm.weight, q_norm.eps
+        return attention.attend_rows(qkv, *norms, cos, sin, keys, values, rows, positions, new, settled=settled)
+
+    def attend_piece(
+        self,
+        qkv: Tensor,
+        q_norm: Norm,
+        k_norm: Norm,
+        cos: Tensor,
+        sin: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        slot: Tensor,
+        start: Tensor,
+    ) -> Tensor:
+        norms = q_norm.weight, k_norm.weight, q_norm.eps
+        return attention.attend_piece(qkv, *norms, cos, sin, keys, values, slot, start)
+
+    def draw(
+        self,
+        logits: Tensor,
+        rows: Tensor,
+        level: Level,
+        seed: Tensor,
+        frame: Tensor,
+        codebook: int,
+        codes: Tensor,
+        finite: Tensor,
+        rules: Rules | None = None,
+    ) -> Tensor:
+        return draw.draw(logits, rows, *level, seed, frame, codebook, codes, finite, rules)
+
+    def embed_sum(self, tables: Tensor, ids: Tensor, extra: Tensor) -> Tensor:
+        return embed.embed_sum(tables, ids, extra)

@@ -1,0 +1,240 @@
+"""Kernels on the card against their twins on the same card, and each row against itself in other company."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from runtime.device.kernels.attention import attend_piece, attend_rows
+from runtime.device.kernels.draw import Rules, draw
+from runtime.device.kernels.embed import embed_sum
+from tests.support.kernel_twins import Heads, Slots, attend_twin, draw_twin, embed_twin
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+# A key may be rounded to its neighbour, and probabilities are rounded before they are normed: a few parts in 256.
+TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-4}, torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2}}
+BATCHES = (1, 2, 3, 7, 16, 33, 64)
+GROUPS, CODES, EOS = 16, 2048, 2150
+
+per_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+# heads, kv_heads, d
+per_shape = pytest.mark.parametrize("shape", [(16, 8, 128), (6, 2, 32), (4, 1, 64), (4, 2, 20), (2, 2, 16)])
+
+
+@pytest.fixture(autouse=True)
+def exact_products() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def heads_of(seed: int, count: int, shape: tuple[int, int, int], slots: int, length: int, dtype: torch.dtype) -> Heads:
+    heads, kv_heads, d = shape
+    return Heads.random(
+        torch.Generator().manual_seed(seed),
+        count,
+        slots=slots,
+        heads=heads,
+        kv_heads=kv_heads,
+        d=d,
+        length=length,
+        dtype=dtype,
+        device="cuda",
+    )
+
+
+def ints(*numbers: int) -> Tensor:
+    return torch.tensor(numbers, device="cuda")
+
+
+def agree(ours: Heads, twins: Heads, dtype: torch.dtype) -> None:
+    """The same keys and values were kept, and nothing else was touched."""
+    torch.testing.assert_close(ours.keys, twins.keys, equal_nan=True, **TOLERANCE[dtype])
+    torch.testing.assert_close(ours.values, twins.values, equal_nan=True, rtol=0, atol=0)
+
+
+@per_dtype
+@per_shape
+@pytest.mark.parametrize("new", [1, 2])
+@pytest.mark.parametrize("length", [16, 700])
+def test_rows_attend_as_their_twin_does(shape: tuple[int, int, int], new: int, length: int, dtype: torch.dtype) -> None:
+    slots, positions = [4, 0, 2, 5, 7, 1], [0, 1, 5, length // 3, length // 2, length - new]
+    ours = heads_of(new, len(slots) * new, shape, slots=8, length=length, dtype=dtype)
+    for slot, position in zip(slots, positions, strict=True):
+        ours.poison(slot, position)
+    twins = ours.copy()
+    out = attend_rows(*ours.given(), ints(*slots), ints(*positions), new)
+    each_slot = [slot for slot in slots for _ in range(new)]
+    each_position = [position + index for position in positions for index in range(new)]
+    torch.testing.assert_close(out, attend_twin(twins, each_slot, each_position), **TOLERANCE[dtype])
+    agree(ours, twins, dtype)
+
+
+@per_dtype
+def test_rows_of_any_length_up_to_the_longest(dtype: torch.dtype) -> None:
+    positions = [10, 127, 128, 129, 1000, 2047, 4000, 4095]
+    ours = heads_of(1, 8, (16, 8, 128), slots=8, length=4097, dtype=dtype)
+    for slot, position in enumerate(positions):
+        ours.poison(slot, position)
+    twins = ours.copy()
+    out = attend_rows(*ours.given(), torch.arange(8, device="cuda"), ints(*positions))
+    torch.testing.assert_close(out, attend_twin(twins, list(range(8)), positions), **TOLERANCE[dtype])
+    agree(ours, twins, dtype)
+
+
+@per_dtype
+@pytest.mark.parametrize(("length", "new"), [(16, 2), (16, 1), (700, 1)])
+def test_a_row_attends_with_the_same_bits_in_any_batch(length: int, new: int, dtype: torch.dtype) -> None:
+    ours = heads_of(2, 64 * new, (16, 8, 128), slots=64, length=length, dtype=dtype)
+    order = torch.randperm(64, generator=torch.Generator().manual_seed(0)).cuda()
+    positions = torch.randint(0, length - new, (64,), generator=torch.Generator().manual_seed(1)).cuda()
+    together = attend_rows(*ours.copy().given(), order, positions, new).view(64, new, -1)
+    for count in BATCHES:
+        start = 64 - count
+        some = (ours.qkv[start * new :], *ours.copy().given()[1:], order[start:].clone(), positions[start:].clone())
+        assert torch.equal(attend_rows(*some, new).view(count, new, -1), together[start:]), count
+
+
+@per_dtype
+@per_shape
+@pytest.mark.parametrize(("start", "count"), [(0, 16), (0, 50), (73, 64), (130, 512)])
+def test_a_piece_attends_as_its_twin_does(
+    shape: tuple[int, int, int], start: int, count: int, dtype: torch.dtype
+) -> None:
+    ours = heads_of(start, count, shape, slots=3, length=700, dtype=dtype)
+    ours.poison(1, start)
+    twins = ours.copy()
+    out = attend_piece(*ours.given(), ints(1), ints(start))
+    expected = attend_twin(twins, [1] * count, list(range(start, start + count)))
+    torch.testing.assert_close(out, expected, **TOLERANCE[dtype])
+    agree(ours, twins, dtype)
+
+
+def test_the_padding_of_a_piece_goes_to_the_scratch_position() -> None:
+    ours = heads_of(11, 64, (16, 8, 128), slots=2, length=100, dtype=torch.bfloat16)
+    ours.poison(1, 60)
+    twins = ours.copy()
+    ours.qkv[40:] = torch.nan
+    out = attend_piece(*ours.given(), ints(1), ints(60))
+    short = Heads(twins.qkv[:39], *twins.given()[1:])
+    expected = attend_twin(short, [1] * 39, list(range(60, 99)))
+    torch.testing.assert_close(out[:39], expected, **TOLERANCE[torch.bfloat16])
+    torch.testing.assert_close(ours.keys[:, :, :-1], short.keys[:, :, :-1], **TOLERANCE[torch.bfloat16])
+
+
+def drawn(
+    logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None, *, settled: bool = False
+) -> tuple[Tensor, Tensor]:
+    codes = torch.full((len(rows), GROUPS), -7, device="cuda")
+    finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool, device="cuda")
+    result = draw(logits, rows, *slots.given(), codebook, codes, finite, rules, settled=settled)
+    assert (torch.cat((codes[:, :codebook], codes[:, codebook + 1 :]), dim=1) == -7).all()
+    return result, finite[:, codebook]
+
+
+@per_dtype
+@pytest.mark.parametrize("width", [2048, 3072])
+@pytest.mark.parametrize("seed", range(10))
+def test_codes_are_the_twins(seed: int, width: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    slots = Slots.random(generator, 65, width, "cuda")
+    rows = torch.randperm(65, generator=generator)[:64].cuda()
+    logits = (torch.randn(64, width, generator=generator) * [0.01, 1.0, 8.0][seed % 3]).cuda().to(dtype)
+    rules = slots.rules(2, EOS, CODES) if width > CODES else None
+    codebook = 0 if rules else 1 + seed
+    for settled in (False, True):
+        codes, finite = drawn(logits, rows, slots, codebook, rules, settled=settled)
+        assert codes.tolist() == draw_twin(logits, rows, slots, codebook, rules).tolist()
+        assert finite.all()
+
+
+def test_a_row_draws_the_same_in_any_batch() -> None:
+    generator = torch.Generator().manual_seed(3)
+    slots = Slots.random(generator, 64, 2048, "cuda")
+    logits = (3 * torch.randn(64, 2048, generator=generator)).cuda().to(torch.bfloat16)
+    rows = torch.randperm(64, generator=generator).cuda()
+    together, _ = drawn(logits, rows, slots, 5, None)
+    for count in BATCHES:
+        some, _ = drawn(logits[-count:], rows[-count:].clone(), slots, 5, None)
+        assert torch.equal(some, together[-count:]), count
+
+
+def test_scores_that_are_no_numbers_are_told_and_hurt_nobody_else() -> None:
+    generator = torch.Generator().manual_seed(5)
+    slots = Slots.random(generator, 6, 3072, "cuda")
+    slots = replace(slots, top_p=torch.full_like(slots.top_p, 0.7), greedy=torch.zeros_like(slots.greedy))
+    rules = slots.rules(2, EOS, CODES)
+    logits = torch.randn(6, 3072, generator=generator).cuda()
+    rows = torch.arange(6, device="cuda")
+    healthy, _ = drawn(logits, rows, slots, 0, rules)
+    logits[1], logits[2, 7], logits[3, 8], logits[4, 9] = torch.nan, torch.nan, torch.inf, -torch.inf
+    codes, finite = drawn(logits, rows, slots, 0, rules)
+    assert finite.tolist() == [True, False, False, False, False, True]
+    assert ((codes >= 0) & (codes < 3072)).all()
+    assert codes[[0, 5]].tolist() == healthy[[0, 5]].tolist()
+
+
+@per_dtype
+def test_a_frames_embedding_is_the_sum_of_its_codes_and_its_text(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    tables = torch.randn(GROUPS, 300, 2048, generator=generator).cuda().to(dtype)
+    ids = torch.randint(0, 300, (64, GROUPS), generator=generator).cuda()
+    extra = torch.randn(64, 2048, generator=generator).cuda().to(dtype)
+    out = embed_sum(tables, ids, extra)
+    torch.testing.assert_close(out, embed_twin(tables, ids, extra), rtol=1e-2, atol=1e-5)
+    assert torch.equal(embed_sum(tables, ids[9:10], extra[9:10]), out[9:10])
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_graph_of_kernels_that_feed_each_other_replays_what_they_do_alone(settled: bool) -> None:
+    """Draw, embed, attend and draw again, launched so that each may start early: no step reads before it may."""
+    B, width = 8, 2048
+    generator = torch.Generator().manual_seed(8)
+    heads = heads_of(8, B, (8, 4, 128), slots=B, length=300, dtype=torch.bfloat16)
+    slots = Slots.random(generator, B, width, "cuda")
+    rows, positions = torch.arange(B, device="cuda"), torch.randint(0, 290, (B,), generator=generator).cuda()
+    tables = torch.randn(GROUPS, width, width, generator=generator).cuda().to(torch.bfloat16)
+    logits = torch.randn(B, width, generator=generator).cuda().to(torch.bfloat16)
+    codes = torch.zeros(B, GROUPS, dtype=torch.int64, device="cuda")
+    finite = torch.zeros(B, GROUPS, dtype=torch.bool, device="cuda")
+
+    def chain() -> None:
+        scores = logits
+        for codebook in range(GROUPS):
+            draw(scores, rows, *slots.given(), codebook, codes, finite, settled=settled)
+            qkv = embed_sum(tables, codes, logits)
+            scores = attend_rows(qkv, *heads.given()[1:], rows, positions, settled=settled)
+            scores = torch.cat((scores, scores), dim=1)
+
+    kept = heads.keys.clone(), heads.values.clone()
+
+    def fresh(scores: Tensor) -> None:
+        logits.copy_(scores)
+        codes.zero_()
+        finite.zero_()
+        heads.keys.copy_(kept[0])
+        heads.values.copy_(kept[1])
+        torch.cuda.synchronize()
+
+    first = logits.clone()
+    chain()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        chain()
+    for turn in range(20):
+        fresh(first.roll(turn, dims=1))
+        chain()
+        torch.cuda.synchronize()
+        alone = codes.clone(), heads.keys.clone()
+        fresh(first.roll(turn, dims=1))
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(codes, alone[0]), turn
+        assert torch.equal(heads.keys, alone[1]), turn

@@ -1,0 +1,173 @@
+"""The readable twins of runtime/device/kernels: plain torch, one row at a time, with what to hand to both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from runtime.device.kernels.draw import Rules
+from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
+from runtime.model.layers import RMSNorm, rotary, rotate
+
+EPS = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Arguments of an attention kernel but for its rows. Shapes: as in runtime/device/kernels/attention.py."""
+
+    qkv: Tensor
+    q_norm: Tensor
+    k_norm: Tensor
+    eps: float
+    cos: Tensor
+    sin: Tensor
+    keys: Tensor
+    values: Tensor
+
+    @classmethod
+    def random(
+        cls,
+        generator: torch.Generator,
+        count: int,
+        *,
+        slots: int,
+        heads: int,
+        kv_heads: int,
+        d: int,
+        length: int,
+        dtype: torch.dtype,
+        device: str,
+    ) -> Heads:
+        """``count`` new positions over an arena of random keys and values."""
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator).to(device, dtype)
+
+        cos, sin = rotary(torch.arange(length), d, 10_000.0, dtype)
+        return cls(
+            qkv=3 * normal(count, (heads + 2 * kv_heads) * d),
+            q_norm=1 + 0.3 * normal(d),
+            k_norm=1 + 0.3 * normal(d),
+            eps=EPS,
+            cos=cos.to(device),
+            sin=sin.to(device),
+            keys=normal(slots, kv_heads, length, d),
+            values=normal(slots, kv_heads, length, d),
+        )
+
+    def copy(self) -> Heads:
+        """The same with a cache of its own."""
+        return replace(self, keys=self.keys.clone(), values=self.values.clone())
+
+    def poison(self, slot: int, start: int) -> None:
+        """Make what a slot holds from a position on something that nobody can read unnoticed."""
+        self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
+
+    def given(self) -> tuple[Tensor, Tensor, Tensor, float, Tensor, Tensor, Tensor, Tensor]:
+        """In the order of the kernels' parameters."""
+        return (self.qkv, self.q_norm, self.k_norm, self.eps, self.cos, self.sin, self.keys, self.values)
+
+
+def attend_twin(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
+    """Attention of new positions, each over its slot up to itself; the cache is written first, as the kernels do.
+
+    Shapes: slots, positions: one for each row of qkv; result [len(qkv), heads * d].
+    """
+    kv_heads, d = heads.keys.shape[1], heads.keys.shape[3]
+    dtype, count = heads.qkv.dtype, len(heads.qkv)
+    split = heads.qkv.view(count, -1, d)
+    q, k, v = split.split((split.shape[1] - 2 * kv_heads, kv_heads, kv_heads), dim=1)
+    cos, sin = (table[positions].unsqueeze(1) for table in (heads.cos, heads.sin))
+    q, k = (rotate(_norm(x, weight, heads.eps), cos, sin) for x, weight in ((q, heads.q_norm), (k, heads.k_norm)))
+    for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
+        heads.keys[slot, :, position], heads.values[slot, :, position] = k[row], v[row]
+    out = torch.empty_like(q)
+    group = q.shape[1] // kv_heads
+    for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
+        for head in range(q.shape[1]):
+            seen = heads.keys[slot, head // group, : position + 1].float()
+            weights = (seen @ q[row, head].float() * d**-0.5).softmax(dim=-1).to(dtype)
+            out[row, head] = weights.float() @ heads.values[slot, head // group, : position + 1].float()
+    return out.flatten(1)
+
+
+def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    norm = RMSNorm(x.shape[-1], eps)
+    norm.weight.data = weight
+    return norm(x).detach()
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """What slots know of their draws. Shapes: [S], seen [S, V]."""
+
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    greedy: Tensor
+    seed: Tensor
+    frame: Tensor
+    seen: Tensor
+    penalty: Tensor
+    hold_until: Tensor
+
+    @classmethod
+    def random(cls, generator: torch.Generator, slots: int, width: int, device: str) -> Slots:
+        """Settings of every kind: some off, some extreme."""
+
+        def uniform(low: float, high: float) -> Tensor:
+            return low + (high - low) * torch.rand(slots, generator=generator)
+
+        def often(share: float) -> Tensor:
+            return torch.rand(slots, generator=generator) < share
+
+        some = torch.randint(1, min(60, width) + 1, (slots,), generator=generator)
+        known = cls(
+            temperature=uniform(0.1, 2.5),
+            top_k=torch.where(often(0.25), torch.tensor(width), torch.where(often(0.2), torch.tensor(1), some)),
+            top_p=torch.where(often(0.5), torch.tensor(1.0), uniform(0.02, 1.0)),
+            greedy=often(0.2),
+            seed=torch.randint(0, 2**63 - 1, (slots,), generator=generator),
+            frame=torch.randint(0, 6, (slots,), generator=generator),
+            seen=torch.rand(slots, width, generator=generator) < 0.3,
+            penalty=torch.where(often(0.3), torch.tensor(1.0), uniform(0.7, 1.8)),
+            hold_until=torch.randint(0, 6, (slots,), generator=generator),
+        )
+        return cls(**{name: getattr(known, name).to(device) for name in cls.__slots__})
+
+    def given(self) -> tuple[Tensor, ...]:
+        """In the order of the kernel's parameters, those before the codebook."""
+        return (self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
+
+    def rules(self, fewest: int, eos: int, codes: int) -> Rules:
+        """The talker's rules over these slots."""
+        return Rules(self.seen, self.penalty, self.hold_until, fewest, eos, codes)
+
+
+def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
+    """One code a row. Shapes: logits [B, V]; rows [B] int64; result [B] int64."""
+    width = logits.shape[1]
+    scores, frame = logits.float(), slots.frame[rows]
+    if rules is not None:
+        allowed = torch.arange(width, device=logits.device) < rules.codes
+        allowed[rules.eos] = True
+        hold = rules.hold_until[rows].clamp(min=rules.fewest)
+        scores = talker_rules(scores, rules.seen[rows], rules.penalty[rows], frame, hold, allowed, rules.eos)
+    level = LevelSettings(
+        temperature=slots.temperature[rows],
+        top_k=slots.top_k[rows],
+        top_p=slots.top_p[rows],
+        greedy=slots.greedy[rows],
+        widest_k=width,
+        any_top_p=True,
+    )
+    return pick(scores, level, gumbel_noise(slots.seed[rows], frame, codebook + 1, width)[:, codebook])
+
+
+def embed_twin(tables: Tensor, ids: Tensor, extra: Tensor) -> Tensor:
+    """The sum of each codebook's row, then the extra row."""
+    rows = [table[column] for table, column in zip(tables, ids.unbind(1), strict=True)]
+    return torch.stack(rows, dim=-2).sum(-2) + extra

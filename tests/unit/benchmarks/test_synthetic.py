@@ -1,0 +1,113 @@
+"""Synthetic checkpoints: the published layout, texts in few tokens, and utterances that never end by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.layout.draw import Array, Draw
+from benchmarks.layout.files import write_drawn
+from benchmarks.layout.published import PUBLISHED
+from benchmarks.layout.spec import CheckpointSpec
+from benchmarks.layout.tensors import model_tensors, speech_tokenizer_tensors
+from benchmarks.prompts import sentences, single_tokens
+from benchmarks.synthetic import TorchDraw
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.config import read_model_config
+from runtime.request import Finished, Sampling, StopReason
+from tests.support.checkpoint_spec import TINY, TINY_EOS
+from tests.support.engines import cloned, custom_voice, engine_of, said, voice_design
+from tests.unit.model import published
+
+ENDLESS = replace(TINY_EOS, name="endless", is_endless=True, tokens=single_tokens())
+FRAMES = 60
+WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # whatever can be drawn is drawn
+
+
+class Shapes(Draw):
+    """Memory that nobody has touched, of the right shape: gigabytes cost nothing."""
+
+    def spread(self, key: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Array:
+        return np.zeros(shape, np.float32)
+
+
+def load(folder: Path, spec: CheckpointSpec, mode: str) -> Checkpoint:
+    write_drawn(folder, spec, mode, TorchDraw(3, torch.device("cpu")), "bfloat16")
+    return load_checkpoint(str(folder), torch.device("cpu"), torch.float32)
+
+
+@pytest.mark.parametrize("variant", published.VARIANTS)
+def test_every_tensor_has_the_published_name_and_shape(variant: str) -> None:
+    size, mode = variant.split("-")[0], published.VARIANTS[variant][1]
+    wanted = published.keys(published.VARIANTS[variant][0])
+    if mode != "base":
+        wanted = {key: shape for key, shape in wanted.items() if not key.startswith("speaker_encoder.")}
+    drawn = {key: tensor.shape for key, tensor in model_tensors(Shapes(0), PUBLISHED[size], mode)}
+    assert drawn == wanted
+
+
+def test_the_speech_tokenizer_has_the_published_names_and_shapes() -> None:
+    drawn = {key: tensor.shape for key, tensor in speech_tokenizer_tensors(Shapes(0), PUBLISHED["1.7B"])}
+    assert drawn == published.keys("tok")
+
+
+@pytest.mark.parametrize("variant", published.VARIANTS)
+def test_a_configuration_says_what_the_published_one_says(variant: str, tmp_path: Path) -> None:
+    """But for the numbers of text tokens, since the tokenizer is a small one, and our own word that it cannot speak."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder in (ours, theirs):
+        folder.mkdir()
+    size, mode = variant.split("-")[0], published.VARIANTS[variant][1]
+
+    class Nothing(Shapes):
+        def save(self, *_: object) -> None:
+            """No weights are needed here."""
+
+    write_drawn(ours, PUBLISHED[size], mode, Nothing(0), "bfloat16")
+    published.write_configs(theirs, variant)
+    ids = dict.fromkeys(
+        ("im_start_token_id", "tts_bos_token_id", "tts_eos_token_id", "tts_pad_token_id"),
+        0,
+    )
+    assert replace(read_model_config(ours), **ids) == replace(read_model_config(theirs), **ids, speaks=False)
+
+
+@pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(greedy=True), WILD], ids=["default", "greedy", "wild"])
+def test_speech_goes_on_until_it_is_stopped(mode: str, sampling: Sampling, tmp_path: Path) -> None:
+    checkpoint = load(tmp_path, ENDLESS, mode)
+    request = {"custom_voice": custom_voice, "voice_design": voice_design, "base": cloned}[mode]
+    heard = said(engine_of(checkpoint, guard=False), request(max_frames=FRAMES, sampling=sampling))
+    assert isinstance(heard.end, Finished)
+    assert (heard.end.stop_reason, len(heard.codes)) == (StopReason.MAX_TOKENS, FRAMES)
+
+
+def test_without_the_change_the_same_weights_do_end(tmp_path: Path) -> None:
+    """Or the test above could not fail."""
+    checkpoint = load(tmp_path, replace(ENDLESS, is_endless=False), "custom_voice")
+    heard = said(engine_of(checkpoint, guard=False), custom_voice(max_frames=FRAMES, sampling=WILD))
+    assert isinstance(heard.end, Finished)
+    assert heard.end.stop_reason is StopReason.EOS
+
+
+def test_scores_stay_small_and_that_of_the_end_far_below(tmp_path: Path) -> None:
+    checkpoint = load(tmp_path, replace(ENDLESS, talker=replace(TINY.talker, layers=6)), "custom_voice")
+    talker, config = checkpoint.talker, checkpoint.config.talker
+    hidden = talker.model.norm(
+        torch.cat((torch.full((500, 1), 8.0), 20 * torch.randn(500, config.hidden_size - 1)), dim=1)
+    )
+    logits = talker.logits(hidden)
+    others = logits[:, : config.codes]
+    assert float(logits[:, config.codec_eos_token_id].max()) < float(others.min()) - 50
+    assert float(others.abs().max()) < 50
+
+
+def test_a_text_of_the_table_is_about_a_token_a_word(tmp_path: Path) -> None:
+    tokenizer = load(tmp_path, ENDLESS, "custom_voice").text_tokenizer
+    for text in sentences()[:100]:
+        words, commas = len(text.split()), text.count(",")
+        assert len(tokenizer.body(text)) == words + commas + 1, text
