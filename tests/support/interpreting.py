@@ -1,27 +1,38 @@
-"""Triton kernels on CPU tensors, where there is no card. Import this before any kernel."""
+"""Triton's interpreter, which runs kernels on CPU tensors, with two faults of version 3.6 repaired."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-
+import pytest
 import triton.language as tl
 from triton.runtime import interpreter
 
-_patch = interpreter._patch_lang_tensor
-_dot = interpreter.InterpreterBuilder.create_dot
 
+@contextmanager
+def repaired() -> Iterator[None]:
+    """Loop bounds that are arrays of one number, which numpy 2.4 refuses, and products of bfloat16, which it takes for
+    the integers that they are stored as.
+    """
+    patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
 
-def _patch_with_index(tensor: Any, scope: Any) -> None:
-    """Triton 3.6 makes loop bounds of arrays of one number, which NumPy 2.4 no longer takes for integers."""
-    _patch(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+    def patched(tensor: type, scope: Any) -> None:
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    def dot_of_wide(builder: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return dot(builder, _wide(a), _wide(b), *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang_tensor", patched)
+        patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot_of_wide)
+        options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)  # every sum twice
+        patch.setattr(interpreter.interpreter_builder, "options", options)
+        yield
 
 
 def _wide(operand: Any) -> Any:
@@ -29,12 +40,3 @@ def _wide(operand: Any) -> Any:
         return operand
     data = interpreter._convert_float(operand.data, tl.bfloat16, tl.float32, None).view(np.float32)
     return interpreter.TensorHandle(data, tl.float32)
-
-
-def _dot_of_wide(builder: Any, a: Any, b: Any, *rest: Any) -> Any:
-    """Triton 3.6 multiplies bfloat16 as the integers that it is stored as."""
-    return _dot(builder, _wide(a), _wide(b), *rest)
-
-
-interpreter._patch_lang_tensor = _patch_with_index
-interpreter.InterpreterBuilder.create_dot = _dot_of_wide

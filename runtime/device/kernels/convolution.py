@@ -20,8 +20,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from runtime.device.kernels import pdl
 from runtime.device.kernels.snake import Snake, snake
-from runtime.device.kernels.streams import ROW, Past, remember
+from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
 
 class After(IntEnum):
@@ -68,13 +69,14 @@ class Tile:
     depth: int = 64  # of K, taken at once
 
     def depth_for(self, dtype: torch.dtype) -> int:
-        return self.depth if dtype is torch.bfloat16 else min(self.depth, 32)
+        return self.depth if dtype is torch.bfloat16 else self.depth // 2
 
 
 WIDE = Tile(128, 256, 8, 3)
 SQUARE = Tile(128, 128, 8, 3)
 TILES = (WIDE, SQUARE, Tile(64, 128, 4, 4), Tile(64, 64, 4, 5), Tile(64, 32, 4, 6), Tile(64, 16, 4, 6))
 BUSY = 128  # programs from which a card is full
+CACHE_LINE = 128  # bytes
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
@@ -83,6 +85,16 @@ def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
         if N % tile.columns == 0 and -(-M // tile.rows) * (N // tile.columns) >= BUSY:
             return tile
     return next((tile for tile in reversed(TILES) if N % tile.columns == 0), TILES[-1])
+
+
+@triton.jit
+def _weights_to_cache(weight, column, K: tl.constexpr, N: tl.constexpr):
+    """Ask for some columns of every row, which lie within a line of the cache; nobody waits."""
+    BLOCK: tl.constexpr = 512
+    for k in range(0, K, BLOCK):
+        ks = tl.minimum(k + tl.arange(0, BLOCK), K - 1)
+        at = weight + ks * N + column
+        tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
 
 
 @triton.jit(do_not_specialize=["M", "T", "total", "left", "dilation"])
@@ -114,9 +126,14 @@ def _convolve(
     BN: tl.constexpr,
     BK: tl.constexpr,
     PRECISION: tl.constexpr,
+    PDL: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):
     columns: tl.constexpr = (N + BN - 1) // BN
     column, tile = tl.program_id(0) % columns, tl.program_id(0) // columns
+    if AHEAD:
+        _weights_to_cache(weight, column * BN, K, N)
+    take_turn(PDL)
     if memory is not None:
         programs = tl.num_programs(0)
         remember(x, memory, rows, tl.program_id(0), programs, T, total, left, copy_stride, slot_stride, C)
@@ -251,6 +268,9 @@ def convolve(
         BN=tile.columns,
         BK=tile.depth_for(x.dtype),
         PRECISION="tf32" if x.dtype is torch.bfloat16 else "ieee",
+        PDL=pdl(),
+        AHEAD=pdl() and M <= tile.rows and tile.columns * x.element_size() <= CACHE_LINE,
+        launch_pdl=pdl(),
         num_warps=tile.warps,
         num_stages=tile.stages,
     )

@@ -7,15 +7,27 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.kernels.streams import ROW, Past, remember
+from runtime.device.kernels import pdl
+from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
 FULL_SCALE = tl.constexpr(32767.0)
 ROUNDING = tl.constexpr(12582912.0)  # as in snake.py
+TOGETHER = 1  # moments of a program of ``normed_depthwise``
 MOMENTS = 64  # samples of a program of ``pcm``
 
 
 @triton.jit
-def _look_up(codes, tables, out, GROUPS: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+def _look_up(
+    codes,
+    tables,
+    out,
+    GROUPS: tl.constexpr,
+    SIZE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    take_turn(PDL)
     m = tl.program_id(0)
     c = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
@@ -32,12 +44,21 @@ def look_up(codes: Tensor, tables: Tensor) -> Tensor:
     _, size, width = tables.shape
     out = tables.new_empty(B, T, width)
     _look_up[(B * T,)](
-        codes, tables, out, GROUPS=groups, SIZE=size, WIDTH=width, BLOCK=triton.next_power_of_2(width), num_warps=4
+        codes,
+        tables,
+        out,
+        GROUPS=groups,
+        SIZE=size,
+        WIDTH=width,
+        BLOCK=triton.next_power_of_2(width),
+        PDL=pdl(),
+        launch_pdl=pdl(),
+        num_warps=4,
     )
     return out
 
 
-@triton.jit(do_not_specialize=["T", "total"])
+@triton.jit(do_not_specialize=["M", "T", "total"])
 def _each_channel(
     x,
     memory,
@@ -45,6 +66,7 @@ def _each_channel(
     weight,
     bias,
     out,
+    M,
     T,
     total,
     copy_stride,
@@ -53,25 +75,32 @@ def _each_channel(
     C: tl.constexpr,
     TAPS: tl.constexpr,
     BLOCK: tl.constexpr,
+    BM: tl.constexpr,
+    PDL: tl.constexpr,
 ):
+    take_turn(PDL)
     LEFT: tl.constexpr = TAPS - 1
-    m = tl.program_id(0)
-    remember(x, memory, rows, m, tl.num_programs(0), T, total, LEFT, copy_stride, slot_stride, C)
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    remember(x, memory, rows, program, programs, T, total, LEFT, copy_stride, slot_stride, C)
+    m = program * BM + tl.arange(0, BM)
+    inside = (m < M)[:, None]
+    m = tl.minimum(m, M - 1)
     row, t = m // T, m % T
     slot, turn = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
-    past = memory + turn * copy_stride + slot * slot_stride
+    past = memory + (turn * copy_stride + slot * slot_stride)[:, None]
     c = tl.arange(0, BLOCK)
-    has = c < C
-    y = tl.load(bias + c, has, 0.0)
+    has = (c < C)[None, :]
+    y = tl.zeros((BM, BLOCK), tl.float32) + tl.load(bias + c, c < C, 0.0)[None, :]
     for tap in tl.static_range(TAPS):
-        source = t + tap - LEFT
-        value = tl.load(x + (row * T + source) * C + c, has & (source >= 0), 0.0)
-        value += tl.load(past + (LEFT + source) * C + c, has & (source < 0), 0.0)
-        y += value.to(tl.float32) * tl.load(weight + tap * C + c, has, 0.0)
-    y -= tl.sum(y, 0) / C
+        source = (t + tap - LEFT)[:, None]
+        new = x + (row[:, None] * T + source) * C + c[None, :]
+        old = past + (LEFT + source) * C + c[None, :]
+        value = tl.load(tl.where(source >= 0, new, old), has, 0.0).to(tl.float32)
+        y += value * tl.load(weight + tap * C + c, c < C, 0.0)[None, :]
+    y -= tl.sum(y, 1)[:, None] / C
     y = tl.where(has, y, 0.0)
-    y *= tl.rsqrt(tl.sum(y * y, 0) / C + eps)
-    tl.store(out + m * C + c, y, has)
+    y *= tl.rsqrt(tl.sum(y * y, 1)[:, None] / C + eps)
+    tl.store(out + m[:, None] * C + c[None, :], y, has & inside)
 
 
 def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past, eps: float) -> Tensor:
@@ -81,13 +110,14 @@ def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past
     """
     B, T, C = x.shape
     out = torch.empty_like(x)
-    _each_channel[(B * T,)](
+    _each_channel[(-(-B * T // TOGETHER),)](
         x,
         past.memory,
         rows,
         weight,
         bias,
         out,
+        B * T,
         T,
         B * past.left * C,
         *past.strides,
@@ -95,6 +125,9 @@ def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past
         C=C,
         TAPS=len(weight),
         BLOCK=triton.next_power_of_2(C),
+        BM=TOGETHER,
+        PDL=pdl(),
+        launch_pdl=pdl(),
         num_warps=4,
     )
     return out
@@ -117,7 +150,9 @@ def _pcm(
     TAPS: tl.constexpr,
     BLOCK: tl.constexpr,
     BM: tl.constexpr,
+    PDL: tl.constexpr,
 ):
+    take_turn(PDL)
     LEFT: tl.constexpr = TAPS - 1
     block, row = tl.program_id(0), tl.program_id(1)
     blocks = tl.num_programs(0)
@@ -170,6 +205,8 @@ def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Te
         TAPS=len(weight),
         BLOCK=triton.next_power_of_2(C),
         BM=MOMENTS,
+        PDL=pdl(),
+        launch_pdl=pdl(),
         num_warps=8,
     )
     return out

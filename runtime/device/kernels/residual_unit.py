@@ -14,9 +14,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from runtime.device.kernels import pdl
 from runtime.device.kernels.convolution import Made, Packed, Tile
 from runtime.device.kernels.snake import Snake, snake
-from runtime.device.kernels.streams import ROW, Past, remember
+from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
 WIDEST = 192  # channels that fit into the registers of a program
 SMALLEST = 16  # columns of a tile
@@ -103,7 +104,9 @@ def _unit(
     BM: tl.constexpr,
     BK: tl.constexpr,
     PRECISION: tl.constexpr,
+    PDL: tl.constexpr,
 ):
+    take_turn(PDL)
     N: tl.constexpr = C0 + C1
     KIND: tl.constexpr = x.dtype.element_ty
     tile = tl.program_id(0)
@@ -202,6 +205,8 @@ def residual_unit(
         BM=tile.rows,
         BK=tile.depth_for(x.dtype),
         PRECISION="tf32" if x.dtype is torch.bfloat16 else "ieee",
+        PDL=pdl(),
+        launch_pdl=pdl(),
         num_warps=tile.warps,
         num_stages=tile.stages,
     )

@@ -29,6 +29,14 @@ class Past:
 
 
 @triton.jit
+def take_turn(PDL: tl.constexpr):
+    """Let the next kernel begin to start, and wait for the one ahead; nothing is read or written before this."""
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
 def remember(x, memory, rows, program, programs, T, total, left, copy_stride, slot_stride, C: tl.constexpr):
     """Write the last ``left`` inputs of every row, old ones among them where the chunk is shorter.
 

@@ -12,7 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.kernels.streams import ROW
+from runtime.device.kernels import pdl
+from runtime.device.kernels.streams import ROW, take_turn
 
 QUERIES = 16  # rows of a tile, the fewest that the tensor cores take
 
@@ -47,7 +48,9 @@ def _attend(
     QB: tl.constexpr,
     HALF: tl.constexpr,
     PRECISION: tl.constexpr,
+    PDL: tl.constexpr,
 ):
+    take_turn(PDL)
     row, kv_head = tl.program_id(0), tl.program_id(1)
     KIND: tl.constexpr = qkv.dtype.element_ty
     SHARED: tl.constexpr = HEADS // KV_HEADS
@@ -131,6 +134,8 @@ def attend_window(qkv: Tensor, rings: Tensor, rows: Tensor, frequencies: Tensor,
         QB=QUERIES,
         HALF=max(16, triton.next_power_of_2(D // 2)),
         PRECISION="tf32" if qkv.dtype is torch.bfloat16 else "ieee",
+        PDL=pdl(),
+        launch_pdl=pdl(),
         num_warps=4,
     )
     return out
