@@ -80,14 +80,16 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
                 weight.normal_(0, 0.3)
             else:
                 inputs = weight[0].numel()
-                if "block.1.conv" in name or "upsample" in name and weight.dim() == 3 and "dwconv" not in name:
+                if "block.1.conv" in name or ("upsample" in name and weight.dim() == 3 and "dwconv" not in name):
                     inputs = weight.shape[0] * (2 if "block.1" in name else 1)  # of a transposed convolution
                 weight.normal_(0, 0.7 / inputs**0.5)
-        for block in network.decoder[1:-2]:  # residual branches that do not drown what they are added to
+        parts: Any = network.decoder  # torch's types do not know what a list of modules holds
+        _, *blocks, _, end = parts
+        for block in blocks:  # residual branches that do not drown what they are added to
             for unit in block.block[2:]:
                 unit.conv2.conv.weight.mul_(0.4)
     network.requires_grad_(False)
-    last = network.decoder[-1].conv
+    last = end.conv
     last.weight.mul_(0.001)  # nothing is clipped
     codes = torch.randint(0, config.codebook_size, (1, 4, config.num_quantizers), device=device)
     wave = network(codes, network.fresh_state(1))
@@ -190,7 +192,9 @@ def inputs_of(config: Code2WavConfig, device: torch.device, frames: int, batch: 
 
 
 @torch.inference_mode()
-def timed(device: CudaDevice, sound: SoundNetwork, config: Code2WavConfig, frames: int, batch: int, graph: bool) -> float:
+def timed(
+    device: CudaDevice, sound: SoundNetwork, config: Code2WavConfig, frames: int, batch: int, graph: bool
+) -> float:
     rows, codes = inputs_of(config, device.torch_device, frames, batch)
     if not graph:
         return device_ms(lambda: sound.decode(rows, codes))
@@ -225,7 +229,7 @@ def profiled(sound: SoundNetwork, config: Code2WavConfig, device: torch.device, 
     with profile(activities=[ProfilerActivity.CUDA]) as result:
         sound.decode(rows, codes)
         torch.cuda.synchronize()
-    events = [event for event in result.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    events = [event for event in result.events() if event.device_type.name == "CUDA"]
     total = sum(event.time_range.elapsed_us() for event in events)
     lines = [f"{frames} x {batch}: {len(events)} kernels, {total / 1000:.3f} ms of kernel time; in order:"]
     for index, event in enumerate(sorted(events, key=lambda one: one.time_range.start)):

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -53,11 +54,8 @@ def recorded(into: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> Iterato
 
         return noted
 
-    packed_sound.convolve, packed_sound.residual_unit = noting(convolve), noting(residual_unit)
-    try:
+    with mock.patch.multiple(packed_sound, convolve=noting(convolve), residual_unit=noting(residual_unit)):
         yield
-    finally:
-        packed_sound.convolve, packed_sound.residual_unit = convolve, residual_unit
 
 
 def microseconds(work: Callable[[], object]) -> float:

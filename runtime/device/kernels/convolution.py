@@ -130,6 +130,7 @@ def _convolve(
     AHEAD: tl.constexpr,
 ):
     columns: tl.constexpr = (N + BN - 1) // BN
+    width: tl.constexpr = N // 2 if AFTER == SWIGLU else N
     column, tile = tl.program_id(0) % columns, tl.program_id(0) // columns
     if AHEAD:
         _weights_to_cache(weight, column * BN, K, N)
@@ -161,10 +162,7 @@ def _convolve(
             new = x + (row[:, None] * T + source) * C + channel
             old = memory + past[:, None] + (left + source) * C + channel
             places = tl.where(source >= 0, new, old)
-        if K % BK == 0:
-            a = tl.load(places)
-        else:
-            a = tl.load(places, (ks < K)[None, :], 0.0)
+        a = tl.load(places) if K % BK == 0 else tl.load(places, (ks < K)[None, :], 0.0)
         if K % BK == 0 and N % BN == 0:
             w = tl.load(weight + ks[:, None] * N + n[None, :])
         else:
@@ -181,10 +179,8 @@ def _convolve(
         gate, up = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
         y = gate / (1 + tl.exp(-gate)) * up
         n = column * (BN // 2) + tl.arange(0, BN // 2)
-        width: tl.constexpr = N // 2
     else:
         y = acc
-        width: tl.constexpr = N
         if AFTER == GELU:
             y = 0.5 * y * (1 + tl.erf(y * 0.7071067811865476))
     at = m[:, None] * width + n[None, :]
@@ -210,6 +206,14 @@ class Made:
         assert self.plain is not None
         return self.plain
 
+    @property
+    def after_snake(self) -> Tensor:
+        assert self.activated is not None
+        return self.activated
+
+    def shaped(self, *shape: int) -> Made:
+        return Made(self.values.view(shape), self.after_snake.view(shape))
+
 
 def convolve(
     packed: Packed,
@@ -233,7 +237,8 @@ def convolve(
     B, T, C = x.shape
     M, N = B * T, packed.width
     K = packed.taps * C
-    assert x.is_contiguous() and packed.weight.shape[0] == K
+    assert x.is_contiguous()
+    assert packed.weight.shape[0] == K
     width = N // 2 if after is After.SWIGLU else N
     out = x.new_empty(B, T, width) if plain else None
     activated = x.new_empty(B, T, width) if then is not None else None
@@ -269,7 +274,7 @@ def convolve(
         BK=tile.depth_for(x.dtype),
         PRECISION="tf32" if x.dtype is torch.bfloat16 else "ieee",
         PDL=pdl(),
-        AHEAD=pdl() and M <= tile.rows and tile.columns * x.element_size() <= CACHE_LINE,
+        AHEAD=pdl() and tile.rows >= M and tile.columns * x.element_size() <= CACHE_LINE,
         launch_pdl=pdl(),
         num_warps=tile.warps,
         num_stages=tile.stages,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -15,23 +16,25 @@ SNAKE_EPS = 1e-9
 ROUNDING = tl.constexpr(12582912.0)
 
 
+@dataclass(frozen=True, slots=True)
 class Snake:
     """The two numbers of each channel as the kernel wants them. Shapes: both [C] float32."""
 
-    def __init__(self, alpha: Tensor, beta: Tensor) -> None:
-        self.rate = (alpha.double().exp() / math.pi).float().contiguous()
-        self.gain = (1 / (beta.double().exp() + SNAKE_EPS)).float().contiguous()
+    rate: Tensor  # e^alpha / pi
+    gain: Tensor  # 1 / (e^beta + eps)
+
+    @classmethod
+    def of(cls, alpha: Tensor, beta: Tensor) -> Snake:
+        """From the exponents that are published."""
+        return cls((alpha.double().exp() / math.pi).float(), (1 / (beta.double().exp() + SNAKE_EPS)).float())
 
     def repeated(self, times: int) -> Snake:
-        """Of a product that makes ``times`` moments of all channels at once."""
-        other = Snake.__new__(Snake)
-        other.rate, other.gain = self.rate.repeat(times), self.gain.repeat(times)
-        return other
+        """For a product that makes ``times`` moments of all channels at once."""
+        return Snake(self.rate.repeat(times), self.gain.repeat(times))
 
-    def to(self, device: torch.device) -> Snake:
-        other = Snake.__new__(Snake)
-        other.rate, other.gain = self.rate.to(device), self.gain.to(device)
-        return other
+    def padded(self, channels: int) -> Snake:
+        """With channels beyond the last that stay what they are."""
+        return Snake(F.pad(self.rate, (0, channels)), F.pad(self.gain, (0, channels)))
 
 
 @triton.jit

@@ -115,7 +115,8 @@ def attend_window(qkv: Tensor, rings: Tensor, rows: Tensor, frequencies: Tensor,
     B, T, width = qkv.shape
     _, _, kv_heads, ring, D = rings.shape
     heads = width // D - 2 * kv_heads
-    assert T + window - 1 <= ring and rings[0].is_contiguous()
+    assert T + window - 1 <= ring
+    assert rings[0].is_contiguous()
     out = qkv.new_empty(B, T, heads * D)
     _attend[(B, kv_heads)](
         qkv,

@@ -12,14 +12,13 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from tests.support import interpreting
-
 from runtime.device.kernels import convolution, pointwise, residual_unit
 from runtime.device.kernels.convolution import Tile
 from runtime.model.code2wav import Code2Wav
 from runtime.model.packed_sound import PackedSound
 from runtime.model.sound import to_s16
 from tests.conftest import Loaded
+from tests.support import interpreting
 from tests.support.sound_networks import SMALL, random_network
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
