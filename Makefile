@@ -63,8 +63,10 @@ $(VENV)/.ready: requirements.lock pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --no-deps --editable .
 	@touch $@
 
+# A build of torch for cards has brought the Triton that it goes with.
 $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
-	grep -v '^torch==' requirements-dev.lock > $(VENV)/without-torch.txt
+	grep -v -e '^torch==' $$($(BIN)/python -c 'import torch; print("-e ^triton==" * bool(torch.version.cuda))') \
+		requirements-dev.lock > $(VENV)/without-torch.txt
 	$(BIN)/pip install --quiet -r $(VENV)/without-torch.txt
 	@touch $@
 

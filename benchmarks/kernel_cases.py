@@ -17,7 +17,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from runtime.device.kernels import attention, draw, embed
+from runtime.device.kernels import attention, draw, embed, piece
 from runtime.model.layers import rotary
 
 HEADS, KV_HEADS, D = 16, 8, 128  # of both published networks
@@ -33,7 +33,7 @@ CARD = torch.device("cuda")
 VARIANTS: dict[str, list[tuple[ModuleType, dict[str, int]]]] = {
     "attend_rows": [(attention, {"PARTS": parts, "STAGES": stages}) for parts in (4, 8) for stages in (2, 3, 4)],
     "attend_piece": [
-        (attention, {"TILE": tile, "BLOCK": block, "STAGES": stages})
+        (piece, {"TILE": tile, "BLOCK": block, "STAGES": stages})
         for tile in (16, 32)
         for block in (32, 64)
         for stages in (2, 3)
@@ -94,7 +94,7 @@ def _piece(count: int, start: int) -> Case:
         "attend_piece",
         f"P={count} from {start}",
         (start + count) * each,
-        lambda n: attention.attend_piece(*given[n % LAYERS], slot, at),
+        lambda n: piece.attend_piece(*given[n % LAYERS], slot, at),
     )
 
 

@@ -22,7 +22,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from runtime.device.fused import Norm
 from runtime.device.kernels import linear as kernels
 from runtime.device.kernels.linear import Tiles
 
@@ -38,20 +37,19 @@ class Product:
     name: str
     N: int
     K: int
-    norm: bool = False
     gated: bool = False
     residual: bool = False
 
 
 PRODUCTS = (
-    Product("predictor qkv", 4096, 1024, norm=True),
+    Product("predictor qkv", 4096, 1024),
     Product("predictor o", 1024, 2048, residual=True),
-    Product("predictor gate, up", 3072, 1024, norm=True, gated=True),
+    Product("predictor gate, up", 3072, 1024, gated=True),
     Product("predictor down", 1024, 3072, residual=True),
-    Product("predictor head", 2048, 1024, norm=True),
-    Product("talker qkv", 4096, 2048, norm=True),
+    Product("predictor head", 2048, 1024),
+    Product("talker qkv", 4096, 2048),
     Product("talker o", 2048, 2048, residual=True),
-    Product("talker gate, up", 6144, 2048, norm=True, gated=True),
+    Product("talker gate, up", 6144, 2048, gated=True),
     Product("talker down", 2048, 6144, residual=True),
 )
 
@@ -64,11 +62,12 @@ def candidates(product: Product, rows: int) -> Iterator[Tiles]:
     ):
         buffers = (BN * (2 if product.gated else 1) + BM) * BK * 2 * stages
         cut = product.N // BN
-        if product.N % BN or product.K % BK or BK // parts < 64 or buffers > 200_000 or not 32 <= cut <= 400:
+        if product.N % BN or product.K % BK or BK // parts < 64 or buffers > 200_000 or not 16 <= cut <= 400:
             continue
         if buffers < 30_000 or (BK == 512 and parts == 1) or stages * BK > product.K + BK:
             continue
-        yield Tiles(BN, BK, parts, warps, stages)
+        for calls in (False, True):
+            yield Tiles(BN, BK, parts, warps, stages, calls)
 
 
 class Bench:
@@ -85,27 +84,21 @@ class Bench:
 
         self.weights = [random(*shape) * product.K**-0.5 for _ in range(count)]
         self.x, self.residual = random(rows, product.K), random(rows, product.N)
-        self.norm = Norm(random(product.K), 1e-6)
 
     def run(self, weight: Tensor, tiles: Tiles | None = None, rows: int | None = None) -> Tensor:
         x, residual = self.x[:rows], self.residual[:rows]
         if self.product.gated:
-            return kernels.swiglu(x, weight, self.norm, tiles=tiles)
+            return kernels.swiglu(x, weight, tiles=tiles)
         return kernels.linear(
             x,
             weight,
-            norm=self.norm if self.product.norm else None,
             residual=residual if self.product.residual else None,
             tiles=tiles,
         )
 
     def library(self, weight: Tensor) -> Tensor:
         """The twin: one operation after the other."""
-        x = self.x
-        if self.product.norm:
-            wide = x.float()
-            x = self.norm.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).bfloat16()
-        out = x @ weight.t()
+        out = self.x @ weight.t()
         if self.product.gated:
             gate, up = out.chunk(2, -1)
             return torch.nn.functional.silu(gate) * up

@@ -13,15 +13,19 @@ from pathlib import Path
 
 TORCH = "torch==2.13.0"
 BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
+INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"  # where tests run kernels without a card
 
 # Pipecat has it for a resampler that nobody here asks for: a quarter of the download.
 WITHOUT = "numba ; sys_platform == 'none'"
 
 
-def compile_lock(target: Path, *options: str) -> None:
-    """Pin what pyproject.toml asks for, without what depends on torch's build."""
+def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None:
+    """Pin what pyproject.toml asks for, without what depends on torch's build, but for Triton where it is asked for."""
     pins = _resolve("pyproject.toml", "--constraint", "-", *options, told=TORCH)
-    _write(target, "pyproject.toml", [TORCH, *(pin for pin in pins if not pin.startswith(BUILD_DEPENDENT))])
+    kept = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
+    if with_triton:  # the one that this torch would bring in a build for cards
+        kept += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]
+    _write(target, "pyproject.toml", [TORCH, *kept])
 
 
 def compile_clients(target: Path, source: str = "tests/clients/requirements.in") -> None:
@@ -43,5 +47,5 @@ def _write(target: Path, source: str, lines: list[str]) -> None:
 
 if __name__ == "__main__":
     compile_lock(Path("requirements.lock"))
-    compile_lock(Path("requirements-dev.lock"), "--extra", "dev")
+    compile_lock(Path("requirements-dev.lock"), "--extra", "dev", with_triton=True)
     compile_clients(Path("requirements-clients.lock"))

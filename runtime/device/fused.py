@@ -51,10 +51,9 @@ class Fused(Protocol):
         weight: Tensor,
         *,
         bias: Tensor | None = None,
-        norm: Norm | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """residual + norm(x) times a matrix + bias.
+        """residual + x times a matrix + bias.
 
         Shapes: x [M, K]; weight [N, K]; bias [N]; residual, result [M, N].
         """
@@ -62,8 +61,8 @@ class Fused(Protocol):
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
         """Shapes: x, result [M, K], any M."""
 
-    def swiglu(self, x: Tensor, weight: Tensor, norm: Norm) -> Tensor:
-        """silu(gate) * up of norm(x). Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
+    def swiglu(self, x: Tensor, weight: Tensor) -> Tensor:
+        """silu(gate) * up. Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
 
     def attend_rows(
         self,

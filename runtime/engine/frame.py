@@ -44,6 +44,7 @@ class Frame:
         self.angles = cos[0, 0], sin[0, 0]
         self.allowed = torch.arange(talker.vocab_size, device=target) < talker.codes
         self.allowed[talker.codec_eos_token_id] = True
+        self.true = torch.ones((), device=target, dtype=torch.bool)  # graphs take no constants from the host
 
     def next(self, rows: Tensor, slots: Slots | None = None) -> Tensor:
         """The next frame of rows that have made one before.
@@ -105,7 +106,7 @@ class Frame:
             codes, finite = self._fused_codes(hidden, rows, cache)
         frame, first = arena.frame[rows], codes[:, 0]
         arena.codes[rows] = codes
-        arena.seen[rows, first] = True
+        arena.seen[rows, first] = self.true
         arena.frame[rows] = (frame + 1) * (rows < arena.slots)
         ended = first == config.codec_eos_token_id
         return torch.cat((codes, ended[:, None], finite[:, None]), dim=1)

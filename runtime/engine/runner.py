@@ -83,7 +83,7 @@ class FrameRunner:
         self._pieces: dict[tuple[int, bool], Graph[Tensor | None]] = {}  # by positions, and whether a frame follows
         largest = next((size for size in BATCHES if size >= slots), slots)
         self._rows = torch.full((largest,), slots, device=device.torch_device)
-        self._embeds = torch.zeros((piece, self.hidden_size), device=device.torch_device, dtype=dtype)
+        self._embeds = torch.zeros((max(piece, PIECES[0]), self.hidden_size), device=device.torch_device, dtype=dtype)
         self._place = torch.zeros(3, device=device.torch_device, dtype=torch.int64)  # slot, start, count
         width = checkpoint.config.talker.num_code_groups + 2
         # As many pieces of the host's memory as frames can be under way, and one that is being read.
@@ -166,13 +166,15 @@ class FrameRunner:
 
     def _read(self, embeds: Tensor, slot: int, start: int, *, is_last: bool) -> Tensor | None:
         count = len(embeds)
-        size = min((size for size, last in self._pieces if last == is_last and size >= count), default=0)
-        if not size:
+        if self.device.fused is None:
             return self.frame.read(embeds, slot, start, is_last=is_last)
+        size = min((size for size in PIECES if size >= count), default=self.piece)
         self._embeds[:count] = embeds
         place = self._places.next()
         place[0], place[1], place[2] = slot, start, count
         self._place.copy_(place, non_blocking=True)
+        if (size, is_last) not in self._pieces:
+            return self.frame.read_padded(self._embeds[:size], *torch.split(self._place, 1), is_last=is_last)
         graph = self._pieces[size, is_last]
         graph.replay()
         return graph.result

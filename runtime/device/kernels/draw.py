@@ -8,33 +8,17 @@ more where all codes are alike.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from runtime.device.fused import Rules
 from runtime.device.kernels import launch_options
 
 WARPS = 8  # of a program
 
 GOLDEN = tl.constexpr(0x9E3779B9)
 LEAST = tl.constexpr(-(2**31))  # below every ordered key
-
-
-class Rules(NamedTuple):
-    """The talker's rules, for codebook 0.
-
-    Shapes: seen [S, V] bool, codes drawn so far; penalty [S] float32; hold_until [S] int64, frames before the end may
-    come.
-    """
-
-    seen: Tensor
-    penalty: Tensor
-    hold_until: Tensor
-    fewest: int  # the model's own frames before the end may come
-    eos: int
-    codes: int  # ids below it, and eos, may be drawn
 
 
 def draw(

@@ -1,38 +1,53 @@
-"""What attention kernels do to a head before it attends: RMSNorm, then rotary position, rounded as torch rounds."""
+"""What attention kernels share: shapes, sizes, and what is done to a head before it attends."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+from torch import Tensor
+
+STAGES = 3  # blocks of keys on their way at once, the one at work among them
+FLOAT32_STAGES = 2  # as many as fit a multiprocessor's memory
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LOWEST = tl.constexpr(-1e30)  # below every score, and finite: what is subtracted from it stays a number
+
+
+def check(heads: int, new: int, tensors: tuple[Tensor, ...]) -> None:
+    """The kernels index by shape alone and would read strangers' memory where these do not hold."""
+    qkv, q_norm, k_norm, cos, sin, keys, values = tensors[:7]
+    _, kv_heads, T, d = keys.shape
+    assert heads > 0 == heads % kv_heads == d % 2
+    assert new in (1, 2)
+    assert qkv.shape[1] == (heads + 2 * kv_heads) * d
+    assert keys.shape == values.shape
+    assert q_norm.shape == k_norm.shape == (d,)
+    assert cos.shape == sin.shape == (T, d)
+    assert all(tensor.is_contiguous() for tensor in tensors)
+    assert len({tensor.dtype for tensor in tensors[:7]}) == 1
 
 
 @triton.jit
-def norm_and_rotate(heads, weight, cos, sin, live, eps, D: tl.constexpr, WIDTH: tl.constexpr):
-    """RMSNorm (float32 inside, cast, then weight) and split-half RoPE of R heads.
+def partners(dims, D: tl.constexpr):
+    """The number that each is turned with: split-half pairs."""
+    HALF: tl.constexpr = D // 2
+    return tl.where(dims < HALF, dims + HALF, dims - HALF)
+
+
+@triton.jit
+def norm_and_rotate(x, partner, weight, partner_weight, cos, sin, eps, D: tl.constexpr, WIDTH: tl.constexpr):
+    """RMSNorm (float32 inside, cast, then weight) and split-half RoPE of R heads, rounded as torch rounds.
+
+    All is handed in loaded, so that a kernel can have all its loads on their way before the first is needed.
 
     Args:
-        heads, cos, sin: [R] pointers to the head's first number, and to its position's row of the tables.
-        weight: pointer to the norm's weight [D].
-        live: [R] bool; other rows become zeros.
-        D, WIDTH: numbers in a head, and the power of two that holds them.
-
-    Returns:
-        [R, WIDTH] in the dtype of the heads, zeros beyond D.
+        x, partner: [R, WIDTH] the heads, zeros beyond D, and each number's partner.
+        weight, partner_weight: [1, WIDTH] of the norm.
+        cos, sin: [R, WIDTH] of the heads' positions.
     """
-    HALF: tl.constexpr = D // 2
-    dims = tl.arange(0, WIDTH)
-    partner = tl.where(dims < HALF, dims + HALF, dims - HALF)
-    inside = dims < D
-    there = live[:, None] & inside[None, :]
-    x = tl.load(heads[:, None] + dims[None, :], mask=there, other=0.0)
-    other = tl.load(heads[:, None] + partner[None, :], mask=there, other=0.0)
+    first_half = (tl.arange(0, WIDTH) < D // 2)[None, :]
     wide = x.to(tl.float32)
     scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / D + eps)[:, None]
-    own_weight = tl.load(weight + dims, mask=inside, other=0.0)[None, :]
-    other_weight = tl.load(weight + partner, mask=inside, other=0.0)[None, :]
-    x = own_weight * (wide * scale).to(x.dtype)
-    other = other_weight * (other.to(tl.float32) * scale).to(x.dtype)
-    other = tl.where(dims[None, :] < HALF, -other, other)
-    across = tl.load(cos[:, None] + dims[None, :], mask=there, other=0.0)
-    up = tl.load(sin[:, None] + dims[None, :], mask=there, other=0.0)
-    return x * across + other * up
+    x = weight * (wide * scale).to(x.dtype)
+    partner = partner_weight * (partner.to(tl.float32) * scale).to(x.dtype)
+    return x * cos + tl.where(first_half, -partner, partner) * sin

@@ -2,8 +2,8 @@
 
 A program makes some outputs of all rows: weights [BN, BK] times inputs [BK, BM], the weights in the place that tensor
 cores have for the larger side, so that the same instructions in the same order make a row whether it is alone or one
-of sixty-four. The norm before and the residual or the gate behind are done in the same launch. While the kernel before
-still works, each program already calls its weights into the cache.
+of sixty-four. The residual or the gate behind is done in the same launch. The norm before is a launch of its own: it
+takes a microsecond, and in every program of a product it would take longer.
 """
 
 from __future__ import annotations
@@ -25,22 +25,26 @@ MOST_ROWS = 128
 
 
 class Tiles(NamedTuple):
-    """How a product is cut; ``parts`` is how many stretches of K are summed beside each other, in fixed places."""
+    """How a product is cut.
+
+    ``parts`` is how many stretches of K are summed beside each other, in fixed places; ``calls``: whether a program
+    calls its weights into the cache while the kernel ahead still works.
+    """
 
     BN: int
     BK: int
     parts: int
     warps: int
     stages: int
+    calls: bool = False
 
 
 @triton.jit
-def _weights_to_cache(w, n, K: tl.constexpr, BN: tl.constexpr, KEEP: tl.constexpr):
-    """Ask for the rows n to n + BN of a matrix, line by line; nobody waits."""
-    lines = tl.arange(0, KEEP)
-    start = n * K
-    for first in range(0, BN * K // LINE, KEEP):
-        at = w + start + (first + lines).to(tl.int64) * LINE
+def _call(w, n, K: tl.constexpr, BN: tl.constexpr, STEP: tl.constexpr):
+    """Call the rows n to n + BN of a matrix into the cache, line by line; nobody waits."""
+    lines = tl.arange(0, STEP)
+    for first in range(0, BN * K // LINE, STEP):
+        at = w + n.to(tl.int64) * K + (first + lines) * LINE
         tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
 
 
@@ -49,16 +53,13 @@ def _linear_kernel(
     x,
     w,
     bias,
-    norm,
     residual,
     out,
     M,
-    eps,
     x_stride,
     residual_stride,
     N: tl.constexpr,
     K: tl.constexpr,
-    NORM: tl.constexpr,
     BIAS: tl.constexpr,
     RESIDUAL: tl.constexpr,
     GATED: tl.constexpr,
@@ -66,10 +67,10 @@ def _linear_kernel(
     BN: tl.constexpr,
     BK: tl.constexpr,
     PARTS: tl.constexpr,
-    BS: tl.constexpr,
+    CALLS: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # x [M, K]; w [N, K], or [2 N, K] with the gate above; bias [N]; norm [K]; residual, out [M, N].
+    # x [M, K]; w [N, K], or [2 N, K] with the gate above; bias [N]; residual, out [M, N].
     n0 = tl.program_id(0) * BN
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
@@ -77,20 +78,11 @@ def _linear_kernel(
     whole: tl.constexpr = N % BN == 0 and K % BK == 0  # otherwise tiles reach beyond the matrix
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-        _weights_to_cache(w, n0, K, BN, 256)
-        if GATED:
-            _weights_to_cache(w, N + n0, K, BN, 256)
+        if CALLS:
+            _call(w, n0, K, BN, 256)
+            if GATED:
+                _call(w, N + n0, K, BN, 256)
         tl.extra.cuda.gdc_wait()
-
-    scale = tl.full((BM,), 1.0, tl.float32)
-    if NORM:
-        squares = tl.zeros((BM,), tl.float32)
-        for start in tl.static_range(0, K, BS):
-            k = start + tl.arange(0, BS)
-            part = tl.load(x + m[:, None] * x_stride + k[None, :], here[:, None] & (k < K)[None, :], 0.0)
-            part = part.to(tl.float32)
-            squares += tl.sum(part * part, axis=1)
-        scale = tl.rsqrt(squares / K + eps)
 
     each: tl.constexpr = BK // PARTS
     stretch: tl.constexpr = K // PARTS
@@ -105,9 +97,6 @@ def _linear_kernel(
             left = start + k < K
             rows = tl.load(x_at + start, here[None, :] if whole else here[None, :] & left[:, None], 0.0)
             there = (n < N)[:, None] & left[None, :]
-            if NORM:
-                weight = tl.load(norm + start + k, left, 0.0)
-                rows = (rows.to(tl.float32) * scale[None, :]).to(dtype) * weight[:, None]
             w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, there, 0.0)
             acc = tl.dot(w_tile, rows, acc, input_precision="ieee")
             if GATED:
@@ -124,9 +113,6 @@ def _linear_kernel(
         ups = tl.zeros((PARTS, BN, BM), tl.float32)
         for start in range(0, stretch, each):
             rows = tl.load(x_at + start, here[None, None, :], 0.0)
-            if NORM:
-                weight = tl.load(norm + start + k)
-                rows = (rows.to(tl.float32) * scale[None, None, :]).to(dtype) * weight[:, :, None]
             sums = tl.dot(tl.load(w_at + start), rows, sums, input_precision="ieee")
             if GATED:
                 ups = tl.dot(tl.load(w_at + N * K + start), rows, ups, input_precision="ieee")
@@ -165,17 +151,16 @@ def linear(
     weight: Tensor,
     *,
     bias: Tensor | None = None,
-    norm: Norm | None = None,
     residual: Tensor | None = None,
     tiles: Tiles | None = None,
 ) -> Tensor:
-    """residual + norm(x) times a matrix + bias. Shapes: x [M, K]; weight [N, K]; bias [N]; residual, result [M, N]."""
-    return _launch(x, weight, bias, norm, residual, weight.shape[0], False, tiles)
+    """residual + x times a matrix + bias. Shapes: x [M, K]; weight [N, K]; bias [N]; residual, result [M, N]."""
+    return _launch(x, weight, bias, residual, weight.shape[0], False, tiles)
 
 
-def swiglu(x: Tensor, weight: Tensor, norm: Norm, *, tiles: Tiles | None = None) -> Tensor:
-    """silu(gate) * up of norm(x). Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
-    return _launch(x, weight, None, norm, None, weight.shape[0] // 2, True, tiles)
+def swiglu(x: Tensor, weight: Tensor, *, tiles: Tiles | None = None) -> Tensor:
+    """silu(gate) * up of a product. Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
+    return _launch(x, weight, None, None, weight.shape[0] // 2, True, tiles)
 
 
 def norm(x: Tensor, how: Norm) -> Tensor:
@@ -193,7 +178,6 @@ def _launch(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    norm: Norm | None,
     residual: Tensor | None,
     N: int,
     gated: bool,
@@ -209,16 +193,13 @@ def _launch(
         x,
         weight,
         bias if bias is not None else weight,
-        norm.weight if norm is not None else weight,
         residual if residual is not None else x,
         out,
         M,
-        norm.eps if norm is not None else 0.0,
         x.stride(0),
         residual.stride(0) if residual is not None else 0,
         N=N,
         K=K,
-        NORM=norm is not None,
         BIAS=bias is not None,
         RESIDUAL=residual is not None,
         GATED=gated,
@@ -226,7 +207,7 @@ def _launch(
         BN=tiles.BN,
         BK=tiles.BK,
         PARTS=tiles.parts,
-        BS=min(512, triton.next_power_of_2(K)),
+        CALLS=tiles.calls,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
         **launch_options(),
@@ -239,23 +220,22 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
 
     For one matrix ``parts``, and whether BN is 64, are the same for any rows: they decide the order of the sums.
     """
-    few, some, many = TILES.get((N, K, gated), (None,) * 3)
-    if few is not None:
-        return few if rows <= 16 else some if rows <= 32 else many
+    if (found := TILES.get((N, K, gated))) is not None:
+        return found[0 if rows <= 16 else 1 if rows <= 32 else 2]
     return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
 
 
 # By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
-    (4096, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 6)),
-    (1024, 2048, False): (Tiles(16, 512, 4, 4, 4), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
-    (3072, 1024, True): (Tiles(32, 256, 1, 4, 4), Tiles(32, 256, 1, 4, 4), Tiles(32, 256, 1, 4, 3)),
-    (1024, 3072, False): (Tiles(16, 512, 4, 4, 6), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
-    (2048, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
-    (4096, 2048, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 3), Tiles(64, 256, 1, 4, 3)),
-    (2048, 2048, False): (Tiles(16, 512, 4, 4, 4), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
-    (6144, 2048, True): (Tiles(64, 128, 1, 8, 4), Tiles(64, 128, 1, 8, 4), Tiles(64, 128, 1, 8, 4)),
-    (2048, 6144, False): (Tiles(16, 512, 4, 4, 6), Tiles(16, 512, 4, 4, 4), Tiles(16, 256, 4, 4, 4)),
-    (3072, 2048, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 3), Tiles(64, 256, 1, 4, 3)),
-    (3072, 1024, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
+    (4096, 1024, False): (Tiles(64, 128, 1, 4, 6, True), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 4)),
+    (1024, 2048, False): (Tiles(16, 256, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),
+    (3072, 1024, True): (Tiles(64, 128, 1, 4, 4), Tiles(64, 128, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
+    (1024, 3072, False): (Tiles(16, 512, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),
+    (2048, 1024, False): (Tiles(64, 128, 1, 4, 6, True), Tiles(64, 128, 1, 4, 6, True), Tiles(64, 128, 1, 4, 4, True)),
+    (4096, 2048, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 8, 6)),
+    (2048, 2048, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 8, 4)),
+    (6144, 2048, True): (Tiles(64, 128, 1, 4, 4), Tiles(64, 128, 1, 4, 3), Tiles(64, 128, 1, 4, 4)),
+    (2048, 6144, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6)),
+    (3072, 2048, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 8, 6)),
+    (3072, 1024, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 4)),
 }

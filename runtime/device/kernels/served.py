@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from runtime.device.fused import Fused, Level, Norm, Rules
-from runtime.device.kernels import attention, draw, embed, linear
+from runtime.device.kernels import attention, draw, embed, linear, piece
 
 
 class Kernels(Fused):
@@ -19,16 +19,15 @@ class Kernels(Fused):
         weight: Tensor,
         *,
         bias: Tensor | None = None,
-        norm: Norm | None = None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        return linear.linear(x, weight, bias=bias, norm=norm, residual=residual)
+        return linear.linear(x, weight, bias=bias, residual=residual)
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
         return linear.norm(x, norm)
 
-    def swiglu(self, x: Tensor, weight: Tensor, norm: Norm) -> Tensor:
-        return linear.swiglu(x, weight, norm)
+    def swiglu(self, x: Tensor, weight: Tensor) -> Tensor:
+        return linear.swiglu(x, weight)
 
     def attend_rows(
         self,
@@ -61,7 +60,7 @@ class Kernels(Fused):
         start: Tensor,
     ) -> Tensor:
         norms = q_norm.weight, k_norm.weight, q_norm.eps
-        return attention.attend_piece(qkv, *norms, cos, sin, keys, values, slot, start)
+        return piece.attend_piece(qkv, *norms, cos, sin, keys, values, slot, start)
 
     def draw(
         self,
