@@ -89,6 +89,12 @@ class EngineSettings:
         "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU",
     )
     eager: bool = knob(False, "VOICEWRIGHT_EAGER", "capture no graphs (a CPU never does)")
+    sound_dtype: str = knob(
+        "auto",
+        "VOICEWRIGHT_SOUND_DTYPE",
+        "auto, float32 or bfloat16, of Code2Wav; auto is float32 on a CPU, bfloat16 on cards",
+        words=("auto", "float32", "bfloat16"),
+    )
     max_slots: int = knob(
         0,
         "VOICEWRIGHT_MAX_SLOTS",

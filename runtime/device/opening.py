@@ -52,3 +52,8 @@ def choose_dtype(name: str, device: Device) -> torch.dtype:
     if name not in DTYPES:
         raise InvalidSetting(name="dtype", value=repr(name), why="it must be auto, float32 or bfloat16")
     return DTYPES[name]
+
+
+def choose_sound_dtype(name: str, device: Device) -> torch.dtype:
+    """The dtype of Code2Wav; a word of the settings, which are checked."""
+    return device.dtype if name == "auto" else DTYPES[name]

@@ -12,6 +12,7 @@ import torch
 
 from runtime.device import Device
 from runtime.device.interface import Track
+from runtime.device.opening import choose_sound_dtype
 from runtime.engine.codec import SoundStreams
 from runtime.engine.feed import Feed
 from runtime.engine.job import Job
@@ -63,7 +64,9 @@ class Station:
         tokenizer = checkpoint.speech_tokenizer
         self.samples_per_frame = tokenizer.config.code2wav.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
-        self.streams = SoundStreams(tokenizer.code2wav, self.slots)
+        self.streams = SoundStreams(
+            tokenizer.code2wav, self.slots, device, choose_sound_dtype(settings.sound_dtype, device)
+        )
         self.scheduler = Scheduler(
             frame_s=self.frame_s,
             lead_cap_s=settings.lead_cap_s,
@@ -89,6 +92,7 @@ class Station:
         """Capture what the device can hold as graphs, and run everything once; ``tell`` hears how far that is."""
         try:
             self.runner.capture(lambda done, of: tell(f"capturing graphs of {self.checkpoint.name}: {done} of {of}"))
+            self.streams.prepare(lambda done, of: tell(f"capturing sound of {self.checkpoint.name}: {done} of {of}"))
         except Exception:
             log.exception("graphs of %s could not be captured; what has none is run eagerly", self.checkpoint.name)
         self.warm()

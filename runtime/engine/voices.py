@@ -27,6 +27,15 @@ from runtime.request import Reference, VoicePrompt
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class VoiceSound:
+    """A stream of sound after a voice's reference; how to go on from there (runtime/model/sound.py)."""
+
+    state: StreamState
+    turn: int
+    frames: int
+
+
 @dataclass(slots=True, eq=False)
 class ClonedVoice:
     """What Base mode knows of a reference.
@@ -38,7 +47,7 @@ class ClonedVoice:
     codes: Tensor | None = None
     text: str | None = None
     key: str = ""  # of the reference, for caches
-    sound: StreamState | None = None  # Code2Wav after the reference's frames; the lane of sound fills it in
+    sound: VoiceSound | None = None  # Code2Wav after the reference's frames; the lane of sound fills it in
 
 
 def reference_key(reference: Reference) -> str:

@@ -328,10 +328,10 @@ class Code2Wav(nn.Module):
                 CausalConv(widths[-1], 1, 7),
             ]
         )
-        self._looking_back = [
+        self.looking_back = [
             module for module in self.modules() if isinstance(module, CausalConv | CausalTransposedConv) and module.left
         ]
-        for slot, module in enumerate(self._looking_back):
+        for slot, module in enumerate(self.looking_back):
             module.slot = slot
 
     def fresh_state(self, rows: int) -> StreamState:
@@ -343,7 +343,7 @@ class Code2Wav(nn.Module):
 
         cache = (rows, config.num_key_value_heads, config.sliding_window - 1, config.head_dim)
         return StreamState(
-            [zeros(rows, module.left, module.inputs) for module in self._looking_back],
+            [zeros(rows, module.left, module.inputs) for module in self.looking_back],
             [zeros(*cache) for _ in range(config.num_hidden_layers)],
             [zeros(*cache) for _ in range(config.num_hidden_layers)],
             torch.zeros(rows, device=weight.device, dtype=torch.int64),

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from runtime.engine.codec import SoundStreams, to_s16
+from runtime.engine.codec import SoundStreams
 from runtime.engine.voices import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
 from runtime.model.products import Conv, TransposedConv
+from runtime.model.sound import to_s16
 from runtime.model.weights import on_meta
 from tests.conftest import Loaded
 from tests.unit.model.published import speech_tokenizer_config

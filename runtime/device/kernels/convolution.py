@@ -1,0 +1,282 @@
+"""Causal convolutions over [B, T, C] as matrix products, and every other product of Code2Wav: one kernel.
+
+A convolution of ``taps`` taps is one product over K = taps * C: row t of the left matrix is the inputs that output t
+sees, side by side. It is never written down; the kernel reads them from where they lie, moments before the chunk from
+the stream's memory. A transposed convolution is the same with ``stride`` outputs side by side, a linear layer the same
+with one tap. What follows the product (bias, activation, residual, SnakeBeta of the next layer) happens before it is
+written.
+
+K is summed up in ascending order whatever the tiles are, so that an output has the same bits in every batch and in
+every chunking. Tiles are at least 64 rows: fewer would be other instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from runtime.device.kernels import pdl
+from runtime.device.kernels.snake import Snake, snake
+from runtime.device.kernels.streams import ROW, Past, remember, take_turn
+
+
+class After(IntEnum):
+    """What is done to a product before anything is added."""
+
+    NOTHING = 0
+    GELU = 1
+    SWIGLU = 2  # columns come in pairs: gate, up
+
+
+GELU = tl.constexpr(int(After.GELU))
+SWIGLU = tl.constexpr(int(After.SWIGLU))
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The weights of one product.
+
+    Shapes: weight [taps * C, N], oldest tap first; bias [N] float32 or None.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    inputs: int
+    taps: int = 1
+    dilation: int = 1
+
+    @property
+    def width(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def left(self) -> int:
+        """Moments that it looks back."""
+        return (self.taps - 1) * self.dilation
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+    depth: int = 64  # of K, taken at once
+
+    def depth_for(self, dtype: torch.dtype) -> int:
+        return self.depth if dtype is torch.bfloat16 else self.depth // 2
+
+
+WIDE = Tile(128, 256, 8, 3)
+SQUARE = Tile(128, 128, 8, 3)
+TILES = (WIDE, SQUARE, Tile(64, 128, 4, 4), Tile(64, 64, 4, 5), Tile(64, 32, 4, 6), Tile(64, 16, 4, 6))
+BUSY = 128  # programs from which a card is full
+CACHE_LINE = 128  # bytes
+
+
+def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
+    """The largest tile that keeps the card full; it changes no bit."""
+    for tile in TILES if element_bytes == 2 else TILES[2:]:
+        if N % tile.columns == 0 and -(-M // tile.rows) * (N // tile.columns) >= BUSY:
+            return tile
+    return next((tile for tile in reversed(TILES) if N % tile.columns == 0), TILES[-1])
+
+
+@triton.jit
+def _weights_to_cache(weight, column, K: tl.constexpr, N: tl.constexpr):
+    """Ask for some columns of every row, which lie within a line of the cache; nobody waits."""
+    BLOCK: tl.constexpr = 512
+    for k in range(0, K, BLOCK):
+        ks = tl.minimum(k + tl.arange(0, BLOCK), K - 1)
+        at = weight + ks * N + column
+        tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
+
+
+@triton.jit(do_not_specialize=["M", "T", "total", "left", "dilation"])
+def _convolve(
+    x,
+    memory,
+    rows,
+    weight,
+    bias,
+    residual,
+    out,
+    activated,
+    rate,
+    gain,
+    M,
+    T,
+    total,
+    left,
+    dilation,
+    copy_stride,
+    slot_stride,
+    eps,
+    C: tl.constexpr,
+    K: tl.constexpr,
+    N: tl.constexpr,
+    NORMED: tl.constexpr,
+    AFTER: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    PRECISION: tl.constexpr,
+    PDL: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    columns: tl.constexpr = (N + BN - 1) // BN
+    width: tl.constexpr = N // 2 if AFTER == SWIGLU else N
+    column, tile = tl.program_id(0) % columns, tl.program_id(0) // columns
+    if AHEAD:
+        _weights_to_cache(weight, column * BN, K, N)
+    take_turn(PDL)
+    if memory is not None:
+        programs = tl.num_programs(0)
+        remember(x, memory, rows, tl.program_id(0), programs, T, total, left, copy_stride, slot_stride, C)
+    m = tile * BM + tl.arange(0, BM)
+    n = column * BN + tl.arange(0, BN)
+    inside = m < M
+    m = tl.minimum(m, M - 1)
+    if memory is not None:
+        row, t = m // T, m % T
+        slot, turn = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
+        past = turn * copy_stride + slot * slot_stride
+    acc = tl.zeros((BM, BN), tl.float32)
+    squares = tl.zeros((BM,), tl.float32)
+    for k in tl.range(0, K, BK):
+        ks = k + tl.arange(0, BK)
+        if memory is None:
+            places = x + m[:, None] * C + ks[None, :]
+        else:
+            if C % BK == 0:  # all of one tap
+                source = (t + (k // C) * dilation - left)[:, None]
+                channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
+            else:
+                source = t[:, None] + ((ks // C) * dilation - left)[None, :]
+                channel = (ks % C)[None, :]
+            new = x + (row[:, None] * T + source) * C + channel
+            old = memory + past[:, None] + (left + source) * C + channel
+            places = tl.where(source >= 0, new, old)
+        a = tl.load(places) if K % BK == 0 else tl.load(places, (ks < K)[None, :], 0.0)
+        if K % BK == 0 and N % BN == 0:
+            w = tl.load(weight + ks[:, None] * N + n[None, :])
+        else:
+            w = tl.load(weight + ks[:, None] * N + n[None, :], (ks < K)[:, None] & (n < N)[None, :], 0.0)
+        acc = tl.dot(a, w, acc, input_precision=PRECISION)
+        if NORMED:
+            wide = a.to(tl.float32)
+            squares += tl.sum(wide * wide, 1)
+    if NORMED:
+        acc *= tl.rsqrt(squares / C + eps)[:, None]
+    if bias is not None:
+        acc += tl.load(bias + n, n < N, 0.0)[None, :]
+    if AFTER == SWIGLU:
+        gate, up = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
+        y = gate / (1 + tl.exp(-gate)) * up
+        n = column * (BN // 2) + tl.arange(0, BN // 2)
+    else:
+        y = acc
+        if AFTER == GELU:
+            y = 0.5 * y * (1 + tl.erf(y * 0.7071067811865476))
+    at = m[:, None] * width + n[None, :]
+    whole = inside[:, None] & (n < width)[None, :]
+    if residual is not None:
+        y += tl.load(residual + at, whole, 0.0).to(tl.float32)
+    if out is not None:
+        tl.store(out + at, y, whole)
+    if activated is not None:
+        y = snake(y, tl.load(rate + n, n < width, 0.0)[None, :], tl.load(gain + n, n < width, 0.0)[None, :])
+        tl.store(activated + at, y, whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a product left behind: its values, and SnakeBeta of them for the next layer, as far as wanted."""
+
+    plain: Tensor | None
+    activated: Tensor | None
+
+    @property
+    def values(self) -> Tensor:
+        assert self.plain is not None
+        return self.plain
+
+    @property
+    def after_snake(self) -> Tensor:
+        assert self.activated is not None
+        return self.activated
+
+    def shaped(self, *shape: int) -> Made:
+        return Made(self.values.view(shape), self.after_snake.view(shape))
+
+
+def convolve(
+    packed: Packed,
+    x: Tensor,
+    rows: Tensor,
+    past: Past | None = None,
+    *,
+    residual: Tensor | None = None,
+    then: Snake | None = None,
+    plain: bool = True,
+    after: After = After.NOTHING,
+    norm_eps: float | None = None,
+    tile: Tile | None = None,
+) -> Made:
+    """A product over a chunk of every row, and the memory moved on where it looks back.
+
+    Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or
+    [B, T, N / 2] after SWIGLU. ``norm_eps``: the inputs are divided by their root mean square first (the norm's weight
+    lies in ``packed``). ``then`` and ``plain``: which of the two results are made.
+    """
+    B, T, C = x.shape
+    M, N = B * T, packed.width
+    K = packed.taps * C
+    assert x.is_contiguous()
+    assert packed.weight.shape[0] == K
+    width = N // 2 if after is After.SWIGLU else N
+    out = x.new_empty(B, T, width) if plain else None
+    activated = x.new_empty(B, T, width) if then is not None else None
+    assert (past is None) == (packed.left == 0)
+    strides = past.strides if past is not None else (0, 0)
+    tile = tile or tile_for(M, N, x.element_size())
+    grid = (-(-M // tile.rows) * -(-N // tile.columns),)
+    _convolve[grid](
+        x,
+        past.memory if past is not None else None,
+        rows,
+        packed.weight,
+        packed.bias,
+        residual,
+        out,
+        activated,
+        then.rate if then is not None else None,
+        then.gain if then is not None else None,
+        M,
+        T,
+        B * packed.left * C,
+        packed.left,
+        packed.dilation,
+        *strides,
+        norm_eps or 0.0,
+        C=C,
+        K=K,
+        N=N,
+        NORMED=norm_eps is not None,
+        AFTER=int(after),
+        BM=tile.rows,
+        BN=tile.columns,
+        BK=tile.depth_for(x.dtype),
+        PRECISION="tf32" if x.dtype is torch.bfloat16 else "ieee",
+        PDL=pdl(),
+        AHEAD=pdl() and tile.rows >= M and tile.columns * x.element_size() <= CACHE_LINE,
+        launch_pdl=pdl(),
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+    return Made(out, activated)

@@ -1,0 +1,213 @@
+"""A residual unit of Code2Wav in one kernel: x + conv1(snake(conv7(a))), where a is SnakeBeta of x.
+
+For narrow channels only (``fits``): all of them stay in one program's registers between the two convolutions, and the
+unit costs two reads and two writes. Channels of the form 3 * 2^k, as published, are two tiles of powers of two.
+Sums run in the order of ``convolution.convolve``: the two make the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from runtime.device.kernels import pdl
+from runtime.device.kernels.convolution import Made, Packed, Tile
+from runtime.device.kernels.snake import Snake, snake
+from runtime.device.kernels.streams import ROW, Past, remember, take_turn
+
+WIDEST = 192  # channels that fit into the registers of a program
+SMALLEST = 16  # columns of a tile
+BUSY = 128  # programs from which a card is full
+
+
+def split(channels: int) -> tuple[int, int]:
+    """Two tile widths that hold the channels, the second one 0 where one tile does."""
+    first = max(SMALLEST, 1 << (channels.bit_length() - 1))
+    rest = channels - first
+    if rest <= 0:
+        return first, 0
+    if rest >= SMALLEST and rest & (rest - 1) == 0:
+        return first, rest
+    return 2 * first, 0
+
+
+def fits(channels: int) -> bool:
+    return channels <= WIDEST
+
+
+def tile_for(M: int, channels: int) -> Tile:
+    """Rows of a program; it changes no bit."""
+    return Tile(128, channels, 8, 3) if M >= 128 * BUSY else Tile(64, channels, 4, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedUnit:
+    """Shapes: wide.weight [7 * C, C0 + C1]; point [C0 + C1, C0 + C1]; biases [C0 + C1]; zeros beyond C."""
+
+    wide: Packed
+    between: Snake
+    point: Tensor
+    point_bias: Tensor
+    tiles: tuple[int, int]
+
+
+@triton.jit
+def _middle(acc, bias, rate, gain, n, KIND: tl.constexpr):
+    """Bias and SnakeBeta on the way from the first convolution to the second."""
+    y = acc + tl.load(bias + n)[None, :]
+    return snake(y, tl.load(rate + n)[None, :], tl.load(gain + n)[None, :]).to(KIND)
+
+
+@triton.jit
+def _finish(acc, bias, residual, out, activated, rate, gain, m, inside, n, C: tl.constexpr):
+    """Bias, residual, and SnakeBeta for the next layer, of one tile."""
+    at = m[:, None] * C + n[None, :]
+    whole = inside[:, None] & (n < C)[None, :]
+    y = acc + tl.load(bias + n)[None, :] + tl.load(residual + at, whole, 0.0).to(tl.float32)
+    if out is not None:
+        tl.store(out + at, y, whole)
+    y = snake(y, tl.load(rate + n, n < C, 0.0)[None, :], tl.load(gain + n, n < C, 0.0)[None, :])
+    tl.store(activated + at, y, whole)
+
+
+@triton.jit(do_not_specialize=["M", "T", "total", "left", "dilation"])
+def _unit(
+    x,
+    memory,
+    rows,
+    weight,
+    bias,
+    middle_rate,
+    middle_gain,
+    point,
+    point_bias,
+    residual,
+    out,
+    activated,
+    rate,
+    gain,
+    M,
+    T,
+    total,
+    left,
+    dilation,
+    copy_stride,
+    slot_stride,
+    C: tl.constexpr,
+    K: tl.constexpr,
+    C0: tl.constexpr,
+    C1: tl.constexpr,
+    BM: tl.constexpr,
+    BK: tl.constexpr,
+    PRECISION: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    take_turn(PDL)
+    N: tl.constexpr = C0 + C1
+    KIND: tl.constexpr = x.dtype.element_ty
+    tile = tl.program_id(0)
+    programs = tl.num_programs(0)
+    remember(x, memory, rows, tile, programs, T, total, left, copy_stride, slot_stride, C)
+    m = tile * BM + tl.arange(0, BM)
+    inside = m < M
+    m = tl.minimum(m, M - 1)
+    row, t = m // T, m % T
+    slot, turn = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
+    past = turn * copy_stride + slot * slot_stride
+    n0 = tl.arange(0, C0)
+    acc0 = tl.zeros((BM, C0), tl.float32)
+    if C1 > 0:
+        n1 = C0 + tl.arange(0, C1)
+        acc1 = tl.zeros((BM, C1), tl.float32)
+    for k in tl.range(0, K, BK):
+        ks = k + tl.arange(0, BK)
+        if C % BK == 0:  # all of one tap
+            source = (t + (k // C) * dilation - left)[:, None]
+            channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
+        else:
+            source = t[:, None] + ((ks // C) * dilation - left)[None, :]
+            channel = (ks % C)[None, :]
+        new = x + (row[:, None] * T + source) * C + channel
+        old = memory + past[:, None] + (left + source) * C + channel
+        places = tl.where(source >= 0, new, old)
+        if K % BK == 0:
+            a = tl.load(places)
+            w0 = tl.load(weight + ks[:, None] * N + n0[None, :])
+        else:
+            a = tl.load(places, (ks < K)[None, :], 0.0)
+            w0 = tl.load(weight + ks[:, None] * N + n0[None, :], (ks < K)[:, None], 0.0)
+        acc0 = tl.dot(a, w0, acc0, input_precision=PRECISION)
+        if C1 > 0:
+            if K % BK == 0:
+                w1 = tl.load(weight + ks[:, None] * N + n1[None, :])
+            else:
+                w1 = tl.load(weight + ks[:, None] * N + n1[None, :], (ks < K)[:, None], 0.0)
+            acc1 = tl.dot(a, w1, acc1, input_precision=PRECISION)
+    h0 = _middle(acc0, bias, middle_rate, middle_gain, n0, KIND)
+    y0 = tl.dot(h0, tl.load(point + n0[:, None] * N + n0[None, :]), input_precision=PRECISION)
+    if C1 > 0:
+        h1 = _middle(acc1, bias, middle_rate, middle_gain, n1, KIND)
+        y0 = tl.dot(h1, tl.load(point + n1[:, None] * N + n0[None, :]), y0, input_precision=PRECISION)
+        y1 = tl.dot(h0, tl.load(point + n0[:, None] * N + n1[None, :]), input_precision=PRECISION)
+        y1 = tl.dot(h1, tl.load(point + n1[:, None] * N + n1[None, :]), y1, input_precision=PRECISION)
+        _finish(y1, point_bias, residual, out, activated, rate, gain, m, inside, n1, C)
+    _finish(y0, point_bias, residual, out, activated, rate, gain, m, inside, n0, C)
+
+
+def residual_unit(
+    packed: PackedUnit,
+    x: Tensor,
+    activated: Tensor,
+    rows: Tensor,
+    past: Past,
+    then: Snake,
+    plain: bool,
+    tile: Tile | None = None,
+) -> Made:
+    """The unit over a chunk of every row, and its memory moved on.
+
+    Shapes: x, activated and results [B, T, C]; rows [B, 3] int32. ``plain``: whether anybody wants the result itself,
+    and not only ``then`` of it.
+    """
+    B, T, C = x.shape
+    M, wide = B * T, packed.wide
+    out, result = x.new_empty(B, T, C) if plain else None, x.new_empty(B, T, C)
+    tile = tile or tile_for(M, C)
+    _unit[(-(-M // tile.rows),)](
+        activated,
+        past.memory,
+        rows,
+        wide.weight,
+        wide.bias,
+        packed.between.rate,
+        packed.between.gain,
+        packed.point,
+        packed.point_bias,
+        x,
+        out,
+        result,
+        then.rate,
+        then.gain,
+        M,
+        T,
+        B * wide.left * C,
+        wide.left,
+        wide.dilation,
+        *past.strides,
+        C=C,
+        K=wide.taps * C,
+        C0=packed.tiles[0],
+        C1=packed.tiles[1],
+        BM=tile.rows,
+        BK=tile.depth_for(x.dtype),
+        PRECISION="tf32" if x.dtype is torch.bfloat16 else "ieee",
+        PDL=pdl(),
+        launch_pdl=pdl(),
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+    return Made(out, result)

@@ -1,0 +1,125 @@
+"""Code2Wav in graphs: one for each shape of work, captured at the start, chosen by frames and batch afterwards."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from runtime.device import Device
+from runtime.device.interface import Track
+from runtime.model.sound import ROW, SoundNetwork
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]  # captures done, captures in all
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The shapes that are captured for one track."""
+
+    frames: tuple[int, ...]
+    batches: tuple[int, ...]
+
+    def up_to(self, rows: int) -> Family:
+        """No larger batches than the first that holds ``rows``."""
+        enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
+        return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
+
+
+FAMILIES = {
+    Track.FIRST_SOUND: Family((1, 2), (1, 2, 4, 8)),
+    Track.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
+}
+
+
+def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
+    """A chunk as a sum of sizes, largest first; 1 must be among them."""
+    cut = []
+    for size in sorted(sizes, reverse=True):
+        while frames >= size:
+            cut.append(size)
+            frames -= size
+    return cut
+
+
+class Bucket:
+    """One shape of work as a graph. Rows that nobody asked for are the spare slot's."""
+
+    def __init__(
+        self, network: SoundNetwork, device: Device, track: Track, frames: int, batch: int, groups: int, spare: int
+    ) -> None:
+        self._device, self._track, self._spare = device, track, spare
+        self._numbers = device.host_memory(batch * (ROW + frames * groups), dtype=torch.int32)
+        self._numbers.zero_()
+        self._host_rows, self._host_codes = self._parts(self._numbers, frames, batch)
+        self._host_rows[:, 0] = spare
+        self._inputs = self._numbers.to(device.torch_device)
+        rows, codes = self._parts(self._inputs, frames, batch)
+        self._graph = device.capture(lambda: network.decode(rows, codes), track)
+        self._outputs = device.host_memory(*self._graph.result.shape, dtype=torch.int16)
+
+    @staticmethod
+    def _parts(numbers: Tensor, frames: int, batch: int) -> tuple[Tensor, Tensor]:
+        return numbers[: ROW * batch].view(batch, ROW), numbers[ROW * batch :].view(batch, frames, -1)
+
+    def run(self, rows: NDArray[np.int64], codes: Tensor) -> Tensor:
+        """Decode, and wait for it. The result is valid until the next run.
+
+        Shapes: rows [b, 3]; codes [b, frames, Q]; result [b, samples and flags] int16 on the host.
+        """
+        count = len(rows)
+        self._host_rows[:count] = torch.from_numpy(rows)
+        self._host_rows[count:] = torch.tensor([self._spare, 0, 0])
+        self._host_codes[:count] = codes
+        with self._device.track(self._track):
+            self._inputs.copy_(self._numbers, non_blocking=True)
+            self._graph.replay()
+            self._device.to_host(self._graph.result, self._outputs)
+            moment = self._device.mark()
+        moment.synchronize()
+        return self._outputs[:count]
+
+
+class SoundGraphs:
+    """The buckets of every track. What could not be captured is not there."""
+
+    def __init__(self, network: SoundNetwork, device: Device, groups: int, slots: int, spare: int) -> None:
+        self._network, self._device, self._groups, self._spare = network, device, groups, spare
+        self._families = {track: family.up_to(slots) for track, family in FAMILIES.items()}
+        self._buckets: dict[Track, dict[tuple[int, int], Bucket]] = {track: {} for track in FAMILIES}
+
+    @torch.inference_mode()
+    def capture(self, progress: Progress) -> None:
+        """Capture every bucket, the largest first: the others find room in its memory."""
+        wanted = [
+            (track, frames, batch)
+            for track, family in self._families.items()
+            for frames in family.frames
+            for batch in family.batches
+        ]
+        before = self._device.free_bytes()
+        for done, (track, frames, batch) in enumerate(sorted(wanted, key=lambda one: -one[1] * one[2]), start=1):
+            bucket = Bucket(self._network, self._device, track, frames, batch, self._groups, self._spare)
+            self._buckets[track][frames, batch] = bucket
+            progress(done, len(wanted))
+        taken = (before - self._device.free_bytes()) / 2**20
+        log.info("Code2Wav: %d graphs, %.0f MiB", len(wanted), taken)
+
+    def sizes(self, track: Track) -> list[int]:
+        """Frames that a piece can have; none where nothing was captured."""
+        return sorted({frames for frames, _ in self._buckets.get(track, {})})
+
+    def widest(self, track: Track) -> int:
+        return max(batch for _, batch in self._buckets[track])
+
+    def bucket(self, track: Track, frames: int, rows: int) -> Bucket:
+        """The smallest that holds so many rows."""
+        fitting = [batch for size, batch in self._buckets[track] if size == frames and batch >= rows]
+        return self._buckets[track][frames, min(fitting)]

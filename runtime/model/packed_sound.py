@@ -1,0 +1,112 @@
+"""Code2Wav in kernels: what ``code2wav.py`` says, over the arena of all open streams, for a card."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from runtime.device.kernels.convolution import After, Made, convolve
+from runtime.device.kernels.pointwise import look_up, normed_depthwise, pcm
+from runtime.device.kernels.residual_unit import PackedUnit, residual_unit
+from runtime.device.kernels.snake import Snake
+from runtime.device.kernels.streams import Past
+from runtime.device.kernels.window import attend_window, ring_for
+from runtime.model.code2wav import Code2Wav, StreamState
+from runtime.model.packing import Block, pack
+
+LONGEST = 16  # frames of a chunk, at least
+ALIGNED = 64  # elements: where the memory of each convolution begins
+
+
+class PackedSound:
+    """All open streams, and Code2Wav over some of them (``runtime.model.sound.SoundNetwork``)."""
+
+    def __init__(self, code2wav: Code2Wav, slots: int, dtype: torch.dtype) -> None:
+        config = code2wav.config
+        self.device = code2wav.pre_conv.conv.weight.device
+        self.eps, self.window, self.tail_frames = config.rms_norm_eps, config.sliding_window, code2wav.tail_frames
+        ring = ring_for(config.sliding_window, LONGEST)
+        self.longest = ring - config.sliding_window + 1
+        sizes = [module.left * module.inputs for module in code2wav.looking_back]
+        starts = [0]
+        for size in sizes:
+            starts.append(starts[-1] + -(-size // ALIGNED) * ALIGNED)
+        with torch.inference_mode():
+            self.memory = torch.zeros((2, slots, starts[-1]), device=self.device, dtype=dtype)
+            cache = (config.num_hidden_layers, 2, config.num_key_value_heads, ring, config.head_dim)
+            self.rings = torch.zeros((slots, *cache), device=self.device, dtype=dtype)
+            pasts = [
+                Past(self.memory[..., start : start + size], module.left)
+                for module, start, size in zip(code2wav.looking_back, starts, sizes, strict=False)
+            ]
+            self.network = pack(code2wav, dtype, pasts)
+
+    # --- SoundNetwork
+
+    def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
+        return self._vocode(self._latents(rows, codes), rows)
+
+    def reset(self, slot: int) -> None:
+        self.memory[:, slot] = 0
+        self.rings[slot] = 0
+
+    def warm(self, slot: int, codes: Tensor) -> int:
+        codes = codes.to(self.device, torch.int32).unsqueeze(0)
+        early = max(0, codes.shape[1] - self.tail_frames)
+        ends = [*range(self.longest, early, self.longest), early, codes.shape[1]]
+        begin = turn = 0
+        for end in ends:
+            if end > begin:
+                rows = torch.tensor([[slot, turn, begin]], device=self.device, dtype=torch.int32)
+                latents = self._latents(rows, codes[:, begin:end].contiguous())
+                if end == codes.shape[1]:  # the convolutions remember no more than these frames
+                    self._vocode(latents, rows)
+                begin, turn = end, 1 - turn
+        return turn
+
+    def keep(self, slot: int) -> StreamState:
+        return StreamState([self.memory[:, slot].clone()], [self.rings[slot].clone()], [], torch.empty(0))
+
+    def put(self, slot: int, state: StreamState) -> None:
+        self.memory[:, slot], self.rings[slot] = state.convs[0], state.keys[0]
+
+    # --- the network, in the order of its data flow
+
+    def _latents(self, rows: Tensor, codes: Tensor) -> Tensor:
+        """Codes to the output of the first upsampling. Shapes: [B, n, Q] to [B, n * ratio, latent]."""
+        network, eps = self.network, self.eps
+        x = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past).values
+        for index, layer in enumerate(network.layers):
+            qkv = convolve(layer.qkv, x, rows, norm_eps=eps).values
+            attended = attend_window(qkv, self.rings[:, index], rows, network.frequencies, self.window)
+            x = convolve(layer.out, attended, rows, residual=x).values
+            inner = convolve(layer.gate_up, x, rows, norm_eps=eps, after=After.SWIGLU).values
+            x = convolve(layer.down, inner, rows, residual=x).values
+        latent = network.stages[0].widen.inputs
+        return convolve(network.exit, x, rows, norm_eps=eps).values.view(len(codes), -1, latent)
+
+    def _vocode(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Latents to s16 and flags. Shapes: [B, n * ratio, latent] to [B, n * samples_per_frame + flags]."""
+        network = self.network
+        for stage in network.stages:
+            if stage.upsample is not None:
+                x = convolve(stage.upsample, x, rows).values.view(len(x), -1, stage.upsample.inputs)
+            y = normed_depthwise(x, stage.depthwise, stage.depthwise_bias, rows, stage.past, stage.eps)
+            inner = convolve(stage.widen, y, rows, after=After.GELU).values
+            x = convolve(stage.narrow, inner, rows, residual=x).values
+        made = convolve(network.first, x, rows, network.first_past, then=network.snakes[0], plain=False)
+        for block, after in zip(network.blocks, network.snakes[1:], strict=True):
+            made = self._block(block, made.after_snake, after, rows)
+        return pcm(made.after_snake, network.last, network.last_bias, rows, network.last_past)
+
+    def _block(self, block: Block, x: Tensor, after: Snake, rows: Tensor) -> Made:
+        """One block. Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels]."""
+        made = convolve(block.upsample, x, rows, block.past, then=block.head).shaped(len(x), -1, block.channels)
+        for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
+            plain = then is not after  # behind the last unit only SnakeBeta of it goes on
+            if isinstance(unit, PackedUnit):
+                made = residual_unit(unit, made.values, made.after_snake, rows, past, then, plain)
+            else:
+                inner = convolve(unit.first, made.after_snake, rows, past, then=unit.between, plain=False).after_snake
+                made = convolve(unit.second, inner, rows, residual=made.values, then=then, plain=plain)
+        return made

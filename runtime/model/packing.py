@@ -1,0 +1,230 @@
+"""The weights of Code2Wav folded, cast and laid out for the kernels.
+
+Whatever is linear after something linear is one product: codebooks and their projections are tables, the entry of the
+transformer is one convolution with pre_conv, its exit one product with the first upsampling; the norms' weights, layer
+scales and gamma lie in the products beside them. Everything is folded in float64 and cast once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from runtime.device.kernels.convolution import Packed
+from runtime.device.kernels.residual_unit import PackedUnit, fits, split
+from runtime.device.kernels.snake import Snake
+from runtime.device.kernels.streams import Past
+from runtime.model.code2wav import CODEBOOK_EPS, Code2Wav
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of the transformer."""
+
+    qkv: Packed
+    out: Packed
+    gate_up: Packed  # columns in pairs
+    down: Packed
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A ConvNeXt block, and the upsampling before it unless that went into the transformer's exit."""
+
+    upsample: Packed | None
+    depthwise: Tensor  # [taps, C] float32
+    depthwise_bias: Tensor
+    past: Past
+    eps: float
+    widen: Packed
+    narrow: Packed
+
+
+@dataclass(frozen=True, slots=True)
+class WideUnit:
+    """A residual unit whose channels are too many for one program: two products."""
+
+    first: Packed
+    between: Snake
+    second: Packed
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A transposed convolution and its residual units."""
+
+    upsample: Packed
+    past: Past
+    channels: int
+    head: Snake  # before the first unit, once for every moment that the upsampling makes at once
+    heads: list[Snake]  # before the other units
+    units: list[PackedUnit | WideUnit]
+    pasts: list[Past]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedNetwork:
+    """All of it, in the order of the data flow."""
+
+    tables: Tensor  # [Q, codes, codebook_dim]
+    entry: Packed
+    entry_past: Past
+    layers: list[Layer]
+    frequencies: Tensor  # of RoPE, [d / 2] float32
+    exit: Packed
+    stages: list[Stage]
+    first: Packed
+    first_past: Past
+    snakes: list[Snake]  # before each block, and before the last convolution
+    blocks: list[Block]
+    last: Tensor  # [taps, C] float32
+    last_bias: Tensor
+    last_past: Past
+
+
+def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNetwork:
+    """Pack a loaded network. ``pasts``: the memory of each looking-back convolution, by its slot."""
+    packer = _Packer(dtype, pasts)
+    network: Any = code2wav  # torch's types do not know what a list of modules holds
+    config, transformer = code2wav.config, network.pre_transformer
+    entry, bias = _taps(network.pre_conv.conv)
+    inner = transformer.input_proj.weight.double()
+    rates = torch.arange(0, config.head_dim, 2, device=inner.device, dtype=torch.float32) / config.head_dim
+    first_upsampling, first_bias = _upsampling(network.upsample[0][0].conv)
+    out = transformer.output_proj.weight.double() * transformer.norm.weight.double()
+    first, *blocks, snake, last = network.decoder
+    weight, last_bias = _taps(last.conv)
+    quantizers = (network.quantizer.rvq_first, network.quantizer.rvq_rest)
+    return PackedNetwork(
+        tables=torch.cat([_tables(part) for part in quantizers]).to(dtype).contiguous(),
+        entry=packer.product(
+            entry @ inner.t(), inner @ bias + transformer.input_proj.bias.double(), len(entry) // 3, taps=3
+        ),
+        entry_past=pasts[network.pre_conv.slot],
+        layers=[packer.layer(layer) for layer in transformer.layers],
+        frequencies=config.rope_theta**-rates,
+        exit=packer.product(
+            out.t() @ first_upsampling,
+            transformer.output_proj.bias.double() @ first_upsampling + first_bias,
+            config.hidden_size,
+        ),
+        stages=[packer.stage(upsample, block, index > 0) for index, (upsample, block) in enumerate(network.upsample)],
+        first=packer.convolution(first.conv),
+        first_past=pasts[first.slot],
+        snakes=[*(_snake(block.block[0]) for block in blocks), _snake(snake)],
+        blocks=[packer.block(block) for block in blocks],
+        last=weight.float().view(-1, last.inputs).contiguous(),
+        last_bias=last_bias.float().contiguous(),
+        last_past=pasts[last.slot],
+    )
+
+
+class _Packer:
+    """Parts of the network as the kernels take them. Modules are those of runtime/model/code2wav.py."""
+
+    def __init__(self, dtype: torch.dtype, pasts: list[Past]) -> None:
+        self.dtype, self.pasts = dtype, pasts
+
+    def product(self, weight: Tensor, bias: Tensor | None, inputs: int, taps: int = 1, dilation: int = 1) -> Packed:
+        cast = None if bias is None else bias.float().contiguous()
+        return Packed(weight.to(self.dtype).contiguous(), cast, inputs, taps, dilation)
+
+    def convolution(self, conv: Any) -> Packed:
+        weight, bias = _taps(conv)
+        return self.product(weight, bias, conv.in_channels, conv.kernel_size[0], conv.dilation[0])
+
+    def layer(self, layer: Any) -> Layer:
+        attention, mlp = layer.self_attn, layer.mlp
+        qkv = attention.qkv_proj.weight.double() * layer.input_layernorm.weight.double()
+        scale = layer.self_attn_layer_scale.scale.double()
+        out = attention.o_proj.weight.double() * scale[:, None]
+        out_bias = None if attention.o_proj.bias is None else scale * attention.o_proj.bias.double()
+        gate, up = (mlp.gate_up_proj.weight.double() * layer.post_attention_layernorm.weight.double()).chunk(2)
+        pairs = torch.stack((gate, up), dim=1).flatten(0, 1)
+        down = mlp.down_proj.weight.double() * layer.mlp_layer_scale.scale.double()[:, None]
+        return Layer(
+            self.product(qkv.t(), attention.qkv_proj.bias, qkv.shape[1]),
+            self.product(out.t(), out_bias, out.shape[1]),
+            self.product(pairs.t(), None, pairs.shape[1]),
+            self.product(down.t(), None, down.shape[1]),
+        )
+
+    def stage(self, upsample: Any, block: Any, upsamples: bool) -> Stage:
+        depthwise, norm, wide, narrow = block.dwconv.conv, block.norm, block.pwconv1, block.pwconv2
+        wide_bias = wide.weight.double() @ norm.bias.double() + wide.bias.double()
+        gamma = block.gamma.double()
+        return Stage(
+            self.product(*_upsampling(upsample.conv), upsample.inputs) if upsamples else None,
+            depthwise.weight[:, 0].t().float().contiguous(),
+            depthwise.bias.float().contiguous(),
+            self.pasts[block.dwconv.slot],
+            norm.eps,
+            self.product((wide.weight.double() * norm.weight.double()).t(), wide_bias, wide.in_features),
+            self.product(
+                (narrow.weight.double() * gamma[:, None]).t(), gamma * narrow.bias.double(), narrow.in_features
+            ),
+        )
+
+    def block(self, block: Any) -> Block:
+        _, upsample, *units = block.block
+        conv = upsample.conv
+        head, *heads = (_snake(unit.act1) for unit in units)
+        return Block(
+            self.product(*_upsampling(conv), upsample.inputs, conv.kernel_size[0] // conv.stride[0]),
+            self.pasts[upsample.slot],
+            conv.out_channels,
+            head.repeated(conv.stride[0]),
+            heads,
+            [self.unit(unit) for unit in units],
+            [self.pasts[unit.conv1.slot] for unit in units],
+        )
+
+    def unit(self, unit: Any) -> PackedUnit | WideUnit:
+        wide, point, between = self.convolution(unit.conv1.conv), self.convolution(unit.conv2.conv), _snake(unit.act2)
+        if not fits(wide.inputs):
+            return WideUnit(wide, between, point)
+        tiles = split(wide.inputs)
+        beyond = sum(tiles) - wide.inputs
+        assert wide.bias is not None, "published with a bias"
+        assert point.bias is not None, "published with a bias"
+        return PackedUnit(
+            Packed(
+                F.pad(wide.weight, (0, beyond)), F.pad(wide.bias, (0, beyond)), wide.inputs, wide.taps, wide.dilation
+            ),
+            between.padded(beyond),
+            F.pad(point.weight, (0, beyond, 0, beyond)),
+            F.pad(point.bias, (0, beyond)),
+            tiles,
+        )
+
+
+def _taps(conv: Any) -> tuple[Tensor, Tensor]:
+    """Weight as a matrix [taps * C, N], oldest tap first, and bias [N], both float64."""
+    return conv.weight.double().permute(2, 1, 0).flatten(0, 1), conv.bias.double()
+
+
+def _upsampling(conv: Any) -> tuple[Tensor, Tensor]:
+    """The same of a transposed convolution: [parts * C, stride * N] and [stride * N], oldest part first."""
+    stride = conv.stride[0]
+    parts = conv.kernel_size[0] // stride
+    weight = conv.weight.double().permute(2, 0, 1).reshape(parts, stride, conv.in_channels, conv.out_channels)
+    matrix = weight.flip(0).permute(0, 2, 1, 3).reshape(parts * conv.in_channels, -1)
+    return matrix, conv.bias.double().repeat(stride)
+
+
+def _snake(snake: Any) -> Snake:
+    return Snake.of(snake.alpha, snake.beta)
+
+
+def _tables(quantizer: Any) -> Tensor:
+    """Every codebook behind its projection. Shapes: [groups, codes, outer] float64."""
+    projection = quantizer.output_proj.weight.double()[:, :, 0]
+    tables = []
+    for layer in quantizer.vq.layers:
+        usage = layer._codebook.cluster_usage.double().clamp(min=CODEBOOK_EPS)
+        tables.append(layer._codebook.embedding_sum.double() / usage.unsqueeze(-1) @ projection.t())
+    return torch.stack(tables)

@@ -1,0 +1,85 @@
+"""Code2Wav as the lane of sound runs it: over the arena of all open streams, to s16 and a flag a row.
+
+``LibrarySound`` is the network itself, on any device; ``runtime/model/packed_sound.py`` is the same in kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from runtime.model.code2wav import Code2Wav, StreamState
+
+FULL_SCALE = 32767  # of s16le, as libsndfile scales
+ROW = 3  # numbers of a row: slot, turn, frames
+ANY = 1 << 30  # frames
+
+
+class SoundNetwork(Protocol):
+    """Streams of sound in slots. A slot that is not named in a call is not touched by it."""
+
+    longest: int  # frames that a call takes
+
+    def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
+        """The sound of the next frames of some streams; their states move on. Legal in a graph.
+
+        Shapes: rows [B, 3] int32: slot, turn (how many chunks it has had, modulo 2), frames it has had; codes
+        [B, n, Q] int32; result [B, n * samples_per_frame + flags] int16, where the flags are 0 if all samples of the
+        row were finite.
+        """
+
+    def reset(self, slot: int) -> None:
+        """A fresh stream, whatever the slot held."""
+
+    def warm(self, slot: int, codes: Tensor) -> int:
+        """Move a fresh stream over reference frames without making their sound; returns its turn afterwards.
+
+        Shapes: codes [m, Q] integer.
+        """
+
+    def keep(self, slot: int) -> StreamState:
+        """A copy of a stream's state; what is in it is the network's own business."""
+
+    def put(self, slot: int, state: StreamState) -> None:
+        """Let a slot go on from a state that was kept."""
+
+
+class LibrarySound:
+    """The network as it is, in float32. It knows by itself how far each stream is."""
+
+    longest = ANY
+
+    def __init__(self, code2wav: Code2Wav, slots: int) -> None:
+        self.code2wav = code2wav
+        with torch.inference_mode():
+            self.state = code2wav.fresh_state(slots)
+
+    def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
+        slots = rows[:, 0].long()
+        state = self.state.rows(slots)
+        wave = self.code2wav(codes.long(), state)
+        self.state.write(slots, state)
+        broken = wave.isfinite().logical_not_().any(dim=-1, keepdim=True)
+        return torch.cat((to_s16(wave), broken.to(torch.int16)), dim=-1)
+
+    def reset(self, slot: int) -> None:
+        self.state.reset(slot)
+
+    def warm(self, slot: int, codes: Tensor) -> int:
+        state = self.code2wav.fresh_state(1)
+        self.code2wav.warm(codes.to(self.state.frames.device).unsqueeze(0), state)
+        self.put(slot, state)
+        return 0
+
+    def keep(self, slot: int) -> StreamState:
+        return self.state.rows(torch.tensor([slot], device=self.state.frames.device))
+
+    def put(self, slot: int, state: StreamState) -> None:
+        self.state.write(torch.tensor([slot], device=self.state.frames.device), state)
+
+
+def to_s16(wave: Tensor) -> Tensor:
+    """Shapes: wave [...] float in [-1, 1]; result [...] int16; what is not finite becomes silence."""
+    return (wave.nan_to_num() * FULL_SCALE).round().clamp(-FULL_SCALE - 1, FULL_SCALE).to(torch.int16)

@@ -1,0 +1,42 @@
+"""Triton's interpreter, which runs kernels on CPU tensors, with two faults of version 3.6 repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import triton.language as tl
+from triton.runtime import interpreter
+
+
+@contextmanager
+def repaired() -> Iterator[None]:
+    """Loop bounds that are arrays of one number, which numpy 2.4 refuses, and products of bfloat16, which it takes for
+    the integers that they are stored as.
+    """
+    patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
+
+    def patched(tensor: type, scope: Any) -> None:
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    def dot_of_wide(builder: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return dot(builder, _wide(a), _wide(b), *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang_tensor", patched)
+        patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot_of_wide)
+        options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)  # every sum twice
+        patch.setattr(interpreter.interpreter_builder, "options", options)
+        yield
+
+
+def _wide(operand: Any) -> Any:
+    if operand.dtype != tl.bfloat16:
+        return operand
+    data = interpreter._convert_float(operand.data, tl.bfloat16, tl.float32, None).view(np.float32)
+    return interpreter.TensorHandle(data, tl.float32)

@@ -1,0 +1,174 @@
+"""Code2Wav in kernels, under Triton's interpreter, against the plain network; tests/gpu does the same on a card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from runtime.device.kernels import convolution, pointwise, residual_unit
+from runtime.device.kernels.convolution import Tile
+from runtime.model.code2wav import Code2Wav
+from runtime.model.packed_sound import PackedSound
+from runtime.model.sound import to_s16
+from tests.conftest import Loaded
+from tests.support import interpreting
+from tests.support.sound_networks import SMALL, random_network
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
+
+SLOTS = 5
+STEP = 1  # of s16: a sum in another order may fall on the other side of a rounding
+
+
+@pytest.fixture(autouse=True)
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The interpreter runs one program after the other: large tiles, which change nothing in the sums."""
+    monkeypatch.setattr(convolution, "tile_for", lambda M, N, size: Tile(512, 64, 4, 3, 512))
+    monkeypatch.setattr(residual_unit, "tile_for", lambda M, channels: Tile(512, channels, 4, 3, 512))
+    monkeypatch.setattr(pointwise, "MOMENTS", 512)
+    monkeypatch.setattr(pointwise, "TOGETHER", 64)
+    with interpreting.repaired():
+        yield
+
+
+@pytest.fixture(scope="module")
+def small() -> Code2Wav:
+    return random_network(SMALL, torch.device("cpu"))
+
+
+def codes_of(network: Code2Wav, rows: int, frames: int, seed: int = 0) -> Tensor:
+    config = network.config
+    stream = np.random.RandomState(seed)
+    return torch.from_numpy(stream.randint(0, config.codebook_size, (rows, frames, config.num_quantizers)))
+
+
+class Streams:
+    """Slots of a packed network with the bookkeeping of their rows."""
+
+    def __init__(self, sound: PackedSound, samples: int) -> None:
+        self.sound, self.samples = sound, samples
+        self.rows = np.zeros((SLOTS, 3), np.int64)
+        self.rows[:, 0] = np.arange(SLOTS)
+
+    @torch.inference_mode()
+    def open(self, slot: int) -> None:
+        self.sound.reset(slot)
+        self.rows[slot, 1:] = 0
+
+    @torch.inference_mode()
+    def decode(self, slots: list[int], codes: Tensor) -> Tensor:
+        rows = torch.from_numpy(self.rows[slots]).to(torch.int32)
+        made = self.sound.decode(rows, codes.to(torch.int32).contiguous())
+        samples = codes.shape[1] * self.samples
+        assert not made[:, samples:].any(), "sound that is not finite"
+        self.rows[slots, 1] ^= 1
+        self.rows[slots, 2] += codes.shape[1]
+        return made[:, :samples]
+
+
+@torch.inference_mode()
+def plain(network: Code2Wav, codes: Tensor) -> Tensor:
+    return to_s16(network(codes, network.fresh_state(len(codes))))
+
+
+def packed(network: Code2Wav, dtype: torch.dtype = torch.float32) -> Streams:
+    return Streams(PackedSound(network, SLOTS, dtype), network.config.samples_per_frame)
+
+
+def in_chunks(streams: Streams, slots: list[int], codes: Tensor, ends: list[int]) -> Tensor:
+    return torch.cat([streams.decode(slots, codes[:, a:b]) for a, b in pairwise([0, *ends])], dim=1)
+
+
+@pytest.mark.parametrize("spec", ["tiny", "odd"])
+def test_the_kernels_sound_as_the_network_does_from_the_first_frame_on(loaded: Loaded, spec: str) -> None:
+    network = loaded(spec, "base").speech_tokenizer.code2wav
+    codes = codes_of(network, 2, 4)
+    ours, truth = in_chunks(packed(network), [3, 1], codes, [1, 4]), plain(network, codes)
+    assert truth.float().std() > 300
+    assert (ours.int() - truth).abs().max() <= STEP
+
+
+def test_a_stream_longer_than_its_window_is_the_same_in_every_chunking(small: Code2Wav) -> None:
+    """The window is 7 frames and the ring 32, so 40 frames go around; chunks are shorter and longer than a window."""
+    codes = codes_of(small, 1, 40)
+    ours = in_chunks(packed(small), [2], codes, [1, 3, 19, 24, 40])
+    assert (ours.int() - plain(small, codes)).abs().max() <= STEP
+
+
+def test_streams_join_and_leave_and_a_stream_that_is_opened_again_is_fresh(small: Code2Wav) -> None:
+    """Rows at different frames and turns share calls, and no row sees what other slots hold."""
+    codes = codes_of(small, 4, 12)
+    truth = plain(small, codes)
+    streams = packed(small)
+    with torch.inference_mode():
+        streams.sound.memory.fill_(float("nan"))
+        streams.sound.rings.fill_(float("nan"))
+    done = {0: 0, 1: 0, 2: 0, 3: 0}
+    places = {0: 4, 1: 0, 2: 1, 3: 4}  # the last one takes the first one's slot
+    heard: dict[int, list[Tensor]] = {row: [] for row in done}
+    for members, size in (([0], 3), ([0, 1], 4), ([1, 0], 5), ([2, 1], 2), ([3, 2], 6), ([2, 3], 4), ([3], 2)):
+        for row in members:
+            if done[row] == 0:
+                streams.open(places[row])
+        chunk = torch.stack([codes[row, done[row] : done[row] + size] for row in members])
+        for row, sound in zip(members, streams.decode([places[row] for row in members], chunk), strict=True):
+            heard[row].append(sound)
+            done[row] += size
+    for row, sounds in heard.items():
+        ours = torch.cat(sounds)
+        assert len(ours) > 0
+        assert (ours.int() - truth[row, : len(ours)]).abs().max() <= STEP, row
+    for slot in {*range(SLOTS)} - set(places.values()):
+        assert streams.sound.memory[:, slot].isnan().all(), "a slot that nobody named was written"
+        assert streams.sound.rings[slot].isnan().all()
+
+
+@pytest.mark.parametrize("reference", [1, 9, 30])
+def test_warming_equals_decoding_the_reference_and_dropping_its_sound(small: Code2Wav, reference: int) -> None:
+    codes = codes_of(small, 1, reference + 4)
+    truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
+    streams = packed(small)
+    with torch.inference_mode():
+        turn = streams.sound.warm(1, codes[0, :reference])
+        kept = streams.sound.keep(1)
+        streams.sound.put(4, kept)
+    for slot in (1, 4):
+        streams.rows[slot] = slot, turn, reference
+    ours = in_chunks(streams, [4, 1], codes[:, reference:].repeat(2, 1, 1), [1, 4])
+    assert (ours.int() - truth).abs().max() <= STEP
+
+
+def test_sound_that_is_not_finite_is_told_of_its_own_row_alone(small: Code2Wav) -> None:
+    codes = codes_of(small, 2, 2)
+    streams = packed(small)
+    rows = torch.tensor([[3, 0, 0], [0, 0, 0]], dtype=torch.int32)
+    with torch.inference_mode():
+        streams.sound.memory[:, 3] = float("inf")
+        made = streams.sound.decode(rows, codes.to(torch.int32))
+    samples = 2 * streams.samples
+    assert made[0, samples:].any()
+    assert not made[1, samples:].any()
+    assert (made[1, :samples].int() - plain(small, codes[1:])).abs().max() <= STEP
+
+
+def test_nonsense_for_codes_is_held_to_the_codebooks(small: Code2Wav) -> None:
+    codes = codes_of(small, 1, 1)
+    codes[0, 0, 0], codes[0, 0, 1] = -5, 10**6
+    held = codes.clamp(0, small.config.codebook_size - 1)
+    assert torch.equal(packed(small).decode([0], codes), packed(small).decode([0], held))
+
+
+def test_bfloat16_differs_from_float32_by_what_rounding_to_it_costs(small: Code2Wav) -> None:
+    """Of the order of 2^-9 a layer; a wrong fold or cast would be far louder."""
+    codes = codes_of(small, 1, 6)
+    truth = plain(small, codes).float()
+    ours = in_chunks(packed(small, torch.bfloat16), [0], codes, [2, 6]).float()
+    noise = (ours - truth).pow(2).mean() / truth.pow(2).mean()
+    assert 1e-7 < noise < 10**-2.5, noise
