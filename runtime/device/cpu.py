@@ -44,10 +44,12 @@ class CpuDevice:
     dtype = torch.float32
     holds_graphs = False
     ahead = 0
-    fused: Fused | None = None
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
+
+    def fused(self, dtype: torch.dtype) -> Fused | None:
+        return None
 
     def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         new, total = q.shape[2], k.shape[2]

@@ -57,7 +57,9 @@ class Device(Protocol):
     dtype: torch.dtype  # what talker and code predictor use unless told otherwise
     holds_graphs: bool
     ahead: int  # frames that may be under way when the next one is begun
-    fused: Fused | None  # operations in one launch each, or None: the networks' own, one after the other
+
+    def fused(self, dtype: torch.dtype) -> Fused | None:
+        """Operations in one launch each for networks in ``dtype``; None: the networks' own, one after the other."""
 
     def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         """Causal attention of the newest positions over themselves and those before them, as many in every row.

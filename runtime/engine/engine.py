@@ -298,7 +298,7 @@ class Engine:
             DeviceMemory: the device has no room for its slots.
         """
         settings, device, dtype = self.settings, self.device, checkpoint.talker.codec_head.weight.dtype
-        if device.fused is not None and checkpoint.talker.tables is None:
+        if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()  # before memory is shared out
         length = min(settings.engine.max_model_len, checkpoint.config.talker.max_position_embeddings)
         to_come = sum(one.station is None for one in self.registry.entries)

@@ -38,7 +38,7 @@ class Frame:
         self, checkpoint: Checkpoint, device: Device, arena: SlotArena, dtype: torch.dtype, most_rows: int
     ) -> None:
         self.config, self.talker, self.device, self.arena = checkpoint.config, checkpoint.talker, device, arena
-        talker, target, fused = self.config.talker, device.torch_device, device.fused
+        talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = Operations() if fused is None else FusedOperations(fused)
         # Starts run beside frames on devices that can: each has a cache of its own.

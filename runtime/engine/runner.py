@@ -77,14 +77,14 @@ class FrameRunner:
         self, checkpoint: Checkpoint, device: Device, dtype: torch.dtype, slots: int, length: int, piece: int
     ) -> None:
         self.device, self.piece = device, piece
-        if device.fused is not None and checkpoint.talker.tables is None:
+        if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()
         self.arena = SlotArena(checkpoint.config, slots, length, device.torch_device, dtype)
         largest = next((size for size in BATCHES if size >= slots), slots)
         self.frame = Frame(checkpoint, device, self.arena, dtype, largest)
         self.hidden_size = checkpoint.config.talker.hidden_size
         self.dtype = dtype
-        self._spans = [span for span in SPANS if span < length and device.fused is None] + [length]
+        self._spans = [span for span in SPANS if span < length and self.frame.fused is None] + [length]
         self._graphs: dict[tuple[int, int], Graph[Tensor]] = {}  # by rows and span
         self._pieces: dict[tuple[int, bool], Graph[Tensor | None]] = {}  # by positions, and whether a frame follows
         self._rows = torch.full((largest,), slots, device=device.torch_device)
@@ -122,7 +122,7 @@ class FrameRunner:
 
     def _capture(self, progress: Progress) -> None:
         sizes = [size for size in BATCHES if size <= len(self._rows)]
-        pieces = [size for size in PIECES if size <= self.piece] if self.device.fused is not None else []
+        pieces = [size for size in PIECES if size <= self.piece] if self.frame.fused is not None else []
         total = len(sizes) * len(self._spans) + 2 * len(pieces)
         for span, size in product(reversed(self._spans), reversed(sizes)):  # the largest first: its memory fits all
             work = partial(self.frame.next, self._rows[:size], span=span)
@@ -191,7 +191,7 @@ class FrameRunner:
 
     def _read(self, embeds: Tensor, slot: int, start: int, *, is_last: bool) -> Tensor | None:
         count = len(embeds)
-        if self.device.fused is None:
+        if self.frame.fused is None:
             return self.frame.read(embeds, slot, start, is_last=is_last)
         size = min((size for size in PIECES if size >= count), default=self.piece)
         self._embeds[:count] = embeds

@@ -28,7 +28,7 @@ def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_opened_by_its_name(ascend: StandIn) -> None:
     device = open_device("npu")
-    assert (device.name, device.holds_graphs, device.ahead, device.fused) == ("npu", True, 1, None)
+    assert (device.name, device.holds_graphs, device.ahead, device.fused(torch.bfloat16)) == ("npu", True, 1, None)
     assert choose_dtype("auto", device) is torch.bfloat16
     assert ascend.npu.config.allow_internal_format is False
     assert not ascend.npu.compiles_on_the_way
