@@ -169,7 +169,8 @@ class FrameRunner:
         """Make the next frame of some slots, each of which has made one before. Shapes: slots [B]."""
         arena, count = self.arena, len(slots)
         with self.device.track(Track.FRAMES):
-            reach = int(arena.host_position[slots].max()) + 1
+            # A row that is full and not told of yet writes behind its last position, where nobody reads.
+            reach = min(int(arena.host_position[slots].max()) + 1, arena.length)
             fitting = (key for key in self._graphs if key[0] >= count and key[1] >= reach)
             size, span = key = min(fitting, default=(count, min(span for span in self._spans if span >= reach)))
             asked = self._asked.next()

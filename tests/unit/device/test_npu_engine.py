@@ -61,13 +61,6 @@ def varied(count: int) -> list[SpeechRequest]:
     ]
 
 
-def captured(engine: Engine) -> Engine:
-    """The engine with every graph of its frames."""
-    for station in engine.registry.stations:
-        station.runner.capture()
-    return engine
-
-
 def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechRequest]) -> None:
     pairs = [said_together(engine, *requests, apart=2) for engine in (on_npu, on_cpu)]
     for ours, theirs in zip(*pairs, strict=True):
@@ -80,7 +73,7 @@ def test_several_requests_have_the_cpu_s_codes(
     speaker: Checkpoint, npu: NpuDevice, ascend: StandIn, eager: bool
 ) -> None:
     device = NpuDevice(eager=eager)
-    on_npu = captured(engine_of(speaker, slots=5, device=device, dtype="float32"))
+    on_npu = engine_of(speaker, slots=5, device=device, dtype="float32")
     assert len(ascend.npu.graphs) == (0 if eager else 5)  # 1, 2, 3, 4 and 6 rows
     assert_same_codes(on_npu, engine_of(speaker, slots=5), varied(7))
     assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT, BOTTOM_RIGHT}
@@ -89,18 +82,18 @@ def test_several_requests_have_the_cpu_s_codes(
 def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(loaded: Loaded, npu: NpuDevice) -> None:
     odd = loaded("odd", "custom_voice")
     requests = [custom_voice("a b c", voice=name, seed=3, sampling=Sampling()) for name in ("ada", "bob_2", "mei")]
-    on_npu = captured(engine_of(odd, slots=3, device=npu, dtype="float32"))
+    on_npu = engine_of(odd, slots=3, device=npu, dtype="float32")
     assert_same_codes(on_npu, engine_of(odd, slots=3), requests)
 
 
 def test_every_mode_has_the_cpu_s_codes(cloner: Checkpoint, designer: Checkpoint, npu: NpuDevice) -> None:
     for checkpoint, request in ((cloner, cloned()), (designer, voice_design(sampling=Sampling()))):
-        on_npu = captured(engine_of(checkpoint, slots=2, device=npu, dtype="float32"))
+        on_npu = engine_of(checkpoint, slots=2, device=npu, dtype="float32")
         assert np.array_equal(said(on_npu, request).codes, said(engine_of(checkpoint, slots=2), request).codes)
 
 
 def test_text_that_grows_has_the_cpu_s_codes(speaker: Checkpoint, npu: NpuDevice) -> None:
-    on_npu = captured(engine_of(speaker, slots=2, device=npu, dtype="float32"))
+    on_npu = engine_of(speaker, slots=2, device=npu, dtype="float32")
     assert np.array_equal(said(on_npu, streamed()).codes, said(engine_of(speaker, slots=2), streamed()).codes)
 
 
@@ -120,7 +113,7 @@ def test_half_precision_has_the_cpu_s_codes_through_the_operator_for_inference(
     folder_of: FolderOf, ascend: StandIn, npu: NpuDevice
 ) -> None:
     checkpoint = load_checkpoint(str(folder_of("tiny", "custom_voice")), CPU, torch.bfloat16)
-    on_npu = captured(engine_of(checkpoint, slots=4, device=npu))
+    on_npu = engine_of(checkpoint, slots=4, device=npu)
     on_cpu = engine_of(checkpoint, slots=4, device=InFloat64())
     for request in varied(4):
         assert np.array_equal(said(on_npu, request).codes, said(on_cpu, request).codes)
@@ -254,13 +247,23 @@ def test_a_capture_that_fails_is_said_once_and_the_rest_runs_without(
         return capture(device, work, track)
 
     monkeypatch.setattr(NpuDevice, "capture", fails)
-    on_npu = engine_of(speaker, slots=4, device=npu, dtype="float32")
     with caplog.at_level(logging.WARNING):
-        captured(on_npu)
+        on_npu = engine_of(speaker, slots=4, device=npu, dtype="float32")
     (record,) = caplog.records
     assert f"capture failed after {held} graphs" in record.getMessage()
     assert "Cannot run aclop operators" in record.getMessage()
     assert_same_codes(on_npu, engine_of(speaker, slots=4), varied(4))
+
+
+def test_a_row_that_is_full_before_anybody_is_told_ends_nobody_s_frame(speaker: Checkpoint, npu: NpuDevice) -> None:
+    made = []
+    for length in (10, 64):
+        runner = FrameRunner(speaker, npu, torch.float32, 2, length, 16)
+        runner.capture()
+        slots = [begin(runner, 0, 9), begin(runner, 1, 3)]
+        made.append(frames_of(runner, slots, 2))
+    assert np.array_equal(made[0][0], made[1][0])
+    assert np.array_equal(made[0][:, 1], made[1][:, 1])
 
 
 def test_a_row_that_went_wrong_harms_neither_its_neighbours_nor_who_comes_after(
