@@ -15,7 +15,7 @@ from torch import Tensor
 from runtime.device import kernels
 from runtime.device.cpu import CpuDevice
 from runtime.device.fused import Fused
-from runtime.device.interface import URGENT, Graph, Moment, Track
+from runtime.device.interface import Graph, Moment, Track
 
 log = logging.getLogger(__name__)
 Made = TypeVar("Made")
@@ -43,8 +43,7 @@ class CudaDevice(CpuDevice):
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.holds_graphs = not eager
         self._kernels = _kernels()
-        lowest, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
-        self._streams = {track: _stream(highest if track in URGENT else lowest) for track in Track}
+        self._streams = {track: _stream(1 - len(Track) + place) for place, track in enumerate(Track)}
         # Graphs of one track never run at the same time, so they share their memory.
         self._pools = {track: torch.cuda.graph_pool_handle() for track in Track}
         # A stream of its own, one capture at a time: what serves others meanwhile must not end up in a graph.
@@ -57,10 +56,12 @@ class CudaDevice(CpuDevice):
     def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
-        seen = torch.arange(keys.shape[2], device=q.device) < lengths[:, None]
+        seen = (torch.arange(keys.shape[2], device=q.device) < lengths[:, None])[:, None]
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
-        out = F.scaled_dot_product_attention(grouped, keys[rows], values[rows], attn_mask=seen[:, None, None])
-        return out.view(B, heads, 1, d)
+        # What an earlier owner left may be no number, and no number times nothing is none.
+        values = values[rows].masked_fill_(~seen[..., None], 0)
+        out = F.scaled_dot_product_attention(grouped, keys[rows], values, attn_mask=seen[:, None])
+        return out.reshape(B, heads, 1, d)
 
     def track(self, track: Track) -> AbstractContextManager[None]:
         return torch.cuda.stream(self._streams[track])
@@ -101,6 +102,7 @@ class CudaDevice(CpuDevice):
 
 
 def _stream(priority: int) -> torch.cuda.Stream:
+    """A line of work; the card bends a priority that it does not have to the nearest, and less is sooner."""
     return torch.cuda.Stream(priority=priority)  # type: ignore[no-untyped-call]
 
 
