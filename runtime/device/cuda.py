@@ -43,11 +43,11 @@ class CudaDevice(CpuDevice):
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.holds_graphs = not eager
         self._kernels = _kernels()
-        self._streams = {track: _stream(1 - len(Track) + place) for place, track in enumerate(Track)}
+        self._streams, self._capturing = _streams(), _streams()
         # Graphs of one track never run at the same time, so they share their memory.
         self._pools = {track: torch.cuda.graph_pool_handle() for track in Track}
-        # A stream of its own, one capture at a time: what serves others meanwhile must not end up in a graph.
-        self._capturing, self._capture_lock = _stream(lowest), threading.Lock()
+        # One capture at a time, on streams of their own: what serves others meanwhile must not end up in a graph.
+        self._capture_lock = threading.Lock()
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
         # In float32 the library is as fast: there it is for comparisons, and tensor cores have no part in it.
@@ -76,7 +76,7 @@ class CudaDevice(CpuDevice):
         torch.cuda.current_stream().wait_event(moment)
 
     def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
-        stream = self._capturing
+        stream = self._capturing[track]  # a graph has the priority of the stream that it was captured on
         with self._capture_lock, torch.cuda.stream(stream):
             for _ in range(WARM_UPS):
                 work()
@@ -101,9 +101,12 @@ class CudaDevice(CpuDevice):
         return torch.cuda.mem_get_info(self.torch_device)[1]
 
 
-def _stream(priority: int) -> torch.cuda.Stream:
-    """A line of work; the card bends a priority that it does not have to the nearest, and less is sooner."""
-    return torch.cuda.Stream(priority=priority)  # type: ignore[no-untyped-call]
+def _streams() -> dict[Track, torch.cuda.Stream]:
+    """A stream a track; the more urgent has the lower number of at most four."""
+    return {
+        track: torch.cuda.Stream(priority=1 - len(Track) + place)  # type: ignore[no-untyped-call]
+        for place, track in enumerate(Track)
+    }
 
 
 def _kernels() -> Fused | None:
