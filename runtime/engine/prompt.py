@@ -10,16 +10,16 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from torch import Tensor
 
-from runtime.engine.slots import ids_on
+from runtime.engine.slots import on_device
 from runtime.engine.voices import ClonedVoice
 from runtime.model.config import ModelConfig
-from runtime.model.talker import Talker
+from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
-NO_CODEC = -1
 WORTH_KEEPING = 24  # positions; to read fewer takes no longer than to read none
 
 
@@ -172,9 +172,8 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
 def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker) -> Tensor:
     """Sum both sides, each looked up at once; the cloned voice's vectors go where they belong."""
     device = talker.codec_head.weight.device
-    text, codec = ids_on(device, columns.text), ids_on(device, columns.codec)
-    codec_side = talker.embed_codec(codec.clamp(min=0))
-    codec_side = codec_side.masked_fill((codec == NO_CODEC)[:, None], 0)
+    text, codec = on_device(device, np.array([columns.text, columns.codec]))
+    codec_side = talker.embed_codec_or_none(codec)
     if columns.x_vector_at is not None and voice is not None:
         codec_side[columns.x_vector_at] = voice.x_vector.to(codec_side)
     if columns.frames_at is not None and voice is not None and voice.codes is not None:

@@ -73,25 +73,22 @@ def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
 class LevelArena:
     """One level's sampling settings of every slot, on the device, and what the host may know of them.
 
-    Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool.
+    Shapes: reals [2, S] float32: temperature, top_p; ints [2, S] int64: top_k, greedy (0 or 1).
     """
 
-    def __init__(self, slots: int, vocabulary: int, device: torch.device) -> None:
-        self.vocabulary = vocabulary
-        self.temperature = torch.ones(slots, device=device)
-        self.top_k = torch.full((slots,), vocabulary, device=device)
-        self.top_p = torch.ones(slots, device=device)
-        self.greedy = torch.zeros(slots, device=device, dtype=torch.bool)
+    def __init__(self, reals: Tensor, ints: Tensor, vocabulary: int) -> None:
+        slots, self.vocabulary = reals.shape[1], vocabulary
+        self.temperature, self.top_p = reals
+        self.top_k, self.greedy = ints
+        self.top_k.fill_(vocabulary)
         self.host_top_k = np.full(slots, vocabulary)
         self.host_top_p = np.ones(slots)
         self.host_greedy = np.zeros(slots, np.bool_)
 
-    def write(self, slot: int, choice: LevelChoice) -> None:
-        """Give a slot its settings."""
-        self.temperature[slot] = choice.temperature
-        self.top_k[slot] = self.host_top_k[slot] = choice.top_k or self.vocabulary
-        self.top_p[slot] = self.host_top_p[slot] = choice.top_p
-        self.greedy[slot] = self.host_greedy[slot] = choice.greedy
+    def note(self, slot: int, choice: LevelChoice) -> None:
+        """Settings of a slot, for the host and for its next `numbers_of`."""
+        self.host_top_k[slot], self.host_greedy[slot] = choice.top_k or self.vocabulary, choice.greedy
+        self.host_top_p[slot] = choice.top_p
 
     @property
     def every(self) -> Level:
@@ -107,7 +104,7 @@ class LevelArena:
             temperature=self.temperature[rows],
             top_k=self.top_k[rows],
             top_p=self.top_p[rows],
-            greedy=self.greedy[rows],
+            greedy=self.greedy[rows] != 0,
             widest_k=self.vocabulary if slots is None else int(self.host_top_k[slots].max()),
             any_top_p=slots is None or bool((self.host_top_p[slots] < 1).any()),
         )
@@ -117,10 +114,10 @@ class LevelArena:
         return not self.host_greedy[slots].all()
 
 
-def ids_on(device: torch.device, ids: Sequence[int]) -> Tensor:
-    """Ids on a device, copied on its current track without waiting for what was asked of it before."""
-    host = torch.tensor(ids, dtype=torch.int64, pin_memory=device.type != "cpu")
-    return host.to(device, non_blocking=True)
+def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
+    """Numbers on a device, copied on its current track without waiting for what was asked of it before."""
+    host = torch.from_numpy(numbers)
+    return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +153,23 @@ class SlotArena:
         self.keys = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
         self.values = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
 
-        def ints(*shape: int) -> Tensor:
-            return torch.zeros((slots + 1, *shape), device=device, dtype=torch.int64)
+        # One number a slot: a column each, so that all of a slot's are written at once.
+        self._ints = torch.zeros((8, slots + 1), device=device, dtype=torch.int64)
+        self._reals = torch.ones((5, slots + 1), device=device)
+        self.position = self._ints[0]  # where the next frame's input goes
+        self.frame = self._ints[1]  # frames made
+        self.hold_until = self._ints[2]  # frames before the end may come
+        self.seed = self._ints[3]
+        self.penalty = self._reals[0]
+        self.talker_level = LevelArena(self._reals[1:3], self._ints[4:6], talker.vocab_size)
+        self.predictor_level = LevelArena(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
 
-        self.position = ints()  # where the next frame's input goes
-        self.frame = ints()  # frames made
+        def ints(width: int) -> Tensor:
+            return torch.zeros((slots + 1, width), device=device, dtype=torch.int64)
+
         self.codes = ints(talker.num_code_groups)  # of the last frame
         self.trailing = ints(length)  # text ids beside the coming frames, then padding
-        self.hold_until = ints()  # frames before the end may come
         self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)  # c0 drawn so far
-        self.seed = ints()
-        self.penalty = torch.ones(slots + 1, device=device)
-        self.talker_level = LevelArena(slots + 1, talker.vocab_size, device)
-        self.predictor_level = LevelArena(slots + 1, config.predictor.vocab_size, device)
 
         # On the host: as ``position`` and ``frame``, and how many frames a row may make with the text it has.
         self.host_position = np.zeros(slots, np.int64)
@@ -177,6 +178,7 @@ class SlotArena:
         self._texts = [0] * slots  # ids in ``trailing``
         self._open = [False] * slots
         self._holds_end = [False] * slots
+        self._settings: list[tuple[int, RowSettings] | None] = [None] * slots  # seed and sampling of who holds a slot
 
         self.generation = [0] * slots
         # Who was freed first is taken first: a frame that is still under way may write to who was freed last.
@@ -196,7 +198,7 @@ class SlotArena:
         self,
         settings: RowSettings,
         seed: int,
-        trailing: Sequence[int],
+        trailing: Sequence[int] | None,
         *,
         holds_end: bool = False,
         is_open: bool = False,
@@ -204,34 +206,37 @@ class SlotArena:
         """Give a slot to a request and write its settings; there must be a free one.
 
         Args:
-            trailing: text ids that follow one a frame; past the slot's length no frame can reach them.
+            trailing: text ids that follow one a frame; past the slot's length no frame can reach them. None: nothing
+                is written before `restart`.
             holds_end: the end may not come before the frame that is fed the last of them (tts_eos).
             is_open: more of them may come.
         """
         slot = self._free.popleft()
-        self.seed[slot] = seed
-        self.penalty[slot] = settings.repetition_penalty
-        self.talker_level.write(slot, settings.talker)
-        self.predictor_level.write(slot, settings.predictor)
-        self._holds_end[slot] = holds_end
-        self.restart(slot, trailing, is_open=is_open)
+        self._settings[slot], self._holds_end[slot] = (seed, settings), holds_end
+        self.talker_level.note(slot, settings.talker)
+        self.predictor_level.note(slot, settings.predictor)
+        if trailing is not None:
+            self.restart(slot, trailing, is_open=is_open)
         return slot
 
     def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False) -> None:
         """Begin anew in the same hands: the same settings and seed, for the next part of a text."""
-        self.position[slot] = self.host_position[slot] = 0
-        self.frame[slot] = self.host_frame[slot] = 0
-        self.codes[slot] = 0
+        self.host_position[slot] = self.host_frame[slot] = 0
+        self._texts[slot], self._open[slot] = len(trailing), is_open
+        ints, reals = self._numbers_of(slot)
+        fresh = on_device(self._ints.device, np.concatenate((ints, reals.view(np.int64))))
+        self._ints[:, slot] = fresh[: len(ints)]
+        self._reals[:, slot] = fresh[len(ints) :].view(torch.float32)[: len(self._reals)]
         self.seen[slot] = False
-        self.trailing[slot] = self.pad
-        self._texts[slot], self._open[slot] = 0, is_open
-        self.append_text(slot, trailing)
+        beside = np.full(self.length, self.pad)
+        beside[: len(trailing)] = trailing[: self.length]
+        self.trailing[slot] = on_device(self.trailing.device, beside)
 
     def append_text(self, slot: int, ids: Sequence[int]) -> None:
         """More text ids of an open text, beside the frames after those that have some."""
         start = self._texts[slot]
         self._texts[slot] += len(ids)
-        beside = ids_on(self.trailing.device, ids[: max(0, self.length - start)])
+        beside = on_device(self.trailing.device, np.array(ids[: max(0, self.length - start)], np.int64))
         self.trailing[slot, start : start + len(beside)] = beside
         self._tell_text(slot)
 
@@ -258,11 +263,27 @@ class SlotArena:
             self.keys[layer][slot, :, : prefix.length] = keys
             self.values[layer][slot, :, : prefix.length] = values
 
+    def _numbers_of(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Of the slot's columns, at the beginning; an even number of reals, so that both travel as one."""
+        held = self._settings[slot]
+        assert held is not None
+        seed, settings = held
+        ints, reals = [0, 0, self._count_text(slot), seed], [settings.repetition_penalty]
+        for level, choice in ((self.talker_level, settings.talker), (self.predictor_level, settings.predictor)):
+            ints += [choice.top_k or level.vocabulary, choice.greedy]
+            reals += [choice.temperature, choice.top_p]
+        return np.array(ints, np.int64), np.array([*reals, 0], np.float32)
+
     def _tell_text(self, slot: int) -> None:
-        """Frame 0 comes of the prompt, and frame f is fed id f - 1."""
+        self.hold_until[slot] = self._count_text(slot)
+
+    def _count_text(self, slot: int) -> int:
+        """Note how many frames the text allows, and return those before the end may come.
+
+        Frame 0 comes of the prompt, and frame f is fed id f - 1.
+        """
         texts, is_open = self._texts[slot], self._open[slot]
         self.text_frames[slot] = texts + 1 if is_open else UNLIMITED
-        if self._holds_end[slot]:
-            self.hold_until[slot] = UNLIMITED if is_open else texts
-        else:
-            self.hold_until[slot] = 0
+        if not self._holds_end[slot]:
+            return 0
+        return UNLIMITED if is_open else texts

@@ -286,7 +286,7 @@ class Station:
         job.admitted = now
         job.slot = self.runner.arena.next_free
         with self.runner.starting(job.slot):
-            self.runner.arena.take(admission.settings, job.seed, [], holds_end=job.request.holds_end)
+            self.runner.arena.take(admission.settings, job.seed, None, holds_end=job.request.holds_end)
         self.holders[job.slot] = job
         rows = self.rows
         rows.clear(job.slot)

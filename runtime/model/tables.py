@@ -12,10 +12,11 @@ PART = 8192  # ids of a text table that are projected at once
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Shapes: text [text_vocab, H]; frames [Q, V, H], codes of each codebook in the talker's width; first
-    [talker_vocab, H'] and rest [Q - 1, V, H'] in the code predictor's."""
+    """Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], the last row empty; frames [Q, V, H], codes of each
+    codebook in the talker's width; first [talker_vocab, H'] and rest [Q - 1, V, H'] in the code predictor's."""
 
     text: Tensor
+    codec: Tensor
     frames: Tensor
     first: Tensor
     rest: Tensor
@@ -30,6 +31,7 @@ def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor]
     codes = len(codec[1])
     return Tables(
         text=torch.cat([text_projection(part) for part in torch.split(text, PART)]),
+        codec=torch.cat((codec[0], torch.zeros_like(codec[0][:1]))),
         frames=torch.stack([table[:codes] for table in codec]),
         first=small(codec[0]),
         rest=torch.stack([small(table) for table in codec[1:]]),

@@ -10,6 +10,8 @@ from runtime.model.layers import Attend, DecoderStack, Operations
 from runtime.model.products import Linear, silu
 from runtime.model.tables import Tables, tabulate
 
+NO_CODEC = -1
+
 
 class TextProjection(nn.Module):
     """Text embedding width to talker width: fc2(silu(fc1(x)))."""
@@ -65,6 +67,12 @@ class Talker(nn.Module):
     def embed_codec(self, ids: Tensor) -> Tensor:
         """E0(x): codes c0, special ids, languages, speakers. Shapes: ids [...] int64; result [..., H]."""
         return self.model.codec_embedding(ids)
+
+    def embed_codec_or_none(self, ids: Tensor) -> Tensor:
+        """E0(x), and nothing for NO_CODEC. Shapes: ids [...] int64; result [..., H]."""
+        if self.tables is not None:
+            return self.tables.codec[ids]
+        return self.embed_codec(ids.clamp(min=0)).masked_fill((ids == NO_CODEC)[..., None], 0)
 
     def embed_first(self, codes: Tensor, ops: Operations) -> Tensor:
         """Codes c0 in the code predictor's width. Shapes: codes [B] int64; result [B, H']."""

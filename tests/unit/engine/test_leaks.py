@@ -38,7 +38,7 @@ def poison(station: Station) -> None:
             level.temperature[slot], level.top_p[slot] = math.nan, math.nan
             level.top_k[slot], level.greedy[slot] = -NONSENSE, True
         arena.host_position[slot] = arena.host_frame[slot] = NONSENSE
-        for part in station.streams.state.tensors():
+        for part in station.streams.network.state.tensors():
             part[slot] = math.nan if part.is_floating_point() else -NONSENSE
     for cache in (frame.cache, frame.start_cache):
         cache.keys.fill_(math.nan)
@@ -139,7 +139,7 @@ def test_sound_that_is_not_finite_is_an_error_and_not_silence(speaker: Checkpoin
         engine.tick()
     slots = {job.ticket: slot for slot, job in station_of(engine).holders.items()}
     with torch.inference_mode():
-        station_of(engine).streams.state.convs[0][slots[tickets[1]]] = math.nan
+        station_of(engine).streams.network.state.convs[0][slots[tickets[1]]] = math.nan
     drain(engine)
     (whole,) = said_together(engine_of(speaker, slots=1), custom_voice(max_frames=16))
     other, victim = heards
