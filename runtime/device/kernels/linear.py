@@ -58,6 +58,7 @@ def _linear_kernel(
     M,
     x_stride,
     residual_stride,
+    out_stride,
     N: tl.constexpr,
     K: tl.constexpr,
     BIAS: tl.constexpr,
@@ -124,7 +125,7 @@ def _linear_kernel(
         acc = (gate / (1 + tl.exp(-gate))).to(dtype).to(tl.float32) * up.to(dtype).to(tl.float32)
     if BIAS:
         acc += tl.load(bias + n, n < N, 0.0).to(tl.float32)[:, None]
-    at = m[None, :] * N + n[:, None]
+    at = m[None, :] * out_stride + n[:, None]
     inside = here[None, :] if whole else here[None, :] & (n < N)[:, None]
     if RESIDUAL:
         # The product is rounded before it is added, as it is where the two are done one after the other.
@@ -152,15 +153,19 @@ def linear(
     *,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
+    out: Tensor | None = None,
     tiles: Tiles | None = None,
 ) -> Tensor:
-    """residual + x times a matrix + bias. Shapes: x [M, K]; weight [N, K]; bias [N]; residual, result [M, N]."""
-    return _launch(x, weight, bias, residual, weight.shape[0], False, tiles)
+    """residual + x times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
+
+    Shapes: x [M, K]; weight [N, K]; bias [N]; residual, out, result [M, N].
+    """
+    return _launch(x, weight, bias, residual, out, weight.shape[0], False, tiles)
 
 
 def swiglu(x: Tensor, weight: Tensor, *, tiles: Tiles | None = None) -> Tensor:
     """silu(gate) * up of a product. Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
-    return _launch(x, weight, None, None, weight.shape[0] // 2, True, tiles)
+    return _launch(x, weight, None, None, None, weight.shape[0] // 2, True, tiles)
 
 
 def norm(x: Tensor, how: Norm) -> Tensor:
@@ -179,6 +184,7 @@ def _launch(
     weight: Tensor,
     bias: Tensor | None,
     residual: Tensor | None,
+    out: Tensor | None,
     N: int,
     gated: bool,
     tiles: Tiles | None,
@@ -188,7 +194,10 @@ def _launch(
     assert weight.is_contiguous()
     tiles = tiles or choose_tiles(N, K, M, gated=gated)
     BM = min(64, max(16, triton.next_power_of_2(M)))
-    out = torch.empty((M, N), device=x.device, dtype=x.dtype)
+    if out is None:
+        out = torch.empty((M, N), device=x.device, dtype=x.dtype)
+    assert out.shape == (M, N)
+    assert out.stride(1) == 1
     _linear_kernel[(triton.cdiv(N, tiles.BN), triton.cdiv(M, BM))](
         x,
         weight,
@@ -198,6 +207,7 @@ def _launch(
         M,
         x.stride(0),
         residual.stride(0) if residual is not None else 0,
+        out.stride(0),
         N=N,
         K=K,
         BIAS=bias is not None,
