@@ -33,7 +33,10 @@ CARD = torch.device("cuda")
 
 # What may be varied: module, constant, values.
 VARIANTS: dict[str, list[tuple[ModuleType, dict[str, int]]]] = {
-    "attend_rows": [(attention, {"PARTS": parts, "STAGES": stages}) for parts in (4, 8) for stages in (2, 3, 4)],
+    "attend_rows": [
+        *((attention, {"PARTS": parts, "STAGES": stages}) for parts in (4, 8) for stages in (2, 3, 4)),
+        *((attention, {"FEWEST_WARPS": warps}) for warps in (1, 2, 4)),  # of the code predictor's few keys
+    ],
     "attend_piece": [
         (piece, {"TILE": tile, "BLOCK": block, "STAGES": stages})
         for tile in (16, 32)

@@ -14,6 +14,7 @@ pytest.importorskip("triton")
 from runtime.device.kernels.attention import attend_rows
 from runtime.device.kernels.draw import Rules, draw
 from runtime.device.kernels.edges import begin, finish
+from runtime.device.kernels.linear import TILES, Tiles, linear, swiglu
 from runtime.device.kernels.piece import attend_piece
 from tests.support.kernel_twins import (
     Heads,
@@ -210,6 +211,45 @@ def test_a_frames_input_is_the_sum_of_its_codes_and_its_text(dtype: torch.dtype)
     torch.testing.assert_close(x, expected, rtol=1e-2, atol=1e-5)
     assert torch.equal(positions, places)
     assert torch.equal(begin(rows[9:10].clone(), state, frames, text)[0], x[9:10])
+
+
+def product_of(N: int, K: int, *, gated: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Weight, 128 rows and a residual."""
+    generator = torch.Generator("cuda").manual_seed(N + K)
+    shapes = ((2 * N if gated else N, K), (128, K), (128, N))
+    weight, x, residual = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in shapes)
+    return weight * K**-0.5, x, residual
+
+
+@pytest.mark.parametrize("shape", TILES, ids=str)
+def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int, bool]) -> None:
+    *_, gated = shape
+    weight, x, residual = product_of(*shape[:2], gated=gated)
+
+    def rows(count: int) -> Tensor:
+        return swiglu(x[:count], weight) if gated else linear(x[:count], weight, residual=residual[:count])
+
+    together = rows(64)
+    expected = x[:64].float() @ weight.float().t()
+    if gated:
+        gate, up = expected.bfloat16().float().chunk(2, dim=-1)
+        expected = torch.nn.functional.silu(gate) * up
+    else:
+        expected += residual[:64].float()
+    torch.testing.assert_close(together.float(), expected, rtol=2e-2, atol=2e-2)
+    for count in (1, 7, 16, 17, 32, 33, 128):
+        assert torch.equal(rows(count)[:64], together[:count]), count
+
+
+@pytest.mark.parametrize(("N", "K"), [(1024, 2048), (1024, 3072), (2048, 6144)])
+def test_stretches_of_a_product_may_be_programs_of_their_own(N: int, K: int) -> None:
+    weight, x, residual = product_of(N, K, gated=False)
+    for count in (1, 20, 64):
+        given = {"residual": residual[:count]}
+        whole = linear(x[:count], weight, **given, tiles=Tiles(16, 256, 4, 4, 4))
+        for calls in (False, True):
+            spread = linear(x[:count], weight, **given, tiles=Tiles(32, 256, 4, 4, 2, calls, spread=True))
+            assert torch.equal(spread, whole), count
 
 
 @pytest.mark.parametrize("counted", [False, True])

@@ -44,6 +44,7 @@ def begin(rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Ten
         H,
         L,
         Q=Q,
+        GROUPS=triton.next_power_of_2(Q),
         WIDTH=WIDTH,
         num_warps=1,
         **launch_options(),
@@ -66,6 +67,7 @@ def _begin(
     H,
     L,
     Q: tl.constexpr,
+    GROUPS: tl.constexpr,
     WIDTH: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -76,16 +78,18 @@ def _begin(
     dims = part * WIDTH + tl.arange(0, WIDTH)
     inside = dims < H
     slot = tl.load(rows + row)
-    beside = tl.maximum(tl.minimum(tl.load(frame + slot) - 1, L - 1), 0)  # the scratch row has made no frame
-    word = tl.load(trailing + slot * L + beside)
+    # What the slot holds is asked for together, and so are the tables' rows.
+    at, made = tl.load(position + slot), tl.load(frame + slot)
+    codebook = tl.arange(0, GROUPS)
+    code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
+    word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))  # the scratch slot has made none
+    own = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
+    parts = tl.load(own, mask=(codebook < Q)[:, None] & inside[None, :], other=0.0)
     said = tl.load(text + word * H + dims, mask=inside, other=0.0)
-    total = tl.zeros((WIDTH,), tl.float32)
-    for codebook in tl.static_range(Q):
-        code = tl.minimum(tl.load(codes + slot * Q + codebook), V - 1)
-        total += tl.load(frames + (codebook * V + code) * H + dims, mask=inside, other=0.0).to(tl.float32)
+    total = tl.sum(parts.to(tl.float32), axis=0)
     tl.store(out + row * H + dims, total.to(said.dtype) + said, mask=inside)
     if part == 0:
-        tl.store(positions + row, tl.load(position + slot))
+        tl.store(positions + row, at)
 
 
 def finish(

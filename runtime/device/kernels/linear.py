@@ -17,9 +17,7 @@ from torch import Tensor
 
 from runtime.device.fused import Norm
 from runtime.device.kernels import launch_options
-
-LINE = tl.constexpr(64)  # numbers of 16 bits in a line of the cache
-
+from runtime.device.kernels.spread import LINE, spread_linear, sum_of_parts
 
 MOST_ROWS = 128
 
@@ -28,7 +26,8 @@ class Tiles(NamedTuple):
     """How a product is cut.
 
     ``parts`` is how many stretches of K are summed beside each other, in fixed places; ``calls``: whether a program
-    calls its weights into the cache while the kernel ahead still works.
+    calls its weights into the cache while the kernel ahead still works; ``spread``: every stretch is a program's own,
+    which takes more outputs then and reads the rows less often, and a second launch adds the stretches up.
     """
 
     BN: int
@@ -37,6 +36,7 @@ class Tiles(NamedTuple):
     warps: int
     stages: int
     calls: bool = False
+    spread: bool = False
 
 
 @triton.jit
@@ -117,8 +117,8 @@ def _linear_kernel(
             sums = tl.dot(tl.load(w_at + start), rows, sums, input_precision="ieee")
             if GATED:
                 ups = tl.dot(tl.load(w_at + N * K + start), rows, ups, input_precision="ieee")
-        acc = tl.sum(sums, axis=0)
-        up = tl.sum(ups, axis=0)
+        acc = sum_of_parts(sums, PARTS)
+        up = sum_of_parts(ups, PARTS)
 
     if GATED:
         gate = acc.to(dtype).to(tl.float32)
@@ -198,6 +198,11 @@ def _launch(
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
+    if tiles.spread:
+        assert not gated
+        how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": tiles.stages}
+        spread_linear(x, weight, bias, residual, out, BM=BM, calls=tiles.calls, **how)
+        return out
     _linear_kernel[(triton.cdiv(N, tiles.BN), triton.cdiv(M, BM))](
         x,
         weight,
@@ -228,7 +233,8 @@ def _launch(
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
     """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles` on an H200.
 
-    For one matrix ``parts``, and whether BN is 64, are the same for any rows: they decide the order of the sums.
+    For one matrix ``parts``, and whether BN is 64, are the same for any rows: they decide the order of the sums. So
+    does ``spread`` where BN is 64; with smaller ones few rows may be of one program and many spread.
     """
     if (found := TILES.get((N, K, gated))) is not None:
         return found[0 if rows <= 16 else 1 if rows <= 32 else 2]
