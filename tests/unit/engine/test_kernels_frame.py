@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest.importorskip("triton")
 
@@ -33,6 +35,20 @@ class Interpreted(CpuDevice):
     def __init__(self) -> None:
         super().__init__()
         self.fused = Kernels()
+
+
+class Asked(TorchDispatchMode):
+    """Keeps the names of the library's operations that compute something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.computed: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.name()
+        if not func.is_view and "empty" not in name:
+            self.computed.append(name)
+        return func(*args, **(kwargs or {}))
 
 
 def said(runner: FrameRunner, prompts: list[Prompt]) -> list[FrameResult]:
@@ -66,3 +82,17 @@ def test_frames_of_the_kernels_are_the_plain_engines(loaded: Loaded, spec: str) 
         assert ours.finite.all()
     for ours, truth in zip(runner.arena.state, plain.arena.state, strict=True):
         assert torch.equal(ours, truth)
+
+
+def test_a_frame_is_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation of the library among them costs more than they do, and none may start early beside it."""
+    from triton.runtime.interpreter import GridExecutor
+
+    runner = FrameRunner(copy.deepcopy(loaded("odd", "custom_voice")), Interpreted(), torch.float32, 2, LENGTH, 16)
+    launched: list[object] = []
+    monkeypatch.setattr(GridExecutor, "__call__", lambda kernel, *_, **__: launched.append(kernel))
+    rows = torch.tensor([0, 1])
+    with torch.inference_mode(), Asked() as asked:
+        runner.frame.next(rows)
+    assert asked.computed == []
+    assert len(launched) > 2 + runner.frame.config.talker.num_code_groups
