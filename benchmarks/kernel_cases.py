@@ -17,8 +17,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from runtime.device.fused import Rules
-from runtime.device.kernels import attention, draw, embed, piece
+from runtime.device.fused import Rules, State
+from runtime.device.kernels import attention, draw, edges, piece
 from runtime.model.layers import rotary
 
 HEADS, KV_HEADS, D = 16, 8, 128  # of both published networks
@@ -26,13 +26,17 @@ HEADS, KV_HEADS, D = 16, 8, 128  # of both published networks
 Given = tuple[Tensor, Tensor, Tensor, float, Tensor, Tensor, Tensor, Tensor]
 
 LAYERS = 4  # caches that launches take in turn
-GROUPS, CODES, EOS, WIDTH = 16, 2048, 2150, 2048
+GROUPS, CODES, EOS, WIDTH, EMBEDDED = 16, 2048, 2150, 2048, 1024
+TEXTS = 150_000
 LAUNCHES, REPLAYS = 96, 20
 CARD = torch.device("cuda")
 
 # What may be varied: module, constant, values.
 VARIANTS: dict[str, list[tuple[ModuleType, dict[str, int]]]] = {
-    "attend_rows": [(attention, {"PARTS": parts, "STAGES": stages}) for parts in (4, 8) for stages in (2, 3, 4)],
+    "attend_rows": [
+        *((attention, {"PARTS": parts, "STAGES": stages}) for parts in (4, 8) for stages in (2, 3, 4)),
+        *((attention, {"FEWEST_WARPS": warps}) for warps in (1, 2, 4)),  # of the code predictor's few keys
+    ],
     "attend_piece": [
         (piece, {"TILE": tile, "BLOCK": block, "STAGES": stages})
         for tile in (16, 32)
@@ -40,7 +44,8 @@ VARIANTS: dict[str, list[tuple[ModuleType, dict[str, int]]]] = {
         for stages in (2, 3)
     ],
     "draw": [(draw, {"WARPS": warps}) for warps in (4, 8, 16)],
-    "embed_sum": [(embed, {"WIDTH": width}) for width in (128, 256, 512)],
+    "begin": [(edges, {"WIDTH": width}) for width in (128, 256, 512)],
+    "finish": [],
 }
 
 
@@ -62,7 +67,7 @@ def cases(batches: tuple[int, ...] = (1, 8, 32, 64)) -> Iterator[Case]:
         yield _rows(batch, 16, 0, 2)
         yield _rows(batch, 16, 12, 1)
         yield from _draws(batch)
-        yield _embedding(batch)
+        yield from _edges(batch)
     for count, start in ((16, 0), (64, 0), (512, 0), (512, 1500)):
         yield _piece(count, start)
 
@@ -115,28 +120,34 @@ def _draw(batch: int, name: str, spread: float, *, p: float = 1.0, best: bool = 
     greedy = torch.full((batch,), best, device=CARD)
     codes = torch.zeros(batch, GROUPS, device=CARD, dtype=torch.int64)
     finite = torch.zeros_like(codes, dtype=torch.bool)
-    rules = None
+    rules, table, embedded = None, _normal(width, EMBEDDED), _normal(batch, 2, EMBEDDED)[:, 1]
     if width > CODES:
         seen = torch.rand(batch, width, device=CARD) < 0.1
         rules = Rules(seen, temperature + 0.15, torch.zeros_like(rows), 2, EOS, CODES)
 
-    def launch(n: int) -> Tensor:
+    def launch(n: int) -> None:
         codebook = 0 if rules else 1 + n % (GROUPS - 1)
         settings = (temperature, top_k, top_p, greedy)
-        return draw.draw(logits, rows, *settings, rows, frame, codebook, codes, finite, rules, settled=True)
+        slots = (*settings, rows, frame)
+        draw.draw(logits, rows, *slots, codebook, codes, finite, rules, table, embedded, settled=True)
 
     return Case("draw", f"B={batch} {name}", logits.nbytes, launch)
 
 
-def _embedding(batch: int) -> Case:
-    tables, extra = _normal(GROUPS, CODES, WIDTH), _normal(batch, WIDTH)
-    ids = torch.randint(0, CODES, (batch, GROUPS), device=CARD)
-    return Case(
-        "embed_sum",
-        f"B={batch}",
-        batch * (GROUPS + 2) * WIDTH * 2,
-        lambda n: embed.embed_sum(tables, ids, extra),
-    )
+def _edges(batch: int) -> Iterator[Case]:
+    tables, text = _normal(GROUPS, CODES, WIDTH), _normal(TEXTS, WIDTH)
+
+    def ints(below: int, *shape: int) -> Tensor:
+        return torch.randint(0, below, (batch + 1, *shape), device=CARD)
+
+    seen = torch.zeros(batch + 1, CODES, device=CARD, dtype=torch.bool)
+    state = State(ints(2000), ints(2000), ints(CODES, GROUPS), ints(TEXTS, 2048), seen)
+    rows, positions = torch.arange(batch, device=CARD), torch.zeros(batch, device=CARD, dtype=torch.int64)
+    codes, finite = state.codes[:batch].clone(), torch.ones(batch, GROUPS, device=CARD, dtype=torch.bool)
+    moved = batch * (GROUPS + 2) * WIDTH * 2
+    yield Case("begin", f"B={batch}", moved, lambda n: edges.begin(rows, state, tables, text))
+    moved = batch * (3 * GROUPS + 4) * 8
+    yield Case("finish", f"B={batch}", moved, lambda n: edges.finish(rows, state, codes, finite, EOS, positions))
 
 
 def _normal(*shape: int) -> Tensor:

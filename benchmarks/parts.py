@@ -99,15 +99,21 @@ class Parts:
         finite = torch.empty_like(codes, dtype=torch.bool)
         arena, fused = frame.arena, frame.fused
 
-        def draw(codebook: int, logits: Tensor) -> Tensor:
+        def draw(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
             if fused is None:
-                return logits.argmax(dim=-1)
-            level = arena.predictor_level.every
-            return fused.draw(logits, rows, level, arena.seed, arena.frame, codebook, codes, finite)
+                code = logits.argmax(dim=-1)
+                if embedded is not None:
+                    embedded.copy_(frame.talker.embed_code(codebook, code))
+                return
+            assert frame.talker.tables is not None
+            table = None if embedded is None else frame.talker.tables.of(codebook)
+            slots = (arena.predictor_level.every, arena.seed, arena.frame)
+            fused.draw(logits, rows, *slots, codebook, codes, finite, None, table, embedded, settled=True)
 
         def predict() -> None:
-            first = frame.talker.embed_first(codes[:, 0] * 0, frame.ops)
-            predictor.predict(hidden, first, frame.cache, frame.ops, draw)
+            x = predictor.begin(hidden, frame.ops)
+            x[:, 1] = 0
+            predictor.predict(x, frame.cache, frame.ops, draw)
 
         return device.capture(predict, Track.FRAMES).replay if device.holds_graphs else predict
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -88,3 +89,17 @@ def demo() -> Checkpoint:
 def cloner(loaded: Loaded) -> Checkpoint:
     """The tiny Base checkpoint."""
     return loaded("tiny", "base")
+
+
+@pytest.fixture
+def bounds_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.6's interpreter makes a loop's bound of an array of one with ``int``, which numpy 2.4 refuses."""
+    from triton.runtime import interpreter
+
+    patch_tensor = interpreter._patch_lang_tensor
+
+    def patched(tensor: type, scope: Any) -> None:
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)

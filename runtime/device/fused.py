@@ -33,6 +33,20 @@ class Level(NamedTuple):
     greedy: Tensor
 
 
+class State(NamedTuple):
+    """Where every slot stands between two frames; the last slot is scratch, and stays at its beginning.
+
+    Shapes: position, frame [S] int64, where the next input goes and how many frames were made; codes [S, Q] int64, of
+    the last frame; trailing [S, L] int64, text ids, that of frame f at f - 1; seen [S, V] bool, codes 0 drawn so far.
+    """
+
+    position: Tensor
+    frame: Tensor
+    codes: Tensor
+    trailing: Tensor
+    seen: Tensor
+
+
 class Norm(NamedTuple):
     """An RMSNorm: float32 inside, cast, then the weight. Shapes: weight [K]."""
 
@@ -41,7 +55,12 @@ class Norm(NamedTuple):
 
 
 class Fused(Protocol):
-    """One launch each, and a row's bits do not depend on the other rows."""
+    """One launch each, and a row's bits do not depend on the other rows.
+
+    Launches may overlap: what is told to be ``settled`` may be read while the launches ahead still run. A launch that
+    reads slots and is not told so waits first, and only then lets the next begin: whatever was written before it is
+    settled for all behind it.
+    """
 
     most_rows: int  # that the products below take; more are the library's
 
@@ -52,10 +71,11 @@ class Fused(Protocol):
         *,
         bias: Tensor | None = None,
         residual: Tensor | None = None,
+        out: Tensor | None = None,
     ) -> Tensor:
-        """residual + x times a matrix + bias.
+        """residual + x times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
 
-        Shapes: x [M, K]; weight [N, K]; bias [N]; residual, result [M, N].
+        Shapes: x [M, K]; weight [N, K]; bias [N]; residual, out, result [M, N].
         """
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
@@ -82,8 +102,7 @@ class Fused(Protocol):
         """Norms, RoPE, cache write and attention of the newest positions of some rows, over their own slots.
 
         Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; cos, sin [T, d]; keys, values [S, kv_heads, T, d]; rows,
-        positions (of the first new one) [B] int64; result [B * new, heads * d]. ``settled``: rows and positions are
-        never written in the graph that this is part of.
+        positions (of the first new one) [B] int64; result [B * new, heads * d]. ``settled``: rows and positions are.
         """
 
     def attend_piece(
@@ -114,12 +133,36 @@ class Fused(Protocol):
         codes: Tensor,
         finite: Tensor,
         rules: Rules | None = None,
-    ) -> Tensor:
-        """Draw one code a row: `runtime/engine/sampling.py`, ``pick``.
+        table: Tensor | None = None,
+        embedded: Tensor | None = None,
+        *,
+        settled: bool = False,
+    ) -> None:
+        """Draw one code a row, `runtime/engine/sampling.py`, ``pick``, and look up what it is embedded as.
 
         Shapes: logits [B, V]; rows [B] int64; seed, frame [S] int64; codes [B, Q] int64 and finite [B, Q] bool are
-        written at ``codebook``; result [B] int64.
+        written at ``codebook``; table [V, H'] and embedded [B, H'], whose rows may lie apart and are written.
+        ``settled``: rows, level, seed and frame are.
         """
 
-    def embed_sum(self, tables: Tensor, ids: Tensor, extra: Tensor) -> Tensor:
-        """Sum of a row of each table, plus another row. Shapes: tables [Q, V, H]; ids [B, Q]; extra, result [B, H]."""
+    def begin(self, rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """Input and position of each row's next frame: the codes of its last one and its next text id, embedded.
+
+        Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; results [B, H] and [B] int64.
+        """
+
+    def finish(
+        self,
+        rows: Tensor,
+        state: State,
+        codes: Tensor,
+        finite: Tensor,
+        eos: int,
+        positions: Tensor,
+        counts: Tensor | None = None,
+    ) -> Tensor:
+        """Move the rows on past the frame just made, and tell of it: `runtime/engine/frame.py`, ``Frame``.
+
+        Shapes: codes [B, Q] int64; finite [B, Q] bool; rows, positions (the first that was read), counts (of those
+        that were, or one of each row) [B] int64; result [B, Q + 2] int64.
+        """

@@ -88,4 +88,5 @@ class FusedRows:
             arena.values[layer],
             self._rows,
             self._positions,
+            settled=layer > 0,  # the first layer's attention waits for what is ahead, and lets the others find it
         )[:, None]

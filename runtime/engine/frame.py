@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.fused import Rules
+from runtime.device.fused import Fused, Rules
 from runtime.engine.attending import AttendPiece, AttendRows, FusedPiece, FusedRows
 from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
 from runtime.engine.slots import SlotArena
@@ -61,22 +61,24 @@ class Frame:
         Shapes: rows [B] int64, the arena's scratch row as often as wanted; slots [B], the same on the host, where the
         host may decide by them what can be left out.
         """
+        if self.fused is not None:
+            return self._fused_next(self.fused, rows)
         arena = self.arena
         positions = arena.position[rows]
         text = self.talker.embed_text(arena.trailing[rows, arena.frame[rows] - 1])
-        if self.fused is None:
-            x = self.talker.embed_frames(arena.codes[rows]) + text
-            attend = AttendRows(arena, self.device, self.talker, rows, positions, span or arena.length)
-            hidden = self.talker.decode(x[:, None], attend, self.ops)
-        else:
-            tables = self.talker.tables
-            assert tables is not None, "who has fused operations has tables"
-            x = self.fused.embed_sum(tables.frames, arena.codes[rows], text)
-            hidden = self.talker.decode(
-                x[:, None], FusedRows(arena, self.fused, self.angles, rows, positions), self.ops
-            )
+        x = self.talker.embed_frames(arena.codes[rows]) + text
+        attend = AttendRows(arena, self.device, self.talker, rows, positions, span or arena.length)
+        hidden = self.talker.decode(x[:, None], attend, self.ops)
         arena.position[rows] = (positions + 1) * (rows < arena.slots)
         return self._draw(hidden[:, 0], rows, slots, self.cache)
+
+    def _fused_next(self, fused: Fused, rows: Tensor) -> Tensor:
+        tables = self.talker.tables
+        assert tables is not None, "who has fused operations has tables"
+        x, positions = fused.begin(rows, self.arena.state, tables.frames, tables.text)
+        attend = FusedRows(self.arena, fused, self.angles, rows, positions)
+        hidden = self.talker.decode(x[:, None], attend, self.ops)
+        return self._fused_draw(fused, hidden[:, 0], rows, self.cache, positions)
 
     def read(self, embeds: Tensor, slot: int, start: int, *, is_last: bool) -> Tensor | None:
         """Read positions of a prompt into a slot; the last piece ends in the first frame. Shapes: embeds [P, H]."""
@@ -101,22 +103,18 @@ class Frame:
         hidden = self.talker.decode(embeds[None], attend, self.ops)[0]
         if not is_last:
             return None
-        self.arena.position[slot] = start + count
-        return self._draw(hidden[count - 1], slot, None, self.start_cache)
+        return self._fused_draw(self.fused, hidden[count - 1], slot, self.start_cache, start, count)
 
     def _draw(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> Tensor:
         """All codes of one frame from the talker's hidden states, and the state moved on. Shapes: hidden [B, H]."""
-        arena, config = self.arena, self.config.talker
+        arena = self.arena
         hidden = self.ops.norm(hidden, self.talker.model.norm)
-        if self.fused is None:
-            codes, finite = self._codes(hidden, rows, slots, cache)
-        else:
-            codes, finite = self._fused_codes(hidden, rows, cache)
+        codes, finite = self._codes(hidden, rows, slots, cache)
         frame, first = arena.frame[rows], codes[:, 0]
         arena.codes[rows] = codes
         arena.seen[rows, first] = self.true
         arena.frame[rows] = (frame + 1) * (rows < arena.slots)
-        ended = first == config.codec_eos_token_id
+        ended = first == self.config.talker.codec_eos_token_id
         return torch.cat((codes, ended[:, None], finite[:, None]), dim=1)
 
     def _codes(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> tuple[Tensor, Tensor]:
@@ -126,33 +124,50 @@ class Frame:
         if slots is None or arena.talker_level.draws(slots) or arena.predictor_level.draws(slots):
             widest = max(config.vocab_size, self.config.predictor.vocab_size)
             noise = gumbel_noise(arena.seed[rows], frame, config.num_code_groups, widest)
-        sums: list[Tensor] = []  # one a codebook; a score that is not finite makes its sum so
         levels = arena.talker_level.of(rows, slots), arena.predictor_level.of(rows, slots)
+        codes: list[Tensor] = []
+        sums: list[Tensor] = []  # one a codebook; a score that is not finite makes its sum so
 
-        def draw(codebook: int, logits: Tensor) -> Tensor:
+        def draw(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
             scores = logits.float()
             sums.append(scores.sum(dim=-1))
             if codebook == 0:
                 eos, hold = config.codec_eos_token_id, arena.hold_until[rows]
                 scores = talker_rules(scores, arena.seen[rows], arena.penalty[rows], frame, hold, self.allowed, eos)
-            return pick(scores, levels[codebook > 0], None if noise is None else noise[:, codebook, : scores.shape[-1]])
+            own = None if noise is None else noise[:, codebook, : scores.shape[-1]]
+            codes.append(pick(scores, levels[codebook > 0], own))
+            if embedded is not None:
+                embedded.copy_(self.talker.embed_code(codebook, codes[-1]))
 
-        first = draw(0, self.talker.logits(hidden, ops))
-        rest = self.talker.code_predictor.predict(hidden, self.talker.embed_first(first, ops), cache, ops, draw)
-        return torch.stack((first, *rest), dim=-1), torch.stack(sums).isfinite().all(dim=0)
+        x = self.talker.code_predictor.begin(hidden, ops)
+        draw(0, self.talker.logits(hidden, ops), x[:, 1])
+        self.talker.code_predictor.predict(x, cache, ops, draw)
+        return torch.stack(codes, dim=-1), torch.stack(sums).isfinite().all(dim=0)
 
-    def _fused_codes(self, hidden: Tensor, rows: Tensor, cache: FrameCache) -> tuple[Tensor, Tensor]:
-        """The same with one launch a draw. Shapes: results [B, Q] int64, [B] bool."""
-        arena, config, ops, fused = self.arena, self.config.talker, self.ops, self.fused
-        assert fused is not None
+    def _fused_draw(
+        self,
+        fused: Fused,
+        hidden: Tensor,
+        rows: Tensor,
+        cache: FrameCache,
+        positions: Tensor,
+        counts: Tensor | None = None,
+    ) -> Tensor:
+        """``_draw`` with one launch a code and one for the state, positions included.
+
+        Shapes: positions (the first that was read of each row), counts (of those that were, or one) [B] int64.
+        """
+        arena, config, ops, tables = self.arena, self.config.talker, self.ops, self.talker.tables
+        assert tables is not None
+        hidden = ops.norm(hidden, self.talker.model.norm)
         shape = len(rows), config.num_code_groups
         codes = torch.empty(shape, device=rows.device, dtype=torch.int64)
         finite = torch.empty(shape, device=rows.device, dtype=torch.bool)
         levels = arena.talker_level.every, arena.predictor_level.every
         rules = Rules(arena.seen, arena.penalty, arena.hold_until, MIN_TOKENS, config.codec_eos_token_id, config.codes)
 
-        def draw(codebook: int, logits: Tensor) -> Tensor:
-            return fused.draw(
+        def draw(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
+            fused.draw(
                 logits,
                 rows,
                 levels[codebook > 0],
@@ -162,8 +177,14 @@ class Frame:
                 codes,
                 finite,
                 rules if codebook == 0 else None,
+                None if embedded is None else tables.of(codebook),
+                embedded,
+                # The first draw waits for all that was asked for before this frame, such as the rows themselves; only
+                # ``finish`` writes what a draw reads early, and it waits for the last draw.
+                settled=codebook > 0,
             )
 
-        first = draw(0, self.talker.logits(hidden, ops))
-        self.talker.code_predictor.predict(hidden, self.talker.embed_first(first, ops), cache, ops, draw)
-        return codes, finite.all(dim=1)
+        x = self.talker.code_predictor.begin(hidden, ops)
+        draw(0, self.talker.logits(hidden, ops), x[:, 1])
+        self.talker.code_predictor.predict(x, cache, ops, draw)
+        return fused.finish(rows, arena.state, codes, finite, config.codec_eos_token_id, positions, counts)

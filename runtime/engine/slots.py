@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.device.fused import Level
+from runtime.device.fused import Level, State
 from runtime.engine.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
@@ -183,6 +183,11 @@ class SlotArena:
         self.generation = [0] * slots
         # Who was freed first is taken first: a frame that is still under way may write to who was freed last.
         self._free = deque(range(slots))
+
+    @property
+    def state(self) -> State:
+        """Where every slot stands, where it lies."""
+        return State(self.position, self.frame, self.codes, self.trailing, self.seen)
 
     @property
     def free(self) -> int:

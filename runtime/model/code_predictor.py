@@ -11,9 +11,9 @@ from runtime.device import Device
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear
-from runtime.model.tables import Tables
 
-PickCode = Callable[[int, Tensor], Tensor]  # (codebook, logits [B, V]) -> code [B]
+# (codebook, logits [B, V], where the code's embedding goes [B, H'], its rows apart, or None where no pass follows)
+DrawCode = Callable[[int, Tensor, Tensor | None], None]
 
 
 class PredictorDecoder(DecoderStack):
@@ -89,40 +89,37 @@ class CodePredictor(nn.Module):
         self.small_to_mtp_projection: nn.Module = nn.Identity()
         if config.hidden_size != talker_width:
             self.small_to_mtp_projection = Linear(talker_width, config.hidden_size)
-        self.tables: Tables | None = None
 
     def embed_with(self, first: Tensor, codes: Tensor) -> Tensor:
         """Embeddings of whole frames, that of c0 given. Shapes: first [..., H]; codes [..., Q]; result [..., Q, H]."""
         rest = [table(codes[..., k + 1]) for k, table in enumerate(self.model.codec_embedding)]
         return torch.stack((first, *rest), dim=-2)
 
-    def predict(
-        self, hidden: Tensor, first: Tensor, cache: FrameCache, ops: Operations, pick: PickCode
-    ) -> list[Tensor]:
-        """Make the codes 1 to Q-1 of one frame of every row.
+    def begin(self, hidden: Tensor, ops: Operations) -> Tensor:
+        """Input of a frame's first pass: the talker's hidden state, and room for the embedding of code 0.
 
-        Shapes: hidden [B, H] after the talker's final norm; first [B, H'], code 0 in the predictor's width; result
-        Q-1 tensors [B] int64.
+        Shapes: hidden [B, H] after the talker's final norm; result [B, 2, H'].
         """
+        x = hidden.new_empty(len(hidden), 2, self.config.hidden_size)
+        small = self.small_to_mtp_projection
+        if isinstance(small, Linear):
+            ops.linear_into(x[:, 0], hidden, small)
+        else:
+            x[:, 0] = hidden
+        return x
+
+    def predict(self, x: Tensor, cache: FrameCache, ops: Operations, draw: DrawCode) -> None:
+        """Have the codes 1 to Q-1 of one frame of every row drawn. Shapes: x [B, 2, H'], from ``begin``, filled in."""
         cache.used = 0
-        x = torch.stack((self.project(hidden, ops), first), dim=1)
-        codes: list[Tensor] = []
+        last = len(self.lm_head)
         for group, head in enumerate(self.lm_head, 1):
             assert isinstance(head, Linear)
-            out = self.model.decode(x, cache, ops)
+            out = self.model.decode(x, cache, ops)[:, -1]
             cache.used += x.shape[1]
-            codes.append(pick(group, ops.norm_linear(out[:, -1], self.model.norm, head)))
-            if group < len(self.lm_head):
-                x = self._embed(group, codes[-1], ops).unsqueeze(1)
-        return codes
+            x = torch.empty_like(out).unsqueeze(1)
+            draw(group, ops.norm_linear(out, self.model.norm, head), x[:, 0] if group < last else None)
 
-    def project(self, x: Tensor, ops: Operations) -> Tensor:
+    def project(self, x: Tensor) -> Tensor:
         """The talker's width to the predictor's. Shapes: x [B, H]; result [B, H']."""
-        small = self.small_to_mtp_projection
-        return ops.linear(x, small) if isinstance(small, Linear) else x
-
-    def _embed(self, group: int, codes: Tensor, ops: Operations) -> Tensor:
-        """Codes of one group in the predictor's width. Shapes: codes [B]; result [B, H']."""
-        if self.tables is not None:
-            return self.tables.rest[group - 1][codes]
-        return self.project(self.model.codec_embedding[group - 1](codes), ops)
+        projected: Tensor = self.small_to_mtp_projection(x)
+        return projected

@@ -21,6 +21,12 @@ class FusedOperations(Operations):
         out = self._fused.linear(x.flatten(0, -2), linear.weight, bias=linear.bias)
         return out.view(*x.shape[:-1], -1)
 
+    def linear_into(self, out: Tensor, x: Tensor, linear: Linear) -> None:
+        if self._too_many(x):
+            super().linear_into(out, x, linear)
+        else:
+            self._fused.linear(x, linear.weight, bias=linear.bias, out=out)
+
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
         return self._fused.norm(x.flatten(0, -2), norm.plain).view(x.shape)
 

@@ -35,6 +35,10 @@ class Operations:
         """Shapes: x [..., K]; result [..., N]."""
         return linear(x)
 
+    def linear_into(self, out: Tensor, x: Tensor, linear: Linear) -> None:
+        """The same to where the result is wanted. Shapes: x [B, K]; out [B, N], whose rows may lie apart."""
+        out.copy_(linear(x))
+
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
         """Shapes: x, result [..., K]."""
         return norm(x)

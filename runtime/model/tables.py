@@ -21,6 +21,10 @@ class Tables:
     first: Tensor
     rest: Tensor
 
+    def of(self, codebook: int) -> Tensor:
+        """A codebook's codes in the code predictor's width. Shapes: result [V, H']."""
+        return self.first if codebook == 0 else self.rest[codebook - 1]
+
 
 @torch.inference_mode()
 def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module) -> Tables:

@@ -55,7 +55,6 @@ class Talker(nn.Module):
             [table.weight for table in codec],
             self.code_predictor.small_to_mtp_projection,
         )
-        self.code_predictor.tables = self.tables
         self.model.text_embedding.weight = nn.Parameter(self.tables.text[:0], requires_grad=False)
 
     def embed_text(self, ids: Tensor) -> Tensor:
@@ -74,11 +73,13 @@ class Talker(nn.Module):
             return self.tables.codec[ids]
         return self.embed_codec(ids.clamp(min=0)).masked_fill((ids == NO_CODEC)[..., None], 0)
 
-    def embed_first(self, codes: Tensor, ops: Operations) -> Tensor:
-        """Codes c0 in the code predictor's width. Shapes: codes [B] int64; result [B, H']."""
+    def embed_code(self, codebook: int, codes: Tensor) -> Tensor:
+        """Codes of one codebook in the code predictor's width. Shapes: codes [B] int64; result [B, H']."""
         if self.tables is not None:
-            return self.tables.first[codes]
-        return self.code_predictor.project(self.embed_codec(codes), ops)
+            return self.tables.of(codebook)[codes]
+        predictor = self.code_predictor
+        table = self.model.codec_embedding if codebook == 0 else predictor.model.codec_embedding[codebook - 1]
+        return predictor.project(table(codes))
 
     def embed_frames(self, codes: Tensor) -> Tensor:
         """E0[c0] + E1[c1] + ... of whole frames, summed at once in the model's dtype (facts 4).

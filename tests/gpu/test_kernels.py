@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,9 +14,19 @@ pytest.importorskip("triton")
 from runtime.device.fused import Rules
 from runtime.device.kernels.attention import attend_rows
 from runtime.device.kernels.draw import draw
-from runtime.device.kernels.embed import embed_sum
+from runtime.device.kernels.edges import begin, finish
+from runtime.device.kernels.linear import TILES, Tiles, linear, swiglu
 from runtime.device.kernels.piece import attend_piece
-from tests.support.kernel_twins import Heads, Slots, attend_twin, draw_twin, embed_twin
+from tests.support.kernel_twins import (
+    Heads,
+    Slots,
+    attend_twin,
+    begin_twin,
+    copy_of,
+    draw_twin,
+    finish_twin,
+    random_state,
+)
 
 pytestmark = [
     pytest.mark.gpu,
@@ -136,7 +147,13 @@ def drawn(
 ) -> tuple[Tensor, Tensor]:
     codes = torch.full((len(rows), GROUPS), -7, device="cuda")
     finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool, device="cuda")
-    result = draw(logits, rows, *slots.given(), codebook, codes, finite, rules, settled=settled)
+    table = torch.arange(logits.shape[1], device="cuda", dtype=torch.float32)[:, None].repeat(1, 40)
+    embedded = torch.full((len(rows), 2, 40), -7.0, device="cuda")
+    given = (*slots.given(), codebook, codes, finite, rules, table, embedded[:, 1])
+    draw(logits, rows, *given, settled=settled)
+    result = codes[:, codebook]
+    assert torch.equal(embedded[:, 1], table[result])
+    assert (embedded[:, 0] == -7).all()
     assert (torch.cat((codes[:, :codebook], codes[:, codebook + 1 :]), dim=1) == -7).all()
     return result, finite[:, codebook]
 
@@ -184,59 +201,121 @@ def test_scores_that_are_no_numbers_are_told_and_hurt_nobody_else() -> None:
 
 
 @per_dtype
-def test_a_frames_embedding_is_the_sum_of_its_codes_and_its_text(dtype: torch.dtype) -> None:
+def test_a_frames_input_is_the_sum_of_its_codes_and_its_text(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
-    tables = torch.randn(GROUPS, 300, 2048, generator=generator).cuda().to(dtype)
-    ids = torch.randint(0, 300, (64, GROUPS), generator=generator).cuda()
-    extra = torch.randn(64, 2048, generator=generator).cuda().to(dtype)
-    out = embed_sum(tables, ids, extra)
-    torch.testing.assert_close(out, embed_twin(tables, ids, extra), rtol=1e-2, atol=1e-5)
-    assert torch.equal(embed_sum(tables, ids[9:10], extra[9:10]), out[9:10])
+    frames = torch.randn(GROUPS, 300, 2048, generator=generator).cuda().to(dtype)
+    text = torch.randn(1000, 2048, generator=generator).cuda().to(dtype)
+    state = random_state(generator, 64, GROUPS, 300, 1000, "cuda")
+    rows = torch.randperm(65, generator=generator)[:64].cuda()
+    x, positions = begin(rows, state, frames, text)
+    expected, places = begin_twin(rows, state, frames, text)
+    torch.testing.assert_close(x, expected, rtol=1e-2, atol=1e-5)
+    assert torch.equal(positions, places)
+    assert torch.equal(begin(rows[9:10].clone(), state, frames, text)[0], x[9:10])
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_a_graph_of_kernels_that_feed_each_other_replays_what_they_do_alone(settled: bool) -> None:
-    """Draw, embed, attend and draw again, launched so that each may start early: no step reads before it may."""
-    B, width = 8, 2048
+def product_of(N: int, K: int, *, gated: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Weight, 128 rows and a residual."""
+    generator = torch.Generator("cuda").manual_seed(N + K)
+    shapes = ((2 * N if gated else N, K), (128, K), (128, N))
+    weight, x, residual = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in shapes)
+    return weight * K**-0.5, x, residual
+
+
+@pytest.mark.parametrize("shape", TILES, ids=str)
+def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int, bool]) -> None:
+    *_, gated = shape
+    weight, x, residual = product_of(*shape[:2], gated=gated)
+
+    def rows(count: int) -> Tensor:
+        return swiglu(x[:count], weight) if gated else linear(x[:count], weight, residual=residual[:count])
+
+    together = rows(64)
+    expected = x[:64].float() @ weight.float().t()
+    if gated:
+        gate, up = expected.bfloat16().float().chunk(2, dim=-1)
+        expected = torch.nn.functional.silu(gate) * up
+    else:
+        expected += residual[:64].float()
+    torch.testing.assert_close(together.float(), expected, rtol=2e-2, atol=2e-2)
+    for count in (1, 7, 16, 17, 32, 33, 128):
+        assert torch.equal(rows(count)[:64], together[:count]), count
+
+
+@pytest.mark.parametrize(("N", "K"), [(1024, 2048), (1024, 3072), (2048, 6144)])
+def test_stretches_of_a_product_may_be_programs_of_their_own(N: int, K: int) -> None:
+    weight, x, residual = product_of(N, K, gated=False)
+    for count in (1, 20, 64):
+        given = {"residual": residual[:count]}
+        whole = linear(x[:count], weight, **given, tiles=Tiles(16, 256, 4, 4, 4))
+        for calls in (False, True):
+            spread = linear(x[:count], weight, **given, tiles=Tiles(32, 256, 4, 4, 2, calls, spread=True))
+            assert torch.equal(spread, whole), count
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_rows_move_on_and_tell_of_their_frame(counted: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    state = random_state(generator, 64, GROUPS, 300, 1000, "cuda")
+    rows = torch.randperm(65, generator=generator)[:64].cuda()
+    codes = torch.randint(0, 303, (64, GROUPS), generator=generator).cuda()
+    finite = torch.rand(64, GROUPS, generator=generator).cuda() < 0.95
+    positions, counts = state.position[rows], codes[:, 1].clone()
+    expected = copy_of(state)
+    told = finish(rows, state, codes, finite, 301, positions, counts if counted else None)
+    stops = positions + (counts if counted else 1)
+    assert torch.equal(told, finish_twin(rows, expected, codes, finite, 301, stops))
+    assert all(torch.equal(now, then) for now, then in zip(state, expected, strict=True))
+
+
+def test_a_graph_of_kernels_that_feed_each_other_replays_what_they_do_alone() -> None:
+    """A frame of begin, attention and draws, and finish, each of which may start early: no step reads before it may."""
+    B, width, turns = 8, 1024, 40
     generator = torch.Generator().manual_seed(8)
-    heads = heads_of(8, B, (8, 4, 128), slots=B, length=300, dtype=torch.bfloat16)
-    slots = Slots.random(generator, B, width, "cuda")
-    rows, positions = torch.arange(B, device="cuda"), torch.randint(0, 290, (B,), generator=generator).cuda()
-    tables = torch.randn(GROUPS, width, width, generator=generator).cuda().to(torch.bfloat16)
-    logits = torch.randn(B, width, generator=generator).cuda().to(torch.bfloat16)
-    codes = torch.zeros(B, GROUPS, dtype=torch.int64, device="cuda")
-    finite = torch.zeros(B, GROUPS, dtype=torch.bool, device="cuda")
+    heads = heads_of(8, B, (8, 4, 128), slots=B + 1, length=600, dtype=torch.bfloat16)
+    state = random_state(generator, B, GROUPS, width, 1000, "cuda")
+    slots = replace(Slots.random(generator, B + 1, width, "cuda"), frame=state.frame)
+    rows = torch.arange(B, device="cuda").flip(0)
+    tables = torch.randn(GROUPS, width, 2 * width, generator=generator).cuda().to(torch.bfloat16)
+    text = torch.randn(1000, 2 * width, generator=generator).cuda().to(torch.bfloat16)
 
-    def chain() -> None:
-        scores = logits
+    def frame() -> Tensor:
+        codes = torch.empty(B, GROUPS, dtype=torch.int64, device="cuda")
+        finite = torch.empty(B, GROUPS, dtype=torch.bool, device="cuda")
+        x, positions = begin(rows, state, tables, text)
         for codebook in range(GROUPS):
-            draw(scores, rows, *slots.given(), codebook, codes, finite, settled=settled)
-            qkv = embed_sum(tables, codes, logits)
-            scores = attend_rows(qkv, *heads.given()[1:], rows, positions, settled=settled)
-            scores = torch.cat((scores, scores), dim=1)
+            settled = codebook > 0
+            scores = attend_rows(x, *heads.given()[1:], rows, positions, settled=settled)
+            x = torch.empty_like(x)
+            given = (*slots.given(), codebook, codes, finite, None, tables[codebook], x)
+            draw(scores, rows, *given, settled=settled)
+        return finish(rows, state, codes, finite, 5, positions)
 
-    kept = heads.keys.clone(), heads.values.clone()
+    moving = (heads.keys, heads.values, *state)
+    kept = [tensor.clone() for tensor in moving]
 
-    def fresh(scores: Tensor) -> None:
-        logits.copy_(scores)
-        codes.zero_()
-        finite.zero_()
-        heads.keys.copy_(kept[0])
-        heads.values.copy_(kept[1])
+    def frames(one: Callable[[], Tensor]) -> Tensor:
+        for tensor, was in zip(moving, kept, strict=True):
+            tensor.copy_(was)
+        told = []
+        for turn in range(turns):
+            rows.copy_(torch.arange(B, device="cuda").roll(turn))
+            told.append(one().clone())
+        return torch.stack(told)
+
+    def waiting() -> Tensor:
+        told = frame()
         torch.cuda.synchronize()
+        return told
 
-    first = logits.clone()
-    chain()
+    expected = frames(waiting)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        chain()
-    for turn in range(20):
-        fresh(first.roll(turn, dims=1))
-        chain()
-        torch.cuda.synchronize()
-        alone = codes.clone(), heads.keys.clone()
-        fresh(first.roll(turn, dims=1))
+        result = frame()
+
+    def replayed() -> Tensor:
         graph.replay()
-        torch.cuda.synchronize()
-        assert torch.equal(codes, alone[0]), turn
-        assert torch.equal(heads.keys, alone[1]), turn
+        return result
+
+    assert torch.equal(frames(replayed), expected)
+    assert torch.equal(frames(frame), expected)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from runtime.device.fused import Rules
+from runtime.device.fused import Rules, State
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
 from runtime.model.layers import RMSNorm, rotary, rotate
 
@@ -167,7 +167,45 @@ def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: 
     return pick(scores, level, gumbel_noise(slots.seed[rows], frame, codebook + 1, width)[:, codebook])
 
 
-def embed_twin(tables: Tensor, ids: Tensor, extra: Tensor) -> Tensor:
-    """The sum of each codebook's row, then the extra row."""
-    rows = [table[column] for table, column in zip(tables, ids.unbind(1), strict=True)]
-    return torch.stack(rows, dim=-2).sum(-2) + extra
+def random_state(generator: torch.Generator, slots: int, groups: int, codes: int, texts: int, device: str) -> State:
+    """Slots in the middle of their texts, and one of scratch behind them."""
+    length = 30
+
+    def ints(below: int, *shape: int) -> Tensor:
+        numbers = torch.randint(0, below, (slots + 1, *shape), generator=generator)
+        return numbers.to(device)
+
+    state = State(
+        position=ints(500),
+        frame=1 + ints(length),
+        codes=ints(codes, groups),
+        trailing=ints(texts, length),
+        seen=torch.rand(slots + 1, codes + 3, generator=generator).to(device) < 0.2,
+    )
+    state.position[-1] = state.frame[-1] = 0
+    return state
+
+
+def copy_of(state: State) -> State:
+    return State(*(tensor.clone() for tensor in state))
+
+
+def begin_twin(rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum of each codebook's row, then the row of the text; positions. Shapes: [B, H], [B] int64."""
+    codes = state.codes[rows].clamp(max=frames.shape[1] - 1)
+    own = [table[column] for table, column in zip(frames, codes.unbind(1), strict=True)]
+    beside = state.trailing[rows, (state.frame[rows] - 1).clamp(min=0)]
+    return torch.stack(own, dim=-2).sum(-2) + text[beside], state.position[rows]
+
+
+def finish_twin(rows: Tensor, state: State, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
+    """The rows one by one, and the scratch slot at its beginning. Shapes: stops [B], where each reads next."""
+    told = []
+    for row, slot in enumerate(rows.tolist()):
+        moves = slot < len(state.frame) - 1
+        state.position[slot] = int(stops[row]) if moves else 0
+        state.frame[slot] = int(state.frame[slot]) + 1 if moves else 0
+        state.codes[slot] = codes[row]
+        state.seen[slot, int(codes[row, 0])] = True
+        told.append([*codes[row].tolist(), int(codes[row, 0] == eos), int(finite[row].all())])
+    return torch.tensor(told, device=rows.device)

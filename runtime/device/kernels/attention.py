@@ -42,8 +42,8 @@ def attend_rows(
 
     Args:
         new: 1 or 2 positions a row.
-        settled: rows and positions were written before this graph began, so that they may be read while the kernel
-            ahead still runs.
+        settled: rows and positions lie as they are since before the last launch that was not settled, so that they
+            may be read while the kernel ahead still runs.
     """
     _, kv_heads, T, d = keys.shape
     heads = qkv.shape[1] // d - 2 * kv_heads
@@ -115,9 +115,9 @@ def _attend_rows(
     keys that come by there, and they are joined at the end: nothing is exchanged between warps while keys come in.
     """
     if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()
+            tl.extra.cuda.gdc_wait()  # before the next may begin: see ``Fused``
+        tl.extra.cuda.gdc_launch_dependents()
     row, kv_head = tl.program_id(0), tl.program_id(1)
     GROUP: tl.constexpr = HEADS // KV_HEADS
     FAN: tl.constexpr = (HEADS + 2 * KV_HEADS) * D

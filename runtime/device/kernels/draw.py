@@ -34,20 +34,23 @@ def draw(
     codes: Tensor,
     finite: Tensor,
     rules: Rules | None = None,
+    table: Tensor | None = None,
+    embedded: Tensor | None = None,
     *,
     settled: bool = False,
-) -> Tensor:
-    """Draw one code a row, and tell whether its scores were numbers.
+) -> None:
+    """Draw one code a row, tell whether its scores were numbers, and look up its row of a table.
 
     A row with a score that is none still draws some code in [0, V).
 
     Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, the slot of each; temperature, top_p [S] float32; top_k
     [S] int64; greedy [S] bool; seed, frame [S] int64, frame counts those made; codes [B, Q] int64 and finite [B, Q]
-    bool are written at ``codebook``; result codes[:, codebook].
+    bool are written at ``codebook``; table [V, H'] in any dtype, and embedded [B, H'], whose rows may lie apart, is
+    written: table[codes[:, codebook]].
 
     Args:
-        settled: rows, seed, frame and settings were written before this graph began, so that the noise may be made
-            while the kernel ahead still runs.
+        settled: rows, seed, frame and settings lie as they are since before the last launch that was not settled, so
+            that the noise may be made while the kernel ahead still runs.
     """
     B, V = logits.shape
     Q = codes.shape[1]
@@ -56,6 +59,14 @@ def draw(
     assert codes.shape == finite.shape == (len(rows), Q) == (B, Q)
     assert 0 <= codebook < Q
     assert rules is None or rules.seen.shape[1] == V
+    width = 0
+    if table is not None and embedded is not None:
+        width = table.shape[1]
+        assert table.shape == (V, width)
+        assert embedded.shape == (B, width)
+        assert table.dtype == embedded.dtype
+        assert table.is_contiguous()
+        assert embedded.stride(1) == 1
     _draw[(B,)](
         logits,
         rows,
@@ -70,6 +81,9 @@ def draw(
         rules.seen if rules else None,
         rules.penalty if rules else None,
         rules.hold_until if rules else None,
+        table,
+        embedded,
+        embedded.stride(0) if embedded is not None else 0,
         codebook,
         Q,
         RULES=rules is not None,
@@ -78,11 +92,12 @@ def draw(
         CODES=rules.codes if rules else V,
         V=V,
         WIDTH=triton.next_power_of_2(V),
+        EMBEDDED=width,
+        EMBEDDED_WIDTH=triton.next_power_of_2(max(width, 1)),
         SETTLED=settled,
         num_warps=WARPS,
         **launch_options(),
     )
-    return codes[:, codebook]
 
 
 @triton.jit(do_not_specialize=["codebook"])
@@ -100,6 +115,9 @@ def _draw(
     seen,
     penalty,
     hold_until,
+    table,
+    embedded,
+    embedded_stride,
     codebook,
     Q,
     RULES: tl.constexpr,
@@ -108,13 +126,15 @@ def _draw(
     CODES: tl.constexpr,
     V: tl.constexpr,
     WIDTH: tl.constexpr,
+    EMBEDDED: tl.constexpr,
+    EMBEDDED_WIDTH: tl.constexpr,
     SETTLED: tl.constexpr,
     PDL: tl.constexpr,
 ):
     if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()
+            tl.extra.cuda.gdc_wait()  # before the next may begin: see ``Fused``
+        tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0)
     slot = tl.load(rows + row)
     code = tl.arange(0, WIDTH)
@@ -161,6 +181,10 @@ def _draw(
         drawn, key = _best_above(keys, noisy, code, key)
         again = _is_banned(keys, share, key, top, k, p, spare, V)
     tl.store(codes + row * Q + codebook, drawn)
+    if EMBEDDED:
+        dims = tl.arange(0, EMBEDDED_WIDTH)
+        own = tl.load(table + drawn * EMBEDDED + dims, mask=dims < EMBEDDED)
+        tl.store(embedded + row * embedded_stride + dims, own, mask=dims < EMBEDDED)
 
 
 @triton.jit

@@ -17,9 +17,7 @@ from torch import Tensor
 
 from runtime.device.fused import Norm
 from runtime.device.kernels import launch_options
-
-LINE = tl.constexpr(64)  # numbers of 16 bits in a line of the cache
-
+from runtime.device.kernels.spread import LINE, spread_linear, sum_of_parts
 
 MOST_ROWS = 128
 
@@ -28,7 +26,8 @@ class Tiles(NamedTuple):
     """How a product is cut.
 
     ``parts`` is how many stretches of K are summed beside each other, in fixed places; ``calls``: whether a program
-    calls its weights into the cache while the kernel ahead still works.
+    calls its weights into the cache while the kernel ahead still works; ``spread``: every stretch is a program's own,
+    which takes more outputs then and reads the rows less often, and a second launch adds the stretches up.
     """
 
     BN: int
@@ -37,6 +36,7 @@ class Tiles(NamedTuple):
     warps: int
     stages: int
     calls: bool = False
+    spread: bool = False
 
 
 @triton.jit
@@ -58,6 +58,7 @@ def _linear_kernel(
     M,
     x_stride,
     residual_stride,
+    out_stride,
     N: tl.constexpr,
     K: tl.constexpr,
     BIAS: tl.constexpr,
@@ -116,15 +117,15 @@ def _linear_kernel(
             sums = tl.dot(tl.load(w_at + start), rows, sums, input_precision="ieee")
             if GATED:
                 ups = tl.dot(tl.load(w_at + N * K + start), rows, ups, input_precision="ieee")
-        acc = tl.sum(sums, axis=0)
-        up = tl.sum(ups, axis=0)
+        acc = sum_of_parts(sums, PARTS)
+        up = sum_of_parts(ups, PARTS)
 
     if GATED:
         gate = acc.to(dtype).to(tl.float32)
         acc = (gate / (1 + tl.exp(-gate))).to(dtype).to(tl.float32) * up.to(dtype).to(tl.float32)
     if BIAS:
         acc += tl.load(bias + n, n < N, 0.0).to(tl.float32)[:, None]
-    at = m[None, :] * N + n[:, None]
+    at = m[None, :] * out_stride + n[:, None]
     inside = here[None, :] if whole else here[None, :] & (n < N)[:, None]
     if RESIDUAL:
         # The product is rounded before it is added, as it is where the two are done one after the other.
@@ -152,15 +153,19 @@ def linear(
     *,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
+    out: Tensor | None = None,
     tiles: Tiles | None = None,
 ) -> Tensor:
-    """residual + x times a matrix + bias. Shapes: x [M, K]; weight [N, K]; bias [N]; residual, result [M, N]."""
-    return _launch(x, weight, bias, residual, weight.shape[0], False, tiles)
+    """residual + x times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
+
+    Shapes: x [M, K]; weight [N, K]; bias [N]; residual, out, result [M, N].
+    """
+    return _launch(x, weight, bias, residual, out, weight.shape[0], False, tiles)
 
 
 def swiglu(x: Tensor, weight: Tensor, *, tiles: Tiles | None = None) -> Tensor:
     """silu(gate) * up of a product. Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
-    return _launch(x, weight, None, None, weight.shape[0] // 2, True, tiles)
+    return _launch(x, weight, None, None, None, weight.shape[0] // 2, True, tiles)
 
 
 def norm(x: Tensor, how: Norm) -> Tensor:
@@ -179,6 +184,7 @@ def _launch(
     weight: Tensor,
     bias: Tensor | None,
     residual: Tensor | None,
+    out: Tensor | None,
     N: int,
     gated: bool,
     tiles: Tiles | None,
@@ -188,7 +194,15 @@ def _launch(
     assert weight.is_contiguous()
     tiles = tiles or choose_tiles(N, K, M, gated=gated)
     BM = min(64, max(16, triton.next_power_of_2(M)))
-    out = torch.empty((M, N), device=x.device, dtype=x.dtype)
+    if out is None:
+        out = torch.empty((M, N), device=x.device, dtype=x.dtype)
+    assert out.shape == (M, N)
+    assert out.stride(1) == 1
+    if tiles.spread:
+        assert not gated
+        how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": tiles.stages}
+        spread_linear(x, weight, bias, residual, out, BM=BM, calls=tiles.calls, **how)
+        return out
     _linear_kernel[(triton.cdiv(N, tiles.BN), triton.cdiv(M, BM))](
         x,
         weight,
@@ -198,6 +212,7 @@ def _launch(
         M,
         x.stride(0),
         residual.stride(0) if residual is not None else 0,
+        out.stride(0),
         N=N,
         K=K,
         BIAS=bias is not None,
@@ -218,7 +233,8 @@ def _launch(
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
     """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles` on an H200.
 
-    For one matrix ``parts``, and whether BN is 64, are the same for any rows: they decide the order of the sums.
+    For one matrix ``parts``, and whether BN is 64, are the same for any rows: they decide the order of the sums. So
+    does ``spread`` where BN is 64; with smaller ones few rows may be of one program and many spread.
     """
     if (found := TILES.get((N, K, gated))) is not None:
         return found[0 if rows <= 16 else 1 if rows <= 32 else 2]

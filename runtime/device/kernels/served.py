@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from runtime.device.fused import Fused, Level, Norm, Rules
-from runtime.device.kernels import attention, draw, embed, linear, piece
+from runtime.device.fused import Fused, Level, Norm, Rules, State
+from runtime.device.kernels import attention, draw, edges, linear, piece
 
 
 class Kernels(Fused):
@@ -20,8 +20,9 @@ class Kernels(Fused):
         *,
         bias: Tensor | None = None,
         residual: Tensor | None = None,
+        out: Tensor | None = None,
     ) -> Tensor:
-        return linear.linear(x, weight, bias=bias, residual=residual)
+        return linear.linear(x, weight, bias=bias, residual=residual, out=out)
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
         return linear.norm(x, norm)
@@ -73,8 +74,25 @@ class Kernels(Fused):
         codes: Tensor,
         finite: Tensor,
         rules: Rules | None = None,
-    ) -> Tensor:
-        return draw.draw(logits, rows, *level, seed, frame, codebook, codes, finite, rules)
+        table: Tensor | None = None,
+        embedded: Tensor | None = None,
+        *,
+        settled: bool = False,
+    ) -> None:
+        slots = (*level, seed, frame)
+        draw.draw(logits, rows, *slots, codebook, codes, finite, rules, table, embedded, settled=settled)
 
-    def embed_sum(self, tables: Tensor, ids: Tensor, extra: Tensor) -> Tensor:
-        return embed.embed_sum(tables, ids, extra)
+    def begin(self, rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        return edges.begin(rows, state, frames, text)
+
+    def finish(
+        self,
+        rows: Tensor,
+        state: State,
+        codes: Tensor,
+        finite: Tensor,
+        eos: int,
+        positions: Tensor,
+        counts: Tensor | None = None,
+    ) -> Tensor:
+        return edges.finish(rows, state, codes, finite, eos, positions, counts)

@@ -13,7 +13,10 @@ from runtime.device.kernels.attention import PART, PARTS, attend_rows
 from runtime.device.kernels.piece import BLOCK, TILE, attend_piece
 from tests.support.kernel_twins import Heads, attend_twin
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
+pytestmark = [
+    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
+    pytest.mark.usefixtures("bounds_of_loops"),
+]
 
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 BLOCK_OF_ROWS = PARTS * PART
@@ -21,20 +24,6 @@ BLOCK_OF_ROWS = PARTS * PART
 # heads, kv_heads, d
 SHAPES = {"published": (16, 8, 128), "alone": (2, 2, 16), "three": (6, 2, 32), "four": (4, 1, 64), "odd": (4, 2, 20)}
 per_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-
-
-@pytest.fixture(autouse=True)
-def bounds_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton 3.6's interpreter makes a loop's bound of an array of one with ``int``, which numpy 2.4 refuses."""
-    from triton.runtime import interpreter
-
-    patch_tensor = interpreter._patch_lang_tensor
-
-    def patched(tensor: type, scope: Any) -> None:
-        patch_tensor(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
 
 
 def heads_of(seed: int, count: int, shape: tuple[int, int, int], slots: int, length: int) -> Heads:

@@ -1,4 +1,4 @@
-"""The sampler's and the embedding's kernels under Triton's interpreter against runtime/engine/sampling.py."""
+"""The sampler's kernel under Triton's interpreter against runtime/engine/sampling.py."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ pytest.importorskip("triton")
 
 from runtime.device.fused import Rules
 from runtime.device.kernels.draw import draw
-from runtime.device.kernels.embed import embed_sum
-from tests.support.kernel_twins import Slots, draw_twin, embed_twin
+from tests.support.kernel_twins import Slots, draw_twin
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
 
-GROUPS = 16
+GROUPS, WIDTH = 16, 20
 SEEDS = 40  # so many draws leave out a code of probability 0.2 once in 7,000 times
 
 
 def drawn(
     logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What the kernel draws, and whether it calls the scores finite; that it writes nothing else is checked here."""
+    """What the kernel draws, and whether it calls the scores finite; what else it writes is checked here."""
     codes = torch.full((len(rows), GROUPS), -7)
     finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool)
-    result = draw(logits, rows, *slots.given(), codebook, codes, finite, rules)
-    assert torch.equal(result, codes[:, codebook])
+    table = torch.arange(logits.shape[1], dtype=torch.float32)[:, None] * torch.ones(WIDTH)
+    embedded = torch.full((len(rows), 2, WIDTH), -7.0)
+    draw(logits, rows, *slots.given(), codebook, codes, finite, rules, table, embedded[:, 1])
+    result = codes[:, codebook]
+    assert torch.equal(embedded[:, 1], table[result])
+    assert (embedded[:, 0] == -7).all()
     assert (torch.cat((codes[:, :codebook], codes[:, codebook + 1 :]), dim=1) == -7).all()
     assert not torch.cat((finite[:, :codebook], finite[:, codebook + 1 :]), dim=1).any()
     return result, finite[:, codebook]
@@ -137,13 +140,3 @@ def test_settings_of_nobodys_making_still_end_in_a_code() -> None:
     logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(1))
     codes, _ = drawn(logits, torch.arange(6), slots, 0)
     assert ((codes >= 0) & (codes < 50)).all()
-
-
-@pytest.mark.parametrize(("groups", "width"), [(16, 300), (3, 256), (1, 20)])
-def test_a_frames_embedding_is_the_sum_of_its_codes_and_its_text(groups: int, width: int) -> None:
-    generator = torch.Generator().manual_seed(groups)
-    tables = torch.randn(groups, 40, width, generator=generator)
-    ids = torch.randint(0, 40, (5, groups), generator=generator)
-    extra = torch.randn(5, width, generator=generator)
-    torch.testing.assert_close(embed_sum(tables, ids, extra), embed_twin(tables, ids, extra))
-    assert torch.equal(embed_sum(tables, ids[2:3].contiguous(), extra[2:3]), embed_sum(tables, ids, extra)[2:3])

@@ -1,0 +1,75 @@
+"""Products of few rows under Triton's interpreter against plain torch, in every way they may be cut."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from runtime.device.kernels.linear import Tiles, linear, swiglu
+
+pytestmark = [
+    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
+    pytest.mark.usefixtures("bounds_of_loops"),
+]
+
+N, K = 64, 256
+WAYS = [
+    Tiles(16, 64, 1, 4, 2),
+    Tiles(16, 128, 2, 4, 2),
+    Tiles(16, 128, 4, 4, 2),
+    Tiles(32, 64, 2, 4, 2, spread=True),
+    Tiles(64, 32, 4, 4, 2, spread=True),
+]
+per_way = pytest.mark.parametrize("tiles", WAYS, ids=str)
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@per_way
+@pytest.mark.parametrize("rows", [1, 5, 70])
+def test_a_product_is_the_librarys(tiles: Tiles, rows: int) -> None:
+    x, weight, bias, residual = normal(1, rows, K), normal(2, N, K), normal(3, N), normal(4, rows, N)
+    torch.testing.assert_close(linear(x, weight, tiles=tiles), F.linear(x, weight), rtol=1e-4, atol=1e-4)
+    out = linear(x, weight, bias=bias, residual=residual, tiles=tiles)
+    torch.testing.assert_close(out, residual + F.linear(x, weight, bias), rtol=1e-4, atol=1e-4)
+
+
+@per_way
+def test_rows_may_lie_apart(tiles: Tiles) -> None:
+    weight, given, residuals = normal(2, N, K), normal(1, 5, 3, K), normal(4, 5, 2, N)
+    kept = torch.full((5, 2, N), -7.0)
+    out = linear(given[:, 1], weight, residual=residuals[:, 0], out=kept[:, 1], tiles=tiles)
+    assert out.data_ptr() == kept[:, 1].data_ptr()
+    expected = residuals[:, 0] + F.linear(given[:, 1], weight)
+    torch.testing.assert_close(kept[:, 1], expected, rtol=1e-4, atol=1e-4)
+    assert (kept[:, 0] == -7).all()
+
+
+@pytest.mark.parametrize("rows", [1, 5, 70])
+@pytest.mark.parametrize("tiles", [way for way in WAYS if way.parts == 4], ids=str)
+def test_stretches_are_added_in_the_same_order_in_one_program_and_spread(tiles: Tiles, rows: int) -> None:
+    """Sums that only this order keeps: the first with the third and the second with the fourth, then both."""
+    each = K // 4
+    x, weight = torch.zeros(rows, K), torch.ones(N, K)
+    for part, value in enumerate((1e8, 1.0, -1e8, 1.0)):
+        x[:, part * each] = value
+    assert (linear(x, weight, tiles=tiles) == 2).all()
+    assert (linear(x.roll(each, dims=1), weight, tiles=tiles) == 2).all()
+
+
+@pytest.mark.parametrize("tiles", [way for way in WAYS if not way.spread], ids=str)
+def test_gate_and_up_are_the_librarys(tiles: Tiles) -> None:
+    x, weight = normal(1, 5, K), normal(2, 2 * N, K)
+    gate, up = F.linear(x, weight).chunk(2, dim=-1)
+    torch.testing.assert_close(swiglu(x, weight, tiles=tiles), F.silu(gate) * up, rtol=1e-4, atol=1e-4)
+
+
+def test_shapes_that_no_tile_fits_are_the_librarys() -> None:
+    x, weight, bias = normal(1, 3, 40), normal(2, 50, 40), normal(3, 50)
+    torch.testing.assert_close(linear(x, weight, bias=bias), F.linear(x, weight, bias), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,98 @@
+"""Whole frames through the kernels, under Triton's interpreter, against the plain engine's."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+pytest.importorskip("triton")
+
+from runtime.device import open_device
+from runtime.device.cpu import CpuDevice
+from runtime.device.kernels.served import Kernels
+from runtime.engine.prompt import Prompt
+from runtime.engine.runner import FrameResult, FrameRunner
+from runtime.engine.slots import LevelChoice, RowSettings
+from tests.conftest import Loaded
+
+pytestmark = [
+    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
+    pytest.mark.usefixtures("bounds_of_loops"),
+]
+
+FRAMES, LENGTH = 3, 40
+LEVELS = (LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False))
+
+
+class Interpreted(CpuDevice):
+    """A CPU that has fused operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fused = Kernels()
+
+
+class Asked(TorchDispatchMode):
+    """Keeps the names of the library's operations that compute something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.computed: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.name()
+        if not func.is_view and "empty" not in name:
+            self.computed.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def said(runner: FrameRunner, prompts: list[Prompt]) -> list[FrameResult]:
+    """The first frame of each, then frames of both at once, in the order of the slots turned round."""
+    slots, results = [], []
+    for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
+        slots.append(runner.arena.take(RowSettings(level, level, 1.05), 11 + serial, prompt.trailing))
+        start, pending = 0, None
+        while pending is None:
+            start, pending = runner.prefill(slots[-1], prompt, start)
+        results.append(pending.result())
+    results += [runner.step(np.array(slots[::-1])).result() for _ in range(FRAMES - 1)]
+    assert runner.arena.position[slots].tolist() == [len(prompt.embeds) + FRAMES - 1 for prompt in prompts]
+    assert runner.arena.frame[slots].tolist() == [FRAMES, FRAMES]
+    return results
+
+
+@pytest.mark.parametrize("spec", ["quick", "odd"])
+def test_frames_of_the_kernels_are_the_plain_engines(loaded: Loaded, spec: str) -> None:
+    """Two prompts, of one padded piece and of two, that draw in different ways and have text beside."""
+    checkpoint = loaded(spec, "custom_voice")
+    width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
+    prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
+    plain = FrameRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16)
+    expected = said(plain, prompts)
+    # Fused operations look things up in tables that take the place of the checkpoint's own.
+    runner = FrameRunner(copy.deepcopy(checkpoint), Interpreted(), torch.float32, 2, LENGTH, 16)
+    for ours, truth in zip(said(runner, prompts), expected, strict=True):
+        assert np.array_equal(ours.codes, truth.codes)
+        assert np.array_equal(ours.ended, truth.ended)
+        assert ours.finite.all()
+    for ours, truth in zip(runner.arena.state, plain.arena.state, strict=True):
+        assert torch.equal(ours, truth)
+
+
+def test_a_frame_is_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation of the library among them costs more than they do, and none may start early beside it."""
+    from triton.runtime.interpreter import GridExecutor
+
+    runner = FrameRunner(copy.deepcopy(loaded("odd", "custom_voice")), Interpreted(), torch.float32, 2, LENGTH, 16)
+    launched: list[object] = []
+    monkeypatch.setattr(GridExecutor, "__call__", lambda kernel, *_, **__: launched.append(kernel))
+    rows = torch.tensor([0, 1])
+    with torch.inference_mode(), Asked() as asked:
+        runner.frame.next(rows)
+    assert asked.computed == []
+    assert len(launched) > 2 + runner.frame.config.talker.num_code_groups
