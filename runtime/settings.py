@@ -75,7 +75,9 @@ class ModeSettings:
         16, "MAX_CHUNK_FRAMES", "frames in the largest chunk; chunks double from the first up to here", low=1
     )
     sound_batch: int = knob(32, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
-    prefills: int = knob(2, "PREFILLS", "prompts, or pieces of one, read between two frames", low=1)
+    prefills: int = knob(
+        0, "PREFILLS", "prompts that are read at once; 0: by the device, 2 on a CPU, 8 on cards", low=0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

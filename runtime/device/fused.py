@@ -117,7 +117,9 @@ class Fused(Protocol):
         slot: Tensor,
         start: Tensor,
     ) -> Tensor:
-        """The same for P positions of one slot from ``start`` on. Shapes: slot, start [1] int64; result [P, heads * d].
+        """The same for P positions of each of n slots, from each one's ``start`` on.
+
+        Shapes: qkv [n * P, ...]; slot, start [n] int64; result [n * P, heads * d].
 
         Positions past the arena's last are written to the last, which nobody may attend to.
         """

@@ -52,7 +52,7 @@ class AttendRows:
 
 
 class FusedPiece:
-    """A piece of a prompt in a graph: slot and start lie on the device. Shapes: slot, start [1] int64."""
+    """Pieces of prompts, equally long: slots and starts lie on the device. Shapes: slot, start [n] int64."""
 
     def __init__(self, arena: SlotArena, fused: Fused, angles: Angles, slot: Tensor, start: Tensor) -> None:
         self._arena, self._fused, self._angles, self._slot, self._start = arena, fused, angles, slot, start
@@ -60,7 +60,7 @@ class FusedPiece:
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
         arena = self._arena
         return self._fused.attend_piece(
-            qkv[0],
+            qkv.flatten(0, 1),
             attention.q_norm.plain,
             attention.k_norm.plain,
             *self._angles,
@@ -68,7 +68,7 @@ class FusedPiece:
             arena.values[layer],
             self._slot,
             self._start,
-        )[None]
+        ).view(*qkv.shape[:2], -1)
 
 
 class FusedRows:

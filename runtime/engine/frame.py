@@ -44,7 +44,9 @@ class Frame:
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
         self.cache = FrameCache(predictor, most_rows, device, dtype)
-        self.start_cache = FrameCache(predictor, 1, device, dtype)
+        self.start_cache = FrameCache(predictor, most_rows, device, dtype)
+        # What the talker made of a prompt's last position, until the first frame is drawn from it.
+        self.hidden = torch.zeros((arena.slots + 1, talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(arena.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
         self.allowed = torch.arange(talker.vocab_size, device=target) < talker.codes
@@ -80,30 +82,32 @@ class Frame:
         hidden = self.talker.decode(x[:, None], attend, self.ops)
         return self._fused_draw(fused, hidden[:, 0], rows, self.cache, positions)
 
-    def read(self, embeds: Tensor, slot: int, start: int, *, is_last: bool) -> Tensor | None:
-        """Read positions of a prompt into a slot; the last piece ends in the first frame. Shapes: embeds [P, H]."""
+    def read(self, embeds: Tensor, slot: int, start: int) -> None:
+        """Read positions of a prompt into a slot. Shapes: embeds [P, H]."""
         stop = start + len(embeds)
         attend = AttendPiece(self.arena, self.device, self.talker, slot, start, stop)
-        hidden = self.talker.decode(embeds[None], attend, self.ops)[:, -1]
-        if not is_last:
-            return None
+        self.hidden[slot] = self.talker.decode(embeds[None], attend, self.ops)[0, -1]
         self.arena.position[slot] = stop
-        rows = torch.tensor([slot], device=embeds.device)
-        return self._draw(hidden, rows, np.array([slot]), self.start_cache)
 
-    def read_padded(
-        self, embeds: Tensor, slot: Tensor, start: Tensor, count: Tensor, *, is_last: bool
-    ) -> Tensor | None:
-        """The same for a graph: the first ``count`` of the positions are the prompt's.
+    def read_padded(self, embeds: Tensor, slots: Tensor, starts: Tensor, counts: Tensor) -> None:
+        """The same for several prompts at once, as a graph can hold it: the first ``counts`` positions are theirs.
 
-        Shapes: embeds [P, H]; slot, start, count [1] int64.
+        Shapes: embeds [n, P, H]; slots, starts, counts [n] int64.
         """
         assert self.fused is not None
-        attend = FusedPiece(self.arena, self.fused, self.angles, slot, start)
-        hidden = self.talker.decode(embeds[None], attend, self.ops)[0]
-        if not is_last:
-            return None
-        return self._fused_draw(self.fused, hidden[count - 1], slot, self.start_cache, start, count)
+        attend = FusedPiece(self.arena, self.fused, self.angles, slots, starts)
+        hidden = self.talker.decode(embeds, attend, self.ops)
+        last = torch.arange(len(slots), device=slots.device)
+        self.hidden[slots] = hidden[last, counts - 1]
+        self.arena.position[slots] = starts + counts
+
+    def first(self, rows: Tensor, slots: Slots | None = None) -> Tensor:
+        """The first frame of rows whose prompts were read. Shapes as in `next`."""
+        hidden = self.hidden[rows]
+        if self.fused is None:
+            return self._draw(hidden, rows, slots, self.start_cache)
+        positions = self.arena.position[rows]
+        return self._fused_draw(self.fused, hidden, rows, self.start_cache, positions, torch.zeros_like(positions))
 
     def _draw(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> Tensor:
         """All codes of one frame from the talker's hidden states, and the state moved on. Shapes: hidden [B, H]."""

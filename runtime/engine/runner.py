@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from runtime.device import Device
 from runtime.device.interface import Graph, Moment, Track
 from runtime.engine.frame import Frame
 from runtime.engine.prompt import Prompt
-from runtime.engine.slots import SlotArena
+from runtime.engine.slots import SlotArena, on_device
 from runtime.errors import SetUpError
 from runtime.model.checkpoint import Checkpoint
 
@@ -30,7 +31,9 @@ Progress = Callable[[int, int], None]  # graphs captured, of how many
 # Positions that a frame's attention reads of every slot, where the device cannot stop at each row's own length.
 SPANS = (512, 2048)
 BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)  # rows of a graph
-PIECES = (16, 32, 64, 128, 256, 512)  # positions of one
+PIECES = (16, 32, 64, 128, 256, 512)  # positions of a prompt's piece
+TOGETHER = 128  # positions of several prompts' pieces in one go
+STARTS = (1, 2, 4, 8)  # prompts that are read at once, and rows whose first frames are drawn at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +89,19 @@ class FrameRunner:
         self.dtype = dtype
         self._spans = [span for span in SPANS if span < length and self.frame.fused is None] + [length]
         self._graphs: dict[tuple[int, int], Graph[Tensor]] = {}  # by rows and span
-        self._pieces: dict[tuple[int, bool], Graph[Tensor | None]] = {}  # by positions, and whether a frame follows
+        self._pieces: dict[tuple[int, int], Graph[None]] = {}  # by prompts, and positions of each
+        self._firsts: dict[int, Graph[Tensor]] = {}  # by rows
         self._rows = torch.full((largest,), slots, device=device.torch_device)
-        self._embeds = torch.zeros((max(piece, PIECES[0]), self.hidden_size), device=device.torch_device, dtype=dtype)
-        self._place = torch.zeros(3, device=device.torch_device, dtype=torch.int64)  # slot, start, count
+        self._first_rows = torch.full((STARTS[-1],), slots, device=device.torch_device)
+        width = max(piece, PIECES[0], TOGETHER)
+        self._embeds = torch.zeros((width, self.hidden_size), device=device.torch_device, dtype=dtype)
+        # Slots, starts and counts of the prompts that are read.
+        self._places = torch.zeros((3, STARTS[-1]), device=device.torch_device, dtype=torch.int64)
         width = checkpoint.config.talker.num_code_groups + 2
         # As many pieces of the host's memory as frames can be under way, and one that is being read.
         self._told = Ring([device.host_memory(largest, width, dtype=torch.int64) for _ in range(device.ahead + 2)])
         self._asked = Ring([device.host_memory(largest, dtype=torch.int64) for _ in range(device.ahead + 2)])
-        self._starts = Ring([device.host_memory(1, width, dtype=torch.int64) for _ in range(slots + 1)])
-        self._places = Ring([device.host_memory(3, dtype=torch.int64) for _ in range(slots + 1)])
+        self._started = Ring([device.host_memory(STARTS[-1], width, dtype=torch.int64) for _ in range(slots + 1)])
         self._last_of: dict[int, Moment] = {}  # by slot: the last frame that it took part in
 
     @torch.inference_mode()
@@ -115,27 +121,42 @@ class FrameRunner:
         except SetUpError:
             raise
         except Exception as error:
-            made = len(self._graphs) + len(self._pieces)
+            made = len(self._graphs) + len(self._pieces) + len(self._firsts)
             log.warning(
                 "capture failed after %d graphs, the rest runs without: %s: %s", made, type(error).__name__, error
             )
 
     def _capture(self, progress: Progress) -> None:
         sizes = [size for size in BATCHES if size <= len(self._rows)]
-        pieces = [size for size in PIECES if size <= self.piece] if self.frame.fused is not None else []
-        total = len(sizes) * len(self._spans) + 2 * len(pieces)
+        starts = [size for size in STARTS if size <= max(1, self.arena.slots)]
+        pieces = list(self._shapes(starts)) if self.frame.fused is not None else []
+        total = len(sizes) * len(self._spans) + len(pieces) + len(starts)
+        done = itertools.count(1)
         for span, size in product(reversed(self._spans), reversed(sizes)):  # the largest first: its memory fits all
             work = partial(self.frame.next, self._rows[:size], span=span)
             self._graphs[size, span] = self.device.capture(work, Track.FRAMES)
-            progress(len(self._graphs), total)
-        slot, start, count = torch.split(self._place, 1)
-        self._place[0], self._place[2] = self.arena.slots, 1
-        for size in reversed(pieces):
-            for is_last in (True, False):
-                embeds = self._embeds[:size]
-                read = partial(self.frame.read_padded, embeds, slot, start, count, is_last=is_last)
-                self._pieces[size, is_last] = self.device.capture(read, Track.STARTS)
-                progress(len(self._graphs) + len(self._pieces), total)
+            progress(next(done), total)
+        self._places[0], self._places[2] = self.arena.slots, 1
+        for count, size in reversed(pieces):
+            read = partial(self.frame.read_padded, *self._piece(count, size))
+            self._pieces[count, size] = self.device.capture(read, Track.STARTS)
+            progress(next(done), total)
+        for count in reversed(starts):
+            first = partial(self.frame.first, self._first_rows[:count])
+            self._firsts[count] = self.device.capture(first, Track.STARTS)
+            progress(next(done), total)
+
+    def _shapes(self, starts: list[int]) -> Iterator[tuple[int, int]]:
+        """Prompts and positions of pieces that are read at once, small ones first."""
+        for size in (size for size in PIECES if size <= max(self.piece, PIECES[0])):
+            for count in starts:
+                if count == 1 or count * size <= TOGETHER:
+                    yield count, size
+
+    def _piece(self, count: int, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Where the pieces of ``count`` prompts lie: embeds [count, size, H]; slots, starts, counts [count]."""
+        slots, starts, counts = self._places[:, :count]
+        return self._embeds[: count * size].view(count, size, -1), slots, starts, counts
 
     @contextmanager
     def starting(self, slot: int) -> Iterator[None]:
@@ -145,24 +166,88 @@ class FrameRunner:
                 self.device.wait(moment)
             yield
 
-    @torch.inference_mode()
     def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, Pending | None]:
-        """Read the piece of a prompt that begins at ``start`` into a slot.
+        """Read the piece of one prompt that begins at ``start``; once it is through, have its first frame made.
 
         Returns:
             Where the next piece begins, and, once the prompt is through, its first frame.
         """
-        # What every text in this voice begins with is read apart, so that it can be kept.
-        stop = min(start + self.piece, prompt.constant if start < prompt.constant else len(prompt.embeds))
-        is_last = stop == len(prompt.embeds)
-        with self.starting(slot):
-            told = self._read(prompt.embeds[start:stop], slot, start, is_last=is_last)
-            if told is None:
-                return stop, None
-            self.arena.host_position[slot], self.arena.host_frame[slot] = stop, 1
-            memory = self._starts.next()
-            self.device.to_host(told, memory)
-            return stop, Pending(np.array([slot]), memory, self.device.mark())
+        (stop,) = self.read([(slot, prompt, start)])
+        return stop, self.first(np.array([slot])) if stop == len(prompt.embeds) else None
+
+    @torch.inference_mode()
+    def read(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
+        """Read a piece of each of some prompts into its slot, from a position on; returns where each stops.
+
+        Where pieces begin, and what comes of them, does not depend on which prompts are read together.
+        """
+        stops = [
+            # What every text in a voice begins with is read apart, so that it can be kept.
+            min(start + self.piece, prompt.constant if start < prompt.constant else len(prompt.embeds))
+            for _, prompt, start in wanted
+        ]
+        pieces = [
+            (slot, start, prompt.embeds[start:stop]) for (slot, prompt, start), stop in zip(wanted, stops, strict=True)
+        ]
+        for slot, _, _ in pieces:
+            with self.starting(slot):
+                pass
+        with self.device.track(Track.STARTS):
+            if self.frame.fused is None:
+                for slot, start, embeds in pieces:
+                    self.frame.read(embeds, slot, start)
+            else:
+                self._read_together(pieces)
+        for (slot, _, _), stop in zip(wanted, stops, strict=True):
+            self.arena.host_position[slot] = stop
+        return stops
+
+    def _read_together(self, pieces: list[tuple[int, int, Tensor]]) -> None:
+        """Slot, start and embeds of each, as many at once as there is a shape for."""
+        while pieces:
+            size, count = self._shape_for(pieces)
+            now, pieces = pieces[:count], pieces[count:]
+            width = next(one for one in STARTS if one >= len(now))
+            embeds, *places = self._piece(width, size)
+            for number, (_, _, part) in enumerate(now):
+                embeds[number, : len(part)] = part
+            spare = [(self.arena.slots, 0, 1)] * (width - len(now))
+            numbers = np.array([*((slot, start, len(part)) for slot, start, part in now), *spare], np.int64)
+            self._places[:, :width] = on_device(self._places.device, np.ascontiguousarray(numbers.T))
+            if (width, size) in self._pieces:
+                self._pieces[width, size].replay()
+            else:
+                self.frame.read_padded(embeds, *places)
+
+    def _shape_for(self, pieces: list[tuple[int, int, Tensor]]) -> tuple[int, int]:
+        """Positions of the next shape, and how many of the pieces go into it."""
+        size = count = 0
+        for number, (_, _, part) in enumerate(pieces[: STARTS[-1]], 1):
+            larger = max(size, next((one for one in PIECES if one >= len(part)), self.piece))
+            width = next(one for one in STARTS if one >= number)
+            if number > 1 and width * larger > TOGETHER:
+                break
+            size, count = larger, number
+        return size, count
+
+    @torch.inference_mode()
+    def first(self, slots: Slots) -> Pending:
+        """The first frame of some slots whose prompts were read, at most STARTS[-1]. Shapes: slots [B]."""
+        arena, count = self.arena, len(slots)
+        with self.device.track(Track.STARTS):
+            size = min((size for size in self._firsts if size >= count), default=count)
+            rows = self._first_rows[:size]
+            rows.copy_(on_device(rows.device, np.append(slots, [arena.slots] * (size - count)).astype(np.int64)))
+            if size in self._firsts:
+                self._firsts[size].replay()
+                told = self._firsts[size].result
+            else:
+                told = self.frame.first(rows, slots)
+            memory = self._started.next()
+            self.device.to_host(told, memory[:size])
+            moment = self.device.mark()
+        arena.host_frame[slots] = 1
+        return Pending(slots, memory, moment)
 
     @torch.inference_mode()
     def step(self, slots: Slots) -> Pending:
@@ -189,21 +274,6 @@ class FrameRunner:
         arena.host_frame[slots] += 1
         self._last_of.update(dict.fromkeys(slots.tolist(), moment))
         return Pending(slots, memory, moment)
-
-    def _read(self, embeds: Tensor, slot: int, start: int, *, is_last: bool) -> Tensor | None:
-        count = len(embeds)
-        if self.frame.fused is None:
-            return self.frame.read(embeds, slot, start, is_last=is_last)
-        size = min((size for size in PIECES if size >= count), default=self.piece)
-        self._embeds[:count] = embeds
-        place = self._places.next()
-        place[0], place[1], place[2] = slot, start, count
-        self._place.copy_(place, non_blocking=True)
-        if (size, is_last) not in self._pieces:
-            return self.frame.read_padded(self._embeds[:size], *torch.split(self._place, 1), is_last=is_last)
-        graph = self._pieces[size, is_last]
-        graph.replay()
-        return graph.result
 
 
 class Ring:

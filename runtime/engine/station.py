@@ -21,7 +21,7 @@ from runtime.engine.lobby import Lobby
 from runtime.engine.prefixes import Prefixes
 from runtime.engine.prompt import Prompt, Utterance, build_prompt
 from runtime.engine.runaway import Watch, spent_after
-from runtime.engine.runner import FrameResult, FrameRunner
+from runtime.engine.runner import STARTS, FrameResult, FrameRunner
 from runtime.engine.scheduler import BACKLOG, ENDLESS, SCARCE, Rows, Scheduler, Slots
 from runtime.engine.slots import fill_in
 from runtime.engine.sounding import Codes, Sounding
@@ -36,6 +36,7 @@ from runtime.settings import EngineSettings, Limits, ModeSettings
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
 
+CPU_PREFILLS = 2  # where they take as long together as one after the other, and frames wait
 CPU_SOUND_WORK = 4  # row-frames a call: 35 ms of the demo voice, and more at once are no cheaper each
 DEVICE_SOUND_WORK = 512
 
@@ -62,6 +63,7 @@ class Station:
         self.length = length
         self.runner = FrameRunner(checkpoint, device, dtype, slots, length, settings.prompt_piece)
         tokenizer = checkpoint.speech_tokenizer
+        self._prefills = CPU_PREFILLS if device.torch_device.type == "cpu" else STARTS[-1]
         self.samples_per_frame = tokenizer.config.code2wav.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
         self.streams = SoundStreams(
@@ -197,10 +199,10 @@ class Station:
                 for slot in told.slots:
                     self.end(self.holders[int(slot)], GenerationFailed())
                 continue
-            if told.prompt is None:
+            for slot, prompt, finite in zip(told.slots, told.prompts, told.result.finite, strict=False):
+                self._begins_to_speak(self.holders[int(slot)], prompt, keeps=bool(finite))
+            if not told.prompts:
                 self.sounding.pace.turn_s = told.took_s
-            elif len(told.slots):
-                self._begins_to_speak(self.holders[int(told.slots[0])], told.prompt, told.result)
             self._keep(told.slots, told.result)
         if worked:
             self.sounding.offer()
@@ -227,15 +229,12 @@ class Station:
 
     def read(self) -> bool:
         """Read prompts, a bounded number of pieces at a time; the last piece of one ends in its first frame."""
-        worked = False
-        most = max((self.modes[job.request.mode].prefills for job in self.reading), default=0)
-        for _ in range(most):
-            if not self.reading or self.underway.pieces >= min(most, self.slots):
-                break
-            self._read_piece(self.reading[0])
+        most = max((self.modes[job.request.mode].prefills or self._prefills for job in self.reading), default=0)
+        jobs = list(self.reading)[: min(most - self.underway.pieces, STARTS[-1])]
+        if jobs:
+            self._read_pieces(jobs)
             self.take_in()
-            worked = True
-        return worked
+        return bool(jobs)
 
     def frames(self) -> bool:
         """Begin one frame for every row that may run, all in one batch; with enough of them under way, begin none."""
@@ -336,29 +335,41 @@ class Station:
         self.rows.text[job.slot] = job.before + int(self.runner.arena.text_frames[job.slot])
         self.reading.append(job)
 
-    def _read_piece(self, job: Job) -> None:
-        prompt = job.prompt
-        assert prompt is not None
+    def _read_pieces(self, jobs: list[Job]) -> None:
+        """Read the next piece of some prompts at once, and have the first frames made of those that are through."""
+        wanted = [(job.slot, job.prompt, job.read) for job in jobs if job.prompt is not None]
+        slots = np.array([job.slot for job in jobs])
         try:
-            job.read, pending = self.runner.prefill(job.slot, prompt, job.read)
-            with self.device.track(Track.STARTS):
-                self.underway.piece(job.slot, self.device.mark(), pending, prompt)
+            stops = self.runner.read(wanted)
+            through = [stop == len(prompt.embeds) for stop, (_, prompt, _) in zip(stops, wanted, strict=True)]
+            if not all(through):
+                with self.device.track(Track.STARTS):
+                    self.underway.pieces_of(slots[np.logical_not(through)], self.device.mark())
+            if any(through):
+                prompts = [prompt for (_, prompt, _), is_through in zip(wanted, through, strict=True) if is_through]
+                self.underway.firsts(self.runner.first(slots[through]), prompts)
         except Exception:
-            log.exception("the prefill of request %d failed", job.ticket)
-            self.end(job, GenerationFailed())
+            log.exception("the prefill of %d requests failed", len(jobs))
+            if len(jobs) == 1:
+                self.end(jobs[0], GenerationFailed())
+            else:  # each alone: who is at fault fails again, and nobody with it
+                for job in jobs:
+                    self._read_pieces([job])
             return
-        if pending is not None:
-            self.reading.remove(job)
-            job.prompt = None
+        for job, stop, is_through in zip(jobs, stops, through, strict=True):
+            job.read = stop
+            if is_through:
+                self.reading.remove(job)
+                job.prompt = None
 
     def _embedded(self, utterance: Utterance) -> Prompt:
         checkpoint = self.checkpoint
         with torch.inference_mode():
             return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
 
-    def _begins_to_speak(self, job: Job, prompt: Prompt, first: FrameResult) -> None:
-        """A prompt was read and its first frame is known: frames may follow."""
-        if prompt.key and first.finite.all():
+    def _begins_to_speak(self, job: Job, prompt: Prompt, *, keeps: bool) -> None:
+        """A prompt was read and its first frame is known: frames may follow, and what is worth it is kept."""
+        if prompt.key and keeps:
             with self.runner.starting(job.slot):
                 self.prefixes.keep(prompt.key, lambda: self.runner.arena.prefix_of(job.slot, prompt.constant))
         job.prefilled = job.prefilled or self.clock()

@@ -27,25 +27,25 @@ Expect = Callable[[Track, Moment], None]
 class Told:
     """Rows that still wanted it, and what came of it: None where it failed.
 
-    Shapes: slots [B], and every array of ``result``. ``prompt`` is the one that these are the first frames of;
+    Shapes: slots [B], and every array of ``result``. ``prompts`` are those that these are the first frames of;
     ``took_s``: seconds from when the device could begin.
     """
 
     slots: Slots
     result: FrameResult | None
-    prompt: Prompt | None
+    prompts: list[Prompt]
     took_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """Shapes: slots, given_up [B]. Without ``pending`` it is a piece of a prompt that no frame follows."""
+    """Shapes: slots, given_up [B]. Without ``pending`` they are pieces of prompts that no frame follows."""
 
     slots: Slots
     given_up: NDArray[np.int64]
     moment: Moment
     pending: Pending | None
-    prompt: Prompt | None
+    prompts: list[Prompt]
     began: float
 
 
@@ -71,20 +71,22 @@ class Underway:
 
     @property
     def pieces(self) -> int:
-        """Pieces of prompts that are being read, whoever they were for."""
-        return len(self._starts)
+        """Prompts of which pieces are being read, whoever they were for."""
+        return sum(len(flight.slots) for flight in self._starts)
 
     def frame(self, pending: Pending, began: float) -> None:
         """A frame of some rows was begun."""
         self._rows.begun[pending.slots] += 1
-        self._add(self._frames, Track.FRAMES, pending.slots, pending.moment, pending, None, began)
+        self._add(self._frames, Track.FRAMES, pending.slots, pending.moment, pending, [], began)
 
-    def piece(self, slot: int, moment: Moment, pending: Pending | None, prompt: Prompt) -> None:
-        """A piece of a prompt is being read; the last one ends in the row's first frame."""
-        slots = np.array([slot])
-        if pending is not None:
-            self._rows.begun[slot] += 1
-        self._add(self._starts, Track.STARTS, slots, moment, pending, prompt, self._clock())
+    def pieces_of(self, slots: Slots, moment: Moment) -> None:
+        """Pieces of some prompts are being read that no frame follows."""
+        self._add(self._starts, Track.STARTS, slots, moment, None, [], self._clock())
+
+    def firsts(self, pending: Pending, prompts: list[Prompt]) -> None:
+        """The last pieces of some prompts are being read, and the first frames after them are made."""
+        self._rows.begun[pending.slots] += 1
+        self._add(self._starts, Track.STARTS, pending.slots, pending.moment, pending, prompts, self._clock())
 
     def give_up(self, slot: int) -> None:
         """Whatever was begun for a row until now is not wanted any more."""
@@ -122,10 +124,10 @@ class Underway:
         slots: Slots,
         moment: Moment,
         pending: Pending | None,
-        prompt: Prompt | None,
+        prompts: list[Prompt],
         began: float,
     ) -> None:
-        flights.append(_Flight(slots, self._given_up[slots], moment, pending, prompt, began))
+        flights.append(_Flight(slots, self._given_up[slots], moment, pending, prompts, began))
         self._expect(track, moment)
 
     def _wanted(self, flight: _Flight, result: FrameResult | None) -> Told:
@@ -134,6 +136,7 @@ class Underway:
             result = FrameResult(result.codes[wanted], result.ended[wanted], result.finite[wanted])
         now = self._clock()
         took_s = now - max(flight.began, self._last_told)
-        if flight.prompt is None:
+        if not flight.prompts:
             self._last_told = now
-        return Told(flight.slots[wanted], result, flight.prompt, took_s)
+        prompts = [prompt for prompt, is_wanted in zip(flight.prompts, wanted, strict=False) if is_wanted]
+        return Told(flight.slots[wanted], result, prompts, took_s)

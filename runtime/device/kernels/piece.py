@@ -31,19 +31,19 @@ def attend_piece(
     slot: Tensor,
     start: Tensor,
 ) -> Tensor:
-    """Causal attention of P new positions of one slot over themselves and those before; keys and values are kept.
+    """Causal attention of P new positions of each of some slots, over themselves and those before, which are kept.
 
     A slot's last position is scratch: what lies at it or beyond (the padding of a piece) is written there, attends to
     what comes before, and nothing attends to it.
 
-    Shapes: qkv [P, (heads + 2 kv_heads) * d]; slot, start [1] int64, on the device; the rest as in ``attend_rows``;
-    result [P, heads * d].
+    Shapes: qkv [n * P, (heads + 2 kv_heads) * d], a slot's positions next to each other; slot, start [n] int64, on the
+    device; the rest as in ``attend_rows``; result [n * P, heads * d].
     """
     _, kv_heads, T, d = keys.shape
-    heads, P = qkv.shape[1] // d - 2 * kv_heads, len(qkv)
+    heads, P = qkv.shape[1] // d - 2 * kv_heads, len(qkv) // len(slot)
     check(heads, 1, (qkv, q_norm, k_norm, cos, sin, keys, values, slot, start))
-    out = torch.empty(P, heads * d, device=qkv.device, dtype=qkv.dtype)
-    grid = (triton.cdiv(P, TILE), kv_heads)
+    out = torch.empty(len(qkv), heads * d, device=qkv.device, dtype=qkv.dtype)
+    grid = (len(slot) * triton.cdiv(P, TILE), kv_heads)
     queries = max(16, triton.next_power_of_2(TILE * heads // kv_heads))
     half = qkv.itemsize == 2
     shape = {"HEADS": heads, "KV_HEADS": kv_heads, "D": d, "WIDTH": triton.next_power_of_2(d), "TILE": TILE}
@@ -96,15 +96,16 @@ def _place(
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
-    tile, kv_head = tl.program_id(0), tl.program_id(1)
+    tiles, kv_head = tl.cdiv(P, TILE), tl.program_id(1)
+    part, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
     new = tile * TILE + tl.arange(0, TILE)
     live = new < P
-    at = tl.minimum(tl.load(start) + new, T - 1)
+    at = tl.minimum(tl.load(start + part) + new, T - 1)
     dims = tl.arange(0, WIDTH)
     partner = partners(dims, D)
     inside = (dims < D)[None, :]
     there = live[:, None] & inside
-    source = qkv + (new * ((HEADS + 2 * KV_HEADS) * D) + (HEADS + kv_head) * D)[:, None]
+    source = qkv + ((part * P + new) * ((HEADS + 2 * KV_HEADS) * D) + (HEADS + kv_head) * D)[:, None]
     k = tl.load(source + dims[None, :], mask=there, other=0.0)
     k_partner = tl.load(source + partner[None, :], mask=there, other=0.0)
     v = tl.load(source + KV_HEADS * D + dims[None, :], mask=there, other=0.0)
@@ -114,7 +115,7 @@ def _place(
     across = tl.load(cos + angle, mask=there, other=0.0)
     up = tl.load(sin + angle, mask=there, other=0.0)
     k = norm_and_rotate(k, k_partner, weight, partner_weight, across, up, eps, D, WIDTH)
-    place = (tl.load(slot) * KV_HEADS + kv_head) * T * D + angle
+    place = (tl.load(slot + part) * KV_HEADS + kv_head) * T * D + angle
     tl.store(keys + place, k, mask=there)
     tl.store(values + place, v, mask=there)
 
@@ -148,9 +149,10 @@ def _attend_piece(
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
-    tile, kv_head = tl.program_id(0), tl.program_id(1)
+    tiles, kv_head = tl.cdiv(P, TILE), tl.program_id(1)
+    part, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
     GROUP: tl.constexpr = HEADS // KV_HEADS
-    begin_at = tl.load(start).to(tl.int32)
+    begin_at = tl.load(start + part).to(tl.int32)
     query = tl.arange(0, QUERIES)
     new = tile * TILE + query // GROUP
     live = (query < TILE * GROUP) & (new < P)
@@ -161,7 +163,7 @@ def _attend_piece(
     partner = partners(dims, D)
     inside = (dims < D)[None, :]
     q_there = live[:, None] & inside
-    source = qkv + (new * ((HEADS + 2 * KV_HEADS) * D) + head * D)[:, None]
+    source = qkv + ((part * P + new) * ((HEADS + 2 * KV_HEADS) * D) + head * D)[:, None]
     q = tl.load(source + dims[None, :], mask=q_there, other=0.0)
     q_partner = tl.load(source + partner[None, :], mask=q_there, other=0.0)
     weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
@@ -171,7 +173,7 @@ def _attend_piece(
     up = tl.load(sin + angle, mask=q_there, other=0.0)
     q = norm_and_rotate(q, q_partner, weight, partner_weight, across, up, eps, D, WIDTH)
 
-    base = (tl.load(slot) * KV_HEADS + kv_head) * T * D
+    base = (tl.load(slot + part) * KV_HEADS + kv_head) * T * D
     stop = tl.minimum(begin_at + tl.minimum((tile + 1) * TILE, P), T - 1)
     factor = scale * LOG2_E
     best = tl.full((QUERIES,), LOWEST, tl.float32)
@@ -192,5 +194,5 @@ def _attend_piece(
         total = total * fade + tl.sum(share, axis=1)
         acc = tl.dot(share.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
         best = peak
-    target = out + (new * HEADS + head)[:, None] * D + dims[None, :]
+    target = out + ((part * P + new) * HEADS + head)[:, None] * D + dims[None, :]
     tl.store(target, (acc / total[:, None]).to(q.dtype), mask=q_there)

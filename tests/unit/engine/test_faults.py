@@ -12,6 +12,7 @@ import pytest
 
 from runtime.device.interface import Track
 from runtime.engine.engine import Engine
+from runtime.engine.prompt import Prompt
 from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent
@@ -42,7 +43,18 @@ def failed(heard: Heard) -> bool:
     return isinstance(heard.end, Broken) and type(heard.end.error) is GenerationFailed
 
 
-@pytest.mark.parametrize("where", ["prefill", "open", "build_prompt"])
+def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[int]]:
+    """A ``read`` that cannot read into one slot, whoever else is read with it."""
+
+    def reading(wanted: list[tuple[int, Prompt, int]]) -> list[int]:
+        if any(one == slot for one, _, _ in wanted):
+            raise RuntimeError("injected")
+        return read(wanted)
+
+    return reading
+
+
+@pytest.mark.parametrize("where", ["read", "open", "build_prompt"])
 def test_a_request_that_fails_at_its_beginning_fails_alone(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -50,8 +62,9 @@ def test_a_request_that_fails_at_its_beginning_fails_alone(
 
     engine = engine_of(speaker, slots=3)
     station = station_of(engine)
-    owner = {"prefill": station.runner, "open": station.streams, "build_prompt": module}[where]
-    monkeypatch.setattr(owner, where, failing(getattr(owner, where), 2))
+    owner = {"read": station.runner, "open": station.streams, "build_prompt": module}[where]
+    real = getattr(owner, where)
+    monkeypatch.setattr(owner, where, unreadable(real, 1) if where == "read" else failing(real, 2))
     requests = [custom_voice(seed=index) for index in range(4)]
     heards = [Heard() for _ in requests]
     for request, heard in zip(requests, heards, strict=True):
@@ -268,7 +281,7 @@ def test_what_an_error_says_holds_nothing_of_its_cause(speaker: Checkpoint, monk
     def leak(*_: object) -> None:
         raise RuntimeError("/home/somebody/secret: traceback")
 
-    monkeypatch.setattr(runner, "prefill", leak)
+    monkeypatch.setattr(runner, "read", leak)
     heard = said(engine, custom_voice())
     assert isinstance(heard.end, Broken)
     assert "secret" not in str(heard.end.error)

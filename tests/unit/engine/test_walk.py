@@ -37,15 +37,21 @@ class Stand:
 
     def __init__(self, station: Station) -> None:
         self.arena, self.device = station.runner.arena, station.device
-        station.runner.prefill = self.prefill  # type: ignore[method-assign]
+        station.runner.read = self.read  # type: ignore[method-assign]
+        station.runner.first = self.first  # type: ignore[method-assign]
         station.runner.step = self.step  # type: ignore[method-assign]
         station.streams.decode = self.decode  # type: ignore[method-assign, assignment]
         self.fails = False
 
-    def prefill(self, slot: int, prompt: Prompt, start: int) -> tuple[int, Pending | None]:
-        stop = min(start + PIECE, prompt.constant if start < prompt.constant else len(prompt.embeds))
+    def read(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
+        return [
+            min(start + PIECE, prompt.constant if start < prompt.constant else len(prompt.embeds))
+            for _, prompt, start in wanted
+        ]
+
+    def first(self, slots: Slots) -> Pending:
         with self.device.track(Track.STARTS):
-            return (stop, None) if stop < len(prompt.embeds) else (stop, self.step(np.array([slot])))
+            return self.step(slots)
 
     def step(self, slots: Slots) -> Pending:
         """Every seventh seed's numbers are not finite from its fifth frame on; parts end by themselves."""
