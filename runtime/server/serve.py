@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -23,6 +25,7 @@ from runtime.server.host import Host, OpenEngine
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import ServerSettings, Settings
 
+SWITCH_S = 0.0005  # between the interpreter's threads
 ENGINE_DIED = 70  # EX_SOFTWARE: whoever started the process should start it again
 
 _LINGER_S = 3  # for the closing handshakes that are left after the goodbyes
@@ -37,6 +40,9 @@ def serve(settings: Settings) -> int:
         SetUpError: the port, a checkpoint or the device cannot be used.
     """
     logs.set_up(settings.server)
+    # Whoever wakes the engine's thread waits for the interpreter until another thread gives it up. At the 5 ms that
+    # are usual that is longer than a frame.
+    sys.setswitchinterval(SWITCH_S)
     return asyncio.run(run(settings, listen(settings.server), _open_engine))
 
 
@@ -115,6 +121,8 @@ async def run(
 async def _live(host: Host, url: str) -> None:
     """Load, say that the runtime is ready, and return when its engine dies."""
     await host.load()
+    gc.collect()
+    gc.freeze()  # what is loaded stays: to look through it again and again would hold up frames
     print(f"Voicewright runtime ready at {url}", flush=True)
     await host.watch()
 

@@ -67,6 +67,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 NEVER: dict[str, tuple[str, ...]] = {
     "runtime/engine/scheduler.py": ("torch", "time", "runtime.model", "runtime.device"),
     "runtime/engine/text.py": ("torch",),
+    "runtime/engine/underway.py": ("torch", "time", "threading", "runtime.model"),
+    "runtime/engine/watcher.py": ("torch", "time", "runtime.model", "runtime.engine"),
     "runtime/engine/splitting.py": ("torch", "time", "threading", "runtime.device"),
     "runtime/engine/growing.py": ("torch", "time", "threading", "runtime.device"),
     "runtime/engine/runaway.py": ("torch", "time", "threading", "runtime.model", "runtime.device"),

@@ -18,6 +18,7 @@ from benchmarks.prompts import sentences, single_tokens
 from benchmarks.synthetic import TorchDraw
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.model.config import read_model_config
+from runtime.model.layers import Operations
 from runtime.request import Finished, Sampling, StopReason
 from tests.support.checkpoint_spec import TINY, TINY_EOS
 from tests.support.engines import cloned, custom_voice, engine_of, said, voice_design
@@ -100,7 +101,7 @@ def test_scores_stay_small_and_that_of_the_end_far_below(tmp_path: Path) -> None
     hidden = talker.model.norm(
         torch.cat((torch.full((500, 1), 8.0), 20 * torch.randn(500, config.hidden_size - 1)), dim=1)
     )
-    logits = talker.logits(hidden)
+    logits = talker.logits(hidden, Operations())
     others = logits[:, : config.codes]
     assert float(logits[:, config.codec_eos_token_id].max()) < float(others.min()) - 50
     assert float(others.abs().max()) < 50

@@ -44,11 +44,14 @@ def failed(heard: Heard) -> bool:
 
 
 def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[int]]:
-    """A ``read`` that cannot read into one slot, whoever else is read with it."""
+    """A ``read`` that cannot read into one slot, with others or alone, until it has failed alone."""
+    is_broken = True
 
     def reading(wanted: list[tuple[int, Prompt, int]]) -> list[int]:
-        if any(one == slot for one, _, _ in wanted):
-            raise RuntimeError("injected")
+        nonlocal is_broken
+        if is_broken and any(one == slot for one, _, _ in wanted):
+            is_broken = len(wanted) > 1
+            raise Boom
         return read(wanted)
 
     return reading

@@ -103,3 +103,36 @@ def test_closing_drops_what_waits_and_ends_the_thread() -> None:
     closing.join(WAIT_S)
     assert not closing.is_alive()
     assert "begin dropped" not in log
+
+
+@pytest.fixture
+def two_lines() -> Iterator[SoundLane]:
+    lane = SoundLane()
+    lane.start(first_apart=True)
+    yield lane
+    lane.close()
+
+
+def test_a_first_chunk_does_not_wait_for_a_chunk_that_is_being_made(two_lines: SoundLane) -> None:
+    log: list[str] = []
+    gate, first, later = threading.Event(), threading.Event(), threading.Event()
+    two_lines.offer("a", lambda: [work(log, "running", gate=gate)])
+    while "begin running" not in log:
+        pass
+    two_lines.offer("b", lambda: [Work((False, 0.0), lambda: first.set), Work((True, 0.0), lambda: later.set)])
+    assert first.wait(WAIT_S)
+    assert not later.is_set()
+    gate.set()
+    assert later.wait(WAIT_S)
+
+
+def test_the_line_of_first_chunks_takes_nothing_else(two_lines: SoundLane) -> None:
+    log: list[str] = []
+    gate, done = threading.Event(), threading.Event()
+    two_lines.offer("a", lambda: [work(log, "first", (False, 0.0), gate), work(log, "second", (False, 1.0))])
+    while "begin first" not in log:
+        pass
+    two_lines.offer("b", lambda: [Work((True, 0.0), lambda: done.set)])
+    assert done.wait(WAIT_S)
+    assert "begin second" not in log
+    gate.set()

@@ -59,14 +59,15 @@ def assert_same(heards: list[Heard], expected: list[Heard]) -> None:
 # --- rows that end while a frame of theirs is under way
 
 
+@pytest.mark.parametrize("most", [None, 10])
 @each_lateness
 def test_the_next_part_of_a_text_is_not_disturbed_by_a_late_frame_of_the_last(
-    quick: Checkpoint, seed: int, chance: float
+    quick: Checkpoint, seed: int, chance: float, most: int | None
 ) -> None:
-    words: dict[str, Any] = {"split": Split.SENTENCE, "max_frames": None, **seeded(5)}
+    words: dict[str, Any] = {"split": Split.SENTENCE, "max_frames": most, **seeded(5)}
     request = custom_voice("Hello world. You speak. The old phone is slow.", **words)
     expected = said(ending_after(engine_of(quick), 4), request)
-    assert expected.end.stats.parts == 3
+    assert (expected.end.stats.parts, len(expected.codes)) == (3, most or 12)
     heard = said(ending_after(engine_of(quick, device=LateDevice(seed, chance)), 4), request)
     assert_same([heard], [expected])
 

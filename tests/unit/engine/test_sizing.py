@@ -1,0 +1,89 @@
+"""How many slots a checkpoint gets, by the memory that the device has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from runtime.device import Device, open_device
+from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slot_bytes, slots_for
+from runtime.errors import DeviceMemory
+from runtime.model.checkpoint import Checkpoint
+from runtime.settings import EngineSettings
+from tests.support.engines import engine_of, station_of
+
+LENGTH, FLOAT32 = 256, 4
+
+
+@dataclass
+class Card:
+    """As much of a card as its memory."""
+
+    free: float
+    total: float = 100 * GIB
+    torch_device: torch.device = field(default_factory=lambda: torch.device("meta"))
+
+    def free_bytes(self) -> int:
+        return int(self.free)
+
+    def total_bytes(self) -> int:
+        return int(self.total)
+
+
+def slots(checkpoint: Checkpoint, card: object, to_come: int = 1, **settings: float) -> int:
+    words = {"memory_share": 0.9, **settings}
+    engine = EngineSettings(**words)  # type: ignore[arg-type]
+    assert hasattr(card, "torch_device")
+    device: Device = card  # type: ignore[assignment]
+    return slots_for(checkpoint, device, engine, LENGTH, FLOAT32, to_come)
+
+
+def card_for(checkpoint: Checkpoint, count: float) -> Card:
+    """One that holds so many slots."""
+    return Card(0.1 * 100 * GIB + RESERVE + count * slot_bytes(checkpoint, LENGTH, FLOAT32))
+
+
+def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> None:
+    def held(count: int) -> int:
+        station = station_of(engine_of(speaker, slots=count, length=LENGTH))
+        arena, cache = station.runner.arena, station.runner.frame.cache
+        parts = [*arena.keys, *arena.values, cache.keys, cache.values, *station.streams.state.tensors()]
+        parts += [arena.trailing, arena.seen]
+        return sum(part.nbytes for part in parts)
+
+    assert held(4) - held(3) == slot_bytes(speaker, LENGTH, FLOAT32)
+
+
+def test_a_card_takes_as_many_as_fit_and_no_more_than_help(speaker: Checkpoint) -> None:
+    assert slots(speaker, card_for(speaker, 5.5)) == 5
+    assert slots(speaker, card_for(speaker, 1.0)) == 1
+    assert slots(speaker, card_for(speaker, 500.0)) == MOST_SLOTS
+
+
+def test_the_first_of_two_takes_half(speaker: Checkpoint) -> None:
+    assert slots(speaker, card_for(speaker, 10.5), to_come=2) == 5
+
+
+def test_what_was_asked_for_is_taken_or_refused_with_the_sum(speaker: Checkpoint) -> None:
+    assert slots(speaker, card_for(speaker, 5.5), max_slots=3) == 3
+    with pytest.raises(DeviceMemory, match=r"6 slots need .* GiB, and of the .* GiB that are free .* 10\.0 are not"):
+        slots(speaker, card_for(speaker, 5.5), max_slots=6)
+
+
+def test_a_card_without_room_for_one_says_so(speaker: Checkpoint) -> None:
+    with pytest.raises(DeviceMemory, match="1 slots need"):
+        slots(speaker, card_for(speaker, 0.9))
+
+
+def test_a_cpu_is_not_asked_for_its_memory(speaker: Checkpoint) -> None:
+    cpu = open_device("cpu")
+    assert slots(speaker, cpu) == CPU_SLOTS
+    assert slots(speaker, cpu, max_slots=200) == 200
+
+
+def test_the_engine_and_its_cards_tell_the_real_number(speaker: Checkpoint) -> None:
+    engine = engine_of(speaker, slots=0)
+    assert engine.load().slots == CPU_SLOTS
+    assert [card.slots for card in engine.cards] == [CPU_SLOTS]
