@@ -77,6 +77,8 @@ SQUARE = Tile(128, 128, 8, 3)
 TILES = (WIDE, SQUARE, Tile(64, 128, 4, 4), Tile(64, 64, 4, 5), Tile(64, 32, 4, 6), Tile(64, 16, 4, 6))
 BUSY = 128  # programs from which a card is full
 CACHE_LINE = 128  # bytes
+NORM_TILE = Tile(64, 16, 4, 6)  # of products whose squares are wanted: they are summed up tile by tile
+NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
@@ -109,6 +111,8 @@ def _convolve(
     activated,
     rate,
     gain,
+    squares,
+    squares_made,
     M,
     T,
     total,
@@ -120,7 +124,7 @@ def _convolve(
     C: tl.constexpr,
     K: tl.constexpr,
     N: tl.constexpr,
-    NORMED: tl.constexpr,
+    PARTS: tl.constexpr,
     AFTER: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
@@ -147,7 +151,6 @@ def _convolve(
         slot, turn = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
         past = turn * copy_stride + slot * slot_stride
     acc = tl.zeros((BM, BN), tl.float32)
-    squares = tl.zeros((BM,), tl.float32)
     for k in tl.range(0, K, BK):
         ks = k + tl.arange(0, BK)
         if memory is None:
@@ -168,11 +171,11 @@ def _convolve(
         else:
             w = tl.load(weight + ks[:, None] * N + n[None, :], (ks < K)[:, None] & (n < N)[None, :], 0.0)
         acc = tl.dot(a, w, acc, input_precision=PRECISION)
-        if NORMED:
-            wide = a.to(tl.float32)
-            squares += tl.sum(wide * wide, 1)
-    if NORMED:
-        acc *= tl.rsqrt(squares / C + eps)[:, None]
+    if squares is not None:
+        part = tl.arange(0, PARTS)
+        parts: tl.constexpr = (C + NORM_COLUMNS - 1) // NORM_COLUMNS
+        each = tl.load(squares + m[:, None] * parts + part[None, :], (part < parts)[None, :], 0.0)
+        acc *= tl.rsqrt(tl.sum(each, 1) / C + eps)[:, None]
     if bias is not None:
         acc += tl.load(bias + n, n < N, 0.0)[None, :]
     if AFTER == SWIGLU:
@@ -187,6 +190,8 @@ def _convolve(
     whole = inside[:, None] & (n < width)[None, :]
     if residual is not None:
         y += tl.load(residual + at, whole, 0.0).to(tl.float32)
+    if squares_made is not None:
+        tl.store(squares_made + m * columns + column, tl.sum(tl.where(whole, y * y, 0.0), 1), inside)
     if out is not None:
         tl.store(out + at, y, whole)
     if activated is not None:
@@ -200,6 +205,7 @@ class Made:
 
     plain: Tensor | None
     activated: Tensor | None
+    squares: Tensor | None = None  # sums over each tile's columns [B * T, tiles], for the norm of what comes next
 
     @property
     def values(self) -> Tensor:
@@ -225,14 +231,17 @@ def convolve(
     then: Snake | None = None,
     plain: bool = True,
     after: After = After.NOTHING,
-    norm_eps: float | None = None,
+    norm: tuple[Tensor | None, float] | None = None,
+    squares: bool = False,
     tile: Tile | None = None,
 ) -> Made:
     """A product over a chunk of every row, and the memory moved on where it looks back.
 
     Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or
-    [B, T, N / 2] after SWIGLU. ``norm_eps``: the inputs are divided by their root mean square first (the norm's weight
-    lies in ``packed``). ``then`` and ``plain``: which of the two results are made.
+    [B, T, N / 2] after SWIGLU. ``then`` and ``plain``: which of the two results are made. ``norm``: the squares of x
+    and an epsilon; x is divided by its root mean square (the norm's weight lies in ``packed``). ``squares``: a norm
+    comes next. They are taken by whoever makes x, because Triton 3.6 overwrites what a product in flight still reads
+    where the loop around it reads that as well.
     """
     B, T, C = x.shape
     M, N = B * T, packed.width
@@ -244,8 +253,10 @@ def convolve(
     activated = x.new_empty(B, T, width) if then is not None else None
     assert (past is None) == (packed.left == 0)
     strides = past.strides if past is not None else (0, 0)
-    tile = tile or tile_for(M, N, x.element_size())
-    grid = (-(-M // tile.rows) * -(-N // tile.columns),)
+    tile = NORM_TILE if squares else tile or tile_for(M, N, x.element_size())
+    columns = -(-N // tile.columns)
+    sums = x.new_empty(M, columns, dtype=torch.float32) if squares else None
+    grid = (-(-M // tile.rows) * columns,)
     _convolve[grid](
         x,
         past.memory if past is not None else None,
@@ -257,17 +268,19 @@ def convolve(
         activated,
         then.rate if then is not None else None,
         then.gain if then is not None else None,
+        norm[0] if norm is not None else None,
+        sums,
         M,
         T,
         B * packed.left * C,
         packed.left,
         packed.dilation,
         *strides,
-        norm_eps or 0.0,
+        norm[1] if norm is not None else 0.0,
         C=C,
         K=K,
         N=N,
-        NORMED=norm_eps is not None,
+        PARTS=triton.next_power_of_2(-(-C // NORM_TILE.columns)),
         AFTER=int(after),
         BM=tile.rows,
         BN=tile.columns,
@@ -279,4 +292,4 @@ def convolve(
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
-    return Made(out, activated)
+    return Made(out, activated, sums)
