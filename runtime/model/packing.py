@@ -130,8 +130,9 @@ class _Packer:
         self.dtype, self.pasts = dtype, pasts
 
     def product(self, weight: Tensor, bias: Tensor | None, inputs: int, taps: int = 1, dilation: int = 1) -> Packed:
+        """Shapes: weight [taps * inputs, N]; bias [N]."""
         cast = None if bias is None else bias.float().contiguous()
-        return Packed(weight.to(self.dtype).contiguous(), cast, inputs, taps, dilation)
+        return Packed(weight.t().to(self.dtype).contiguous(), cast, inputs, taps, dilation)
 
     def convolution(self, conv: Any) -> Packed:
         weight, bias = _taps(conv)
@@ -193,7 +194,11 @@ class _Packer:
         assert point.bias is not None, "published with a bias"
         return PackedUnit(
             Packed(
-                F.pad(wide.weight, (0, beyond)), F.pad(wide.bias, (0, beyond)), wide.inputs, wide.taps, wide.dilation
+                F.pad(wide.weight, (0, 0, 0, beyond)),
+                F.pad(wide.bias, (0, beyond)),
+                wide.inputs,
+                wide.taps,
+                wide.dilation,
             ),
             between.padded(beyond),
             F.pad(point.weight, (0, beyond, 0, beyond)),

@@ -41,7 +41,7 @@ SWIGLU = tl.constexpr(int(After.SWIGLU))
 class Packed:
     """The weights of one product.
 
-    Shapes: weight [taps * C, N], oldest tap first; bias [N] float32 or None.
+    Shapes: weight [N, taps * C], oldest tap first; bias [N] float32 or None.
     """
 
     weight: Tensor
@@ -52,7 +52,7 @@ class Packed:
 
     @property
     def width(self) -> int:
-        return self.weight.shape[1]
+        return self.weight.shape[0]
 
     @property
     def left(self) -> int:
@@ -74,28 +74,37 @@ class Tile:
 
 WIDE = Tile(128, 256, 8, 3)
 SQUARE = Tile(128, 128, 8, 3)
-TILES = (WIDE, SQUARE, Tile(64, 128, 4, 4), Tile(64, 64, 4, 5), Tile(64, 32, 4, 6), Tile(64, 16, 4, 6))
+TILES = (
+    WIDE,
+    SQUARE,
+    Tile(64, 128, 4, 4),
+    Tile(64, 64, 4, 4, 128),
+    Tile(64, 32, 4, 5, 128),
+    Tile(64, 16, 4, 6, 128),
+)
 BUSY = 128  # programs from which a card is full
-CACHE_LINE = 128  # bytes
-NORM_TILE = Tile(64, 16, 4, 6)  # of products whose squares are wanted: they are summed up tile by tile
+LINE = tl.constexpr(64)  # numbers of 16 bits in a line of the cache
+NORM_TILE = Tile(64, 16, 4, 6, 128)  # of products whose squares are wanted: they are summed up tile by tile
 NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
-    """The largest tile that keeps the card full; it changes no bit."""
-    for tile in TILES if element_bytes == 2 else TILES[2:]:
-        if N % tile.columns == 0 and -(-M // tile.rows) * (N // tile.columns) >= BUSY:
+    """The largest tile that keeps the card full and is not mostly beyond the matrix; it changes no bit."""
+    tiles = TILES if element_bytes == 2 else TILES[2:]
+    for tile in tiles:
+        columns = -(-N // tile.columns)
+        if 3 * columns * tile.columns <= 4 * N and -(-M // tile.rows) * columns >= BUSY:
             return tile
-    return next((tile for tile in reversed(TILES) if N % tile.columns == 0), TILES[-1])
+    return tiles[-1]
 
 
 @triton.jit
-def _weights_to_cache(weight, column, K: tl.constexpr, N: tl.constexpr):
-    """Ask for some columns of every row, which lie within a line of the cache; nobody waits."""
+def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr):
+    """Ask for the weights of some columns, which lie side by side, line by line; nobody waits."""
     BLOCK: tl.constexpr = 512
-    for k in range(0, K, BLOCK):
-        ks = tl.minimum(k + tl.arange(0, BLOCK), K - 1)
-        at = weight + ks * N + column
+    last = (N * K - 1) // LINE
+    for line in range(column * K // LINE, (column + BN) * K // LINE, BLOCK):
+        at = weight + tl.minimum(line + tl.arange(0, BLOCK), last) * LINE
         tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
 
 
@@ -137,7 +146,7 @@ def _convolve(
     width: tl.constexpr = N // 2 if AFTER == SWIGLU else N
     column, tile = tl.program_id(0) % columns, tl.program_id(0) // columns
     if AHEAD:
-        _weights_to_cache(weight, column * BN, K, N)
+        _weights_to_cache(weight, column * BN, N, K, BN)
     take_turn(PDL)
     if memory is not None:
         programs = tl.num_programs(0)
@@ -165,12 +174,15 @@ def _convolve(
             new = x + (row[:, None] * T + source) * C + channel
             old = memory + past[:, None] + (left + source) * C + channel
             places = tl.where(source >= 0, new, old)
-        a = tl.load(places) if K % BK == 0 else tl.load(places, (ks < K)[None, :], 0.0)
-        if K % BK == 0 and N % BN == 0:
-            w = tl.load(weight + ks[:, None] * N + n[None, :])
+        if K % BK == 0:
+            a = tl.load(places, inside[:, None], 0.0)
         else:
-            w = tl.load(weight + ks[:, None] * N + n[None, :], (ks < K)[:, None] & (n < N)[None, :], 0.0)
-        acc = tl.dot(a, w, acc, input_precision=PRECISION)
+            a = tl.load(places, inside[:, None] & (ks < K)[None, :], 0.0)
+        if K % BK == 0 and N % BN == 0:
+            w = tl.load(weight + n[:, None] * K + ks[None, :])
+        else:
+            w = tl.load(weight + n[:, None] * K + ks[None, :], (n < N)[:, None] & (ks < K)[None, :], 0.0)
+        acc = tl.dot(a, tl.trans(w), acc, input_precision=PRECISION)
     if squares is not None:
         part = tl.arange(0, PARTS)
         parts: tl.constexpr = (C + NORM_COLUMNS - 1) // NORM_COLUMNS
@@ -247,7 +259,7 @@ def convolve(
     M, N = B * T, packed.width
     K = packed.taps * C
     assert x.is_contiguous()
-    assert packed.weight.shape[0] == K
+    assert packed.weight.shape[1] == K
     width = N // 2 if after is After.SWIGLU else N
     out = x.new_empty(B, T, width) if plain else None
     activated = x.new_empty(B, T, width) if then is not None else None
@@ -287,7 +299,7 @@ def convolve(
         BK=tile.depth_for(x.dtype),
         PRECISION="tf32" if x.dtype is torch.bfloat16 else "ieee",
         PDL=pdl(),
-        AHEAD=pdl() and tile.rows >= M and tile.columns * x.element_size() <= CACHE_LINE,
+        AHEAD=pdl() and tile.rows >= M,
         launch_pdl=pdl(),
         num_warps=tile.warps,
         num_stages=tile.stages,
