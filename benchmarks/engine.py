@@ -103,7 +103,7 @@ def _prefill(parts: Parts, counted: int, positions: int) -> Row:
 
 
 def _sound(parts: Parts, counted: int, frames: int, batch: int) -> Row:
-    slots = parts.begin(batch, 64)
+    slots = parts.begin_streams(batch)
     spent = _median(lambda: parts.decode(slots, frames), counted)
     parts.end(slots)
     return {"code2wav_ms": spent}

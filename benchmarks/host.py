@@ -7,49 +7,49 @@ station keeps, and the hand-over of sound.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from benchmarks.cast import request_for
 from benchmarks.parts import timed, without_networks
 from runtime.engine.engine import Engine
-from runtime.request import AudioChunk, Layout, SpeechEvent, SpeechRequest
+from runtime.request import AudioChunk, SpeechEvent
 from runtime.settings import Settings, override
 
 TURNS = 400
+POSITIONS = 1024  # that the prompt and its frames need
 TEXT = "The harbour was quiet, and the lights of the last boat went out one by one. " * 4
 
 
-def measure_host(settings: Settings, rows: tuple[int, ...]) -> list[dict[str, Any]]:
+def measure_host(settings: Settings, rows: Sequence[int]) -> list[dict[str, Any]]:
     """Milliseconds of a turn in which every row makes a frame, and of those in which none has sound due."""
-    return [_one(settings, count) for count in rows]
+    sized = override(settings.engine, max_slots=max(rows), max_model_len=POSITIONS, lead_cap_s=1e9)
+    engine = Engine.open(replace(settings, engine=sized))
+    return [_one(engine, count) for count in rows]
 
 
-def _one(settings: Settings, count: int) -> dict[str, Any]:
-    settings = Settings(
-        models=settings.models,
-        limits=settings.limits,
-        engine=override(settings.engine, max_slots=count, lead_cap_s=1e9),
-        modes=settings.modes,
-    )
-    engine = Engine.open(settings)
-    (station,) = engine.registry.stations
+def _one(engine: Engine, count: int) -> dict[str, Any]:
+    station = engine.registry.stations[0]
     chunks = 0
 
     def sink(event: SpeechEvent) -> None:
         nonlocal chunks
         chunks += isinstance(event, AudioChunk)
 
-    mode = station.checkpoint.config.modes[0]
-    layout = Layout.NON_STREAMING if Layout.NON_STREAMING in station.checkpoint.config.layouts else None
-    for seed in range(count):
-        engine.submit(SpeechRequest(text=TEXT, mode=mode, layout=layout, seed=seed, max_frames=TURNS + 200), sink)
+    card = engine.cards[0]
+    requests = (request_for(card, card.modes[0], TEXT, TURNS + 200, seed, is_live=False) for seed in range(count))
+    tickets = [engine.submit(request, sink) for request in requests]
     while station.reading or len(station.holders) < count:
         engine.tick()
-    without_networks(station)
-    station.rows.dry_at[:] = time.monotonic() + 1e6  # nobody is in a hurry: chunks are as large as they get
-    for _ in range(20):
+    with without_networks(station):
+        station.rows.dry_at[:] = time.monotonic() + 1e6  # nobody is in a hurry: chunks are as large as they get
+        for _ in range(20):
+            engine.tick()
+        spent = sorted(timed(engine.tick) for _ in range(TURNS))
+        for ticket in tickets:
+            engine.cancel(ticket)
         engine.tick()
-    spent = [timed(engine.tick) for _ in range(TURNS)]
-    spent.sort()
     return {
         "rows": count,
         "turn_p50_ms": round(spent[TURNS // 2], 3),

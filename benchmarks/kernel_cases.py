@@ -17,6 +17,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from runtime.device.fused import Rules
 from runtime.device.kernels import attention, draw, embed, piece
 from runtime.model.layers import rotary
 
@@ -117,7 +118,7 @@ def _draw(batch: int, name: str, spread: float, *, p: float = 1.0, best: bool = 
     rules = None
     if width > CODES:
         seen = torch.rand(batch, width, device=CARD) < 0.1
-        rules = draw.Rules(seen, temperature + 0.15, torch.zeros_like(rows), 2, EOS, CODES)
+        rules = Rules(seen, temperature + 0.15, torch.zeros_like(rows), 2, EOS, CODES)
 
     def launch(n: int) -> Tensor:
         codebook = 0 if rules else 1 + n % (GROUPS - 1)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -66,6 +67,16 @@ class Lane:
     arm: str
     transport: str
     door: Door
+    record: Path | None = None  # a file that every trace is appended to, a line each
+
+    async def drive(self, plan: Plan) -> Heard:
+        """Carry a plan out."""
+        heard = await self.door.drive(plan)
+        if self.record is not None:
+            about = {"arm": self.arm, "transport": self.transport, "mode": plan.mode, "clients": plan.clients}
+            with self.record.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps({**about, **asdict(trace)}) + "\n" for trace in heard.traces)
+        return heard
 
     async def leaked(self) -> int:
         """Slots that are still held, and requests that still wait, after everybody has gone."""
@@ -77,7 +88,9 @@ class Lane:
 
 
 @asynccontextmanager
-async def opened(arms: Sequence[Arm], transports: Sequence[str], base: Environment) -> AsyncIterator[list[Lane]]:
+async def opened(
+    arms: Sequence[Arm], transports: Sequence[str], base: Environment, record: Path | None = None
+) -> AsyncIterator[list[Lane]]:
     """Every arm behind every transport, all at once; ``base`` are settings of all of them."""
     async with AsyncExitStack() as stack:
         voices = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -87,7 +100,7 @@ async def opened(arms: Sequence[Arm], transports: Sequence[str], base: Environme
             environment = {**base, "VOICEWRIGHT_VOICES": str(voices), **arm.environment}
             for transport in transports:
                 door = _engine_door(environment) if transport == "in_process" else _socket_door(environment)
-                lanes.append(Lane(arm.name, transport, await stack.enter_async_context(door)))
+                lanes.append(Lane(arm.name, transport, await stack.enter_async_context(door), record))
         yield lanes
 
 

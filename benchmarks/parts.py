@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -47,16 +49,22 @@ class Parts:
 
     @torch.inference_mode()
     def begin(self, batch: int, context: int) -> NDArray[np.int64]:
-        """Take slots whose next frame is at position ``context``, with a stream of sound each."""
-        runner, slots = self.station.runner, []
-        for row in range(batch):
-            settings = fill_in(Sampling(), self.station.checkpoint.config.generation)
-            slot = runner.arena.take(settings, row, self._prompt.trailing)
-            self._read(slot, self._prompt)
-            runner.arena.position[slot] = context
-            runner.arena.host_position[slot] = context
+        """Take slots whose next frame is at position ``context``."""
+        arena, slots = self.station.runner.arena, self.begin_streams(batch)
+        for slot in slots:
+            self._read(int(slot), self._prompt)
+            arena.position[slot] = context
+            arena.host_position[slot] = context
+        return slots
+
+    @torch.inference_mode()
+    def begin_streams(self, batch: int) -> NDArray[np.int64]:
+        """Take slots with a fresh stream of sound each."""
+        settings = fill_in(Sampling(), self.station.checkpoint.config.generation)
+        arena = self.station.runner.arena
+        slots = [arena.take(settings, row, self._prompt.trailing) for row in range(batch)]
+        for slot in slots:
             self.station.streams.open(slot)
-            slots.append(slot)
         return np.array(slots)
 
     def end(self, slots: NDArray[np.int64]) -> None:
@@ -125,7 +133,8 @@ class Parts:
         return replace(prompt, constant=0, key="")
 
 
-def without_networks(station: Station) -> None:
+@contextmanager
+def without_networks(station: Station) -> Iterator[None]:
     """Put answers of the right shape in place of the networks, so that what is left of a turn is the host's own."""
     groups = station.checkpoint.config.talker.num_code_groups
     rng = np.random.default_rng(0)
@@ -140,11 +149,11 @@ def without_networks(station: Station) -> None:
 
     sound = rng.integers(-8000, 8000, station.samples_per_frame * 16, dtype=np.int16).tobytes()
 
-    def decode(slots: list[int], codes: torch.Tensor) -> list[bytes | None]:
+    def decode(slots: list[int], codes: torch.Tensor, track: Track) -> list[bytes | None]:
         return [sound[: 2 * station.samples_per_frame * codes.shape[1]]] * len(slots)
 
-    station.runner.step = step  # type: ignore[method-assign]
-    station.streams.decode = decode  # type: ignore[method-assign,assignment]
+    with patch.object(station.runner, "step", step), patch.object(station.streams, "decode", decode):
+        yield
 
 
 def synchronize() -> None:

@@ -123,6 +123,7 @@ class Official:
     def __init__(self, model: str, device: str) -> None:
         from qwen_tts import Qwen3TTSModel
 
+        mend_rope()
         kind = torch.float32 if device == "cpu" else torch.bfloat16
         self._model = Qwen3TTSModel.from_pretrained(model, device_map=device, dtype=kind, attn_implementation="sdpa")
         self._speaker = sorted(self._model.get_supported_speakers())[0]
@@ -144,8 +145,10 @@ class Faster:
     """faster-qwen3-tts: a graph for the talker, one for the code predictor. Frames as it counts them itself, too."""
 
     def __init__(self, model: str, device: str) -> None:
+        import qwen_tts  # noqa: F401  # what it registers must be there to be mended
         from faster_qwen3_tts import FasterQwen3TTS, generate
 
+        mend_rope()
         self._model = FasterQwen3TTS.from_pretrained(model, device=device, dtype=torch.bfloat16)
         self._model.warmup()
         self._speaker = sorted(self._model.model.get_supported_speakers())[0]
@@ -215,6 +218,20 @@ def stand_ins() -> None:
             parent, _, last = name.rpartition(".")
             if parent:
                 setattr(sys.modules[parent], last, sys.modules[name])
+
+
+def mend_rope() -> None:
+    """Let the rotary embedding that qwen-tts-hf registers find its base where transformers 5.17 keeps it."""
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    registered = ROPE_INIT_FUNCTIONS["default"]
+
+    def default(config: Any, *given: Any, **named: Any) -> Any:
+        if not hasattr(config, "rope_theta"):
+            config.rope_theta = config.rope_parameters["rope_theta"]
+        return registered(config, *given, **named)
+
+    ROPE_INIT_FUNCTIONS["default"] = default
 
 
 class _Absent(ModuleType):

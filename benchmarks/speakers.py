@@ -64,7 +64,8 @@ class EngineSpeaker:
         words = [f"{word} " for word in call.text.split()] if is_live else [call.text]
         request = request_for(card, mode, words[0], call.frames, call.number, is_live=is_live)
         request = replace(request, acknowledged=call.manner is Manner.SLOW)
-        trace.sent_ns = trace.text_ns = time.perf_counter_ns()
+        trace.sent_ns = time.perf_counter_ns()
+        trace.text_ns = 0 if is_live else trace.sent_ns
         try:
             ticket = engine.submit(request, sink)
         except SpeechError as error:
@@ -79,6 +80,7 @@ class EngineSpeaker:
             trace.outcome, trace.code, trace.end_ns = Outcome.FAILED, "timeout", time.perf_counter_ns()
         for task in besides:
             task.cancel()
+        _check_text(trace)
         return trace
 
     def _besides(self, call: Call, ticket: int, words: list[str], trace: Trace) -> list[Coroutine[Any, Any, None]]:
@@ -137,6 +139,7 @@ class SocketSpeaker:
             trace.outcome, trace.code = Outcome.FAILED, type(error).__name__
         trace.end_ns = time.perf_counter_ns()
         trace.sent_ns = trace.sent_ns or trace.end_ns
+        _check_text(trace)
         if connection is not None:
             if trace.is_good and call.manner is not Manner.SLOW:
                 self._idle.append(connection)
@@ -228,6 +231,12 @@ async def _cancel(connection: ClientConnection, after_s: float | None) -> None:
 async def _later(after_s: float, act: Callable[[], None]) -> None:
     await asyncio.sleep(after_s)
     act()
+
+
+def _check_text(trace: Trace) -> None:
+    """A reply that ended before its text was written has not spoken it."""
+    if trace.outcome is Outcome.DONE and not trace.text_ns:
+        trace.outcome, trace.code = Outcome.FAILED, "ended_before_its_text"
 
 
 def _outcome(event: Finished | Broken) -> Outcome:

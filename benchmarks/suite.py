@@ -28,7 +28,7 @@ from benchmarks.host import measure_host
 from benchmarks.lanes import TRANSPORTS, Arm, Environment, opened, settings_of
 from benchmarks.parts import free_bytes
 from benchmarks.peers import in_a_child
-from benchmarks.report import Tables, machine, markdown, setup
+from benchmarks.report import Tables, machine, markdown, setup, tables_of
 from benchmarks.sockets import runtime_process
 from runtime.engine.registry import Registry
 from runtime.errors import SetUpError
@@ -50,12 +50,6 @@ def main() -> int:
     except SetUpError as error:
         print(error, file=sys.stderr)
         return 2
-    text = markdown(report)
-    print(text)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    if arguments.markdown:
-        arguments.markdown.write_text(text, encoding="utf-8")
     rows = [row for table in report["tables"].values() for row in table]
     return 1 if any(row.get("failed") or row.get("leaked_slots") for row in rows) else 0
 
@@ -66,14 +60,26 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = settings_of(base)
     registry = Registry.read(settings.models)
     modes = [Mode(word) for word in arguments.modes] if arguments.modes else list(registry.modes)
-    tables: Tables = {}
+    label = "" if all(entry.config.speaks for entry in registry.entries) else "synthetic weights"
+    report: dict[str, Any] = {"machine": machine(), "setup": setup(settings, arms), "weights": label, "tables": {}}
+    print(markdown(report))
     for name in SUITES:
         if name in arguments.suite:
             began = time.perf_counter()
-            tables |= await RUN[name](arguments, base, arms, modes)
+            tables = await RUN[name](arguments, base, arms, modes)
+            report["tables"] |= tables
+            print(tables_of(tables), flush=True)
             print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-    label = "" if all(entry.config.speaks for entry in registry.entries) else "synthetic weights"
-    return {"machine": machine(), "setup": setup(settings, arms), "weights": label, "tables": tables}
+            _write(arguments, report)
+    return report
+
+
+def _write(arguments: argparse.Namespace, report: dict[str, Any]) -> None:
+    """What there is so far: a run that is stopped has lost its last suite only."""
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if arguments.markdown:
+        arguments.markdown.write_text(markdown(report), encoding="utf-8")
 
 
 async def _engine(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
@@ -96,12 +102,12 @@ async def _peers(arguments: argparse.Namespace, base: Environment) -> Tables:
 
 async def _closed(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     uncapped = {**base, "VOICEWRIGHT_LEAD_CAP_S": str(UNCAPPED_S)}
-    async with opened(arms, arguments.transports, uncapped) as lanes:
+    async with opened(arms, arguments.transports, uncapped, arguments.traces) as lanes:
         return {"closed loop": await suites.closed_loop(lanes, modes, arguments.clients, arguments.calls)}
 
 
 async def _open(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
-    async with opened(arms, arguments.transports, base) as lanes:
+    async with opened(arms, arguments.transports, base, arguments.traces) as lanes:
         rows = await suites.open_loop(
             lanes, modes, arguments.rates, arguments.seconds, arguments.warm_up, range(arguments.seeds)
         )
@@ -109,14 +115,14 @@ async def _open(arguments: argparse.Namespace, base: Environment, arms: list[Arm
 
 
 async def _live(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
-    async with opened(arms, arguments.transports, base) as lanes:
+    async with opened(arms, arguments.transports, base, arguments.traces) as lanes:
         counts = [count for count in arguments.clients if count <= 8] or [1]
         return {"live text": await suites.live_text(lanes, modes, counts, arguments.calls)}
 
 
 async def _abuse(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     refusing = {**base, "VOICEWRIGHT_MAX_WAITING": "0"}
-    async with opened(arms, arguments.transports, refusing) as lanes:
+    async with opened(arms, arguments.transports, refusing, arguments.traces) as lanes:
         slots = settings_of(base).engine.max_slots
         return {"abuse": await suites.abuse(lanes, modes, slots, arguments.seconds, arguments.abuse_rate)}
 
@@ -176,6 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
+    parser.add_argument("--traces", type=Path, metavar="FILE", help="every chunk of every call, a line of JSON a call")
     parser.add_argument("--arm", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
     parser.add_argument("--transports", type=_words, default=TRANSPORTS, help=f"of {', '.join(TRANSPORTS)}")
     parser.add_argument("--modes", type=_words, help="of those that the models serve")

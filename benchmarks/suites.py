@@ -1,7 +1,7 @@
 """The suites of loads: closed loop, open loop, live text, abuse. Each returns the rows of its table.
 
-Every point is measured in every lane before the next one; with several lanes twice, in the order A B B A, so that a
-machine that grows warm or busy does so for all of them.
+Every point is measured in every lane before the next one; where arms are compared twice, in the order A B B A, so that
+a machine that grows warm or busy does so for all of them.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ async def abuse(lanes: Sequence[Lane], modes: Sequence[Mode], slots: int, second
     rows = []
     for mode in modes:
         for lane in lanes:
-            alone = await lane.door.drive(plans.closed_loop(mode, 1))
+            alone = await lane.drive(plans.closed_loop(mode, 1))
             if not rate:
-                full = summary((await lane.door.drive(plans.closed_loop(mode, slots, rounds=2))).traces)
+                full = summary((await lane.drive(plans.closed_loop(mode, slots, rounds=2))).traces)
                 load = OVERLOAD * full["req_per_s"]
             else:
                 load = rate
-            heard = await lane.door.drive(plans.abuse(mode, load, seconds, SEED_OF_ABUSE))
+            heard = await lane.drive(plans.abuse(mode, load, seconds, SEED_OF_ABUSE))
             quiet = summary(alone.traces)
             row = {
                 "lane": _name(lane, lanes),
@@ -100,12 +100,12 @@ async def abuse(lanes: Sequence[Lane], modes: Sequence[Mode], slots: int, second
 
 
 async def _measured(lanes: Sequence[Lane], runs: Sequence[Plan], about: Row, *, is_live: bool = False) -> list[Row]:
-    """Carry plans out in every lane, A B B A, and make a row a lane of it."""
-    order = [*lanes, *reversed(lanes)] if len(lanes) > 1 else list(lanes)
+    """Carry plans out in every lane and make a row a lane of it."""
+    order = [*lanes, *reversed(lanes)] if len({lane.arm for lane in lanes}) > 1 else list(lanes)
     heard: dict[int, list[Any]] = {number: [] for number in range(len(lanes))}
     for lane in order:
         for plan in runs:
-            heard[lanes.index(lane)].append(await lane.door.drive(plan))
+            heard[lanes.index(lane)].append(await lane.drive(plan))
     rows = []
     for number, lane in enumerate(lanes):
         traces = [one.traces for one in heard[number]]

@@ -79,7 +79,12 @@ def _add_runtime(parser: argparse.ArgumentParser) -> None:
     _add_engine_arguments(parser)
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
-    parser.add_argument("--max-slots", type=int, metavar="N", help="requests that speak at the same time")
+    parser.add_argument(
+        "--max-slots",
+        type=int,
+        metavar="N",
+        help="requests that speak at the same time; 0: as many as the device holds",
+    )
     parser.add_argument("--loads", help="load checkpoints at the start, or each at its first_use")
     parser.add_argument("--eager", action="store_true", help="capture no graphs (the CPU never does)")
     parser.set_defaults(run=_runtime)
@@ -121,7 +126,9 @@ def _say(arguments: argparse.Namespace) -> int:
 def _runtime(arguments: argparse.Namespace) -> int:
     from runtime.server.serve import serve
 
-    settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads)
+    # Given or not: without the option the environment's word stands.
+    eager = True if arguments.eager else None
+    settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
     return serve(replace(settings, server=override(settings.server, host=arguments.host, port=arguments.port)))
 
 

@@ -19,7 +19,7 @@
     │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable · StorageFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
-       └─ DeviceUnavailable · PortInUse · InvalidSetting
+       └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
 
 An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every
 sentence lives in ``TABLE`` and none can carry a client's text, a traceback or a path (but for
@@ -161,6 +161,13 @@ TABLE: dict[str, Outcome] = {
     "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
     "checkpoint_invalid": Outcome(500, 1011, False, "{path}: {why}."),
     "device_unavailable": Outcome(500, 1011, False, "Device {device} cannot be used: {why}."),
+    "device_memory": Outcome(
+        500,
+        1011,
+        False,
+        "{slots} slots need {need} GiB, and of the {free} GiB that are free on the device {kept} are not ours to take "
+        "(VOICEWRIGHT_MEMORY_SHARE) and {reserve} are kept for graphs and sound.",
+    ),
     "port_in_use": Outcome(500, 1011, False, "Port {port} on {host} is in use; choose another with {option}."),
     "invalid_setting": Outcome(500, 1011, False, "{name} is {value}: {why}."),
 }
@@ -399,6 +406,10 @@ class CheckpointInvalid(SetUpError):
 
 class DeviceUnavailable(SetUpError):
     code = "device_unavailable"
+
+
+class DeviceMemory(SetUpError):
+    code = "device_memory"
 
 
 class PortInUse(SetUpError):

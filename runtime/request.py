@@ -142,6 +142,7 @@ class ModelCard:
     samples_per_frame: int
     device: str
     dtype: str
+    slots: int = 0  # requests that speak at the same time; 0 until it is loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

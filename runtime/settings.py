@@ -88,6 +88,7 @@ class EngineSettings:
         "VOICEWRIGHT_DTYPE",
         "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU",
     )
+    eager: bool = knob(False, "VOICEWRIGHT_EAGER", "capture no graphs (a CPU never does)")
     sound_dtype: str = knob(
         "auto",
         "VOICEWRIGHT_SOUND_DTYPE",
@@ -95,7 +96,15 @@ class EngineSettings:
         words=("auto", "float32", "bfloat16"),
     )
     max_slots: int = knob(
-        8, "VOICEWRIGHT_MAX_SLOTS", "requests that speak at the same time, per checkpoint", low=1, high=256
+        0,
+        "VOICEWRIGHT_MAX_SLOTS",
+        "requests that speak at the same time, per checkpoint; 0: by the device, 8 on a CPU, on a card as many as fit "
+        "beside 2 GiB for graphs and sound, at most 64",
+        low=0,
+        high=256,
+    )
+    memory_share: float = knob(
+        0.9, "VOICEWRIGHT_MEMORY_SHARE", "share of a card's memory that may be used in all", low=0.1, high=1.0
     )
     max_waiting: int = knob(32, "VOICEWRIGHT_MAX_WAITING", "requests that may wait for a slot", low=0)
     max_model_len: int = knob(4096, "VOICEWRIGHT_MAX_MODEL_LEN", "positions (prompt and frames) of one slot", low=64)

@@ -44,16 +44,18 @@ class CpuDevice:
     dtype = torch.float32
     holds_graphs = False
     ahead = 0
-    fused: Fused | None = None
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
+
+    def fused(self, dtype: torch.dtype) -> Fused | None:
+        return None
 
     def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         new, total = q.shape[2], k.shape[2]
         if seen is None and new == total:
             return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        if seen is None:
+        if seen is None and new > 1:
             seen = torch.ones(new, total, device=q.device, dtype=torch.bool).tril(total - new)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
 
@@ -91,3 +93,9 @@ class CpuDevice:
 
     def free_bytes(self) -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def total_bytes(self) -> int:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def lay_out(self, network: nn.Module) -> None:
+        """Products lay out what they read themselves (runtime/model/products.py)."""

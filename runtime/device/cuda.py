@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar
@@ -41,11 +42,17 @@ class CudaDevice(CpuDevice):
     def __init__(self, *, eager: bool = False) -> None:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.holds_graphs = not eager
-        self.fused = _kernels()
+        self._kernels = _kernels()
         lowest, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
         self._streams = {track: _stream(highest if track in URGENT else lowest) for track in Track}
         # Graphs of one track never run at the same time, so they share their memory.
         self._pools = {track: torch.cuda.graph_pool_handle() for track in Track}
+        # A stream of its own, one capture at a time: what serves others meanwhile must not end up in a graph.
+        self._capturing, self._capture_lock = _stream(lowest), threading.Lock()
+
+    def fused(self, dtype: torch.dtype) -> Fused | None:
+        # In float32 the library is as fast: there it is for comparisons, and tensor cores have no part in it.
+        return self._kernels if dtype is torch.bfloat16 else None
 
     def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         B, heads, _, d = q.shape
@@ -68,8 +75,8 @@ class CudaDevice(CpuDevice):
         torch.cuda.current_stream().wait_event(moment)
 
     def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
-        stream = self._streams[track]
-        with torch.cuda.stream(stream):
+        stream = self._capturing
+        with self._capture_lock, torch.cuda.stream(stream):
             for _ in range(WARM_UPS):
                 work()
             stream.synchronize()
@@ -86,7 +93,11 @@ class CudaDevice(CpuDevice):
         return torch.empty(shape, dtype=dtype, pin_memory=True)
 
     def free_bytes(self) -> int:
-        return torch.cuda.mem_get_info(self.torch_device)[0]
+        kept = torch.cuda.memory_reserved(self.torch_device) - torch.cuda.memory_allocated(self.torch_device)
+        return torch.cuda.mem_get_info(self.torch_device)[0] + kept
+
+    def total_bytes(self) -> int:
+        return torch.cuda.mem_get_info(self.torch_device)[1]
 
 
 def _stream(priority: int) -> torch.cuda.Stream:

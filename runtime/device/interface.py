@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from runtime.device.fused import Fused
 
@@ -57,13 +57,15 @@ class Device(Protocol):
     dtype: torch.dtype  # what talker and code predictor use unless told otherwise
     holds_graphs: bool
     ahead: int  # frames that may be under way when the next one is begun
-    fused: Fused | None  # operations in one launch each, or None: the networks' own, one after the other
+
+    def fused(self, dtype: torch.dtype) -> Fused | None:
+        """Operations in one launch each for networks in ``dtype``; None: the networks' own, one after the other."""
 
     def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Causal attention of a prompt's newest positions over themselves and those before them.
+        """Causal attention of the newest positions over themselves and those before them, as many in every row.
 
-        Shapes: q [1, heads, P, d]; k, v [1, kv_heads, N + P, d], the older ones first; seen [P, N + P] bool, where a
-        query may look at other keys than those (in graphs, whose shapes are fixed); result [1, heads, P, d].
+        Shapes: q [B, heads, P, d]; k, v [B, kv_heads, N + P, d], the older ones first; seen [P, N + P] bool, where a
+        query may look at other keys than those (in graphs, whose shapes are fixed); result [B, heads, P, d].
         """
 
     def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -93,3 +95,9 @@ class Device(Protocol):
 
     def free_bytes(self) -> int:
         """Memory that can still be taken."""
+
+    def total_bytes(self) -> int:
+        """Memory that there is, whoever holds it."""
+
+    def lay_out(self, network: nn.Module) -> None:
+        """Store the weights of a loaded network in formats of the device's own; their values stay."""

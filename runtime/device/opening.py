@@ -7,28 +7,31 @@ import torch
 from runtime.device.cpu import CpuDevice
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Device
+from runtime.device.npu import NpuDevice, sees_npu
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def open_device(name: str) -> Device:
-    """Open cpu, cuda, or the best there is (auto).
+def open_device(name: str, *, eager: bool = False) -> Device:
+    """Open cpu, cuda, npu, or the best there is (auto): a CUDA card, else an NPU, else the CPU.
+
+    An eager one holds no graphs.
 
     Raises:
-        DeviceUnavailable: it is not there, or not supported yet.
+        DeviceUnavailable: it is not there.
         InvalidSetting: no such word.
     """
     if name == "auto":
-        return CudaDevice() if torch.cuda.is_available() else CpuDevice()
+        name = "cuda" if torch.cuda.is_available() else "npu" if sees_npu() else "cpu"
     if name == "cpu":
         return CpuDevice()
     if name == "cuda":
         if not torch.cuda.is_available():
             raise DeviceUnavailable(device="cuda", why="torch sees no CUDA device; is it a CPU build of torch?")
-        return CudaDevice()
+        return CudaDevice(eager=eager)
     if name == "npu":
-        raise DeviceUnavailable(device="npu", why="the NPU path is not written yet")
+        return NpuDevice(eager=eager)
     raise InvalidSetting(name="device", value=repr(name), why="it must be auto, cpu, cuda or npu")
 
 

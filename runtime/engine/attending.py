@@ -30,10 +30,15 @@ class AttendPiece:
 
 
 class AttendRows:
-    """The newest position of every row, written to its slot and attended from. Shapes: rows, positions [B] int64."""
+    """The newest position of every row, written to its slot and attended from.
 
-    def __init__(self, arena: SlotArena, device: Device, talker: Talker, rows: Tensor, positions: Tensor) -> None:
-        self._arena, self._device, self._rows, self._positions = arena, device, rows, positions
+    Shapes: rows, positions [B] int64, positions below ``span``.
+    """
+
+    def __init__(
+        self, arena: SlotArena, device: Device, talker: Talker, rows: Tensor, positions: Tensor, span: int
+    ) -> None:
+        self._arena, self._device, self._rows, self._positions, self._span = arena, device, rows, positions, span
         self._cos, self._sin = talker.angles(positions.unsqueeze(1))
         self._lengths = positions + 1
 
@@ -42,6 +47,7 @@ class AttendRows:
         keys, values = self._arena.keys[layer], self._arena.values[layer]
         keys[self._rows, :, self._positions] = k[:, :, 0]
         values[self._rows, :, self._positions] = v[:, :, 0]
+        keys, values = keys[:, :, : self._span], values[:, :, : self._span]
         return join_heads(self._device.attend_rows(q, keys, values, self._rows, self._lengths))
 
 

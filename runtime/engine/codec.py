@@ -81,7 +81,8 @@ class SoundStreams:
     def decode(self, slots: Sequence[int], codes: Tensor, track: Track = Track.SOUND) -> list[bytes | None]:
         """The sound of the next frames of some streams, as s16le; None where it is not finite.
 
-        Shapes: codes [B, n, Q] int64, a row a slot; each result has n * samples_per_frame samples.
+        Shapes: codes [B, n, Q] int64, a row a slot; each result has n * samples_per_frame samples. Called within
+        ``track``: first chunks and all others may be decoded at the same time, never of the same slot.
         """
         sizes = self.graphs.sizes(track)
         cut = pieces(codes.shape[1], sizes) if sizes else _evenly(codes.shape[1], self.network.longest)

@@ -15,13 +15,16 @@ import torch
 
 from runtime.device import Device, open_device
 from runtime.device.cpu import threads_for
+from runtime.device.interface import Track
 from runtime.device.opening import choose_dtype
 from runtime.engine.feed import Feed
 from runtime.engine.intake import Admission, admit
 from runtime.engine.job import Job
 from runtime.engine.lane import SoundLane
 from runtime.engine.registry import Entry, Registry
+from runtime.engine.sizing import CPU_SLOTS, GIB, slots_for
 from runtime.engine.station import Clock, Station
+from runtime.engine.watcher import Watcher
 from runtime.errors import (
     CheckpointUnusable,
     EngineDead,
@@ -56,6 +59,7 @@ RETRY_AFTER_S = 2.0  # told to who finds every place taken, while nobody knows h
 
 Order = Callable[[], None]
 Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
+Tell = Callable[[str], None]  # what happens now
 
 
 class Engine:
@@ -77,6 +81,7 @@ class Engine:
         self._late: dict[Entry, list[Order]] = {}  # orders about them
         self._next_ticket = 1
         self._wake = threading.Event()
+        self.watcher = Watcher(self._wake.set)
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -89,14 +94,15 @@ class Engine:
         Raises:
             SetUpError: a checkpoint, the device or a setting cannot be used.
         """
-        device = open_device(settings.engine.device)
+        device = open_device(settings.engine.device, eager=settings.engine.eager)
         progress(0, len(settings.models), "reading configurations")
         engine = cls(Registry.read(settings.models), device, settings)
         entries = engine.registry.entries
         if settings.engine.loads == "start":
             for number, entry in enumerate(entries):
-                progress(number, len(entries), f"loading {entry.name}")
-                engine._load(entry)
+                tell = partial(progress, number, len(entries))
+                tell(f"loading {entry.name}")
+                engine._load(entry, tell)
         progress(len(engine.registry.stations), len(entries), "starting")
         return engine
 
@@ -108,7 +114,9 @@ class Engine:
 
     def start(self) -> None:
         """Start the engine's threads."""
-        self.lane.start()
+        self.lane.start(first_apart=self.device.ahead > 0)
+        if self.device.ahead:
+            self.watcher.start((Track.FRAMES, Track.STARTS))
         for station in self.registry.stations:
             station.voices.start(self._prepare_thread)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -202,7 +210,7 @@ class Engine:
         """How busy the engine is."""
         stations = self.registry.stations
         active = sum(len(station.holders) for station in stations)
-        slots = self.settings.engine.max_slots * len(self.registry.entries)
+        slots = sum(self._slots(entry) for entry in self.registry.entries)
         with self._lock:
             waiting = len(self._open) - active
         return EngineLoad(slots=slots, active=active, waiting=max(0, waiting))
@@ -230,13 +238,18 @@ class Engine:
 
     def tick(self) -> bool:
         """One turn for every checkpoint; returns whether anything was done that leads on at once."""
-        worked = self._take_orders()
-        for station in self.registry.stations:
-            station.collect()
-            station.retire()
-            station.admit()
-            worked |= station.read()
-            worked |= station.frames()
+        stations = self.registry.stations
+        with self.device.track(Track.FRAMES):
+            worked = self._take_orders()
+            for station in stations:
+                station.collect()
+                worked |= station.take_in()
+                station.retire()
+                station.admit()
+                worked |= station.read()
+                worked |= station.frames()
+        if not worked and not self.watcher.is_running:
+            worked = any(station.underway.wait() for station in stations)
         return worked
 
     @property
@@ -268,6 +281,7 @@ class Engine:
             station.end_all(EngineDead())
             station.voices.close()
         self.lane.close()
+        self.watcher.close()
 
     def _take_orders(self) -> bool:
         took = bool(self._orders)
@@ -277,33 +291,54 @@ class Engine:
 
     # --- checkpoints
 
-    def add(self, entry: Entry, checkpoint: Checkpoint) -> None:
-        """Put a loaded checkpoint to work."""
-        settings = self.settings
+    def add(self, entry: Entry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
+        """Put a loaded checkpoint to work; ``tell`` hears what happens.
+
+        Raises:
+            DeviceMemory: the device has no room for its slots.
+        """
+        settings, device, dtype = self.settings, self.device, checkpoint.talker.codec_head.weight.dtype
+        if device.fused(dtype) is not None and checkpoint.talker.tables is None:
+            checkpoint.talker.tabulate()  # before memory is shared out
+        length = min(settings.engine.max_model_len, checkpoint.config.talker.max_position_embeddings)
+        to_come = sum(one.station is None for one in self.registry.entries)
+        free, total = device.free_bytes(), device.total_bytes()
+        slots = slots_for(checkpoint, device, settings.engine, length, dtype.itemsize, to_come)
+        tell(f"{entry.name}: {slots} slots of {length} positions")
         station = Station(
             checkpoint,
-            self.device,
-            checkpoint.talker.codec_head.weight.dtype,
+            device,
+            dtype,
+            slots,
+            length,
             settings.engine,
             settings.modes,
             settings.limits,
             self.lane,
             self._wake.set,
+            self.watcher.expect,
             self.clock,
         )
+        self.device.mark().synchronize()  # the tracks that use it know nothing of this thread's work
+        self._prepare_thread(checkpoint)
+        station.prepare(tell)
+        left = device.free_bytes()
+        log.info(
+            "%s: %d slots; of %.2f GiB memory %.2f were free after the weights, %.2f taken, %.2f left",
+            *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
+        )
         entry.station = station
-        self._prepare_thread()
-        station.warm()
 
-    def _load(self, entry: Entry) -> None:
+    def _load(self, entry: Entry, tell: Tell = lambda step: None) -> None:
         """Load a checkpoint's weights. Takes seconds to minutes.
 
         Raises:
             SetUpError: they cannot be used.
         """
-        self.add(
-            entry, load_checkpoint(entry.reference, self.device.torch_device, self.dtype, self.registry.checkpoints)
-        )
+        device = self.device
+        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, self.registry.checkpoints)
+        device.lay_out(checkpoint.speech_tokenizer.code2wav)
+        self.add(entry, checkpoint, tell)
 
     def _hold(self, entry: Entry, ticket: int, request: SpeechRequest, sink: Sink) -> None:
         """Keep a request until its checkpoint is loaded, which begins now if it has not. Under the lock."""
@@ -360,13 +395,18 @@ class Engine:
 
     def _check_room(self, entry: Entry) -> None:
         """Raises Overloaded where nobody more may wait. Who has nothing to say yet takes no place. Under the lock."""
-        engine, lobby = self.settings.engine, entry.station.lobby if entry.station else None
+        engine, slots = self.settings.engine, self._slots(entry)
+        lobby = entry.station.lobby if entry.station else None
         unready = 0 if lobby is None else lobby.unready
-        waiting = sum(other is entry for other in self._open.values()) - unready - engine.max_slots
+        waiting = sum(other is entry for other in self._open.values()) - unready - slots
         if waiting >= engine.max_waiting:
             wait_s = lobby.line.wait_s(len(lobby.line)) if lobby else None
             retry_after_s = round(wait_s, 1) if wait_s else RETRY_AFTER_S
-            raise Overloaded(slots=engine.max_slots, waiting=max(0, waiting), retry_after_s=retry_after_s)
+            raise Overloaded(slots=slots, waiting=max(0, waiting), retry_after_s=retry_after_s)
+
+    def _slots(self, entry: Entry) -> int:
+        """Slots of a checkpoint; of one that is not loaded yet, what is likely."""
+        return entry.station.slots if entry.station else self.settings.engine.max_slots or CPU_SLOTS
 
     def _change_text(self, ticket: int, change: Callable[[Feed], None]) -> None:
         self._order(ticket, lambda station: station.change_text(ticket, change))
@@ -401,7 +441,7 @@ class Engine:
 
         return tell
 
-    def _prepare_thread(self) -> None:
+    def _prepare_thread(self, *coming: Checkpoint) -> None:
         """What every thread that computes does first: OpenMP's number of threads is each thread's own."""
-        networks = [checkpoint.talker for checkpoint in self.registry.checkpoints]
+        networks = [checkpoint.talker for checkpoint in (*self.registry.checkpoints, *coming)]
         torch.set_num_threads(self.settings.engine.threads or threads_for(networks))

@@ -25,29 +25,38 @@ Slots = NDArray[np.int64]
 
 
 class Frame:
-    """Talker and code predictor of one checkpoint over an arena.
+    """Talker and code predictor of one checkpoint over an arena, for at most so many rows at once.
 
     What it returns, "told", is [B, Q + 2] int64: the frame's codes, whether the row ended instead of making one, and
     whether all its scores were finite.
+
+    Args:
+        most_rows: of a batch, those that fill it up included.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: Device, arena: SlotArena, dtype: torch.dtype) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, device: Device, arena: SlotArena, dtype: torch.dtype, most_rows: int
+    ) -> None:
         self.config, self.talker, self.device, self.arena = checkpoint.config, checkpoint.talker, device, arena
-        talker, target, fused = self.config.talker, device.torch_device, device.fused
+        talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = Operations() if fused is None else FusedOperations(fused)
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
-        self.cache = FrameCache(predictor, arena.slots + 1, target, dtype, fused)
-        self.start_cache = FrameCache(predictor, 1, target, dtype, fused)
+        self.cache = FrameCache(predictor, most_rows, device, dtype)
+        self.start_cache = FrameCache(predictor, 1, device, dtype)
         cos, sin = self.talker.angles(torch.arange(arena.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
         self.allowed = torch.arange(talker.vocab_size, device=target) < talker.codes
         self.allowed[talker.codec_eos_token_id] = True
         self.true = torch.ones((), device=target, dtype=torch.bool)  # graphs take no constants from the host
 
-    def next(self, rows: Tensor, slots: Slots | None = None) -> Tensor:
+    def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None) -> Tensor:
         """The next frame of rows that have made one before.
+
+        Args:
+            span: positions that the longest of them has reached with this frame, or more; None for all there are.
+                Operations that know each row's own length (``fused``) do not need it.
 
         Shapes: rows [B] int64, the arena's scratch row as often as wanted; slots [B], the same on the host, where the
         host may decide by them what can be left out.
@@ -57,9 +66,8 @@ class Frame:
         text = self.talker.embed_text(arena.trailing[rows, arena.frame[rows] - 1])
         if self.fused is None:
             x = self.talker.embed_frames(arena.codes[rows]) + text
-            hidden = self.talker.decode(
-                x[:, None], AttendRows(arena, self.device, self.talker, rows, positions), self.ops
-            )
+            attend = AttendRows(arena, self.device, self.talker, rows, positions, span or arena.length)
+            hidden = self.talker.decode(x[:, None], attend, self.ops)
         else:
             tables = self.talker.tables
             assert tables is not None, "who has fused operations has tables"

@@ -39,6 +39,7 @@ class Job:
     tokens: int = 0  # of the part's text
     spent_after: int = 0  # frames of the part after which its text can be taken as spoken
     resting: bool = False  # holds a slot and has no text to speak
+    growing: bool = False  # the part's text is open: tokens follow
     watch: Watch = field(default_factory=Watch)
 
     opened: bool = False  # its stream of sound has begun

@@ -1,7 +1,8 @@
-"""The lane beside the frames: Code2Wav on a thread of its own, most urgent work first.
+"""The lane beside the frames: Code2Wav on threads of its own, most urgent work first.
 
-All state of the streams of sound is touched by this thread only. What waits here may be withdrawn and replaced at
-every turn of the engine, so that a first chunk never stands behind work that can wait.
+All state of the streams of sound is touched here only, and that of one stream by one thread at a time. What waits here
+may be withdrawn and replaced at every turn of the engine, so that a first chunk never stands behind work that can wait;
+where the device does several things at once it has a line of its own, and does not stand behind running work either.
 """
 
 from __future__ import annotations
@@ -21,30 +22,48 @@ class Work:
     urgency: tuple[bool, float]  # as tuples sort: not a first chunk, deadline
     begin: Callable[[], Callable[[], None]]  # returns the work itself
 
+    @property
+    def is_first(self) -> bool:
+        return not self.urgency[0]
+
+
+Takes = Callable[[Work], bool]
+
+
+def everything(work: Work) -> bool:
+    """What the only line takes."""
+    return True
+
 
 class SoundLane:
-    """A thread after ``start``; before it, work is done at once on the caller's thread (``speak``, tests)."""
+    """A thread, or two, after ``start``; before, work is done at once on the caller's thread (``speak``, tests)."""
 
     def __init__(self, prepare: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()
-        self._prepare = prepare  # what the thread does first: it has its own number of torch threads
+        self._prepare = prepare  # what a thread does first: it has its own number of torch threads
         self._waiting: dict[object, list[Work]] = {}  # by owner, most urgent first
         self._wake = threading.Condition(self.lock)
         self._closing = False
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="sound", daemon=True)
-        self._thread.start()
+    def start(self, *, first_apart: bool = False) -> None:
+        """Take work up; with ``first_apart`` first chunks on one line, all else on another."""
+        lines: dict[str, Takes] = {"sound": everything}
+        if first_apart:
+            lines = {"first sound": lambda work: work.is_first, "sound": lambda work: not work.is_first}
+        for name, takes in lines.items():
+            thread = threading.Thread(target=self._run, args=(takes,), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def close(self) -> None:
-        """Finish what is being done, drop what waits, end the thread."""
+        """Finish what is being done, drop what waits, end the threads."""
         with self.lock:
             self._closing = True
             self._waiting.clear()
-            self._wake.notify()
-        if self._thread is not None:
-            self._thread.join()
+            self._wake.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def withdraw(self, owner: object) -> None:
         """Drop what waits of an owner, until it offers again."""
@@ -57,30 +76,36 @@ class SoundLane:
             self._waiting.pop(owner, None)
             if wanted := works():
                 self._waiting[owner] = wanted
-                self._wake.notify()
-        if self._thread is None:
+                self._wake.notify_all()
+        if not self._threads:
             while (run := self._next()) is not None:
                 run()
 
-    def _next(self) -> Callable[[], None] | None:
+    def _next(self, takes: Takes = everything) -> Callable[[], None] | None:
         with self.lock:
-            if not self._waiting:
+            mine = (
+                (work, owner) for owner, works in self._waiting.items() if (work := next(filter(takes, works), None))
+            )
+            work, owner = min(mine, key=lambda one: one[0].urgency, default=(None, None))
+            if work is None:
                 return None
-            owner = min(self._waiting, key=lambda one: self._waiting[one][0].urgency)
-            work = self._waiting[owner].pop(0)
+            self._waiting[owner].remove(work)
             if not self._waiting[owner]:
                 del self._waiting[owner]
             return work.begin()
 
-    def _run(self) -> None:
+    def _await(self, takes: Takes) -> Callable[[], None] | None:
+        """The next work of a line; None when the lane is closed."""
+        with self.lock:
+            while not self._closing:
+                if (run := self._next(takes)) is not None:
+                    return run
+                self._wake.wait()
+        return None
+
+    def _run(self, takes: Takes) -> None:
         self._prepare()
-        while not self._closing:
-            run = self._next()
-            if run is None:
-                with self.lock:
-                    if not self._waiting and not self._closing:
-                        self._wake.wait()
-                continue
+        while (run := self._await(takes)) is not None:
             try:
                 run()
             except Exception:  # it reports its own failures; this one must not end everybody's sound

@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
+from runtime.engine.slots import ids_on
 from runtime.engine.voices import ClonedVoice
 from runtime.model.config import ModelConfig
 from runtime.model.talker import Talker
@@ -172,8 +172,7 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
 def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker) -> Tensor:
     """Sum both sides, each looked up at once; the cloned voice's vectors go where they belong."""
     device = talker.codec_head.weight.device
-    text = torch.tensor(columns.text, device=device)
-    codec = torch.tensor(columns.codec, device=device)
+    text, codec = ids_on(device, columns.text), ids_on(device, columns.codec)
     codec_side = talker.embed_codec(codec.clamp(min=0))
     codec_side = codec_side.masked_fill((codec == NO_CODEC)[:, None], 0)
     if columns.x_vector_at is not None and voice is not None:

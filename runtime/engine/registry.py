@@ -55,6 +55,7 @@ class Entry:
             dtype=dtype,
             fingerprint=self.fingerprint,
             loaded=self.station is not None,
+            slots=self.station.slots if self.station else 0,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from runtime.device.interface import Graph, Moment, Track
 from runtime.engine.frame import Frame
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import SlotArena
+from runtime.errors import SetUpError
 from runtime.model.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,8 @@ log = logging.getLogger(__name__)
 Slots = NDArray[np.int64]
 Progress = Callable[[int, int], None]  # graphs captured, of how many
 
+# Positions that a frame's attention reads of every slot, where the device cannot stop at each row's own length.
+SPANS = (512, 2048)
 BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)  # rows of a graph
 PIECES = (16, 32, 64, 128, 256, 512)  # positions of one
 
@@ -73,15 +77,16 @@ class FrameRunner:
         self, checkpoint: Checkpoint, device: Device, dtype: torch.dtype, slots: int, length: int, piece: int
     ) -> None:
         self.device, self.piece = device, piece
-        if device.fused is not None and checkpoint.talker.tables is None:
+        if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()
         self.arena = SlotArena(checkpoint.config, slots, length, device.torch_device, dtype)
-        self.frame = Frame(checkpoint, device, self.arena, dtype)
+        largest = next((size for size in BATCHES if size >= slots), slots)
+        self.frame = Frame(checkpoint, device, self.arena, dtype, largest)
         self.hidden_size = checkpoint.config.talker.hidden_size
         self.dtype = dtype
-        self._graphs: dict[int, Graph[Tensor]] = {}  # by rows
+        self._spans = [span for span in SPANS if span < length and self.frame.fused is None] + [length]
+        self._graphs: dict[tuple[int, int], Graph[Tensor]] = {}  # by rows and span
         self._pieces: dict[tuple[int, bool], Graph[Tensor | None]] = {}  # by positions, and whether a frame follows
-        largest = next((size for size in BATCHES if size >= slots), slots)
         self._rows = torch.full((largest,), slots, device=device.torch_device)
         self._embeds = torch.zeros((max(piece, PIECES[0]), self.hidden_size), device=device.torch_device, dtype=dtype)
         self._place = torch.zeros(3, device=device.torch_device, dtype=torch.int64)  # slot, start, count
@@ -95,23 +100,41 @@ class FrameRunner:
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
-        """Hold the frame of every batch size, and every piece of a prompt, as a graph, where the device can."""
+        """Hold the frame of every batch size, and every piece of a prompt, as a graph, where the device can.
+
+        What cannot be captured is said once; the graphs that were made until then serve, and for all else the same
+        functions without one.
+
+        Raises:
+            SetUpError: the checkpoint cannot be used on this device at all.
+        """
         if not self.device.holds_graphs:
             return
+        try:
+            self._capture(progress)
+        except SetUpError:
+            raise
+        except Exception as error:
+            made = len(self._graphs) + len(self._pieces)
+            log.warning(
+                "capture failed after %d graphs, the rest runs without: %s: %s", made, type(error).__name__, error
+            )
+
+    def _capture(self, progress: Progress) -> None:
         sizes = [size for size in BATCHES if size <= len(self._rows)]
-        pieces = [size for size in PIECES if size <= self.piece] if self.device.fused is not None else []
-        total = len(sizes) + 2 * len(pieces)
-        for size in reversed(sizes):  # the largest first: the others fit into its memory
-            rows = self._rows[:size]
-            self._graphs[size] = self.device.capture(partial(self.frame.next, rows), Track.FRAMES)
+        pieces = [size for size in PIECES if size <= self.piece] if self.frame.fused is not None else []
+        total = len(sizes) * len(self._spans) + 2 * len(pieces)
+        for span, size in product(reversed(self._spans), reversed(sizes)):  # the largest first: its memory fits all
+            work = partial(self.frame.next, self._rows[:size], span=span)
+            self._graphs[size, span] = self.device.capture(work, Track.FRAMES)
             progress(len(self._graphs), total)
         slot, start, count = torch.split(self._place, 1)
         self._place[0], self._place[2] = self.arena.slots, 1
         for size in reversed(pieces):
             for is_last in (True, False):
                 embeds = self._embeds[:size]
-                work = partial(self.frame.read_padded, embeds, slot, start, count, is_last=is_last)
-                self._pieces[size, is_last] = self.device.capture(work, Track.STARTS)
+                read = partial(self.frame.read_padded, embeds, slot, start, count, is_last=is_last)
+                self._pieces[size, is_last] = self.device.capture(read, Track.STARTS)
                 progress(len(self._graphs) + len(self._pieces), total)
 
     @contextmanager
@@ -146,16 +169,19 @@ class FrameRunner:
         """Make the next frame of some slots, each of which has made one before. Shapes: slots [B]."""
         arena, count = self.arena, len(slots)
         with self.device.track(Track.FRAMES):
-            size = min((size for size in self._graphs if size >= count), default=count)
+            # A row that is full and not told of yet writes behind its last position, where nobody reads.
+            reach = min(int(arena.host_position[slots].max()) + 1, arena.length)
+            fitting = (key for key in self._graphs if key[0] >= count and key[1] >= reach)
+            size, span = key = min(fitting, default=(count, min(span for span in self._spans if span >= reach)))
             asked = self._asked.next()
             asked[:count], asked[count:size] = torch.from_numpy(slots), arena.slots
             rows = self._rows[:size]
             rows.copy_(asked[:size], non_blocking=True)
-            if size in self._graphs:
-                self._graphs[size].replay()
-                told = self._graphs[size].result
+            if key in self._graphs:
+                self._graphs[key].replay()
+                told = self._graphs[key].result
             else:
-                told = self.frame.next(rows, slots)
+                told = self.frame.next(rows, slots, span)
             memory = self._told.next()
             self.device.to_host(told, memory[:size])
             moment = self.device.mark()
@@ -166,7 +192,7 @@ class FrameRunner:
 
     def _read(self, embeds: Tensor, slot: int, start: int, *, is_last: bool) -> Tensor | None:
         count = len(embeds)
-        if self.device.fused is None:
+        if self.frame.fused is None:
             return self.frame.read(embeds, slot, start, is_last=is_last)
         size = min((size for size in PIECES if size >= count), default=self.piece)
         self._embeds[:count] = embeds

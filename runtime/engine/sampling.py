@@ -13,6 +13,8 @@ from torch import Tensor
 
 MIN_TOKENS = 2  # c0 draws before the end may come (facts 4)
 
+WITHOUT_SHIFTS = ("npu",)  # devices whose graphs may not hold a shift (docs/npu.md)
+
 MASK_32 = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9
 
@@ -38,13 +40,13 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
     Shapes: seed, frame [B] int64, not negative; result [B, groups, width] float32.
     """
     codebook = torch.arange(groups, device=seed.device)
-    key = _mix(seed & MASK_32) ^ (seed >> 32)
+    key = _mix(seed & MASK_32) ^ _shift(seed, 32)
     key = _mix(key + GOLDEN * (frame & MASK_32))[:, None]
     key = _mix(key + GOLDEN * (codebook + 1))  # [B, groups]
     code = torch.arange(1, width + 1, device=seed.device) * GOLDEN & MASK_32
     bits = _mix(_mix(key[..., None] ^ code) + key[..., None])
     # 23 bits and a half: never 0, never 1 in float32.
-    uniform = ((bits >> 9).float() + 0.5) * 2.0**-23
+    uniform = (_shift(bits, 9).float() + 0.5) * 2.0**-23
     return -torch.log(-torch.log(uniform))
 
 
@@ -101,6 +103,11 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
 def _mix(x: Tensor) -> Tensor:
     """A 32-bit mixing step with low bias (Wellons 2018, lowbias32), in int64 so that every backend wraps alike."""
     x = x & MASK_32
-    x = (x ^ (x >> 16)) * 0x7FEB352D & MASK_32
-    x = (x ^ (x >> 15)) * 0x846CA68B & MASK_32
-    return x ^ (x >> 16)
+    x = (x ^ _shift(x, 16)) * 0x7FEB352D & MASK_32
+    x = (x ^ _shift(x, 15)) * 0x846CA68B & MASK_32
+    return x ^ _shift(x, 16)
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """x without its lowest bits; x is not negative."""
+    return x // 2**bits if x.device.type in WITHOUT_SHIFTS else x >> bits

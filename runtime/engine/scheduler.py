@@ -25,7 +25,8 @@ class Rows:
         self.speaking = np.zeros(slots, bool)  # frames may be made
         self.sounding = np.zeros(slots, bool)  # its Code2Wav is at work or its result is on the way back
         self.ended = np.zeros(slots, bool)  # no frame follows; what is left is sound
-        self.made = np.zeros(slots, np.int64)  # frames
+        self.begun = np.zeros(slots, np.int64)  # frames whose making has begun
+        self.made = np.zeros(slots, np.int64)  # of these, frames that are known
         self.sent = np.zeros(slots, np.int64)  # frames whose sound is out
         self.limit = np.zeros(slots, np.int64)  # frames it may make in all
         self.text = np.zeros(slots, np.int64)  # frames that the text allows so far
@@ -38,9 +39,11 @@ class Rows:
         self.batch = np.ones(slots, np.int64)  # chunks of its mode that are decoded at once
 
     def clear(self, slot: int) -> None:
-        """Forget who had the slot."""
+        """Forget who had the slot; sound of it that is being made stays at work until it is back."""
+        sounding = self.sounding[slot]
         for array in vars(self).values():
             array[slot] = 0
+        self.sounding[slot] = sounding
 
     @property
     def pending(self) -> NDArray[np.int64]:
@@ -80,15 +83,16 @@ class Scheduler:
 
         Where slots are scarce, who has more than ``lead_cap_s`` of unplayed sound yields.
         """
-        may = rows.speaking & (rows.made < rows.limit) & (rows.made < rows.text) & (rows.pending < BACKLOG)
-        may &= ~self.waits_for_reader(rows)
+        begun = rows.begun
+        may = rows.speaking & (begun < rows.limit) & (begun < rows.text) & (begun - rows.sent < BACKLOG)
+        may &= ~self.waits_for_reader(rows, begun)
         if is_scarce:
-            may &= rows.dry_at - now + rows.pending * self.frame_s <= self.lead_cap_s
+            may &= rows.dry_at - now + (begun - rows.sent) * self.frame_s <= self.lead_cap_s
         return np.flatnonzero(may)
 
-    def waits_for_reader(self, rows: Rows) -> NDArray[np.bool_]:
-        """Rows that make no frame until more of their sound was taken."""
-        return rows.acknowledged & (rows.made - rows.taken >= self.reader_frames)
+    def waits_for_reader(self, rows: Rows, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Rows that, with so many frames, make no more until more of their sound was taken. Shapes: frames [S]."""
+        return rows.acknowledged & (frames - rows.taken >= self.reader_frames)
 
     def chunk_sizes(self, rows: Rows, now: float, pace: Pace) -> NDArray[np.int64]:
         """Frames of every row's next chunk, 0 where none is due.
@@ -113,7 +117,8 @@ class Scheduler:
         wanted = np.where(~first & (lead_s <= 0), np.minimum(wanted, np.maximum(pending, 1)), wanted)
         # A text that has run dry may stay so for long: what there is of it is not held back. Nor is what a reader
         # must have before it can take more.
-        at_rest = rows.ended | (rows.made >= rows.text) | (rows.made >= rows.limit) | self.waits_for_reader(rows)
+        at_rest = rows.ended | (rows.made >= rows.text) | (rows.made >= rows.limit)
+        at_rest |= self.waits_for_reader(rows, rows.made)
         last = np.minimum(pending, np.minimum(rows.largest_chunk, self.sound_work))
         size = np.where(pending >= wanted, wanted, np.where(at_rest, last, 0))
         return np.where(rows.sounding | (pending == 0), 0, size)

@@ -117,6 +117,12 @@ class LevelArena:
         return not self.host_greedy[slots].all()
 
 
+def ids_on(device: torch.device, ids: Sequence[int]) -> Tensor:
+    """Ids on a device, copied on its current track without waiting for what was asked of it before."""
+    host = torch.tensor(ids, dtype=torch.int64, pin_memory=device.type != "cpu")
+    return host.to(device, non_blocking=True)
+
+
 @dataclass(frozen=True, slots=True)
 class PromptPrefix:
     """What the first positions of a prompt left in a slot; other prompts that begin alike may begin with it.
@@ -181,6 +187,11 @@ class SlotArena:
         """Slots that nobody holds."""
         return len(self._free)
 
+    @property
+    def next_free(self) -> int:
+        """The slot that `take` gives out next; there must be a free one."""
+        return self._free[0]
+
     def take(
         self,
         settings: RowSettings,
@@ -220,7 +231,7 @@ class SlotArena:
         """More text ids of an open text, beside the frames after those that have some."""
         start = self._texts[slot]
         self._texts[slot] += len(ids)
-        beside = torch.tensor(ids[: max(0, self.length - start)], device=self.trailing.device, dtype=torch.int64)
+        beside = ids_on(self.trailing.device, ids[: max(0, self.length - start)])
         self.trailing[slot, start : start + len(beside)] = beside
         self._tell_text(slot)
 

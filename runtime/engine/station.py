@@ -5,48 +5,39 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from runtime.device import Device
+from runtime.device.interface import Track
 from runtime.device.opening import choose_sound_dtype
 from runtime.engine.codec import SoundStreams
 from runtime.engine.feed import Feed
 from runtime.engine.job import Job
-from runtime.engine.lane import SoundLane, Work
+from runtime.engine.lane import SoundLane
 from runtime.engine.lobby import Lobby
 from runtime.engine.prefixes import Prefixes
-from runtime.engine.prompt import Utterance, build_prompt
+from runtime.engine.prompt import Prompt, Utterance, build_prompt
 from runtime.engine.runaway import Watch, spent_after
-from runtime.engine.runner import FrameRunner
-from runtime.engine.scheduler import BACKLOG, ENDLESS, SCARCE, Chunk, Pace, Rows, Scheduler, Slots
+from runtime.engine.runner import FrameResult, FrameRunner
+from runtime.engine.scheduler import BACKLOG, ENDLESS, SCARCE, Rows, Scheduler, Slots
 from runtime.engine.slots import fill_in
+from runtime.engine.sounding import Codes, Sounding
 from runtime.engine.text import frame_budget
+from runtime.engine.underway import Expect, Underway
 from runtime.engine.voices import Voices
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import SAMPLE_RATE, AudioChunk, Guard, Mode, Sampling, Started, StopReason
+from runtime.request import SAMPLE_RATE, Guard, Mode, Sampling, Started, StopReason
 from runtime.settings import EngineSettings, Limits, ModeSettings
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
-Codes = NDArray[np.int64]
 
 CPU_SOUND_WORK = 4  # row-frames a call: 35 ms of the demo voice, and more at once are no cheaper each
 DEVICE_SOUND_WORK = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Sound:
-    """What the lane made of a row's chunk: None where it is not finite, and fewer frames where a guard struck."""
-
-    pcm: bytes | None
-    frames: int
-    guard: Guard | None = None
 
 
 class Station:
@@ -57,16 +48,19 @@ class Station:
         checkpoint: Checkpoint,
         device: Device,
         dtype: torch.dtype,
+        slots: int,
+        length: int,
         settings: EngineSettings,
         modes: Mapping[Mode, ModeSettings],
         limits: Limits,
         lane: SoundLane,
         wake: Callable[[], None],
+        expect: Expect,
         clock: Clock,
     ) -> None:
-        self.checkpoint, self.slots, self.modes, self.clock = checkpoint, settings.max_slots, modes, clock
-        self.length = min(settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
-        self.runner = FrameRunner(checkpoint, device, dtype, self.slots, self.length, settings.prompt_piece)
+        self.checkpoint, self.device, self.slots, self.modes, self.clock = checkpoint, device, slots, modes, clock
+        self.length = length
+        self.runner = FrameRunner(checkpoint, device, dtype, slots, length, settings.prompt_piece)
         tokenizer = checkpoint.speech_tokenizer
         self.samples_per_frame = tokenizer.config.code2wav.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
@@ -80,37 +74,50 @@ class Station:
             sound_work=settings.sound_work
             or (CPU_SOUND_WORK if device.torch_device.type == "cpu" else DEVICE_SOUND_WORK),
         )
-        self.guarded = settings.guard
-        self.voices = Voices(checkpoint, settings.prompt_cache)
+        self.voices = Voices(checkpoint, device, settings.prompt_cache)
         self.prefixes = Prefixes(settings.prompt_cache)
         self.lobby = Lobby(self.voices, self.slots, limits.queue_s, wake)
         self.holders: dict[int, Job] = {}  # by slot
         self.reading: deque[Job] = deque()  # holders whose prompt is not read to the end
         self.rows = Rows(self.slots)
+        self.underway = Underway(self.rows, self.slots, device.ahead, expect, clock)
         # Codes of the frames that have no sound yet, a ring a slot.
         self.codes: Codes = np.zeros((self.slots, BACKLOG, checkpoint.config.talker.num_code_groups), np.int64)
-        self.pace = Pace()
-        self._lane, self._wake = lane, wake
-        self._withdrawn = False  # work of others went with that of a request that ended, and must be offered again
-        self._sounded: deque[tuple[Chunk, list[Job], list[Sound] | None, float]] = deque()  # filled by the lane
+        self.sounding = Sounding(
+            *(device, self.streams, self.scheduler, self.rows, self.codes, self.holders, lane, clock, wake),
+            guarded=settings.guard,
+        )
+
+    def prepare(self, tell: Callable[[str], None]) -> None:
+        """Capture what the device can hold as graphs, and run everything once; ``tell`` hears how far that is."""
+        try:
+            self.runner.capture(lambda done, of: tell(f"capturing graphs of {self.checkpoint.name}: {done} of {of}"))
+            self.streams.prepare(lambda done, of: tell(f"capturing sound of {self.checkpoint.name}: {done} of {of}"))
+        except Exception:
+            log.exception("graphs of %s could not be captured; what has none is run eagerly", self.checkpoint.name)
+        self.warm()
 
     def warm(self) -> None:
         """Run what requests run once, so that the first of them does not pay for what is only slow at first."""
         arena, config = self.runner.arena, self.checkpoint.config
         speaker = next(iter(config.talker.spk_id), None)
         utterance = Utterance("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
-        with torch.inference_mode():
-            prompt = build_prompt(utterance, config, self.checkpoint.text_tokenizer, self.checkpoint.talker)
-        slot = arena.take(fill_in(Sampling(), config.generation), 0, prompt.trailing)
-        self.runner.prefill(slot, prompt, 0)
-        self.runner.step(np.array([slot]))
-        self.streams.prepare()
-        self.streams.open(slot)
-        size = 1
-        while size <= min(self.scheduler.sound_work, max(mode.max_chunk_frames for mode in self.modes.values())):
-            codes = torch.zeros((1, size, config.talker.num_code_groups), dtype=torch.int64)
-            self.streams.decode([slot], codes)
-            size *= 2
+        slot, read, first = arena.next_free, 0, None
+        with self.runner.starting(slot):
+            prompt = self._embedded(utterance)
+            arena.take(fill_in(Sampling(), config.generation), 0, prompt.trailing)
+        while first is None:
+            read, first = self.runner.prefill(slot, prompt, read)
+        first.result()
+        self.runner.step(np.array([slot])).result()
+        for track in (Track.FIRST_SOUND, Track.SOUND):
+            with self.device.track(track):
+                self.streams.open(slot)
+                size = 1
+                while size <= min(self.scheduler.sound_work, max(one.max_chunk_frames for one in self.modes.values())):
+                    codes = torch.zeros((1, size, config.talker.num_code_groups), dtype=torch.int64)
+                    self.streams.decode([slot], codes, track)
+                    size *= 2
         arena.give_back(slot)
 
     @property
@@ -137,7 +144,7 @@ class Station:
             self.lobby.look(job, self.clock())
         elif job.resting:
             self._go_on(job)
-        elif job.feed.by_token:
+        else:
             self._grow(job)
 
     def taken(self, ticket: int, samples: int) -> None:
@@ -161,10 +168,9 @@ class Station:
 
     def collect(self) -> None:
         """Write down the sound that the lane has handed out, and give it more."""
-        if not self._sounded:
-            return
-        while self._sounded:
-            chunk, jobs, sounds, at = self._sounded.popleft()
+        worked = False
+        for sounded in self.sounding.collect():
+            worked, chunk, jobs, sounds, at = True, sounded.chunk, sounded.jobs, sounded.sounds, sounded.at
             # Who was cancelled meanwhile has lost its slot, perhaps to another.
             current = [index for index, job in enumerate(jobs) if self.holders.get(job.slot) is job]
             frames = np.array([chunk.size if sounds is None else sounds[index].frames for index in current], np.int64)
@@ -179,7 +185,26 @@ class Station:
                     self.end(job, NonFiniteOutput())
                 elif sound.guard is not None:
                     self._stop(job, sound.guard, chunk.size - sound.frames)
-        self.sound()
+        if worked:
+            self.sounding.offer()
+
+    def take_in(self) -> bool:
+        """Keep the frames that the device has told of, but for those of rows that have given them up."""
+        worked = False
+        for told in self.underway.told():
+            worked = True
+            if told.result is None:
+                for slot in told.slots:
+                    self.end(self.holders[int(slot)], GenerationFailed())
+                continue
+            if told.prompt is None:
+                self.sounding.pace.turn_s = told.took_s
+            elif len(told.slots):
+                self._begins_to_speak(self.holders[int(told.slots[0])], told.prompt, told.result)
+            self._keep(told.slots, told.result)
+        if worked:
+            self.sounding.offer()
+        return worked
 
     def retire(self) -> None:
         """End who has nothing left to be heard."""
@@ -201,49 +226,43 @@ class Station:
         self.lobby.tell_places()
 
     def read(self) -> bool:
-        """Read prompts, a bounded number of pieces; the last piece of one ends in its first frame."""
+        """Read prompts, a bounded number of pieces at a time; the last piece of one ends in its first frame."""
         worked = False
-        for _ in range(max((self.modes[job.request.mode].prefills for job in self.reading), default=0)):
-            if not self.reading:
+        most = max((self.modes[job.request.mode].prefills for job in self.reading), default=0)
+        for _ in range(most):
+            if not self.reading or self.underway.pieces >= min(most, self.slots):
                 break
             self._read_piece(self.reading[0])
+            self.take_in()
             worked = True
         return worked
 
     def frames(self) -> bool:
-        """One frame for every row that may run, all in one batch."""
+        """Begin one frame for every row that may run, all in one batch; with enough of them under way, begin none."""
+        self.sounding.offer_again()
+        if not self.underway.may_begin:
+            return False
         began = self.clock()
         is_scarce = bool(self.lobby.line) or len(self.holders) > max(1, SCARCE * self.slots)
         slots = self.scheduler.runnable(self.rows, began, is_scarce=is_scarce)
         if not len(slots):
-            if self._withdrawn:
-                self.sound()
             return False
         try:
-            result = self.runner.step(slots).result()
+            self.underway.frame(self.runner.step(slots), began)
         except Exception:
             log.exception("a frame of %d rows failed", len(slots))
             for slot in slots:
                 self.end(self.holders[int(slot)], GenerationFailed())
             return True
-        self.pace.turn_s = self.clock() - began
-        self._keep(slots, result.codes, result.ended, result.finite)
-        self.sound()
+        self.take_in()
         return True
-
-    def sound(self) -> None:
-        """Leave to the lane what is due now, in place of what waited there."""
-        self._withdrawn = False
-        self._lane.offer(self, self._works)
 
     def end(self, job: Job, outcome: StopReason | SpeechError) -> None:
         """Free whatever the request holds and say its last word."""
         now = self.clock()
         if job.slot >= 0:
-            with self._lane.lock:  # nothing of it may begin between these lines
-                job.silenced = True
-                self._lane.withdraw(self)
-                self._withdrawn = True
+            with self.sounding.silencing(job):
+                self.underway.give_up(job.slot)
                 self.rows.clear(job.slot)
             del self.holders[job.slot]
             if job.prompt is not None:
@@ -265,7 +284,9 @@ class Station:
         """Take a slot for a request, and its first part up. A request that fails here fails alone."""
         admission, mode = job.admission, self.modes[job.request.mode]
         job.admitted = now
-        job.slot = self.runner.arena.take(admission.settings, job.seed, [], holds_end=job.request.holds_end)
+        job.slot = self.runner.arena.next_free
+        with self.runner.starting(job.slot):
+            self.runner.arena.take(admission.settings, job.seed, [], holds_end=job.request.holds_end)
         self.holders[job.slot] = job
         rows = self.rows
         rows.clear(job.slot)
@@ -293,10 +314,13 @@ class Station:
                 text = feed.parts.popleft()
                 plan = job.admission.plan(text, tokenizer, job.before, must_fit=False)
                 job.spent_after = spent_after(text)
-            with torch.inference_mode():
-                utterance = replace(plan.utterance, voice=job.voice)
-                prompt = build_prompt(utterance, self.checkpoint.config, tokenizer, self.checkpoint.talker)
-            self.runner.arena.restart(job.slot, prompt.trailing, is_open=utterance.is_open)
+            utterance, read = replace(plan.utterance, voice=job.voice), 0
+            with self.runner.starting(job.slot):
+                prompt = self._embedded(utterance)
+                self.runner.arena.restart(job.slot, prompt.trailing, is_open=utterance.is_open)
+                if prompt.key and (prefix := self.prefixes.get(prompt.key)) is not None:
+                    self.runner.arena.copy_prefix(job.slot, prefix)
+                    read = prefix.length
         except SpeechError as error:
             self.end(job, error)
             return
@@ -304,10 +328,7 @@ class Station:
             log.exception("the prompt of request %d failed", job.ticket)
             self.end(job, GenerationFailed())
             return
-        job.plan, job.prompt, job.read, job.resting = plan, prompt, 0, False
-        if prompt.key and (prefix := self.prefixes.get(prompt.key)) is not None:
-            self.runner.arena.copy_prefix(job.slot, prefix)
-            job.read = prefix.length
+        job.plan, job.prompt, job.read, job.resting, job.growing = plan, prompt, read, False, utterance.is_open
         job.parts += 1
         job.prompt_tokens += len(prompt.embeds)
         job.watch = Watch()
@@ -320,27 +341,36 @@ class Station:
         assert prompt is not None
         try:
             job.read, pending = self.runner.prefill(job.slot, prompt, job.read)
-            first = None if pending is None else pending.result()
+            with self.device.track(Track.STARTS):
+                self.underway.piece(job.slot, self.device.mark(), pending, prompt)
         except Exception:
             log.exception("the prefill of request %d failed", job.ticket)
             self.end(job, GenerationFailed())
             return
-        if first is None:
-            return
+        if pending is not None:
+            self.reading.remove(job)
+            job.prompt = None
+
+    def _embedded(self, utterance: Utterance) -> Prompt:
+        checkpoint = self.checkpoint
+        with torch.inference_mode():
+            return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
+
+    def _begins_to_speak(self, job: Job, prompt: Prompt, first: FrameResult) -> None:
+        """A prompt was read and its first frame is known: frames may follow."""
         if prompt.key and first.finite.all():
-            self.prefixes.keep(prompt.key, lambda: self.runner.arena.prefix_of(job.slot, prompt.constant))
-        self.reading.remove(job)
-        job.prompt = None
+            with self.runner.starting(job.slot):
+                self.prefixes.keep(prompt.key, lambda: self.runner.arena.prefix_of(job.slot, prompt.constant))
         job.prefilled = job.prefilled or self.clock()
         self.rows.speaking[job.slot] = True
-        self._keep(np.array([job.slot]), first.codes, first.ended, first.finite)
-        self.sound()
+        self._grow(job)
 
-    def _keep(self, slots: Slots, codes: Codes, ended: NDArray[np.bool_], finite: NDArray[np.bool_]) -> None:
+    def _keep(self, slots: Slots, told: FrameResult) -> None:
         """Keep every row's new frame until its sound is made; tell who has none."""
-        rows, good = self.rows, finite & ~ended
+        rows, ended, finite = self.rows, told.ended, told.finite
+        good = finite & ~ended
         kept = slots[good]
-        self.codes[kept, rows.made[kept] % BACKLOG] = codes[good]
+        self.codes[kept, rows.made[kept] % BACKLOG] = told.codes[good]
         rows.made[kept] += 1
         for slot in slots[~finite]:
             self.end(self.holders[int(slot)], NonFiniteOutput())
@@ -355,6 +385,7 @@ class Station:
     def _part_ends(self, job: Job, reason: StopReason, guard: Guard | None = None) -> None:
         """A part made its last frame: go on with the next, rest until there is one, or speak no more."""
         self.rows.speaking[job.slot] = False
+        self.underway.give_up(job.slot)
         job.guard = job.guard or guard
         if reason is not StopReason.EOS:
             job.cut_short = reason
@@ -378,13 +409,16 @@ class Station:
             self.rows.text[job.slot] = self.rows.made[job.slot]  # what was said so far is not held back
 
     def _grow(self, job: Job) -> None:
-        """Tokens for a part that is being spoken."""
+        """Tokens for a part whose text is open; before its first frame is known they wait in the feed."""
         arena, slot = self.runner.arena, job.slot
+        if not job.growing or not self.rows.speaking[slot]:
+            return
         tokens = job.feed.take_tokens()
         job.tokens += len(tokens)
         if job.feed.closed:
             arena.append_text(slot, [*tokens, self.checkpoint.config.tts_eos_token_id])
             arena.close_text(slot)
+            job.growing = False
             budget = job.before + frame_budget(job.feed.spoken)
             if job.admission.asked is None and budget <= self.rows.limit[slot] and job.plan is not None:
                 job.plan = replace(job.plan, at_limit=StopReason.RUNAWAY)
@@ -408,72 +442,5 @@ class Station:
         else:
             self._part_ends(job, StopReason.RUNAWAY, guard)
 
-    def _spent_from(self, job: Job) -> int:
-        """The frame from which on the part's text has been spoken, as far as the number of frames tells."""
-        if not job.feed.by_token:
-            return job.before + job.spent_after
-        return job.before + max(job.tokens, spent_after(job.feed.spoken)) if job.feed.closed else ENDLESS
-
     def _holder(self, ticket: int) -> Job | None:
         return next((job for job in self.holders.values() if job.ticket == ticket), None)
-
-    # --- the lane
-
-    def _works(self) -> list[Work]:
-        """What is due, most urgent first. Under the lane's lock."""
-        chunks = self.scheduler.sound(self.rows, self.clock(), self.pace)
-        return [Work((not chunk.is_first, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
-
-    def _freeze(self, chunk: Chunk) -> Callable[[], None]:
-        """Copy what a chunk needs, and return its making. Under the lane's lock."""
-        at = self.rows.sent[chunk.slots][:, None] + np.arange(chunk.size)
-        codes = self.codes[chunk.slots[:, None], at % BACKLOG]
-        jobs = [self.holders[int(slot)] for slot in chunk.slots]
-        spent = [self._spent_from(job) - int(first) for job, first in zip(jobs, at[:, 0], strict=True)]
-        self.rows.sounding[chunk.slots] = True
-        return partial(self._make_sound, chunk, jobs, codes, spent)
-
-    def _make_sound(self, chunk: Chunk, jobs: list[Job], codes: Codes, spent: list[int]) -> None:
-        """Decode and hand out at once; ``spent``: from which frame on each row's text is. Thread: lane."""
-        sounds: list[Sound] | None = None
-        began = self.clock()
-        try:
-            opened = [self._open(job) for job in jobs]
-            slots = [job.slot for job, is_open in zip(jobs, opened, strict=True) if is_open]
-            made = iter(self.streams.decode(slots, torch.from_numpy(codes[opened])) if slots else ())
-            pcms = [next(made) if is_open else None for is_open in opened]
-            sounds = [self._guard(*row) for row in zip(jobs, codes, pcms, spent, strict=True)]
-        except Exception:
-            log.exception("sound of %d chunks failed", len(jobs))
-        for job, row, sound in zip(jobs, codes, sounds or [], strict=bool(sounds)):
-            with self._lane.lock:  # so that its end cannot be said between these lines
-                if sound.pcm is not None and not job.silenced:
-                    job.sink(AudioChunk(pcm=sound.pcm, codes=row[: sound.frames], first_sample=job.samples))
-                    job.samples += len(sound.pcm) // 2
-        now = self.clock()
-        self.pace.sound_s = (now - began) / (chunk.size * len(jobs))
-        self._sounded.append((chunk, jobs, sounds, now))
-        self._wake()
-
-    def _guard(self, job: Job, codes: Codes, pcm: bytes | None, spent: int) -> Sound:
-        """Cut sound off where it has gone on in circles or in silence for too long after its text. Thread: lane."""
-        size, start = len(codes), max(0, spent)
-        if pcm is None or not self.guarded or start >= size:
-            return Sound(pcm, size)
-        frame_bytes = 2 * self.samples_per_frame
-        guard = job.watch.heard(codes[start:], pcm[start * frame_bytes :], True)
-        if guard is None:
-            return Sound(pcm, size)
-        frames = start + job.watch.struck + 1
-        return Sound(pcm[: frames * frame_bytes], frames, guard)
-
-    def _open(self, job: Job) -> bool:
-        """Begin a request's stream of sound if it has none; False where that fails. Thread: lane."""
-        if not job.opened:
-            try:
-                self.streams.open(job.slot, job.voice)
-            except Exception:
-                log.exception("the stream of request %d could not be opened", job.ticket)
-                return False
-            job.opened = True
-        return True

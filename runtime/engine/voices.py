@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from runtime.device import Device
 from runtime.errors import EngineDead, GenerationFailed, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import StreamState
@@ -62,8 +63,8 @@ def reference_key(reference: Reference) -> str:
 class Voices:
     """The voices of one checkpoint. ``get`` and ``make``: engine thread; ``read``: any."""
 
-    def __init__(self, checkpoint: Checkpoint, capacity: int) -> None:
-        self.checkpoint, self.capacity = checkpoint, capacity
+    def __init__(self, checkpoint: Checkpoint, device: Device, capacity: int) -> None:
+        self.checkpoint, self.device, self.capacity = checkpoint, device, capacity
         self._kept: OrderedDict[str, ClonedVoice] = OrderedDict()
         self._reading: dict[str, Future[ClonedVoice]] = {}
         self._reader: Executor | None = None
@@ -139,15 +140,20 @@ class Voices:
         except RuntimeError:  # the reader was closed
             raise EngineDead from None
 
-    @torch.inference_mode()
     def read(self, reference: Reference, key: str) -> ClonedVoice:
         """The vectors of a reference: x-vector, and codes where its text is known (facts 3.5, 3.6)."""
+        voice = self._read(reference, key)
+        self.device.mark().synchronize()  # the tracks that use it know nothing of this thread's work
+        return voice
+
+    @torch.inference_mode()
+    def _read(self, reference: Reference, key: str) -> ClonedVoice:
         encoder = self.checkpoint.speaker_encoder
         assert encoder is not None, "intake lets Base requests only to Base checkpoints"
         device = encoder.fc.weight.device
         text = None if reference.x_vector_only else reference.text
         if (prompt := reference.prompt) is not None and self._fits(prompt, reference):
-            codes = None if reference.x_vector_only else torch.tensor(prompt.codes)
+            codes = None if reference.x_vector_only else torch.tensor(prompt.codes).to(device)
             return ClonedVoice(torch.tensor(prompt.x_vector).to(device), codes, text, key)
         samples = torch.from_numpy(reference.samples).to(device)
         codes = None if reference.x_vector_only else self.checkpoint.speech_tokenizer.encoder(samples)

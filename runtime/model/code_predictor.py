@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runtime.device.fused import Fused
+from runtime.device import Device
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear
@@ -33,11 +32,9 @@ class FrameCache:
     Every read ends at the position just written, so nothing of an earlier frame is ever seen (R8).
     """
 
-    def __init__(
-        self, predictor: CodePredictor, rows: int, device: torch.device, dtype: torch.dtype, fused: Fused | None = None
-    ) -> None:
-        config = predictor.config
-        positions = torch.arange(config.num_code_groups, device=device)
+    def __init__(self, predictor: CodePredictor, rows: int, device: Device, dtype: torch.dtype) -> None:
+        config, target = predictor.config, device.torch_device
+        positions = torch.arange(config.num_code_groups, device=target)
         # [layers, B, kv_heads, Q, d]
         shape = (
             config.num_hidden_layers,
@@ -46,12 +43,12 @@ class FrameCache:
             config.num_code_groups,
             config.head_dim,
         )
-        self.keys = torch.empty(shape, device=device, dtype=dtype)
-        self.values = torch.empty(shape, device=device, dtype=dtype)
+        self.keys = torch.empty(shape, device=target, dtype=dtype)
+        self.values = torch.empty(shape, device=target, dtype=dtype)
         self.cos, self.sin = predictor.model.angles(positions.unsqueeze(0), dtype)
         self.used = 0  # positions written so far in this frame
-        self._fused = fused
-        self._rows = torch.arange(rows, device=device)
+        self._device, self._fused = device, device.fused(dtype)
+        self._rows = torch.arange(rows, device=target)
         self._positions = positions[:, None].repeat(1, rows)  # [Q, B]
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
@@ -76,9 +73,7 @@ class FrameCache:
         q, k, v = attention.heads_of(qkv, self.cos[:, :, span], self.sin[:, :, span])
         keys, values = self.keys[layer, :B], self.values[layer, :B]
         keys[:, :, span], values[:, :, span] = k, v
-        # Two positions come only at the start, one at a time after that: causal by construction.
-        out = F.scaled_dot_product_attention(q, keys[:, :, :end], values[:, :, :end], is_causal=T > 1, enable_gqa=True)
-        return join_heads(out)
+        return join_heads(self._device.attend_prompt(q, keys[:, :, :end], values[:, :, :end]))
 
 
 class CodePredictor(nn.Module):

@@ -142,7 +142,7 @@ def _whole_reply(rendition: Rendition, whole: Whole) -> Response:
 
 async def _batch(host: Host, items: list[dict[str, Any]]) -> list[Reply]:
     """Serve the items, as many at a time as there are slots, so that one batch never fills the queue."""
-    room = asyncio.Semaphore(host.settings.engine.max_slots)
+    room = asyncio.Semaphore(host.engine.load().slots)
 
     async def one(index: int, fields: dict[str, Any]) -> Reply:
         async with room:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+from runtime.device.fused import Rules
 from runtime.device.kernels.attention import attend_rows
-from runtime.device.kernels.draw import Rules, draw
+from runtime.device.kernels.draw import draw
 from runtime.device.kernels.embed import embed_sum
 from runtime.device.kernels.piece import attend_piece
 from tests.support.kernel_twins import Heads, Slots, attend_twin, draw_twin, embed_twin

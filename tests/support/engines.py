@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.device import open_device
+from runtime.device import Device
+from runtime.device.cpu import CpuDevice
 from runtime.engine.engine import PAUSE_S, Engine
 from runtime.engine.registry import Entry, Registry
 from runtime.engine.station import Clock, Station
@@ -35,6 +36,8 @@ from tests.support.signals import voice
 GREEDY = Sampling(greedy=True)
 MOST_TICKS = 2000
 MOST_IDLE_S = 120.0
+
+new_device: Callable[[], Device] = CpuDevice  # of the engines that `engine_of` makes
 
 Codes = NDArray[np.int64]
 
@@ -104,10 +107,11 @@ def engine_of(
     limits: Limits | None = None,
     clock: Clock | None = None,
     modes: Mapping[Mode, ModeSettings] | None = None,
+    device: Device | None = None,
     **settings: Any,
 ) -> Engine:
-    """An engine on the CPU, not started: tests call ``tick`` themselves."""
-    device = open_device("cpu")
+    """An engine on the CPU, or on another device, not started: tests call ``tick`` themselves."""
+    device = device or new_device()
     engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
     everything = Settings(engine=engine_settings, modes=modes or Settings().modes, limits=limits or Limits(queue_s=1e9))
     engine = Engine(Registry(), device, everything, clock or VirtualClock())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from runtime.engine.scheduler import ENDLESS, Chunk, Pace, Rows, Scheduler
 
@@ -39,9 +41,12 @@ class Simulation:
     pace: Pace = field(default_factory=Pace)
     prefill_s: float = 0.02
     is_scarce: bool = False
+    ahead: int = 0  # frames that are not known yet when the next one is begun
     now: float = 0.0
     lane_free_at: float = 0.0
     stepped: list[list[int]] = field(default_factory=list)
+    device_free_at: float = 0.0
+    _begun: deque[tuple[float, NDArray[np.int64]]] = field(default_factory=deque)  # frames: when they are made, whose
     _flying: list[tuple[float, Chunk]] = field(default_factory=list)
 
     @classmethod
@@ -67,25 +72,36 @@ class Simulation:
             self._land(by_slot)
             self._fly(by_slot)
             slots = self.scheduler.runnable(rows, self.now, is_scarce=self.is_scarce)
-            if not len(slots):
+            if len(slots):
+                self._step(slots)
+                if len(self._begun) <= self.ahead:
+                    continue
+            elif not self._begun:
                 self.now += 0.001
                 continue
-            self.stepped.append(slots.tolist())
-            took = self.frame_cost[0] + self.frame_cost[1] * len(slots) + (self.steps.pop(0) if self.steps else 0.0)
-            self.pace.turn_s = took
-            self.now += took
-            rows.made[slots] += 1
-            done = slots[rows.made[slots] >= rows.limit[slots]]
+            made_at, known = self._begun.popleft()
+            self.now = max(self.now, made_at)
+            rows.made[known] += 1
+            done = known[rows.made[known] >= rows.limit[known]]
             rows.ended[done], rows.speaking[done] = True, False
             self._land(by_slot)
             self._fly(by_slot)
+
+    def _step(self, slots: NDArray[np.int64]) -> None:
+        self.stepped.append(slots.tolist())
+        self.rows.begun[slots] += 1
+        took = self.frame_cost[0] + self.frame_cost[1] * len(slots) + (self.steps.pop(0) if self.steps else 0.0)
+        self.pace.turn_s = took
+        self.device_free_at = max(self.device_free_at, self.now) + took
+        self._begun.append((self.device_free_at, slots))
 
     def _begin(self, one: Listener, by_slot: dict[int, Listener]) -> None:
         self.now += self.prefill_s
         slot, rows = one.slot, self.rows
         rows.limit[slot], rows.text[slot], rows.dry_at[slot] = one.frames, ENDLESS, one.arrives
         rows.acknowledged[slot] = not one.reads
-        rows.made[slot], rows.speaking[slot] = 1, True
+        rows.begun[slot] = rows.made[slot] = 1
+        rows.speaking[slot] = True
         by_slot[slot] = one
 
     def _fly(self, by_slot: dict[int, Listener]) -> None:

@@ -46,6 +46,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     # speech.py runs the network of silero-vad, which comes as TorchScript.
     "torch": ("runtime/device/", "runtime/model/", "runtime/engine/", "runtime/voices/speech.py"),
     "triton": ("runtime/device/kernels/",),
+    "torch_npu": ("runtime/device/npu.py",),
     "transformers": ("runtime/model/",),
     "tokenizers": ("runtime/model/",),
     "safetensors": ("runtime/model/", "runtime/voices/"),

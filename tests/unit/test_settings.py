@@ -51,6 +51,8 @@ def test_a_knob_says_what_it_is_and_its_default_is_in_range(group: type, knob: A
 @per_knob
 def test_the_environment_goes_before_the_default(group: type, knob: Any) -> None:
     value: Any = "words" if isinstance(knob.default, str) else type(knob.default)(knob.default + 1)
+    if knob.metadata["high"] is not None:
+        value = min(value, type(knob.default)(knob.metadata["high"]))
     if knob.metadata["words"]:
         value = knob.metadata["words"][-1]
     settings = Settings.from_env({knob.metadata["env"]: str(value)})

@@ -10,7 +10,8 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from runtime.device.kernels.draw import Rules, draw
+from runtime.device.fused import Rules
+from runtime.device.kernels.draw import draw
 from runtime.device.kernels.embed import embed_sum
 from tests.support.kernel_twins import Slots, draw_twin, embed_twin
 

@@ -13,6 +13,8 @@ from runtime.request import Layout, Sampling, SpeechRequest
 from tests.conftest import Loaded
 from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said, said_together, seeded
 
+pytestmark = pytest.mark.usefixtures("each_device")
+
 TEXTS = [
     "Hello world.",
     "a",

@@ -67,7 +67,7 @@ def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int
 
 def test_the_talker_ends_a_request_but_not_before_two_frames(speaker: Checkpoint) -> None:
     engine = engine_of(speaker)
-    allowed = station_of(engine).runner.allowed
+    allowed = station_of(engine).runner.frame.allowed
     allowed[:] = False
     allowed[speaker.config.talker.codec_eos_token_id] = True
     heard = said(engine, custom_voice(max_frames=50))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.device.interface import Track
 from runtime.engine.engine import Engine
 from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
@@ -153,11 +154,11 @@ def test_sound_that_cannot_be_made_ends_those_of_its_call_only(
     for _ in range(3):
         engine.tick()
 
-    def spoiled(slots: list[int], codes: Any) -> Any:
+    def spoiled(slots: list[int], codes: Any, track: Track) -> Any:
         if 1 in slots:
             assert len(slots) < 3
             raise Boom
-        return decode(slots, codes)
+        return decode(slots, codes, track)
 
     monkeypatch.setattr(streams, "decode", spoiled)
     drain(engine)
@@ -172,7 +173,7 @@ def test_sound_that_cannot_be_made_ends_those_of_its_call_only(
 def test_an_end_does_not_leave_the_sound_of_others_undone(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """All frames are made, and the lane takes one work a turn: what an end withdraws is offered again."""
     engine = engine_of(quick, slots=3)
-    monkeypatch.setattr(engine.lane, "_thread", threading.current_thread())  # so that work waits until it is taken
+    engine.lane._threads.append(threading.current_thread())  # so that work waits until it is taken
     heards = [Heard() for _ in range(3)]
     for index, heard in enumerate(heards):
         engine.submit(custom_voice(max_frames=2 + index), heard)
@@ -227,8 +228,8 @@ def test_sound_of_a_cancelled_request_in_the_lane_is_not_heard_and_harms_no_next
     streams = station_of(engine).streams
     decode, inside, go_on = streams.decode, threading.Event(), threading.Event()
 
-    def held(slots: list[int], codes: Any) -> Any:
-        sounds = decode(slots, codes)
+    def held(slots: list[int], codes: Any, track: Track) -> Any:
+        sounds = decode(slots, codes, track)
         inside.set()
         assert go_on.wait(WAIT_S)
         return sounds

@@ -7,51 +7,48 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
+from runtime.device.interface import Track
 from runtime.engine.engine import Engine
 from runtime.engine.runaway import REPEATED_FRAMES, SILENT_FRAMES, spent_after
 from runtime.engine.runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, StopReason
 from tests.support.engines import Heard, custom_voice, drain, engine_of, said, station_of, streamed
+from tests.support.frames import Slots, change_frames
+
+pytestmark = pytest.mark.usefixtures("each_device")
 
 TEXT = "a"  # spent after a second
 LOOP = 3  # frames
 
 
-def looping(engine: Engine, slot: int = 0) -> None:
-    """From now on a slot says the same few codes over and over."""
-    runner = station_of(engine).runner
-    step = runner.step
+def looping(engine: Engine, slot: int | None = None) -> None:
+    """From now on a slot, or every one, says the same few codes over and over."""
 
-    def wrapped(slots: NDArray[np.int64]) -> FrameResult:
-        result = step(slots)
-        mine = slots == slot
-        result.codes[mine] = (runner.arena.host_frame[slots[mine]] % LOOP)[:, None]
+    def loop(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
+        mine = slots == (slots if slot is None else slot)
+        result.codes[mine] = (frames[mine] % LOOP)[:, None]
         return result
 
-    runner.step = wrapped  # type: ignore[method-assign]
+    change_frames(station_of(engine).runner, loop)
 
 
 def counting(engine: Engine) -> None:
     """No code comes back within any loop that the guard knows."""
-    runner = station_of(engine).runner
-    step = runner.step
 
-    def wrapped(slots: NDArray[np.int64]) -> FrameResult:
-        result = step(slots)
-        result.codes[:] = (runner.arena.host_frame[slots] % 60)[:, None]
+    def count(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
+        result.codes[:] = (frames % 60)[:, None]
         return result
 
-    runner.step = wrapped  # type: ignore[method-assign]
+    change_frames(station_of(engine).runner, count)
 
 
 def silent(engine: Engine) -> None:
     """Whatever is decoded cannot be heard."""
     streams = station_of(engine).streams
 
-    def quiet(slots: list[int], codes: torch.Tensor) -> list[bytes | None]:
+    def quiet(slots: list[int], codes: torch.Tensor, track: Track) -> list[bytes | None]:
         return [bytes(2 * 1920 * codes.shape[1]) for _ in slots]
 
     streams.decode = quiet  # type: ignore[method-assign, assignment]

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from runtime.engine.engine import Engine
 from runtime.engine.runner import FrameResult
@@ -16,6 +15,9 @@ from runtime.errors import NonFiniteOutput
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, SpeechRequest
 from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said_together, seeded, station_of
+from tests.support.frames import Slots, change_frames
+
+pytestmark = pytest.mark.usefixtures("each_device")
 
 NONSENSE = 10**9  # out of every table's range: an index error where it is read
 
@@ -93,13 +95,11 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[Heard, list[H
     if spoil == "keys":
         runner.arena.keys[0][victim] = math.nan
     else:
-        step = runner.step
 
-        def flagged(slots: NDArray[np.int64]) -> FrameResult:
-            result = step(slots)
+        def flag(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
             return FrameResult(result.codes, result.ended, slots != victim)
 
-        runner.step = flagged  # type: ignore[method-assign]
+        change_frames(runner, flag)
     engine.tick()
     runner.__dict__.pop("step", None)
     drain(engine)
@@ -134,18 +134,19 @@ def test_weights_that_overflow_end_the_request_and_not_in_silence(
 
 def test_sound_that_is_not_finite_is_an_error_and_not_silence(speaker: Checkpoint) -> None:
     engine, heards = engine_of(speaker, slots=2), [Heard(), Heard()]
-    for heard in heards:
-        engine.submit(custom_voice(max_frames=16), heard)
-    engine.tick()
+    tickets = [engine.submit(custom_voice(max_frames=16), heard) for heard in heards]
+    while not all(heard.chunks for heard in heards):
+        engine.tick()
+    slots = {job.ticket: slot for slot, job in station_of(engine).holders.items()}
     with torch.inference_mode():
-        station_of(engine).streams.state.convs[0][1] = math.nan
+        station_of(engine).streams.state.convs[0][slots[tickets[1]]] = math.nan
     drain(engine)
     (whole,) = said_together(engine_of(speaker, slots=1), custom_voice(max_frames=16))
-    by_slot = {0: heards[0], 1: heards[1]}
-    assert isinstance(by_slot[0].end, Finished)
-    assert np.array_equal(by_slot[0].codes, whole.codes)
-    assert isinstance(by_slot[1].end, Broken)
-    assert isinstance(by_slot[1].end.error, NonFiniteOutput)
+    other, victim = heards
+    assert isinstance(other.end, Finished)
+    assert np.array_equal(other.codes, whole.codes)
+    assert isinstance(victim.end, Broken)
+    assert isinstance(victim.end.error, NonFiniteOutput)
 
 
 def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.engine.engine import Engine
+from runtime.engine.runner import FrameResult
 from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Guard, Layout, SpeechRequest, Split, Started, StopReason
@@ -28,6 +29,9 @@ from tests.support.engines import (
     station_of,
     streamed,
 )
+from tests.support.frames import Slots, change_frames
+
+pytestmark = pytest.mark.usefixtures("each_device")
 
 TEXT = "Hello world, iPhone 12 你好。 Los"
 
@@ -113,7 +117,7 @@ def test_the_end_does_not_come_before_the_text_is_finished(loaded: Loaded) -> No
     """A talker that wants to end at once is held for as long as the text is open."""
     checkpoint = loaded("quick", "custom_voice")
     engine = engine_of(checkpoint)
-    allowed = station_of(engine).runner.allowed
+    allowed = station_of(engine).runner.frame.allowed
     ticket, heard = begun(engine, "Hello world the old ", max_frames=50)
     turns(engine, 15)
     allowed[:] = False
@@ -247,14 +251,13 @@ def sentence_wise(**words: object) -> SpeechRequest:
 def end_parts_after(engine: Engine, frames: int, request: SpeechRequest) -> None:
     """Make the talker end every part by itself after so many frames."""
     station = station_of(engine, request.mode)
-    step, eos = station.runner.step, station.checkpoint.config.talker.codec_eos_token_id
+    eos = station.checkpoint.config.talker.codec_eos_token_id
 
-    def ending(slots: np.ndarray) -> object:
-        result = step(slots)
-        ended = station.runner.arena.host_frame[slots] > frames
+    def ending(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
+        ended = made > frames
         return replace(result, ended=result.ended | ended, codes=np.where(ended[:, None], eos, result.codes))
 
-    station.runner.step = ending  # type: ignore[method-assign, assignment]
+    change_frames(station.runner, ending)
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 9])

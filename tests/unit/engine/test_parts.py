@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
+from runtime.engine.runner import FrameResult
 from runtime.errors import DoesNotFit
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, Started, StopReason
-from tests.support.engines import Heard, custom_voice, engine_of, said, seeded
+from tests.support.engines import Heard, custom_voice, engine_of, said, seeded, station_of
+from tests.support.frames import Slots, change_frames
+
+pytestmark = pytest.mark.usefixtures("each_device")
 
 SENTENCES = "Hello world. You speak. The old phone is slow."
 
@@ -58,21 +62,15 @@ def test_every_part_has_the_seed_and_the_voice_of_the_request(
 
 
 @pytest.mark.parametrize(("most", "parts"), [(3, 1), (5, 1), (7, 2), (10, 2), (12, 3)])
-def test_max_frames_counts_over_all_parts(
-    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch, most: int, parts: int
-) -> None:
-    from runtime.engine import station
-
+def test_max_frames_counts_over_all_parts(quick: Checkpoint, most: int, parts: int) -> None:
     whole = said(engine_of(quick), parted("Hello world.", max_frames=5))
     engine = engine_of(quick)
-    step = station.FrameRunner.step
 
-    def ends_after_five(runner: Any, slots: Any) -> Any:
-        result = step(runner, slots)
-        result.ended[:] |= runner.arena.host_frame[slots] > 5
+    def end_after_five(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
+        result.ended[:] |= frames > 5
         return result
 
-    monkeypatch.setattr(station.FrameRunner, "step", ends_after_five)
+    change_frames(station_of(engine).runner, end_after_five)
     heard = said(engine, parted(max_frames=most))
     assert len(heard.codes) == most
     assert heard.end.stats.parts == parts

@@ -14,6 +14,8 @@ from runtime.model.checkpoint import Checkpoint
 from runtime.request import Layout, Mode, SpeechRequest
 from tests.support.engines import cloned, engine_of, said, station_of, voice_design
 
+pytestmark = pytest.mark.usefixtures("each_device")
+
 LONG_INSTRUCT = "A warm young voice with a smile in it, slow and near, as if it told a secret to a friend at night."
 
 

@@ -18,16 +18,18 @@ def speaking(slots: int, *, made: int = 1, work: int = 16) -> tuple[Scheduler, R
     rows = Rows(slots)
     rows.speaking[:] = True
     rows.limit[:], rows.text[:] = 1000, ENDLESS
-    rows.made[:], rows.first_chunk[:], rows.largest_chunk[:], rows.batch[:] = made, 1, 16, 4
+    rows.begun[:] = rows.made[:] = made
+    rows.first_chunk[:], rows.largest_chunk[:], rows.batch[:] = 1, 16, 4
     return Scheduler(frame_s=FRAME_S, lead_cap_s=3.0, reader_frames=25, sound_work=work), rows
 
 
 # --- a listener alone
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
-def test_an_engine_faster_than_speech_leaves_no_gap(share: float) -> None:
-    simulation = Simulation.of(1, frame_cost=(share * FRAME_S, 0.0), sound_cost=(0.0, 0.001))
+def test_an_engine_faster_than_speech_leaves_no_gap(share: float, ahead: int) -> None:
+    simulation = Simulation.of(1, ahead=ahead, frame_cost=(share * FRAME_S, 0.0), sound_cost=(0.0, 0.001))
     one = Listener(frames=200)
     simulation.run([one])
     assert one.chunks[0] == 1
@@ -69,8 +71,9 @@ def test_no_chunk_is_larger_than_the_work_that_the_lane_takes_at_once() -> None:
 # --- many listeners
 
 
-def test_a_full_house_that_the_machine_can_serve_hears_no_gap() -> None:
-    simulation = Simulation.of(8, work=4, frame_cost=(0.012, 0.0012), sound_cost=(0.002, 0.007))
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_full_house_that_the_machine_can_serve_hears_no_gap(ahead: int) -> None:
+    simulation = Simulation.of(8, ahead=ahead, work=4, frame_cost=(0.012, 0.0012), sound_cost=(0.002, 0.007))
     listeners = [Listener(frames=100, arrives=0.3 * place) for place in range(8)]
     simulation.run(listeners)
     assert [nobody_waits_for(one.gap_s) for one in listeners] == [0.0] * 8
@@ -87,12 +90,14 @@ def test_a_first_chunk_does_not_wait_behind_others_further_sound() -> None:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), share=st.floats(0.1, 0.9))
-def test_everybody_is_heard_to_the_end_whenever_they_come(arrivals: list[float], share: float) -> None:
-    simulation = Simulation.of(8, work=8, frame_cost=(share * FRAME_S / 2, 0.001), sound_cost=(0.0, 0.002))
+@given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), share=st.floats(0.1, 0.9), ahead=st.integers(0, 2))
+def test_everybody_is_heard_to_the_end_whenever_they_come(arrivals: list[float], share: float, ahead: int) -> None:
+    simulation = Simulation.of(8, ahead=ahead, work=8, frame_cost=(share * FRAME_S / 2, 0.001), sound_cost=(0.0, 0.002))
     listeners = [Listener(frames=30 + place, arrives=arrival) for place, arrival in enumerate(arrivals)]
     simulation.run(listeners)
     assert [sum(one.chunks) for one in listeners] == [one.frames for one in listeners]
+    # Its first frame comes of its prompt, and none is begun that its limit would throw away.
+    assert [stepped_with(simulation, one.slot) for one in listeners] == [one.frames - 1 for one in listeners]
 
 
 # --- who runs
@@ -117,12 +122,36 @@ def test_a_slow_reader_pauses_alone_and_goes_on_when_it_reads() -> None:
     assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [0, 1]
 
 
-def test_a_listener_that_never_reads_costs_a_bounded_number_of_frames() -> None:
-    simulation = Simulation.of(2, frame_cost=(0.01, 0.001))
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_listener_that_never_reads_costs_a_bounded_number_of_frames(ahead: int) -> None:
+    simulation = Simulation.of(2, ahead=ahead, frame_cost=(0.01, 0.001))
     deaf, good = Listener(frames=500, reads=False), Listener(frames=100)
     simulation.run([deaf, good], until=15.0)
     assert stepped_with(simulation, 0) == 24
     assert good.ended is not None
+
+
+@pytest.mark.parametrize("what", ["limit", "text", "backlog", "reader"])
+def test_frames_that_are_begun_count_as_if_they_were_known(what: str) -> None:
+    scheduler, rows = speaking(2, made=9)
+    rows.sent[:], rows.begun[0] = 9, 10
+    if what == "limit":
+        rows.limit[:] = 10
+    elif what == "text":
+        rows.text[:] = 10
+    elif what == "backlog":
+        rows.sent[:], rows.begun[:] = 10 - BACKLOG, (10, 9)
+    else:
+        rows.acknowledged[:], rows.taken[:] = True, 10 - scheduler.reader_frames
+    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [1]
+
+
+def test_who_gives_a_slot_up_leaves_it_sounding_until_its_sound_is_back() -> None:
+    _, rows = speaking(2, made=9)
+    rows.sounding[:] = True
+    rows.clear(1)
+    assert rows.sounding.all()
+    assert (rows.begun[1], rows.made[1], bool(rows.speaking[1])) == (0, 0, False)
 
 
 def test_a_row_without_text_waits_and_sends_what_it_has() -> None:

@@ -27,6 +27,8 @@ from tests.support.engines import (
     streamed,
 )
 
+pytestmark = pytest.mark.usefixtures("each_device")
+
 WAIT_S = 60
 TEXTS = ("Hello world.", "a", "The old phone is slow. You speak.", "你好，我的声音。", "iPhone 12")
 

@@ -10,19 +10,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from numpy.typing import NDArray
 
+from runtime.device.interface import Track
 from runtime.engine.prompt import Prompt
-from runtime.engine.runner import FrameResult
+from runtime.engine.runner import FrameResult, Pending
 from runtime.engine.station import Station
 from runtime.errors import Busy
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Split, Started
 from runtime.settings import Limits
 from tests.support.engines import MOST_TICKS, Heard, VirtualClock, custom_voice, engine_of, station_of
+from tests.support.frames import Slots, pending
+
+pytestmark = pytest.mark.usefixtures("each_device")
 
 SLOTS, GROUPS, PIECE = 3, 2, 16
 TEXTS = ("Hello world. ", "you", " speak.\n", "...", "<|im_end|>", "x" * 70, " a b c d e f g")
@@ -32,17 +36,18 @@ class Stand:
     """In place of the networks of one station."""
 
     def __init__(self, station: Station) -> None:
-        self.arena = station.runner.arena
+        self.arena, self.device = station.runner.arena, station.device
         station.runner.prefill = self.prefill  # type: ignore[method-assign]
         station.runner.step = self.step  # type: ignore[method-assign]
         station.streams.decode = self.decode  # type: ignore[method-assign, assignment]
         self.fails = False
 
-    def prefill(self, slot: int, prompt: Prompt, start: int) -> tuple[int, FrameResult | None]:
+    def prefill(self, slot: int, prompt: Prompt, start: int) -> tuple[int, Pending | None]:
         stop = min(start + PIECE, prompt.constant if start < prompt.constant else len(prompt.embeds))
-        return (stop, None) if stop < len(prompt.embeds) else (stop, self.step(np.array([slot])))
+        with self.device.track(Track.STARTS):
+            return (stop, None) if stop < len(prompt.embeds) else (stop, self.step(np.array([slot])))
 
-    def step(self, slots: NDArray[np.int64]) -> FrameResult:
+    def step(self, slots: Slots) -> Pending:
         """Every seventh seed's numbers are not finite from its fifth frame on; parts end by themselves."""
         if self.fails:
             self.fails = False
@@ -51,11 +56,10 @@ class Stand:
         self.arena.host_frame[slots] += 1
         frames = self.arena.host_frame[slots]
         held = np.array([int(self.arena.hold_until[slot]) for slot in slots]) >= frames
-        return FrameResult(
-            np.stack([seeds, frames], axis=1), (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
-        )
+        ended, finite = (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
+        return pending(slots, FrameResult(np.stack([seeds, frames], axis=1), ended, finite), self.device)
 
-    def decode(self, slots: Sequence[int], codes: Any) -> list[bytes | None]:
+    def decode(self, slots: Sequence[int], codes: Any, track: Track) -> list[bytes | None]:
         return [np.repeat(row[:, 0], 1920).astype(np.int16).tobytes() for row in codes.numpy()]
 
 

@@ -1,0 +1,116 @@
+"""What no graph can hold: reads by the host, shapes that depend on data, randomness of the device's own, copies between
+devices, and operators that Ascend's graphs refuse.
+
+Best run over meta tensors, where nothing is computed, so that every copy from the host shows by its device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+READS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "allclose"}
+SHAPES = {
+    "nonzero",
+    "nonzero_numpy",
+    "argwhere",
+    "masked_select",
+    "bincount",
+    "unique_dim",
+    "unique_consecutive",
+    "unique_dim_consecutive",
+    "_unique",
+    "_unique2",
+}
+RANDOM = {"multinomial", "bernoulli", "bernoulli_", "rand", "randn", "randint", "randperm", "uniform_", "normal_"}
+RANDOM |= {"exponential_", "random_", "native_dropout", "dropout"}
+INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
+# Operators without an aclnn form up to torch_npu 2.8.0: "Cannot run aclop operators during NPU graph capture".
+WITHOUT_ACLNN = {"__rshift__", "__lshift__", "__irshift__", "__ilshift__"}
+
+# Ways of the host's own data into a tensor, and of a tensor to the host, that no dispatcher sees.
+FROM_HOST = [(torch, name) for name in ("tensor", "as_tensor", "from_numpy", "asarray")]
+TO_HOST = [(Tensor, name) for name in ("tolist", "numpy", "__array__")]
+
+
+class NotForGraphs(AssertionError):
+    """Something was done that a graph cannot hold."""
+
+
+def refuse(func: torch._ops.OpOverload, args: Any, kwargs: Any) -> None:
+    """Raises NotForGraphs where no graph can hold the operator, or not with these arguments."""
+    name = func.overloadpacket.__name__
+    if name in READS:
+        raise NotForGraphs(f"{name}: the host reads what the device has computed")
+    if name in SHAPES or str(func) == "aten.repeat_interleave.Tensor":
+        raise NotForGraphs(f"{name}: a shape that depends on data")
+    if name in RANDOM:
+        raise NotForGraphs(f"{name}: randomness that does not belong to the request")
+    if name in WITHOUT_ACLNN:
+        raise NotForGraphs(f"{name}: no operator that Ascend's graphs take")
+    indices = tree_leaves(args[1]) if name in INDEXING else ()
+    if any(index.dtype in (torch.bool, torch.uint8) for index in indices if isinstance(index, Tensor)):
+        raise NotForGraphs(f"{name}: a boolean index, whose shape depends on data")
+    if name == "lift_fresh" and args[0].dim():
+        raise NotForGraphs("a tensor made of the host's data")
+    if len(devices := devices_of((args, kwargs))) > 1:
+        raise NotForGraphs(f"{name}: {', '.join(sorted(map(str, devices)))} in one operation")
+
+
+def devices_of(values: Any) -> set[torch.device]:
+    """Where the tensors among some values lie."""
+    return {leaf.device for leaf in tree_leaves(values) if isinstance(leaf, Tensor)}
+
+
+class GraphLint(TorchDispatchMode):
+    """Refuses as it runs."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device, self.operators = device, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        refuse(func, args, kwargs)
+        made = func(*args, **kwargs)
+        self.operators += 1
+        if strange := devices_of((args, made)) - {self.device}:
+            raise NotForGraphs(f"{func}: a tensor on {strange.pop()} while the work is {self.device}'s")
+        return made
+
+
+@contextmanager
+def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
+    """Whatever is done within must be legal in a graph of ``device``.
+
+    Raises:
+        NotForGraphs: it is not; whatever else is raised, which meta tensors do where data is asked for, counts too.
+    """
+    with hands_off(), GraphLint(torch.device(device)) as lint:
+        try:
+            yield lint
+        except (RuntimeError, NotImplementedError) as error:
+            raise NotForGraphs(f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def hands_off() -> Iterator[None]:
+    """No tensor is made of the host's data, and none is read by the host, within."""
+
+    def refusing(name: str) -> Any:
+        def refused(*_: Any, **__: Any) -> NoReturn:
+            raise NotForGraphs(f"{name}: the host's data in a graph")
+
+        return refused
+
+    with ExitStack() as stack:
+        for owner, name in FROM_HOST + TO_HOST:
+            stack.enter_context(patch.object(owner, name, refusing(name)))
+        yield

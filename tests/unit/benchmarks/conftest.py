@@ -1,0 +1,20 @@
+"""A checkpoint whose frames are cheap and whose utterances never end by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.layout.files import write_checkpoint
+from benchmarks.prompts import single_tokens
+from tests.support.checkpoint_spec import QUICK
+
+
+@pytest.fixture(scope="package")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a CustomVoice checkpoint."""
+    folder = tmp_path_factory.mktemp("endless") / "custom_voice"
+    write_checkpoint(folder, replace(QUICK, is_endless=True, tokens=single_tokens()), "custom_voice", seed=3)
+    return folder

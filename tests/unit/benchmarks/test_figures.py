@@ -1,0 +1,110 @@
+"""Figures of hand-made arrivals: percentiles, underruns, rates, and what counts as a failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.figures import (
+    BYTES_PER_S,
+    Outcome,
+    Playback,
+    Trace,
+    audio_rate,
+    nearest_rank,
+    peak_in_flight,
+    playback,
+    summary,
+)
+
+SECOND = 1_000_000_000
+HALF = BYTES_PER_S // 2  # bytes of half a second of sound
+
+
+def chunks_at(*seconds: float) -> list[tuple[int, int]]:
+    """Half a second of sound at each of these moments."""
+    return [(round(second * SECOND), HALF) for second in seconds]
+
+
+def a_trace(number: int = 0, sent: float = 0.0, end: float = 2.0, chunks: tuple[float, ...] = (0.1, 0.4)) -> Trace:
+    trace = Trace(number, wanted_bytes=HALF * len(chunks), outcome=Outcome.DONE)
+    trace.sent_ns, trace.end_ns, trace.chunks = round(sent * SECOND), round(end * SECOND), chunks_at(*chunks)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.0, 15), (0.05, 15), (0.3, 20), (0.4, 20), (0.5, 35), (0.95, 50), (1.0, 50)]
+)
+def test_a_percentile_is_the_nearest_rank(share: float, value: int) -> None:
+    assert nearest_rank([50, 15, 40, 20, 35], share) == value
+
+
+def test_nothing_has_no_percentile() -> None:
+    assert nearest_rank([], 0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "wanted"),
+    [
+        ((), Playback(0, 0.0)),
+        ((3.0,), Playback(0, 0.0)),
+        ((3.0, 3.1, 3.2), Playback(0, 0.0)),
+        ((3.0, 3.5, 4.0), Playback(0, 0.0)),  # each in the last moment
+        ((3.0, 3.6, 3.7), Playback(1, 0.1)),  # a tenth of a second dry
+        ((3.0, 3.6, 4.2), Playback(2, 0.2)),  # the player went on from 3.6, and was dry again from 4.1
+        ((3.0, 3.6, 4.1), Playback(1, 0.1)),  # as above, just in time the second time
+    ],
+)
+def test_underruns_of_a_player_without_a_buffer(arrivals: tuple[float, ...], wanted: Playback) -> None:
+    played = playback(chunks_at(*arrivals))
+    assert played.underruns == wanted.underruns
+    assert played.deficit_s == pytest.approx(wanted.deficit_s, abs=1e-9)
+
+
+def test_what_is_late_for_some_is_continuous_for_a_listener_with_a_buffer() -> None:
+    row = summary([a_trace(chunks=(0.1, 0.65)), a_trace(chunks=(0.1, 0.75))])
+    assert (row["underruns"], row["continuous"], row["worst_deficit_ms"]) == (2, 0.5, 150.0)
+
+
+def test_a_row_counts_from_the_last_moment_before_the_request() -> None:
+    row = summary([a_trace(sent=0.05), a_trace(sent=0.0)])
+    assert (row["first_pcm_p50_ms"], row["first_pcm_p95_ms"]) == (50.0, 100.0)
+    assert row["e2e_p95_ms"] == 2000.0
+
+
+def test_short_sound_is_a_failure() -> None:
+    short = a_trace()
+    short.wanted_bytes += 2
+    row = summary([a_trace(), short])
+    assert (row["failed"], row["calls"], row["e2e_p50_ms"]) == (1, 2, 2000.0)
+
+
+def test_refusals_are_no_failures_and_no_replies() -> None:
+    refused = a_trace(chunks=())
+    refused.outcome, refused.code = Outcome.REFUSED, "overloaded"
+    row = summary([a_trace(), refused])
+    assert (row["failed"], row["refused"], row["errors"]) == (0, 1, "overloaded")
+
+
+def test_who_cancels_has_not_failed() -> None:
+    cancelled = a_trace()
+    cancelled.outcome, cancelled.wanted_bytes = Outcome.CANCELLED, 10 * BYTES_PER_S
+    assert summary([a_trace(), cancelled])["failed"] == 0
+
+
+def test_failures_of_the_warm_up_are_told_too() -> None:
+    failed = a_trace()
+    failed.outcome, failed.is_counted = Outcome.FAILED, False
+    row = summary([a_trace(), failed])
+    assert (row["failed"], row["calls"]) == (1, 1)
+
+
+def test_the_emptying_at_the_end_is_not_in_the_rate() -> None:
+    """Half a second of sound each at 1 and 2 s; the last call is sent at 2 s and its own sound comes later."""
+    first = a_trace(sent=0.0, end=2.0, chunks=(1.0, 2.0))
+    last = a_trace(sent=2.0, end=9.0, chunks=(8.0, 9.0))
+    assert audio_rate([first, last]) == pytest.approx(0.5)
+
+
+def test_the_most_calls_at_once() -> None:
+    assert peak_in_flight([a_trace(sent=0, end=2), a_trace(sent=1, end=3), a_trace(sent=2, end=4)]) == 2
+    assert peak_in_flight([a_trace(sent=0, end=4), a_trace(sent=1, end=3), a_trace(sent=2, end=4)]) == 3

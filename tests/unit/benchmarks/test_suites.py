@@ -1,0 +1,210 @@
+"""Every suite once, short, on a tiny checkpoint: in process and over sockets from a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import lanes, suites
+from benchmarks.driver import Heard
+from benchmarks.engine import Grid, measure_engine
+from benchmarks.figures import Outcome, Trace
+from benchmarks.host import measure_host
+from benchmarks.lanes import Arm, Lane, opened, settings_of
+from benchmarks.peers import Ours, measure
+from benchmarks.plan import Manner, Plan, closed_loop, frames_of
+from benchmarks.report import markdown
+from benchmarks.suite import main
+from runtime.request import Mode
+
+MODE = Mode.CUSTOM_VOICE
+Row = dict[str, Any]
+
+
+def shortened(text: str) -> int:
+    """Frames of a text: fewer than it would be spoken for, more than it has tokens."""
+    return 4 + len(text) // 4
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    return {
+        "VOICEWRIGHT_MODEL": str(folder),
+        "VOICEWRIGHT_DEVICE": "cpu",
+        "VOICEWRIGHT_MAX_SLOTS": "2",
+        "VOICEWRIGHT_MAX_MODEL_LEN": "256",
+        "VOICEWRIGHT_MAX_WAITING": "0",
+        "VOICEWRIGHT_THREADS": "1",
+    }
+
+
+@pytest.fixture(scope="module")
+def tables(endless: Path) -> dict[str, list[Row]]:
+    async def all_of_them() -> dict[str, list[Row]]:
+        async with opened([Arm("ours", {})], lanes.TRANSPORTS, environment_of(endless)) as doors:
+            return {
+                "closed": await suites.closed_loop(doors, [MODE], [2], 1),
+                "open": await suites.open_loop(doors, [MODE], [2.0], 2.0, 0.5, [0]),
+                "live": await suites.live_text(doors, [MODE], [1], 1),
+                "abuse": await suites.abuse(doors, [MODE], 2, 2.0, 12.0),
+            }
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("benchmarks.plan.frames_of", shortened)
+        patch.setattr("benchmarks.plan.WARM_UP_ROUNDS", 1)
+        patch.setattr("benchmarks.plan.COUNTED_ROUNDS", 1)
+        return asyncio.run(all_of_them())
+
+
+@pytest.mark.parametrize("suite", ["closed", "open", "live", "abuse"])
+def test_nothing_fails_and_nothing_leaks(tables: dict[str, list[Row]], suite: str) -> None:
+    for row in tables[suite]:
+        assert (row["failed"], row["leaked_slots"]) == (0, 0), row
+
+
+@pytest.mark.parametrize("suite", ["closed", "open", "live", "abuse"])
+def test_both_transports_are_measured(tables: dict[str, list[Row]], suite: str) -> None:
+    assert {row["lane"] for row in tables[suite]} == set(lanes.TRANSPORTS)
+    for row in tables[suite]:
+        assert 0 < row["first_pcm_p50_ms"] <= row["first_pcm_p95_ms"] <= 60_000
+        assert row["first_pcm_p50_ms"] <= row["e2e_p95_ms"]
+
+
+def test_clients_over_sockets_say_how_much_of_a_core_they_took(tables: dict[str, list[Row]]) -> None:
+    shares = {row["lane"]: row.get("client_cpu") for row in tables["closed"]}
+    assert shares["in_process"] is None
+    assert 0 < shares["websocket"] < 1
+
+
+def test_a_closed_loop_has_as_many_in_flight_as_clients(tables: dict[str, list[Row]]) -> None:
+    for row in tables["closed"]:
+        assert (row["peak_in_flight"], row["clients"]) == (2, 2)
+        assert row["calls"] == 2
+
+
+def test_live_text_is_written_before_its_end_is_counted(tables: dict[str, list[Row]]) -> None:
+    assert {row["text"] for row in tables["live"]} == {"words", "tokens"}
+    for row in tables["live"]:
+        assert 0 < row["last_word_to_end_p50_ms"] < row["e2e_p95_ms"]
+
+
+def test_those_who_find_no_place_are_refused_and_the_others_are_served(tables: dict[str, list[Row]]) -> None:
+    for row in tables["abuse"]:
+        assert row["refused"] > 0
+        assert row["errors"] == "overloaded"
+        assert row["cancel_calls"] > 0
+        assert row["slow_calls"] > 0
+        assert row["alone_first_pcm_p50_ms"] > 0
+
+
+def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def heard() -> list[Trace]:
+        async with opened([Arm("ours", {})], ["in_process"], environment_of(endless)) as (door,):
+            return (await door.door.drive(closed_loop(MODE, 1, Manner.TOKENS, rounds=1))).traces
+
+    monkeypatch.setattr("benchmarks.plan.frames_of", lambda text: 3)
+    assert "ended_before_its_text" in {trace.code for trace in asyncio.run(heard())}  # the shortest may be written
+
+
+def test_arms_are_measured_in_the_order_a_b_b_a(endless: Path) -> None:
+    order: list[str] = []
+
+    class Noted:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def drive(self, plan: Plan) -> Heard:
+            order.append(self.name)
+            trace = Trace(0, wanted_bytes=2, sent_ns=1, end_ns=3, chunks=[(2, 2)], outcome=Outcome.DONE)
+            return Heard([trace])
+
+        async def busy(self) -> int:
+            return 0
+
+    async def rows(*names: str) -> list[Row]:
+        doors = [Lane(name, "in_process", Noted(name)) for name in names]
+        return await suites.closed_loop(doors, [MODE], [1, 2], 1)
+
+    assert [row["lane"] for row in asyncio.run(rows("a", "b"))] == 2 * ["a in_process", "b in_process"]
+    assert order == [*"abba", *"abba"]
+    order.clear()
+    asyncio.run(rows("a"))
+    assert order == ["a", "a"]
+
+
+class Held:
+    """A door behind which one slot is never given back."""
+
+    async def busy(self) -> int:
+        return 1
+
+
+def test_a_slot_that_is_never_given_back_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "SETTLED_S", 0.1)
+    assert asyncio.run(Lane("ours", "in_process", Held()).leaked()) == 1  # type: ignore[arg-type]
+
+
+def test_the_parts_of_the_engine_are_timed_in_both_arms(endless: Path) -> None:
+    settings = settings_of(environment_of(endless))
+    grid = Grid(batches=(1, 2), contexts=(64, 4096), prompts=(16,), sounds=((1, 1), (2, 2)), counted=2)
+    tables = measure_engine([("a", settings), ("b", settings)], grid)
+    assert [(row["arm"], row["batch"], row["context"]) for row in tables["frames"]] == [
+        *(("a", 1, 64), ("b", 1, 64), ("a", 2, 64), ("b", 2, 64))  # no slot is 4096 long
+    ]
+    for name, column in (
+        ("frames", "frame_ms"),
+        ("predictor", "predictor_ms"),
+        ("prefill", "prefill_ms"),
+        ("code2wav", "code2wav_ms"),
+        ("start", "seconds"),
+    ):
+        assert tables[name]
+        assert all(row[column] > 0 for row in tables[name])
+
+
+def test_the_host_is_timed_for_several_numbers_of_rows_on_one_engine(endless: Path) -> None:
+    rows = measure_host(settings_of(environment_of(endless)), (1, 3))
+    assert [row["rows"] for row in rows] == [1, 3]
+    assert all(0.005 < row["turn_p50_ms"] < 100 for row in rows)
+
+
+def test_our_own_row_beside_the_peers(endless: Path) -> None:
+    row = measure(Ours(str(endless), "cpu"), lengths=(2, 8), repeats=1)
+    assert row["ms_a_frame"] > 0
+    assert row["first_sound_ms"] > 0
+
+
+def test_an_arm_of_a_setting_that_does_not_exist_is_refused() -> None:
+    assert Arm.parse("eager:VOICEWRIGHT_GUARD=0,VOICEWRIGHT_BASE_PREFILLS=1").environment == {
+        "VOICEWRIGHT_GUARD": "0",
+        "VOICEWRIGHT_BASE_PREFILLS": "1",
+    }
+    with pytest.raises(SystemExit, match="VOICEWRIGHT_GARD"):
+        Arm.parse("eager:VOICEWRIGHT_GARD=0")
+
+
+def test_the_command_writes_its_report(
+    endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.plan.frames_of", shortened)
+    words = f"suite closed --model {endless} --device cpu --slots 2 --length 256 --transports in_process"
+    words += " --clients 1 --calls 1"
+    words += "".join(f" --{name} {tmp_path / 'a.'}{name}" for name in ("json", "markdown", "traces"))
+    monkeypatch.setattr("sys.argv", words.split())
+    assert main() == 0
+    report = json.loads((tmp_path / "a.json").read_text())
+    assert report["weights"] == "synthetic weights"
+    assert report["tables"]["closed loop"][0]["calls"] == 4
+    assert (tmp_path / "a.markdown").read_text() == markdown(report)
+    traces = [json.loads(line) for line in (tmp_path / "a.traces").read_text().splitlines()]
+    assert len(traces) == 6  # the warm-up is there too
+    assert all(sum(size for _, size in trace["chunks"]) == trace["wanted_bytes"] for trace in traces)
+    assert "synthetic weights" in capsys.readouterr().out
+
+
+def test_lengths_are_those_of_the_text() -> None:
+    """The tests above shorten them."""
+    assert all(call.frames == frames_of(call.text) for call in closed_loop(MODE, 2).calls)

@@ -1,0 +1,18 @@
+"""torch_npu's stand-in, where a test asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.device.npu import NpuDevice
+from tests.support.torch_npu_stand_in import StandIn, install
+
+
+@pytest.fixture
+def ascend(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return install(monkeypatch)
+
+
+@pytest.fixture
+def npu(ascend: StandIn) -> NpuDevice:
+    return NpuDevice()

@@ -1,0 +1,211 @@
+"""The NPU's attention against torch's for every case, and what stops a wrong mask before an operator answers by it."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from runtime.device.npu import BOTTOM_RIGHT, COMPRESSED, EXPLICIT, NpuDevice, check_attention
+from runtime.errors import DeviceUnavailable
+from tests.support.torch_npu_stand_in import StandIn
+
+HEADS, KV_HEADS, WIDTH = 6, 3, 16
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+both = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+
+
+def heads(rows: int, q: int, k: int, dtype: torch.dtype, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return (
+        torch.randn(rows, HEADS, q, WIDTH, generator=generator).to(dtype),
+        torch.randn(rows, KV_HEADS, k, WIDTH, generator=generator).to(dtype),
+        torch.randn(rows, KV_HEADS, k, WIDTH, generator=generator).to(dtype),
+    )
+
+
+def expected(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+    """Torch's own attention, whose masks are True where a query may look."""
+    return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=seen, enable_gqa=True)
+
+
+def assert_near(out: Tensor, truth: Tensor) -> None:
+    torch.testing.assert_close(out.float(), truth, rtol=0, atol=TOLERANCE[out.dtype])
+
+
+@both
+@pytest.mark.parametrize(("rows", "before", "new"), [(1, 0, 1), (1, 0, 9), (1, 5, 3), (1, 70, 1), (3, 0, 2), (3, 9, 1)])
+def test_new_positions_see_themselves_and_those_before(
+    npu: NpuDevice, ascend: StandIn, rows: int, before: int, new: int, dtype: torch.dtype
+) -> None:
+    q, k, v = heads(rows, new, before + new, dtype)
+    out = npu.attend_prompt(q, k, v)
+    assert out.dtype is dtype
+    assert_near(out, expected(q, k, v, torch.ones(new, before + new, dtype=torch.bool).tril(before)))
+    operator = "fusion" if dtype is torch.float32 else "infer"
+    assert ascend.calls == [(operator, tuple(q.shape), tuple(k.shape), BOTTOM_RIGHT if new > 1 else EXPLICIT)]
+
+
+@both
+def test_keys_beyond_the_compressed_mask_are_seen_as_well(npu: NpuDevice, dtype: torch.dtype) -> None:
+    before, new = COMPRESSED + 50, 3
+    q, k, v = heads(1, new, before + new, dtype)
+    truth = expected(q, k, v, torch.ones(new, before + new, dtype=torch.bool).tril(before))
+    assert_near(npu.attend_prompt(q, k, v), truth)
+
+
+@both
+def test_views_of_the_arena_are_taken_for_what_they_show(npu: NpuDevice, dtype: torch.dtype) -> None:
+    _, k, v = heads(4, 1, 32, dtype)
+    q = heads(1, 5, 5, dtype, seed=1)[0].transpose(1, 2).contiguous().transpose(1, 2)
+    k, v = k[2:3, :, :11], v[2:3, :, :11]
+    assert not q.is_contiguous()
+    assert not k.is_contiguous()
+    assert_near(npu.attend_prompt(q, k, v), expected(q, k, v, torch.ones(5, 11, dtype=torch.bool).tril(6)))
+
+
+@both
+def test_a_prompt_may_be_told_what_it_sees(npu: NpuDevice, dtype: torch.dtype) -> None:
+    q, k, v = heads(1, 4, 12, dtype)
+    seen = torch.rand(4, 12, generator=torch.Generator().manual_seed(3)) < 0.5
+    seen[:, 2] = True
+    assert_near(npu.attend_prompt(q, k, v, seen), expected(q, k, v, seen))
+
+
+@both
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_see_their_own_slot_up_to_their_own_length(npu: NpuDevice, seed: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    slots, total, span = 7, 41, 33
+    rows = torch.randperm(slots, generator=generator)[: 1 + seed]
+    lengths = torch.randint(1, span + 1, (len(rows),), generator=generator)
+    lengths[0] = (1, span)[seed % 2]
+    keys, values = torch.randn(2, slots, KV_HEADS, total, WIDTH, generator=generator).to(dtype)
+    q = torch.randn(len(rows), HEADS, 1, WIDTH, generator=generator).to(dtype)
+    before = keys.clone()
+    out = npu.attend_rows(q, keys[:, :, :span], values[:, :, :span], rows, lengths)
+    for row, (slot, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
+        everything = torch.ones(1, length, dtype=torch.bool)
+        k, v = (part[slot, None, :, :length] for part in (keys, values))
+        assert_near(out[row : row + 1], expected(q[row : row + 1], k, v, everything))
+    assert torch.equal(keys, before)
+
+
+@both
+@pytest.mark.parametrize("left", [math.nan, math.inf])
+def test_what_another_left_behind_a_row_s_end_does_not_reach_it(
+    npu: NpuDevice, left: float, dtype: torch.dtype
+) -> None:
+    q, keys, values = heads(2, 1, 20, dtype)
+    lengths, rows = torch.tensor([4, 20]), torch.tensor([0, 1])
+    clean = npu.attend_rows(q, keys, values, rows, lengths)
+    keys[0, :, 4:] = values[0, :, 4:] = left
+    assert torch.equal(npu.attend_rows(q, keys, values, rows, lengths), clean)
+
+
+# --- what stops a wrong mask
+
+
+def causal(size: int = COMPRESSED) -> Tensor:
+    return torch.ones(size, size, dtype=torch.bool).triu(1)
+
+
+def test_the_masks_in_use_pass() -> None:
+    check_attention(*heads(1, 3, 9, torch.bfloat16), causal(), BOTTOM_RIGHT)
+    check_attention(*heads(2, 1, 9, torch.bfloat16), None, EXPLICIT)
+    check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
+
+
+@pytest.mark.parametrize("size", [COMPRESSED - 1, COMPRESSED + 1])
+def test_a_compressed_mask_of_another_size_is_stopped(size: int) -> None:
+    with pytest.raises(AssertionError, match="2048 by 2048"):
+        check_attention(*heads(1, 3, 9, torch.bfloat16), causal(size), BOTTOM_RIGHT)
+
+
+@pytest.mark.parametrize(("new", "total"), [(3, 9), (9, 9), (1, 9)])
+def test_a_mask_that_aligns_the_first_with_the_first_is_stopped(new: int, total: int) -> None:
+    with pytest.raises(AssertionError, match="mode 2 aligns queries and keys at the first of each"):
+        check_attention(*heads(1, new, total, torch.bfloat16), causal(), 2)
+
+
+def test_it_would_have_answered_wrongly_without_a_word(ascend: StandIn) -> None:
+    """The trap itself: mode 2 with older keys sees the first keys instead of the last ones."""
+    q, k, v = heads(1, 2, 9, torch.bfloat16)
+    words = {"atten_mask": causal(), "num_heads": HEADS, "num_key_value_heads": KV_HEADS, "input_layout": "BNSD"}
+    outs = [
+        ascend.npu_fused_infer_attention_score(q, k, v, sparse_mode=mode, scale=WIDTH**-0.5, **words)[0]
+        for mode in (2, 3)
+    ]
+    seen = torch.ones(2, 9, dtype=torch.bool)
+    assert_near(outs[0], expected(q, k, v, seen.tril(0)))
+    assert_near(outs[1], expected(q, k, v, seen.tril(7)))
+    assert not torch.allclose(outs[0].float(), outs[1].float(), atol=0.1)
+
+
+def test_more_queries_than_keys_are_stopped() -> None:
+    q, k, v = heads(1, 5, 4, torch.bfloat16)
+    with pytest.raises(AssertionError, match="no more queries than keys"):
+        check_attention(q, k, v, causal(), BOTTOM_RIGHT)
+
+
+def test_several_queries_without_a_mask_are_stopped() -> None:
+    with pytest.raises(AssertionError, match="also those after it"):
+        check_attention(*heads(1, 2, 9, torch.bfloat16), None, EXPLICIT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.int8])
+def test_a_mask_of_numbers_is_stopped(dtype: torch.dtype) -> None:
+    """Torch adds masks of floats; here they would be read as True or False."""
+    with pytest.raises(AssertionError, match="may mean the opposite"):
+        check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT)
+
+
+@pytest.mark.parametrize("shape", [(2, 9), (9,), (1, 1, 1, 9), (2, 1, 1, 8), (2, 6, 1, 9)])
+def test_a_mask_of_another_shape_is_stopped(shape: tuple[int, ...]) -> None:
+    with pytest.raises(AssertionError, match="for 1 queries and 9 keys"):
+        check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(shape, dtype=torch.bool), EXPLICIT)
+
+
+def test_a_mask_that_is_not_contiguous_is_stopped() -> None:
+    wide = torch.zeros(2, 1, 1, 18, dtype=torch.bool)
+    with pytest.raises(AssertionError, match="contiguous masks"):
+        check_attention(*heads(2, 1, 9, torch.bfloat16), wide[..., ::2], EXPLICIT)
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_heads_that_are_not_contiguous_are_stopped(part: int) -> None:
+    given = list(heads(2, 1, 9, torch.bfloat16))
+    given[part] = torch.cat((given[part], given[part]), dim=-1)[..., ::2]
+    with pytest.raises(AssertionError, match="contiguous tensors"):
+        check_attention(*given, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
+
+
+@pytest.mark.parametrize(("part", "value"), list(product((0, 1, 2), ("dtype", "dim"))))
+def test_heads_of_another_dtype_or_layout_are_stopped(part: int, value: str) -> None:
+    given = list(heads(2, 1, 9, torch.bfloat16))
+    given[part] = given[part].float() if value == "dtype" else given[part].flatten(2)
+    with pytest.raises(AssertionError):
+        check_attention(*given, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
+
+
+def test_keys_in_the_layout_of_a_row_first_are_stopped() -> None:
+    q, k, v = heads(2, 1, 9, torch.bfloat16)
+    with pytest.raises(AssertionError):
+        check_attention(q, k.transpose(1, 2).contiguous(), v, None, EXPLICIT)
+
+
+def test_a_checkpoint_that_the_operators_do_not_take_is_refused_with_the_reason() -> None:
+    def given(query_heads: int, key_heads: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        keys = torch.zeros(1, key_heads, 4, width, dtype=dtype)
+        return torch.zeros(1, query_heads, 1, width, dtype=dtype), keys, keys
+
+    check_attention(*given(4, 2, 20, torch.float32), None, EXPLICIT)
+    with pytest.raises(DeviceUnavailable, match="in sixteens; this checkpoint's have 20"):
+        check_attention(*given(4, 2, 20, torch.bfloat16), None, EXPLICIT)
+    with pytest.raises(DeviceUnavailable, match="up to 64 to a key head; this checkpoint has 65 and 1"):
+        check_attention(*given(65, 1, 16, torch.bfloat16), None, EXPLICIT)

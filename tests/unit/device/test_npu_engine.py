@@ -1,0 +1,293 @@
+"""The whole engine on the NPU's path over the stand-in: the CPU's codes, replayed from graphs and not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from runtime.device.cpu import CpuDevice
+from runtime.device.interface import Graph, Track
+from runtime.device.npu import BOTTOM_RIGHT, EXPLICIT, NpuDevice
+from runtime.engine import sampling
+from runtime.engine.engine import Engine
+from runtime.engine.prompt import Prompt
+from runtime.engine.runner import FrameRunner
+from runtime.engine.slots import LevelChoice, RowSettings
+from runtime.errors import DeviceUnavailable
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.request import Layout, Sampling, SpeechRequest
+from runtime.settings import EngineSettings, Settings
+from tests.conftest import FolderOf, Loaded
+from tests.support.engines import (
+    GREEDY,
+    Codes,
+    cloned,
+    custom_voice,
+    engine_of,
+    said,
+    said_together,
+    station_of,
+    streamed,
+    voice_design,
+)
+from tests.support.torch_npu_stand_in import StandIn
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _as_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "WITHOUT_SHIFTS", ("cpu",))
+
+
+def varied(count: int) -> list[SpeechRequest]:
+    """Requests that differ in text, voice, layout and in how they draw."""
+    ways = (GREEDY, Sampling(), Sampling(top_p=0.8, temperature=1.1), Sampling(top_k=3, repetition_penalty=1.3))
+    return [
+        custom_voice(
+            ("Hello world.", "a", "The old phone is slow and the young voice is warm.")[index % 3],
+            voice=("serena", "ryan", "eric")[index % 3],
+            layout=list(Layout)[index % 2],
+            sampling=ways[index % 4],
+            max_frames=5 + index,
+            seed=index,
+        )
+        for index in range(count)
+    ]
+
+
+def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechRequest]) -> None:
+    pairs = [said_together(engine, *requests, apart=2) for engine in (on_npu, on_cpu)]
+    for ours, theirs in zip(*pairs, strict=True):
+        assert np.array_equal(ours.codes, theirs.codes)
+        assert len(theirs.codes) > 2
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_several_requests_have_the_cpu_s_codes(
+    speaker: Checkpoint, npu: NpuDevice, ascend: StandIn, eager: bool
+) -> None:
+    device = NpuDevice(eager=eager)
+    on_npu = engine_of(speaker, slots=5, device=device, dtype="float32")
+    assert len(ascend.npu.graphs) == (0 if eager else 5)  # 1, 2, 3, 4 and 6 rows
+    assert_same_codes(on_npu, engine_of(speaker, slots=5), varied(7))
+    assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT, BOTTOM_RIGHT}
+
+
+def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(loaded: Loaded, npu: NpuDevice) -> None:
+    odd = loaded("odd", "custom_voice")
+    requests = [custom_voice("a b c", voice=name, seed=3, sampling=Sampling()) for name in ("ada", "bob_2", "mei")]
+    on_npu = engine_of(odd, slots=3, device=npu, dtype="float32")
+    assert_same_codes(on_npu, engine_of(odd, slots=3), requests)
+
+
+def test_every_mode_has_the_cpu_s_codes(cloner: Checkpoint, designer: Checkpoint, npu: NpuDevice) -> None:
+    for checkpoint, request in ((cloner, cloned()), (designer, voice_design(sampling=Sampling()))):
+        on_npu = engine_of(checkpoint, slots=2, device=npu, dtype="float32")
+        assert np.array_equal(said(on_npu, request).codes, said(engine_of(checkpoint, slots=2), request).codes)
+
+
+def test_text_that_grows_has_the_cpu_s_codes(speaker: Checkpoint, npu: NpuDevice) -> None:
+    on_npu = engine_of(speaker, slots=2, device=npu, dtype="float32")
+    assert np.array_equal(said(on_npu, streamed()).codes, said(engine_of(speaker, slots=2), streamed()).codes)
+
+
+class InFloat64(CpuDevice):
+    """The CPU with attention as exact as the stand-in's, so that both round to the same half precision."""
+
+    dtype = torch.bfloat16
+
+    def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
+        return super().attend_prompt(q.double(), k.double(), v.double(), seen).to(q.dtype)
+
+    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+        return super().attend_rows(q.double(), keys.double(), values.double(), rows, lengths).to(q.dtype)
+
+
+def test_half_precision_has_the_cpu_s_codes_through_the_operator_for_inference(
+    folder_of: FolderOf, ascend: StandIn, npu: NpuDevice
+) -> None:
+    checkpoint = load_checkpoint(str(folder_of("tiny", "custom_voice")), CPU, torch.bfloat16)
+    on_npu = engine_of(checkpoint, slots=4, device=npu)
+    on_cpu = engine_of(checkpoint, slots=4, device=InFloat64())
+    for request in varied(4):
+        assert np.array_equal(said(on_npu, request).codes, said(on_cpu, request).codes)
+    assert {name for name, *_ in ascend.calls} == {"infer"}
+
+
+def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
+    folder_of: FolderOf, npu: NpuDevice
+) -> None:
+    """Its heads are no sixteens; float32 has another operator and takes it (above)."""
+    odd = load_checkpoint(str(folder_of("odd", "custom_voice")), CPU, torch.bfloat16)
+    with pytest.raises(DeviceUnavailable, match="in sixteens"):
+        engine_of(odd, device=npu)
+    runner = FrameRunner(odd, npu, torch.bfloat16, 2, 64, 16)
+    with pytest.raises(DeviceUnavailable, match="in sixteens"):
+        runner.capture()
+
+
+def test_opening_lays_code2wav_s_weights_out(folder_of: FolderOf, ascend: StandIn) -> None:
+    settings = EngineSettings(device="npu", dtype="float32", max_slots=2)
+    engine = Engine.open(Settings(models=(str(folder_of("tiny", "custom_voice")),), engine=settings))
+    laid = set(ascend.formats.values())
+    convolutions = [
+        module
+        for module in station_of(engine).checkpoint.speech_tokenizer.code2wav.modules()
+        if isinstance(module, torch.nn.Conv1d | torch.nn.ConvTranspose1d)
+    ]
+    assert laid == {"FRACTAL_Z"}  # Code2Wav is float32, whose matrices have no format of their own
+    for module in convolutions:
+        assert (module.weight.data_ptr() in ascend.formats) == (module.groups == 1)
+    assert len(said(engine, custom_voice()).pcm) > 0
+
+
+# --- frames, one by one
+
+
+SETTINGS = [LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False), LevelChoice(1.0, 0, 1.0, True)]
+
+
+def begin(runner: FrameRunner, serial: int, length: int) -> int:
+    """Take a slot and read a prompt of so many positions into it."""
+    embeds = torch.randn(length, runner.hidden_size, generator=torch.Generator().manual_seed(serial))
+    level = SETTINGS[serial % 3]
+    slot = runner.arena.take(RowSettings(level, level, 1.05), serial, [serial % 50, 3])
+    start, pending = 0, None
+    while pending is None:
+        start, pending = runner.prefill(slot, Prompt(embeds, [serial % 50, 3]), start)
+    pending.result()
+    return slot
+
+
+def frames_of(runner: FrameRunner, slots: list[int], count: int) -> Codes:
+    """Shapes: result [count, B, Q]."""
+    return np.stack([runner.step(np.array(slots)).result().codes for _ in range(count)])
+
+
+def test_a_replayed_frame_has_the_bits_of_the_same_frame_without_a_graph(speaker: Checkpoint, npu: NpuDevice) -> None:
+    """Five rows in a graph of six, on slots out of order, beside one that rests."""
+    made, runners = [], []
+    for holds in (True, False):
+        runner = FrameRunner(speaker, NpuDevice(eager=not holds), torch.float32, 6, 120, 64)
+        runner.capture()
+        slots = [begin(runner, serial, 5 + 7 * serial) for serial in range(6)]
+        resting = [layer[slots[2]].clone() for layer in runner.arena.keys]
+        made.append(frames_of(runner, [slots[index] for index in (4, 0, 5, 1, 3)], 5))
+        runners.append(runner)
+        written = int(runner.arena.host_position[slots[2]])
+        for before, after in zip(resting, runner.arena.keys, strict=True):
+            assert torch.equal(before[:, :written], after[slots[2], :, :written])
+    assert np.array_equal(*made)
+    for slot in range(6):
+        written = int(runners[0].arena.host_position[slot])
+        for ours, theirs in zip(runners[0].arena.keys, runners[1].arena.keys, strict=True):
+            torch.testing.assert_close(ours[slot, :, :written], theirs[slot, :, :written])
+
+
+@pytest.mark.parametrize("slots", [1, 5, 9])
+def test_rows_that_fill_a_batch_up_leave_nothing_but_the_scratch_row(
+    speaker: Checkpoint, npu: NpuDevice, slots: int
+) -> None:
+    """Also where more of them are needed than there are slots: 9 rows run in a graph of 12."""
+    runner, plain = (FrameRunner(speaker, device, torch.float32, slots, 64, 64) for device in (npu, CpuDevice()))
+    runner.capture()
+    assert max(rows for rows, _ in runner._graphs) == len(runner._rows) >= slots
+    taken = [begin(runner, serial, 6 + serial) for serial in range(slots)]
+    assert [begin(plain, serial, 6 + serial) for serial in range(slots)] == taken
+    assert np.array_equal(frames_of(runner, taken, 3), frames_of(plain, taken, 3))
+    arena = runner.arena
+    assert arena.position[slots] == arena.frame[slots] == 0
+    assert arena.position[:slots].tolist() == plain.arena.position[:slots].tolist() == arena.host_position.tolist()
+    assert arena.frame[:slots].tolist() == [4] * slots
+
+
+def test_a_frame_reads_no_more_of_the_slots_than_its_longest_row_needs(
+    speaker: Checkpoint, npu: NpuDevice, ascend: StandIn
+) -> None:
+    """A row that grows past the first span is replayed by the next one's graph, and says what it says on the CPU."""
+    runner, plain = (FrameRunner(speaker, device, torch.float32, 2, 600, 128) for device in (npu, CpuDevice()))
+    runner.capture()
+    assert sorted(runner._graphs) == [(1, 512), (1, 600), (2, 512), (2, 600)]
+    replayed: list[tuple[int, int]] = []
+    for key, graph in runner._graphs.items():
+        graph.replay = counting(graph, key, replayed)  # type: ignore[method-assign]
+    slots = [begin(runner, serial, 508 - 400 * serial) for serial in range(2)]
+    assert [begin(plain, serial, 508 - 400 * serial) for serial in range(2)] == slots
+    assert np.array_equal(frames_of(runner, slots, 7), frames_of(plain, slots, 7))
+    assert replayed == [(2, 512)] * 4 + [(2, 600)] * 3
+    assert np.array_equal(frames_of(runner, slots[1:], 1), frames_of(plain, slots[1:], 1))
+    assert replayed[-1] == (1, 512)
+
+
+def counting(graph: Graph[Tensor], key: tuple[int, int], into: list[tuple[int, int]]) -> Callable[[], None]:
+    replay = graph.replay
+    return lambda: (into.append(key), replay())[1]
+
+
+@pytest.mark.parametrize("held", [0, 3])
+def test_a_capture_that_fails_is_said_once_and_the_rest_runs_without(
+    speaker: Checkpoint,
+    npu: NpuDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    held: int,
+) -> None:
+    capture, done = NpuDevice.capture, []
+
+    def fails(device: NpuDevice, work: Callable[[], Tensor], track: Track) -> Graph[Tensor]:
+        if len(done) == held:
+            raise RuntimeError("Cannot run aclop operators during NPU graph capture")
+        done.append(track)
+        return capture(device, work, track)
+
+    monkeypatch.setattr(NpuDevice, "capture", fails)
+    with caplog.at_level(logging.WARNING):
+        on_npu = engine_of(speaker, slots=4, device=npu, dtype="float32")
+    (record,) = caplog.records
+    assert f"capture failed after {held} graphs" in record.getMessage()
+    assert "Cannot run aclop operators" in record.getMessage()
+    assert_same_codes(on_npu, engine_of(speaker, slots=4), varied(4))
+
+
+def test_a_row_that_is_full_before_anybody_is_told_ends_nobody_s_frame(speaker: Checkpoint, npu: NpuDevice) -> None:
+    made = []
+    for length in (10, 64):
+        runner = FrameRunner(speaker, npu, torch.float32, 2, length, 16)
+        runner.capture()
+        slots = [begin(runner, 0, 9), begin(runner, 1, 3)]
+        made.append(frames_of(runner, slots, 2))
+    assert np.array_equal(made[0][0], made[1][0])
+    assert np.array_equal(made[0][:, 1], made[1][:, 1])
+
+
+def test_a_row_that_went_wrong_harms_neither_its_neighbours_nor_who_comes_after(
+    speaker: Checkpoint, npu: NpuDevice
+) -> None:
+    runner = FrameRunner(speaker, npu, torch.float32, 2, 64, 64)
+    runner.capture()
+    expected = frames_of(runner, [begin(runner, 1, 9)], 3)
+    runner.arena.give_back(0)
+
+    runner = FrameRunner(speaker, npu, torch.float32, 2, 64, 64)
+    runner.capture()
+    well, ill = begin(runner, 1, 9), begin(runner, 2, 20)
+    for layer in (*runner.arena.keys, *runner.arena.values):
+        layer[ill] = torch.nan
+    codes, finite = [], []
+    for _ in range(3):
+        result = runner.step(np.array([ill, well])).result()
+        codes.append(result.codes[1:])
+        finite.append(result.finite.tolist())
+    assert finite == [[False, True]] * 3
+    assert np.array_equal(np.stack(codes), expected)
+    runner.arena.give_back(well)
+    runner.arena.give_back(ill)
+    assert begin(runner, 4, 5) == well
+    assert (again := begin(runner, 1, 9)) == ill
+    assert np.array_equal(frames_of(runner, [again], 3), expected)

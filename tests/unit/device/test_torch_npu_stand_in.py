@@ -1,0 +1,273 @@
+"""The stand-in refuses what torch_npu would refuse or misread; else tests over it would prove nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.support.graph_lint import NotForGraphs
+from tests.support.npu_graphs import Misuse
+from tests.support.torch_npu_stand_in import COMPRESSED, StandIn
+
+HEADS, KV_HEADS, WIDTH = 4, 2, 16
+
+
+def given(rows: int = 2, q: int = 3, k: int = 7, **changed: Any) -> dict[str, Any]:
+    """Arguments of a call of the operator for inference that is right; ``changed`` makes it wrong."""
+    words = {
+        "query": torch.randn(rows, HEADS, q, WIDTH).bfloat16(),
+        "key": torch.randn(rows, KV_HEADS, k, WIDTH).bfloat16(),
+        "value": torch.randn(rows, KV_HEADS, k, WIDTH).bfloat16(),
+        "num_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "input_layout": "BNSD",
+        "scale": 0.25,
+    }
+    return words | changed
+
+
+def causal(size: int = COMPRESSED) -> Tensor:
+    return torch.ones(size, size, dtype=torch.bool).triu(1)
+
+
+def nothing(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.bool)
+
+
+def every_other(tensor: Tensor) -> Tensor:
+    return torch.stack((tensor, tensor), dim=-1)[..., 0]
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "float32": ({name: torch.zeros(2, 2, 3, 16) for name in ("query", "key", "value")}, "not torch.float32"),
+    "one dtype": (given(value=torch.zeros(2, KV_HEADS, 7, WIDTH).half()), "another dtype"),
+    "contiguous": (given(key=every_other(torch.zeros(2, KV_HEADS, 7, WIDTH).bfloat16())), "keys are not contiguous"),
+    "layout": (given(input_layout="BHSD"), "no such layout"),
+    "dimensions": (given(input_layout="BSH"), "not BSH"),
+    "layout of heads": (given(input_layout="BSND"), "4 heads were announced"),
+    "heads": (given(num_heads=2), "2 heads were announced"),
+    "key heads": (given(num_key_value_heads=0), "4 key heads were announced"),
+    "rows": (given(query=torch.zeros(1, HEADS, 3, WIDTH).bfloat16()), "differ in rows"),
+    "width": (given(query=torch.zeros(2, HEADS, 3, 32).bfloat16()), "differ in rows or in the size"),
+    "values": (given(value=torch.zeros(2, KV_HEADS, 8, WIDTH).bfloat16()), "other shapes"),
+    "sixteens": (
+        given(**{name: torch.zeros(2, 2, 3, 20).bfloat16() for name in ("query", "key", "value")}, num_heads=2),
+        "in sixteens",
+    ),
+    "mode": (given(sparse_mode=5), "sparse_mode 5"),
+    "mode without mask": (given(sparse_mode=3), "needs its mask"),
+    "small compressed mask": (given(sparse_mode=3, atten_mask=causal(7)), "2048 by 2048"),
+    "large compressed mask": (given(sparse_mode=2, atten_mask=causal(2049)), "2048 by 2048"),
+    "compressed mask upside down": (given(sparse_mode=3, atten_mask=~causal()), "not True above the diagonal"),
+    "compressed mask of every row": (
+        given(sparse_mode=3, atten_mask=causal().expand(2, 1, -1, -1).contiguous()),
+        "one compressed mask",
+    ),
+    "mask of floats": (given(atten_mask=torch.zeros(3, 7)), "a mask of torch.float32"),
+    "mask of another shape": (given(atten_mask=nothing(3, 8)), "belongs"),
+    "mask of a single query": (given(q=1, atten_mask=nothing(1, 7)), "belongs"),
+    "mask not contiguous": (given(atten_mask=every_other(nothing(3, 7))), "the mask is not contiguous"),
+    "polarity": (given(atten_mask=torch.ones(3, 7, dtype=torch.bool).tril(4)), "the wrong way round"),
+    "precision": (given(q=1, inner_precise=2), "inner_precise"),
+    "unknown option": (given(pse_shift=torch.zeros(1)), "not emulated"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_operator_for_inference_refuses(ascend: StandIn, name: str) -> None:
+    words, rule = REFUSED[name]
+    words = {**given(), **words} if name == "float32" else words
+    with pytest.raises(Misuse, match=rule):
+        ascend.npu_fused_infer_attention_score(**words)
+
+
+def test_and_takes_what_is_right(ascend: StandIn) -> None:
+    call = ascend.npu_fused_infer_attention_score
+    words = given()
+    plain = call(**words)[0]
+    assert plain.shape == words["query"].shape
+    for mask in (nothing(3, 7), nothing(2, 3, 7), nothing(2, 1, 3, 7), nothing(1, 1, 3, 7)):
+        assert torch.equal(call(**words, atten_mask=mask)[0], plain)
+    single = given(q=1)
+    for mask in (nothing(2, 7), nothing(2, 1, 7), nothing(2, 1, 1, 7)):
+        mask[..., 5:] = True
+        short = {**single, "key": single["key"][:, :, :5].contiguous(), "value": single["value"][:, :, :5].contiguous()}
+        assert torch.equal(call(**single, atten_mask=mask)[0], call(**short)[0])
+    assert torch.equal(call(**single, actual_seq_lengths_kv=[5])[0], call(**short)[0])
+    rows_first = {name: words[name].transpose(1, 2).contiguous() for name in ("query", "key", "value")} | {
+        "input_layout": "BSND"
+    }
+    assert torch.equal(call(**{**words, **rows_first})[0].transpose(1, 2), plain)
+    flat = {name: rows_first[name].flatten(2) for name in ("query", "key", "value")} | {"input_layout": "BSH"}
+    assert torch.equal(call(**{**words, **flat})[0].unflatten(2, (HEADS, -1)).transpose(1, 2), plain)
+
+
+@pytest.mark.parametrize("wrong", ["atten_masks", "scale_value", "head_num"])
+def test_a_name_that_does_not_exist_is_refused(ascend: StandIn, wrong: str) -> None:
+    with pytest.raises(TypeError, match=wrong):
+        ascend.npu_fused_infer_attention_score(**given(), **{wrong: 1})
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"keep_prob": 0.9}, "dropout"),
+        ({"inner_precise": 1}, "reserved"),
+        ({"actual_seq_kvlen": [7]}, "TND"),
+        ({"atten_mask": torch.zeros(3, 7, dtype=torch.int8)}, "a mask of torch.int8"),
+        ({"atten_mask": nothing(2, 3, 7)}, "belongs"),
+        ({"atten_mask": causal(3), "sparse_mode": 2}, "2048 by 2048"),
+        ({"atten_mask": torch.ones(3, 7, dtype=torch.bool).tril(4)}, "the wrong way round"),
+        ({"pse": torch.zeros(1)}, "not emulated"),
+    ],
+)
+def test_the_operator_for_float32_refuses(ascend: StandIn, changed: dict[str, Any], rule: str) -> None:
+    q, k = torch.randn(2, HEADS, 3, WIDTH), torch.randn(2, KV_HEADS, 7, WIDTH)
+    assert ascend.npu_fusion_attention(q, k, k, HEADS, "BNSD", scale=0.25)[0].shape == q.shape
+    with pytest.raises(Misuse, match=rule):
+        ascend.npu_fusion_attention(q, k, k, HEADS, "BNSD", **changed)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "form", "rule"),
+    [
+        (torch.zeros(4, 4, 3), 7, "no such format"),
+        (torch.zeros(4, 4), 29, "float32 has no FRACTAL_NZ"),
+        (torch.zeros(4).bfloat16(), 29, "a format of matrices"),
+        (torch.zeros(4, 4, 3).transpose(0, 1), 4, "contiguous"),
+    ],
+)
+def test_a_format_that_cannot_be_is_refused(ascend: StandIn, tensor: Tensor, form: int, rule: str) -> None:
+    with pytest.raises(Misuse, match=rule):
+        ascend.npu_format_cast(tensor, form)
+
+
+def test_settings_and_streams_that_do_not_exist_are_refused(ascend: StandIn) -> None:
+    with pytest.raises(Misuse, match="no such setting"):
+        ascend.npu.config.allow_internal_formats = False
+    with pytest.raises(Misuse, match="priorities"):
+        ascend.npu.Stream(priority=2)
+    with pytest.raises(Misuse, match="never recorded"):
+        ascend.npu.current_stream().wait_event(ascend.npu.Event())
+
+
+# --- graphs
+
+
+def ready(ascend: StandIn) -> StandIn:
+    ascend.npu.config.allow_internal_format = False
+    ascend.npu.set_compile_mode(jit_compile=False)
+    return ascend
+
+
+def captured(ascend: StandIn, work: Callable[[], object]) -> Any:
+    """A graph of some work, on a stream of its own."""
+    graph = ready(ascend).npu.NPUGraph()
+    with torch.inference_mode(), ascend.npu.graph(graph, stream=ascend.npu.Stream()):
+        work()
+    return graph
+
+
+def test_a_replay_does_the_same_operations_on_the_same_memory(ascend: StandIn) -> None:
+    state, given, calls = torch.zeros(3), torch.ones(3), []
+
+    def work() -> None:
+        calls.append(len(calls))  # Python runs once
+        doubled = given * 2
+        state.add_(doubled[:2].sum())
+        calls.append(doubled)
+
+    graph = captured(ascend, work)
+    assert len(calls) == 2
+    assert state.tolist() == [4.0] * 3
+    given.fill_(5.0)
+    address = calls[1].data_ptr()
+    graph.replay()
+    assert len(calls) == 2
+    assert calls[1].tolist() == [10.0] * 3
+    assert calls[1].data_ptr() == address
+    assert state.tolist() == [24.0] * 3
+
+
+def test_memory_that_was_freed_or_moved_since_the_capture_is_missed(ascend: StandIn) -> None:
+    held = {"weight": torch.ones(4)}
+    made: list[Tensor] = []
+    graph = captured(ascend, lambda: made.append(held["weight"] + 1))
+    graph.replay()
+    held["weight"] = torch.ones(4)
+    with pytest.raises(Misuse, match="freed or moved"):
+        graph.replay()
+    moved = torch.ones(4)
+    graph = captured(ascend, lambda: made.append(moved + 1))
+    moved.data = torch.ones(4)
+    with pytest.raises(Misuse, match="freed or moved"):
+        graph.replay()
+
+
+@pytest.mark.parametrize(
+    ("work", "rule"),
+    [
+        (lambda x, npu: x.sum().item(), "the host reads"),
+        (lambda x, npu: bool(x.any()), "the host reads"),
+        (lambda x, npu: x.tolist(), "the host's data"),
+        (lambda x, npu: x.numpy(), "the host's data"),
+        (lambda x, npu: torch.tensor([1.0]) + x, "the host's data"),
+        (lambda x, npu: x[x > 0], "boolean index"),
+        (lambda x, npu: x.nonzero(), "depends on data"),
+        (lambda x, npu: x.multinomial(1), "randomness"),
+        (lambda x, npu: x.long() >> 2, "no operator that Ascend's graphs take"),
+    ],
+)
+def test_a_capture_refuses_what_no_graph_holds(ascend: StandIn, work: Any, rule: str) -> None:
+    with pytest.raises(NotForGraphs, match=rule):
+        captured(ascend, lambda: work(torch.ones(4), ascend.npu))
+
+
+def test_a_capture_keeps_to_its_stream_and_to_itself(ascend: StandIn) -> None:
+    npu = ready(ascend).npu
+    x, other = torch.ones(4), npu.Stream()
+
+    def elsewhere() -> None:
+        with npu.stream(other):
+            x.add_(1)
+
+    with pytest.raises(Misuse, match="another stream"):
+        captured(ascend, elsewhere)
+    with pytest.raises(Misuse, match="begins within another"):
+        captured(ascend, lambda: captured(ascend, lambda: x.add_(1)))
+    inner = captured(ascend, lambda: x.add_(1))
+    with pytest.raises(Misuse, match="another one's capture"):
+        captured(ascend, inner.replay)
+    with pytest.raises(Misuse, match="waits for ever"):
+        captured(ascend, other.synchronize)
+    with pytest.raises(Misuse, match="never captured"):
+        npu.NPUGraph().replay()
+    assert not npu.is_current_stream_capturing()
+
+
+def test_lengths_of_the_host_are_not_captured(ascend: StandIn) -> None:
+    words = given(q=1, actual_seq_lengths_kv=[5])
+    with pytest.raises(Misuse, match="captured as they are"):
+        captured(ascend, lambda: ascend.npu_fused_infer_attention_score(**words))
+
+
+def test_a_capture_needs_its_settings_its_pool_and_its_stream(ascend: StandIn) -> None:
+    npu = ascend.npu
+    with pytest.raises(Misuse, match="aclop"), npu.graph(npu.NPUGraph()):
+        pass
+    ready(ascend)
+    npu.set_compile_mode(jit_compile=True)
+    with pytest.raises(Misuse, match="aclop"), npu.graph(npu.NPUGraph()):
+        pass
+    ready(ascend)
+    for words, rule in (
+        ({"pool": (0, 1)}, "did not make"),
+        ({"stream": npu.current_stream()}, "default stream"),
+        ({"capture_error_mode": "local"}, "no such mode"),
+    ):
+        with pytest.raises(Misuse, match=rule), npu.graph(npu.NPUGraph(), **words):
+            pass

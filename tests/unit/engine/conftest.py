@@ -1,0 +1,18 @@
+"""Devices that engines of these tests may run on."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from tests.support import engines
+from tests.support.late_device import LateDevice
+
+
+@pytest.fixture(params=["at once", "late"])
+def each_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test on a plain CPU, and on one that does everything later; fixtures of the module stay on the first."""
+    if request.param == "late":
+        seeds = count()
+        monkeypatch.setattr(engines, "new_device", lambda: LateDevice(next(seeds)))
