@@ -186,7 +186,7 @@ class _Packer:
 
     def unit(self, unit: Any) -> PackedUnit | WideUnit:
         wide, point, between = self.convolution(unit.conv1.conv), self.convolution(unit.conv2.conv), _snake(unit.act2)
-        if not fits(wide.inputs):
+        if not fits(wide.inputs, self.dtype):
             return WideUnit(wide, between, point)
         tiles = split(wide.inputs)
         beyond = sum(tiles) - wide.inputs

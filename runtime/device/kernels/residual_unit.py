@@ -19,7 +19,7 @@ from runtime.device.kernels.convolution import Made, Packed, Tile
 from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
-WIDEST = 192  # channels that fit into the registers of a program
+WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # channels that fit into the registers of a program
 SMALLEST = 16  # columns of a tile
 BUSY = 128  # programs from which a card is full
 
@@ -35,8 +35,8 @@ def split(channels: int) -> tuple[int, int]:
     return 2 * first, 0
 
 
-def fits(channels: int) -> bool:
-    return channels <= WIDEST
+def fits(channels: int, dtype: torch.dtype) -> bool:
+    return channels <= WIDEST[dtype]
 
 
 def tile_for(M: int, channels: int) -> Tile:
