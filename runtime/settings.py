@@ -74,7 +74,7 @@ class ModeSettings:
     max_chunk_frames: int = knob(
         16, "MAX_CHUNK_FRAMES", "frames in the largest chunk; chunks double from the first up to here", low=1
     )
-    sound_batch: int = knob(4, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
+    sound_batch: int = knob(32, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
     prefills: int = knob(2, "PREFILLS", "prompts, or pieces of one, read between two frames", low=1)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from runtime.device import kernels
 from runtime.device.cpu import CpuDevice
 from runtime.device.fused import Fused
-from runtime.device.interface import URGENT, Graph, Moment, Track
+from runtime.device.interface import Graph, Moment, Track
 
 log = logging.getLogger(__name__)
 Made = TypeVar("Made")
@@ -43,12 +43,11 @@ class CudaDevice(CpuDevice):
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.holds_graphs = not eager
         self._kernels = _kernels()
-        lowest, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
-        self._streams = {track: _stream(highest if track in URGENT else lowest) for track in Track}
+        self._streams, self._capturing = _streams(), _streams()
         # Graphs of one track never run at the same time, so they share their memory.
         self._pools = {track: torch.cuda.graph_pool_handle() for track in Track}
-        # A stream of its own, one capture at a time: what serves others meanwhile must not end up in a graph.
-        self._capturing, self._capture_lock = _stream(lowest), threading.Lock()
+        # One capture at a time, on streams of their own: what serves others meanwhile must not end up in a graph.
+        self._capture_lock = threading.Lock()
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
         # In float32 the library is as fast: there it is for comparisons, and tensor cores have no part in it.
@@ -57,10 +56,12 @@ class CudaDevice(CpuDevice):
     def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
-        seen = torch.arange(keys.shape[2], device=q.device) < lengths[:, None]
+        seen = (torch.arange(keys.shape[2], device=q.device) < lengths[:, None])[:, None]
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
-        out = F.scaled_dot_product_attention(grouped, keys[rows], values[rows], attn_mask=seen[:, None, None])
-        return out.view(B, heads, 1, d)
+        # What an earlier owner left may be no number, and no number times nothing is none.
+        values = values[rows].masked_fill_(~seen[..., None], 0)
+        out = F.scaled_dot_product_attention(grouped, keys[rows], values, attn_mask=seen[:, None])
+        return out.reshape(B, heads, 1, d)
 
     def track(self, track: Track) -> AbstractContextManager[None]:
         return torch.cuda.stream(self._streams[track])
@@ -75,7 +76,7 @@ class CudaDevice(CpuDevice):
         torch.cuda.current_stream().wait_event(moment)
 
     def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
-        stream = self._capturing
+        stream = self._capturing[track]  # a graph has the priority of the stream that it was captured on
         with self._capture_lock, torch.cuda.stream(stream):
             for _ in range(WARM_UPS):
                 work()
@@ -100,8 +101,12 @@ class CudaDevice(CpuDevice):
         return torch.cuda.mem_get_info(self.torch_device)[1]
 
 
-def _stream(priority: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(priority=priority)  # type: ignore[no-untyped-call]
+def _streams() -> dict[Track, torch.cuda.Stream]:
+    """A stream a track; the more urgent has the lower number of at most four."""
+    return {
+        track: torch.cuda.Stream(priority=1 - len(Track) + place)  # type: ignore[no-untyped-call]
+        for place, track in enumerate(Track)
+    }
 
 
 def _kernels() -> Fused | None:

@@ -16,15 +16,15 @@ Made = TypeVar("Made")
 
 
 class Track(StrEnum):
-    """A line of work on the device. Work on one track runs in order; tracks run beside each other."""
+    """A line of work on the device, the most urgent first. Work on one runs in order; tracks run beside each other."""
 
+    FIRST_SOUND = "first sound"
+    STARTS = "starts"  # prompts and their first frames
     FRAMES = "frames"
-    STARTS = "starts"  # prompts and their first frames: before FRAMES where both want the device
-    FIRST_SOUND = "first sound"  # likewise before SOUND
     SOUND = "sound"
 
 
-URGENT = (Track.STARTS, Track.FIRST_SOUND)
+URGENT = (Track.FIRST_SOUND, Track.STARTS)  # who waits for these hears nothing yet
 
 
 class Moment(Protocol):

@@ -64,6 +64,7 @@ class LateDevice(CpuDevice):
     def __init__(self, seed: int = 0, chance: float = 0.4) -> None:
         super().__init__()
         self.chance, self.replayed = chance, 0
+        self.host: set[int] = set()  # storages that are no work of the device to look at
         self._luck = random.Random(seed)
         self._lock = threading.RLock()
         self._mine = threading.local()  # the track of each thread
@@ -107,7 +108,9 @@ class LateDevice(CpuDevice):
             self._copies[self._current].append((at, into, snapshot))
 
     def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
-        return torch.full(shape, POISON, dtype=dtype)
+        memory = torch.full(shape, POISON, dtype=dtype)
+        self.host.add(memory.untyped_storage().data_ptr())
+        return memory
 
     # --- what it does about it
 
@@ -123,9 +126,11 @@ class LateDevice(CpuDevice):
     def do(self, track: Track | None, upto: int) -> None:
         """Do the work of a track as far as asked."""
         with self._lock, torch.inference_mode():
+            before, self._mine.works = self._works, True
             while self._done[track] < upto:
                 self._done[track] += 1
                 self._work[track].popleft()()
+            self._mine.works = before
 
     def tell(self, track: Track | None, upto: int) -> None:
         """Do it, and let the host know."""
@@ -145,7 +150,12 @@ class LateDevice(CpuDevice):
 
     def catch_up(self) -> None:
         """What comes now comes after all that its track was asked for before."""
-        self.do(self._current, self._asked[self._current])
+        if not self._works:
+            self.do(self._current, self._asked[self._current])
+
+    @property
+    def _works(self) -> bool:
+        return getattr(self._mine, "works", False)
 
     @property
     def _current(self) -> Track | None:
@@ -162,5 +172,7 @@ class _InOrder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self._device.catch_up()
+        tensors = [part for part in (*args, *(kwargs or {}).values()) if isinstance(part, Tensor)]
+        if not tensors or any(part.untyped_storage().data_ptr() not in self._device.host for part in tensors):
+            self._device.catch_up()
         return func(*args, **(kwargs or {}))

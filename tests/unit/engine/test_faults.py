@@ -207,15 +207,19 @@ def test_nothing_is_heard_after_the_end_even_in_the_moment_that_it_is_said(quick
     engine, heard = engine_of(quick, slots=1), Slow()
     engine.lane.start()
     ticket = engine.submit(custom_voice(max_frames=50), heard)
-    engine.tick()
+
+    def turn() -> None:
+        while not heard.ended:
+            engine.tick()
+
+    turning = threading.Thread(target=turn)
+    turning.start()
     assert heard.inside.wait(WAIT_S)
     engine.cancel(ticket)
-    cancelling = threading.Thread(target=engine.tick)
-    cancelling.start()
-    cancelling.join(0.1)
+    turning.join(0.1)
     heard.go_on.set()
-    cancelling.join(WAIT_S)
-    assert not cancelling.is_alive()
+    turning.join(WAIT_S)
+    assert not turning.is_alive()
     engine.lane.close()
     assert isinstance(heard.end, Finished)
     assert heard.end.stats.frames == len(heard.codes)

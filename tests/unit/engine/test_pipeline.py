@@ -1,0 +1,227 @@
+"""An engine that is a frame ahead of what it knows says what one says that waits for every frame."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from runtime.device.interface import Graph, Track
+from runtime.engine.engine import Engine
+from runtime.engine.runner import FrameResult
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Broken, Finished, Mode, SpeechEvent, Split, StopReason
+from runtime.settings import ModeSettings
+from tests.support.engines import (
+    Heard,
+    cloned,
+    custom_voice,
+    drain,
+    engine_of,
+    said,
+    said_together,
+    seeded,
+    station_of,
+    streamed,
+)
+from tests.support.frames import Slots, change_frames
+from tests.support.late_device import LateDevice
+
+WAIT_S = 60
+Made = TypeVar("Made")
+
+LATE = [(seed, chance) for chance in (0.0, 0.2, 0.9) for seed in (0, 1)]
+each_lateness = pytest.mark.parametrize(("seed", "chance"), LATE)
+
+
+def ending_after(engine: Engine, frames: int) -> Engine:
+    """Every part ends by itself after so many frames; on a card one more is under way then."""
+
+    def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
+        return FrameResult(result.codes, result.ended | (made > frames), result.finite)
+
+    change_frames(station_of(engine).runner, end)
+    return engine
+
+
+def assert_same(heards: list[Heard], expected: list[Heard]) -> None:
+    for heard, other in zip(heards, expected, strict=True):
+        assert isinstance(heard.end, Finished)
+        assert heard.end.stop_reason == other.end.stop_reason
+        assert np.array_equal(heard.codes, other.codes)
+        assert heard.pcm.tobytes() == other.pcm.tobytes()
+
+
+# --- rows that end while a frame of theirs is under way
+
+
+@each_lateness
+def test_the_next_part_of_a_text_is_not_disturbed_by_a_late_frame_of_the_last(
+    quick: Checkpoint, seed: int, chance: float
+) -> None:
+    words: dict[str, Any] = {"split": Split.SENTENCE, "max_frames": None, **seeded(5)}
+    request = custom_voice("Hello world. You speak. The old phone is slow.", **words)
+    expected = said(ending_after(engine_of(quick), 4), request)
+    assert expected.end.stats.parts == 3
+    heard = said(ending_after(engine_of(quick, device=LateDevice(seed, chance)), 4), request)
+    assert_same([heard], [expected])
+
+
+@each_lateness
+def test_a_slot_that_changes_hands_at_an_end_serves_the_next_one_well(
+    quick: Checkpoint, seed: int, chance: float
+) -> None:
+    requests = [custom_voice("Hello world."[: 5 + index], max_frames=None, **seeded(index)) for index in range(5)]
+    expected = [said(ending_after(engine_of(quick, slots=1), 3 + index), one) for index, one in enumerate(requests)]
+    engine = engine_of(quick, slots=1, device=LateDevice(seed, chance))
+    lengths = {index: 3 + index for index in range(5)}
+
+    def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
+        job = station_of(engine).holders[int(slots[0])]
+        return FrameResult(result.codes, made > lengths[job.seed], result.finite)
+
+    change_frames(station_of(engine).runner, end)
+    assert_same(said_together(engine, *requests), expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cancels_at_any_moment_leave_the_others_and_the_next_ones_alone(quick: Checkpoint, seed: int) -> None:
+    requests = [custom_voice(max_frames=4 + 5 * (index % 3), **seeded(index)) for index in range(12)]
+    alone = [said(engine_of(quick, slots=1), request) for request in requests]
+    stream = np.random.RandomState(seed)
+    engine, heards = engine_of(quick, slots=3, device=LateDevice(seed, 0.3)), [Heard() for _ in requests]
+    tickets: list[int] = []
+    doomed = set(stream.choice(12, 5, replace=False).tolist())
+    for request, heard in zip(requests, heards, strict=True):
+        tickets.append(engine.submit(request, heard))
+        for _ in range(stream.randint(0, 6)):
+            engine.tick()
+        for index in doomed & set(range(len(tickets))):
+            if stream.randint(4) == 0:
+                engine.cancel(tickets[index])
+    drain(engine)
+    for index, heard in enumerate(heards):
+        if index in doomed and heard.end.stop_reason is StopReason.CANCELLED:
+            assert np.array_equal(heard.pcm, alone[index].pcm[: len(heard.pcm)])
+        else:
+            assert_same([heard], [alone[index]])
+
+
+def test_tokens_that_come_while_the_prompt_is_read_are_not_lost(quick: Checkpoint) -> None:
+    expected = said(engine_of(quick), streamed("Hello world, you speak.", max_frames=12))
+    engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), Heard()
+    ticket = engine.submit(streamed("", open_text=True, max_frames=12), heard)
+    engine.append(ticket, "Hello ")
+    engine.watcher._threads.append(threading.current_thread())  # so that nobody waits for the device
+    for _ in range(3):
+        engine.tick()
+    assert not station_of(engine).rows.speaking.any()
+    engine.append(ticket, "world, you ")
+    engine.append(ticket, "speak.")
+    engine.finish_text(ticket)
+    engine.tick()
+    engine.watcher._threads.clear()
+    drain(engine)
+    assert_same([heard], [expected])
+
+
+# --- how far ahead
+
+
+def test_a_frame_is_begun_before_the_last_is_known_and_no_more_than_that(quick: Checkpoint) -> None:
+    """Nothing is told unless somebody waits, and nobody does."""
+    device = LateDevice(0, 0.0)
+    engine = engine_of(quick, device=device)
+    engine.submit(custom_voice(max_frames=20), Heard())
+    while not station_of(engine).rows.speaking.any():
+        engine.tick()
+    engine.watcher._threads.append(threading.current_thread())
+    rows = station_of(engine).rows
+    for _ in range(5):
+        engine.tick()
+        assert (rows.begun - rows.made).max() == device.ahead + 1
+    assert not engine.tick()
+    engine.watcher._threads.clear()
+    made = int(rows.made.max())
+    for _ in range(3):
+        engine.tick()
+    assert int(rows.made.max()) > made
+
+
+def test_prompts_are_read_beside_each_other_and_beside_the_frames(quick: Checkpoint) -> None:
+    modes = {mode: ModeSettings(prefills=3) for mode in Mode}
+    engine = engine_of(quick, slots=6, device=LateDevice(0, 0.0), modes=modes)
+    for _ in range(5):
+        engine.submit(custom_voice(max_frames=4), Heard())
+    engine.watcher._threads.append(threading.current_thread())
+    for _ in range(4):
+        engine.tick()
+    assert station_of(engine).underway.pieces == 3
+    engine.watcher._threads.clear()
+    drain(engine)
+
+
+def test_prompts_of_many_pieces_are_read_as_on_a_plain_device(cloner: Checkpoint) -> None:
+    requests = [cloned(seconds=3.0 + index, max_frames=4) for index in range(3)]
+    expected = [said(engine_of(cloner, slots=1, prompt_piece=16), request) for request in requests]
+    engine = engine_of(cloner, slots=2, prompt_piece=16, device=LateDevice(3, 0.2))
+    assert_same(said_together(engine, *requests), expected)
+
+
+def test_a_started_engine_is_woken_by_the_device(quick: Checkpoint) -> None:
+    requests = [custom_voice(max_frames=6 + index, **seeded(index)) for index in range(6)]
+    expected = [said(engine_of(quick, slots=1), request) for request in requests]
+    engine, heards, left = engine_of(quick, slots=3, device=LateDevice(0, 0.0)), [Heard() for _ in requests], 0
+    done = threading.Semaphore(0)
+
+    def sink_of(heard: Heard) -> Callable[[SpeechEvent], None]:
+        def sink(event: SpeechEvent) -> None:
+            heard(event)
+            if isinstance(event, Finished | Broken):
+                done.release()
+
+        return sink
+
+    engine.start()
+    try:
+        for request, heard in zip(requests, heards, strict=True):
+            engine.submit(request, sink_of(heard))
+        for _ in heards:
+            left += done.acquire(timeout=WAIT_S)
+    finally:
+        engine.close()
+    assert left == len(heards)
+    assert_same(heards, expected)
+
+
+# --- graphs
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 9, 10])
+def test_every_size_of_graph_says_what_its_rows_say_alone(quick: Checkpoint, count: int) -> None:
+    """Five rows run in a graph of six, nine in one of twelve: who fills it up is nobody."""
+    requests = [custom_voice(max_frames=5, **seeded(index)) for index in range(count)]
+    expected = [said(engine_of(quick, slots=1), request) for request in requests]
+    device = LateDevice(count)
+    modes = {mode: ModeSettings(prefills=10) for mode in Mode}
+    engine = engine_of(quick, slots=10, device=device, modes=modes)
+    assert_same(said_together(engine, *requests), expected)
+    assert device.replayed >= 4
+
+
+def test_a_graph_that_cannot_be_captured_is_done_without(quick: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
+    class Forgetful(LateDevice):
+        def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
+            raise RuntimeError("an operation that no graph holds")
+
+    expected = said(engine_of(quick), custom_voice())
+    device = Forgetful()
+    with caplog.at_level(logging.ERROR):
+        heard = said(engine_of(quick, device=device), custom_voice())
+    assert_same([heard], [expected])
+    assert device.replayed == 0
+    assert "an operation that no graph holds" in caplog.text
