@@ -16,7 +16,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -136,7 +138,10 @@ def check(network: Code2Wav, sound: SoundNetwork, samples: int, slots: int) -> d
         for cut in cuts:
             numbers = torch.tensor([[place, turn, begin] for place in places], device=device, dtype=torch.int32)
             made = sound.decode(numbers, codes[members, begin : begin + cut].to(torch.int32).contiguous())
-            assert not made[:, cut * samples :].any(), "not finite"
+            if made[:, cut * samples :].any():
+                raise ArithmeticError(
+                    f"frames {begin} to {begin + cut} are not finite: {_first_broken(sound, numbers)}"
+                )
             parts.append(made[:, : cut * samples])
             begin, turn = begin + cut, 1 - turn
         return torch.cat(parts, 1)
@@ -157,6 +162,33 @@ def check(network: Code2Wav, sound: SoundNetwork, samples: int, slots: int) -> d
         "alone_equals_crowd": bool(torch.equal(alone[0], crowd[0])),
         "steps_between_chunkings": int((whole.int() - cut.int()).abs().max()),
     }
+
+
+def _first_broken(sound: Any, rows: Tensor) -> str:
+    """The first operation whose result is not finite, in a chunk of one frame more."""
+    from runtime.model import packed_sound
+
+    story: list[str] = []
+
+    def noting(work: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any, **named: Any) -> Any:
+            made = work(*arguments, **named)
+            parts = [made] if isinstance(made, Tensor) else [made.plain, made.activated]
+            if any(part is not None and not part.float().isfinite().all() for part in parts):
+                shapes = [tuple(one.shape) for one in arguments if isinstance(one, Tensor)]
+                story.append(f"{work.__name__} {shapes} {sorted(named)}")
+            return made
+
+        return noted
+
+    names = ("convolve", "residual_unit", "attend_window", "normed_depthwise", "look_up")
+    with ExitStack() as patches:
+        for name in names:
+            patches.enter_context(mock.patch.object(packed_sound, name, noting(getattr(packed_sound, name))))
+        groups = sound.network.tables.shape[0]
+        sound.decode(rows, torch.zeros(len(rows), 1, groups, device=rows.device, dtype=torch.int32))
+    memory = f"memory {bool(sound.memory.isfinite().all())}, rings {bool(sound.rings.isfinite().all())} finite"
+    return f"{len(story)} broken results, first {story[:1]}; {memory}"
 
 
 @torch.inference_mode()

@@ -92,9 +92,11 @@ def tune(sound: PackedSound, config: Code2WavConfig) -> None:
         for kind, alike in kinds.items():
             work, arguments, named = alike[len(alike) // 2]
             packed, x = arguments[0], arguments[1]
+            if named.get("squares"):
+                continue  # their tile is a part of their meaning
             is_unit = isinstance(packed, PackedUnit)
             weights = packed.wide if is_unit else packed
-            flops = 2 * x.shape[0] * x.shape[1] * weights.weight.shape[0] * (x.shape[2] if is_unit else weights.width)
+            flops = 2 * x.shape[0] * x.shape[1] * weights.weight.shape[1] * (x.shape[2] if is_unit else weights.width)
             if frames > 1 and flops < 2e9:
                 continue
             M = x.shape[0] * x.shape[1]
@@ -125,5 +127,5 @@ def _kind(call: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> str:
     if isinstance(packed, PackedUnit):
         return f"unit C{x.shape[2]} M{x.shape[0] * x.shape[1]}"
     assert isinstance(packed, Packed)
-    extras = "".join(f" {name}" for name in ("residual", "then", "norm_eps") if named.get(name) is not None)
-    return f"K{packed.weight.shape[0]} N{packed.width} M{x.shape[0] * x.shape[1]}{extras}"
+    extras = "".join(f" {name}" for name in ("residual", "then", "norm") if named.get(name) is not None)
+    return f"K{packed.weight.shape[1]} N{packed.width} M{x.shape[0] * x.shape[1]}{extras}"

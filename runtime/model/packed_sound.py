@@ -75,15 +75,15 @@ class PackedSound:
     def _latents(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Codes to the output of the first upsampling. Shapes: [B, n, Q] to [B, n * ratio, latent]."""
         network, eps = self.network, self.eps
-        x = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past).values
+        made = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past, squares=True)
         for index, layer in enumerate(network.layers):
-            qkv = convolve(layer.qkv, x, rows, norm_eps=eps).values
+            qkv = convolve(layer.qkv, made.values, rows, norm=(made.squares, eps)).values
             attended = attend_window(qkv, self.rings[:, index], rows, network.frequencies, self.window)
-            x = convolve(layer.out, attended, rows, residual=x).values
-            inner = convolve(layer.gate_up, x, rows, norm_eps=eps, after=After.SWIGLU).values
-            x = convolve(layer.down, inner, rows, residual=x).values
+            made = convolve(layer.out, attended, rows, residual=made.values, squares=True)
+            inner = convolve(layer.gate_up, made.values, rows, norm=(made.squares, eps), after=After.SWIGLU).values
+            made = convolve(layer.down, inner, rows, residual=made.values, squares=True)
         latent = network.stages[0].widen.inputs
-        return convolve(network.exit, x, rows, norm_eps=eps).values.view(len(codes), -1, latent)
+        return convolve(network.exit, made.values, rows, norm=(made.squares, eps)).values.view(len(codes), -1, latent)
 
     def _vocode(self, x: Tensor, rows: Tensor) -> Tensor:
         """Latents to s16 and flags. Shapes: [B, n * ratio, latent] to [B, n * samples_per_frame + flags]."""

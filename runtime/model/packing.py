@@ -130,8 +130,9 @@ class _Packer:
         self.dtype, self.pasts = dtype, pasts
 
     def product(self, weight: Tensor, bias: Tensor | None, inputs: int, taps: int = 1, dilation: int = 1) -> Packed:
+        """Shapes: weight [taps * inputs, N]; bias [N]."""
         cast = None if bias is None else bias.float().contiguous()
-        return Packed(weight.to(self.dtype).contiguous(), cast, inputs, taps, dilation)
+        return Packed(weight.t().to(self.dtype).contiguous(), cast, inputs, taps, dilation)
 
     def convolution(self, conv: Any) -> Packed:
         weight, bias = _taps(conv)
@@ -185,7 +186,7 @@ class _Packer:
 
     def unit(self, unit: Any) -> PackedUnit | WideUnit:
         wide, point, between = self.convolution(unit.conv1.conv), self.convolution(unit.conv2.conv), _snake(unit.act2)
-        if not fits(wide.inputs):
+        if not fits(wide.inputs, self.dtype):
             return WideUnit(wide, between, point)
         tiles = split(wide.inputs)
         beyond = sum(tiles) - wide.inputs
@@ -193,7 +194,11 @@ class _Packer:
         assert point.bias is not None, "published with a bias"
         return PackedUnit(
             Packed(
-                F.pad(wide.weight, (0, beyond)), F.pad(wide.bias, (0, beyond)), wide.inputs, wide.taps, wide.dilation
+                F.pad(wide.weight, (0, 0, 0, beyond)),
+                F.pad(wide.bias, (0, beyond)),
+                wide.inputs,
+                wide.taps,
+                wide.dilation,
             ),
             between.padded(beyond),
             F.pad(point.weight, (0, beyond, 0, beyond)),

@@ -1,4 +1,4 @@
-"""Triton's interpreter, which runs kernels on CPU tensors, with two faults of version 3.6 repaired."""
+"""Triton's interpreter, which runs kernels on CPU tensors, with three faults of version 3.6 repaired."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from triton.runtime import interpreter
 
 @contextmanager
 def repaired() -> Iterator[None]:
-    """Loop bounds that are arrays of one number, which numpy 2.4 refuses, and products of bfloat16, which it takes for
-    the integers that they are stored as.
+    """Loop bounds that are arrays of one number, which numpy 2.4 refuses; products of bfloat16, which it takes for the
+    integers that they are stored as; and rounding to bfloat16, which it does by cutting off.
     """
     patch_tensor, dot = interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot
+    convert = interpreter._convert_float
 
     def patched(tensor: type, scope: Any) -> None:
         patch_tensor(tensor, scope)
@@ -27,7 +28,14 @@ def repaired() -> Iterator[None]:
     def dot_of_wide(builder: Any, a: Any, b: Any, *rest: Any) -> Any:
         return dot(builder, _wide(a), _wide(b), *rest)
 
+    def rounded(values: Any, source: Any, target: Any, mode: Any) -> Any:
+        if source == tl.float32 and target == tl.bfloat16:
+            bits = np.ascontiguousarray(values).view(np.uint32).astype(np.uint64)
+            return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+        return convert(values, source, target, mode)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_convert_float", rounded)
         patch.setattr(interpreter, "_patch_lang_tensor", patched)
         patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot_of_wide)
         options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)  # every sum twice

@@ -41,7 +41,7 @@ SWIGLU = tl.constexpr(int(After.SWIGLU))
 class Packed:
     """The weights of one product.
 
-    Shapes: weight [taps * C, N], oldest tap first; bias [N] float32 or None.
+    Shapes: weight [N, taps * C], oldest tap first; bias [N] float32 or None.
     """
 
     weight: Tensor
@@ -52,7 +52,7 @@ class Packed:
 
     @property
     def width(self) -> int:
-        return self.weight.shape[1]
+        return self.weight.shape[0]
 
     @property
     def left(self) -> int:
@@ -74,26 +74,37 @@ class Tile:
 
 WIDE = Tile(128, 256, 8, 3)
 SQUARE = Tile(128, 128, 8, 3)
-TILES = (WIDE, SQUARE, Tile(64, 128, 4, 4), Tile(64, 64, 4, 5), Tile(64, 32, 4, 6), Tile(64, 16, 4, 6))
+TILES = (
+    WIDE,
+    SQUARE,
+    Tile(64, 128, 4, 4),
+    Tile(64, 64, 4, 4, 128),
+    Tile(64, 32, 4, 5, 128),
+    Tile(64, 16, 4, 6, 128),
+)
 BUSY = 128  # programs from which a card is full
-CACHE_LINE = 128  # bytes
+LINE = tl.constexpr(64)  # numbers of 16 bits in a line of the cache
+NORM_TILE = Tile(64, 16, 4, 6, 128)  # of products whose squares are wanted: they are summed up tile by tile
+NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
-    """The largest tile that keeps the card full; it changes no bit."""
-    for tile in TILES if element_bytes == 2 else TILES[2:]:
-        if N % tile.columns == 0 and -(-M // tile.rows) * (N // tile.columns) >= BUSY:
+    """The largest tile that keeps the card full and is not mostly beyond the matrix; it changes no bit."""
+    tiles = TILES if element_bytes == 2 else TILES[2:]
+    for tile in tiles:
+        columns = -(-N // tile.columns)
+        if 3 * columns * tile.columns <= 4 * N and -(-M // tile.rows) * columns >= BUSY:
             return tile
-    return next((tile for tile in reversed(TILES) if N % tile.columns == 0), TILES[-1])
+    return tiles[-1]
 
 
 @triton.jit
-def _weights_to_cache(weight, column, K: tl.constexpr, N: tl.constexpr):
-    """Ask for some columns of every row, which lie within a line of the cache; nobody waits."""
+def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr):
+    """Ask for the weights of some columns, which lie side by side, line by line; nobody waits."""
     BLOCK: tl.constexpr = 512
-    for k in range(0, K, BLOCK):
-        ks = tl.minimum(k + tl.arange(0, BLOCK), K - 1)
-        at = weight + ks * N + column
+    last = (N * K - 1) // LINE
+    for line in range(column * K // LINE, (column + BN) * K // LINE, BLOCK):
+        at = weight + tl.minimum(line + tl.arange(0, BLOCK), last) * LINE
         tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
 
 
@@ -109,6 +120,8 @@ def _convolve(
     activated,
     rate,
     gain,
+    squares,
+    squares_made,
     M,
     T,
     total,
@@ -120,7 +133,7 @@ def _convolve(
     C: tl.constexpr,
     K: tl.constexpr,
     N: tl.constexpr,
-    NORMED: tl.constexpr,
+    PARTS: tl.constexpr,
     AFTER: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
@@ -133,7 +146,7 @@ def _convolve(
     width: tl.constexpr = N // 2 if AFTER == SWIGLU else N
     column, tile = tl.program_id(0) % columns, tl.program_id(0) // columns
     if AHEAD:
-        _weights_to_cache(weight, column * BN, K, N)
+        _weights_to_cache(weight, column * BN, N, K, BN)
     take_turn(PDL)
     if memory is not None:
         programs = tl.num_programs(0)
@@ -147,7 +160,6 @@ def _convolve(
         slot, turn = tl.load(rows + row * ROW), tl.load(rows + row * ROW + 1)
         past = turn * copy_stride + slot * slot_stride
     acc = tl.zeros((BM, BN), tl.float32)
-    squares = tl.zeros((BM,), tl.float32)
     for k in tl.range(0, K, BK):
         ks = k + tl.arange(0, BK)
         if memory is None:
@@ -162,17 +174,20 @@ def _convolve(
             new = x + (row[:, None] * T + source) * C + channel
             old = memory + past[:, None] + (left + source) * C + channel
             places = tl.where(source >= 0, new, old)
-        a = tl.load(places) if K % BK == 0 else tl.load(places, (ks < K)[None, :], 0.0)
-        if K % BK == 0 and N % BN == 0:
-            w = tl.load(weight + ks[:, None] * N + n[None, :])
+        if K % BK == 0:
+            a = tl.load(places, inside[:, None], 0.0)
         else:
-            w = tl.load(weight + ks[:, None] * N + n[None, :], (ks < K)[:, None] & (n < N)[None, :], 0.0)
-        acc = tl.dot(a, w, acc, input_precision=PRECISION)
-        if NORMED:
-            wide = a.to(tl.float32)
-            squares += tl.sum(wide * wide, 1)
-    if NORMED:
-        acc *= tl.rsqrt(squares / C + eps)[:, None]
+            a = tl.load(places, inside[:, None] & (ks < K)[None, :], 0.0)
+        if K % BK == 0 and N % BN == 0:
+            w = tl.load(weight + n[:, None] * K + ks[None, :])
+        else:
+            w = tl.load(weight + n[:, None] * K + ks[None, :], (n < N)[:, None] & (ks < K)[None, :], 0.0)
+        acc = tl.dot(a, tl.trans(w), acc, input_precision=PRECISION)
+    if squares is not None:
+        part = tl.arange(0, PARTS)
+        parts: tl.constexpr = (C + NORM_COLUMNS - 1) // NORM_COLUMNS
+        each = tl.load(squares + m[:, None] * parts + part[None, :], (part < parts)[None, :], 0.0)
+        acc *= tl.rsqrt(tl.sum(each, 1) / C + eps)[:, None]
     if bias is not None:
         acc += tl.load(bias + n, n < N, 0.0)[None, :]
     if AFTER == SWIGLU:
@@ -187,6 +202,8 @@ def _convolve(
     whole = inside[:, None] & (n < width)[None, :]
     if residual is not None:
         y += tl.load(residual + at, whole, 0.0).to(tl.float32)
+    if squares_made is not None:
+        tl.store(squares_made + m * columns + column, tl.sum(tl.where(whole, y * y, 0.0), 1), inside)
     if out is not None:
         tl.store(out + at, y, whole)
     if activated is not None:
@@ -200,6 +217,7 @@ class Made:
 
     plain: Tensor | None
     activated: Tensor | None
+    squares: Tensor | None = None  # sums over each tile's columns [B * T, tiles], for the norm of what comes next
 
     @property
     def values(self) -> Tensor:
@@ -225,27 +243,32 @@ def convolve(
     then: Snake | None = None,
     plain: bool = True,
     after: After = After.NOTHING,
-    norm_eps: float | None = None,
+    norm: tuple[Tensor | None, float] | None = None,
+    squares: bool = False,
     tile: Tile | None = None,
 ) -> Made:
     """A product over a chunk of every row, and the memory moved on where it looks back.
 
     Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or
-    [B, T, N / 2] after SWIGLU. ``norm_eps``: the inputs are divided by their root mean square first (the norm's weight
-    lies in ``packed``). ``then`` and ``plain``: which of the two results are made.
+    [B, T, N / 2] after SWIGLU. ``then`` and ``plain``: which of the two results are made. ``norm``: the squares of x
+    and an epsilon; x is divided by its root mean square (the norm's weight lies in ``packed``). ``squares``: a norm
+    comes next. They are taken by whoever makes x, because Triton 3.6 overwrites what a product in flight still reads
+    where the loop around it reads that as well.
     """
     B, T, C = x.shape
     M, N = B * T, packed.width
     K = packed.taps * C
     assert x.is_contiguous()
-    assert packed.weight.shape[0] == K
+    assert packed.weight.shape[1] == K
     width = N // 2 if after is After.SWIGLU else N
     out = x.new_empty(B, T, width) if plain else None
     activated = x.new_empty(B, T, width) if then is not None else None
     assert (past is None) == (packed.left == 0)
     strides = past.strides if past is not None else (0, 0)
-    tile = tile or tile_for(M, N, x.element_size())
-    grid = (-(-M // tile.rows) * -(-N // tile.columns),)
+    tile = NORM_TILE if squares else tile or tile_for(M, N, x.element_size())
+    columns = -(-N // tile.columns)
+    sums = x.new_empty(M, columns, dtype=torch.float32) if squares else None
+    grid = (-(-M // tile.rows) * columns,)
     _convolve[grid](
         x,
         past.memory if past is not None else None,
@@ -257,26 +280,28 @@ def convolve(
         activated,
         then.rate if then is not None else None,
         then.gain if then is not None else None,
+        norm[0] if norm is not None else None,
+        sums,
         M,
         T,
         B * packed.left * C,
         packed.left,
         packed.dilation,
         *strides,
-        norm_eps or 0.0,
+        norm[1] if norm is not None else 0.0,
         C=C,
         K=K,
         N=N,
-        NORMED=norm_eps is not None,
+        PARTS=triton.next_power_of_2(-(-C // NORM_TILE.columns)),
         AFTER=int(after),
         BM=tile.rows,
         BN=tile.columns,
         BK=tile.depth_for(x.dtype),
         PRECISION="tf32" if x.dtype is torch.bfloat16 else "ieee",
         PDL=pdl(),
-        AHEAD=pdl() and tile.rows >= M and tile.columns * x.element_size() <= CACHE_LINE,
+        AHEAD=pdl() and tile.rows >= M,
         launch_pdl=pdl(),
         num_warps=tile.warps,
         num_stages=tile.stages,
     )
-    return Made(out, activated)
+    return Made(out, activated, sums)

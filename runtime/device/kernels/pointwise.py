@@ -162,15 +162,15 @@ def _pcm(
     past = memory + turn * copy_stride + slot * slot_stride
     t = block * BM + tl.arange(0, BM)
     inside = t < T
-    c = tl.arange(0, BLOCK)[None, :]
-    has = inside[:, None] & (c < C)
     acc = tl.zeros((BM, BLOCK), tl.float32)
-    for tap in tl.static_range(TAPS):
-        source = (t + tap - LEFT)[:, None]
-        new = x + (row * T + source) * C + c
-        old = past + (LEFT + source) * C + c
-        a = tl.load(tl.where(source >= 0, new, old), has, 0.0).to(tl.float32)
-        acc += a * tl.load(weight + tap * C + c, c < C, 0.0)
+    for first in range(0, C, BLOCK):
+        c = (first + tl.arange(0, BLOCK))[None, :]
+        for tap in tl.static_range(TAPS):
+            source = (t + tap - LEFT)[:, None]
+            new = x + (row * T + source) * C + c
+            old = past + (LEFT + source) * C + c
+            a = tl.load(tl.where(source >= 0, new, old), inside[:, None] & (c < C), 0.0).to(tl.float32)
+            acc += a * tl.load(weight + tap * C + c, c < C, 0.0)
     wave = tl.sum(acc, 1) + tl.load(bias)
     sane = (wave == wave) & (tl.abs(wave) < float("inf"))
     wave = tl.where(sane, tl.minimum(tl.maximum(wave, -1.0), 1.0), 0.0) * FULL_SCALE
@@ -203,10 +203,10 @@ def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Te
         out.stride(0),
         C=C,
         TAPS=len(weight),
-        BLOCK=triton.next_power_of_2(C),
+        BLOCK=max(16, C & -C),  # a power of two that divides most widths
         BM=MOMENTS,
         PDL=pdl(),
         launch_pdl=pdl(),
-        num_warps=8,
+        num_warps=4,
     )
     return out

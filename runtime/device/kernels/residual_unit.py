@@ -19,7 +19,7 @@ from runtime.device.kernels.convolution import Made, Packed, Tile
 from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
-WIDEST = 192  # channels that fit into the registers of a program
+WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # channels that fit into the registers of a program
 SMALLEST = 16  # columns of a tile
 BUSY = 128  # programs from which a card is full
 
@@ -35,8 +35,8 @@ def split(channels: int) -> tuple[int, int]:
     return 2 * first, 0
 
 
-def fits(channels: int) -> bool:
-    return channels <= WIDEST
+def fits(channels: int, dtype: torch.dtype) -> bool:
+    return channels <= WIDEST[dtype]
 
 
 def tile_for(M: int, channels: int) -> Tile:
@@ -46,7 +46,7 @@ def tile_for(M: int, channels: int) -> Tile:
 
 @dataclass(frozen=True, slots=True)
 class PackedUnit:
-    """Shapes: wide.weight [7 * C, C0 + C1]; point [C0 + C1, C0 + C1]; biases [C0 + C1]; zeros beyond C."""
+    """Shapes: wide.weight [C0 + C1, 7 * C]; point [C0 + C1, C0 + C1], by output; biases [C0 + C1]; zeros beyond C."""
 
     wide: Packed
     between: Snake
@@ -136,24 +136,24 @@ def _unit(
         places = tl.where(source >= 0, new, old)
         if K % BK == 0:
             a = tl.load(places)
-            w0 = tl.load(weight + ks[:, None] * N + n0[None, :])
+            w0 = tl.load(weight + n0[:, None] * K + ks[None, :])
         else:
             a = tl.load(places, (ks < K)[None, :], 0.0)
-            w0 = tl.load(weight + ks[:, None] * N + n0[None, :], (ks < K)[:, None], 0.0)
-        acc0 = tl.dot(a, w0, acc0, input_precision=PRECISION)
+            w0 = tl.load(weight + n0[:, None] * K + ks[None, :], (ks < K)[None, :], 0.0)
+        acc0 = tl.dot(a, tl.trans(w0), acc0, input_precision=PRECISION)
         if C1 > 0:
             if K % BK == 0:
-                w1 = tl.load(weight + ks[:, None] * N + n1[None, :])
+                w1 = tl.load(weight + n1[:, None] * K + ks[None, :])
             else:
-                w1 = tl.load(weight + ks[:, None] * N + n1[None, :], (ks < K)[:, None], 0.0)
-            acc1 = tl.dot(a, w1, acc1, input_precision=PRECISION)
+                w1 = tl.load(weight + n1[:, None] * K + ks[None, :], (ks < K)[None, :], 0.0)
+            acc1 = tl.dot(a, tl.trans(w1), acc1, input_precision=PRECISION)
     h0 = _middle(acc0, bias, middle_rate, middle_gain, n0, KIND)
-    y0 = tl.dot(h0, tl.load(point + n0[:, None] * N + n0[None, :]), input_precision=PRECISION)
+    y0 = tl.dot(h0, tl.load(point + n0[None, :] * N + n0[:, None]), input_precision=PRECISION)
     if C1 > 0:
         h1 = _middle(acc1, bias, middle_rate, middle_gain, n1, KIND)
-        y0 = tl.dot(h1, tl.load(point + n1[:, None] * N + n0[None, :]), y0, input_precision=PRECISION)
-        y1 = tl.dot(h0, tl.load(point + n0[:, None] * N + n1[None, :]), input_precision=PRECISION)
-        y1 = tl.dot(h1, tl.load(point + n1[:, None] * N + n1[None, :]), y1, input_precision=PRECISION)
+        y0 = tl.dot(h1, tl.load(point + n0[None, :] * N + n1[:, None]), y0, input_precision=PRECISION)
+        y1 = tl.dot(h0, tl.load(point + n1[None, :] * N + n0[:, None]), input_precision=PRECISION)
+        y1 = tl.dot(h1, tl.load(point + n1[None, :] * N + n1[:, None]), y1, input_precision=PRECISION)
         _finish(y1, point_bias, residual, out, activated, rate, gain, m, inside, n1, C)
     _finish(y0, point_bias, residual, out, activated, rate, gain, m, inside, n0, C)
 

@@ -1,0 +1,130 @@
+"""Code2Wav in kernels and graphs on a card, at published size with random weights, against float32 without kernels."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from benchmarks.sound import published, random_network, rounded, snr_db
+from runtime.device.cuda import CudaDevice
+from runtime.device.interface import Track
+from runtime.engine.codec import SoundStreams
+from runtime.engine.voices import ClonedVoice
+from runtime.model.code2wav import Code2Wav
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+FRAMES = 24
+SLOTS = 34
+# Each of some sixty roundings to 8 bits costs about -58 dB, which is where the plain network with rounded weights and
+# inputs ends up too; the kernels round the residual stream besides, which may cost as much again.
+WORSE_THAN_ROUNDING = 3.0  # dB
+FLOAT32_DB = 80.0  # sums in another order, snake's polynomial, and half a step of s16 at -100 dB
+
+
+@pytest.fixture(scope="module")
+def device() -> CudaDevice:
+    return CudaDevice()
+
+
+@pytest.fixture(scope="module")
+def network(device: CudaDevice) -> Code2Wav:
+    torch.backends.cudnn.allow_tf32 = False
+    with torch.inference_mode():
+        return random_network(published(), device.torch_device)
+
+
+@pytest.fixture(scope="module")
+def codes(network: Code2Wav) -> Tensor:
+    stream = np.random.RandomState(3)
+    return torch.from_numpy(stream.randint(0, 2048, (32, FRAMES, network.config.num_quantizers)))
+
+
+@pytest.fixture(scope="module")
+def streams(network: Code2Wav, device: CudaDevice) -> SoundStreams:
+    made = SoundStreams(network, SLOTS, device, torch.bfloat16)
+    made.prepare()
+    assert made.graphs.sizes(Track.SOUND), "nothing was captured"
+    return made
+
+
+@torch.inference_mode()
+def plain(network: Code2Wav, codes: Tensor) -> Tensor:
+    where = network.pre_conv.conv.weight.device
+    return network(codes.to(where), network.fresh_state(len(codes))).cpu()
+
+
+def decoded(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
+    for slot in slots:
+        streams.open(slot)
+    return continued(streams, slots, codes, ends)
+
+
+def continued(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
+    sounds = [b""] * len(slots)
+    for begin, end in pairwise([0, *ends]):
+        track = Track.FIRST_SOUND if end <= 2 else Track.SOUND
+        for row, pcm in enumerate(streams.decode(slots, codes[:, begin:end], track)):
+            assert pcm is not None, "sound that is not finite"
+            sounds[row] += pcm
+    return sounds
+
+
+def waves(sounds: list[bytes]) -> Tensor:
+    return torch.from_numpy(np.stack([np.frombuffer(sound, np.int16) for sound in sounds])).float() / 32767
+
+
+def test_bfloat16_is_as_close_to_float32_as_rounding_lets_it_be(
+    streams: SoundStreams, network: Code2Wav, codes: Tensor
+) -> None:
+    truth = plain(network, codes[:4])
+    with torch.inference_mode():
+        yardstick = snr_db(truth, plain(rounded(network), codes[:4]))
+    ours = snr_db(truth, waves(decoded(streams, [5, 1, 33, 0], codes[:4], [1, 3, 7, FRAMES])))
+    assert ours > yardstick - WORSE_THAN_ROUNDING
+
+
+def test_float32_kernels_are_the_network(network: Code2Wav, device: CudaDevice, codes: Tensor) -> None:
+    streams = SoundStreams(network, 4, device, torch.float32)
+    ours = waves(decoded(streams, [2, 0], codes[:2], [2, 3, FRAMES]))
+    assert snr_db(plain(network, codes[:2]), ours) > FLOAT32_DB
+
+
+def test_a_stream_has_the_same_bits_alone_and_among_thirty_two(streams: SoundStreams, codes: Tensor) -> None:
+    together = decoded(streams, list(range(32)), codes, [12, FRAMES])
+    for row in (0, 7, 31):
+        alone = decoded(streams, [33], codes[row : row + 1], [12, FRAMES])
+        assert alone[0] == together[row], row
+
+
+def test_a_stream_has_the_same_bits_however_it_is_cut(streams: SoundStreams, codes: Tensor) -> None:
+    whole = decoded(streams, [3], codes[:1], [16, FRAMES])
+    for ends in ([1, 2, 4, 8, 16, FRAMES], [3, 10, 23, FRAMES]):
+        assert decoded(streams, [9], codes[:1], ends) == whole, ends
+
+
+def test_a_voice_s_stream_goes_on_from_its_reference(streams: SoundStreams, network: Code2Wav, codes: Tensor) -> None:
+    voice = ClonedVoice(torch.zeros(1), codes[0, :14], "Words.")
+    with torch.inference_mode():
+        truth = plain(network, codes[:1])[:, 14 * streams.samples_per_frame :]
+    heard = []
+    for slot in (8, 20):  # warmed, and from what was kept
+        streams.open(slot, voice)
+        heard += continued(streams, [slot], codes[:1, 14:], [1, FRAMES - 14])
+    assert heard[0] == heard[1]
+    assert snr_db(truth, waves(heard[:1])) > 25
+
+
+def test_nothing_is_decoded_outside_of_graphs(streams: SoundStreams, codes: Tensor) -> None:
+    for frames, rows in ((1, 1), (5, 3), (24, 9), (2, 32)):
+        decoded(streams, list(range(rows)), codes[:rows], [frames])
+    assert streams.uncaptured == 0

@@ -1,0 +1,122 @@
+"""The products of Code2Wav under Triton's interpreter, one by one, against the library's convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from runtime.device.kernels.convolution import Packed, Tile, convolve, tile_for
+from runtime.device.kernels.residual_unit import PackedUnit, residual_unit, split
+from runtime.device.kernels.snake import Snake
+from runtime.device.kernels.streams import Past
+from tests.support import interpreting
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
+
+SLOTS = 4
+ROWS = torch.tensor([[2, 1, 0], [0, 0, 0]], dtype=torch.int32)  # slot, turn, frames
+TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
+
+
+@pytest.fixture(autouse=True)
+def interpreter() -> Iterator[None]:
+    with interpreting.repaired():
+        yield
+
+
+@pytest.fixture
+def random() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def snaked(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
+    return x + (x * alpha.exp()).sin() ** 2 / (beta.exp() + 1e-9)
+
+
+def past_of(memory: Tensor, left: int) -> Tensor:
+    """What the rows of ROWS remember. Shapes: memory [2, SLOTS, left * C]; result [2, left, C]."""
+    return torch.stack([memory[1, 2], memory[0, 0]]).view(2, left, -1)
+
+
+def written(memory: Tensor, left: int) -> Tensor:
+    """What they are told to remember: the other copy."""
+    return torch.stack([memory[0, 2], memory[1, 0]]).view(2, left, -1)
+
+
+@pytest.mark.parametrize(("T", "dilation"), [(5, 1), (2, 3), (70, 9)])
+@pytest.mark.parametrize("C", [20, 32])
+def test_a_convolution_looks_back_into_its_stream_s_memory_and_moves_it_on(
+    random: torch.Generator, C: int, T: int, dilation: int
+) -> None:
+    """Chunks shorter and longer than what is remembered; taps that lie across tiles and such that do not."""
+    N, left = 24, 6 * dilation
+    weight, bias = torch.randn(N, C, 7, generator=random) / 10, torch.randn(N, generator=random)
+    memory, x = torch.randn(2, SLOTS, left * C, generator=random), torch.randn(2, T, C, generator=random)
+    before = memory.clone()
+    seen = torch.cat((past_of(memory, left), x), dim=1)
+    truth = F.conv1d(seen.transpose(1, 2), weight, bias, dilation=dilation).transpose(1, 2)
+    packed = Packed(weight.permute(0, 2, 1).flatten(1).contiguous(), bias, C, 7, dilation)
+    ours = convolve(packed, x, ROWS, Past(memory, left), tile=Tile(64, 16, 4, 3)).values
+    torch.testing.assert_close(ours, truth, **TOLERANCE)
+    assert torch.equal(written(memory, left), seen[:, -left:])
+    for copy, slot in ((1, 2), (0, 0), (0, 1), (1, 1), (0, 3), (1, 3)):
+        assert torch.equal(memory[copy, slot], before[copy, slot]), "memory that is not this chunk's to write"
+
+
+@pytest.mark.parametrize("C", [12, 20, 48, 64])
+def test_a_residual_unit_in_one_launch_is_its_two_convolutions(random: torch.Generator, C: int) -> None:
+    """One tile, a tile with room to spare, and two tiles."""
+    T, dilation = 40, 3
+    left, tiles = 6 * dilation, split(C)
+    beyond = sum(tiles) - C
+    wide, point = torch.randn(C, C, 7, generator=random) / 10, torch.randn(C, C, generator=random) / 5
+    biases = torch.randn(2, C, generator=random)
+    alphas, betas = torch.randn(2, C, generator=random) / 3, torch.randn(2, C, generator=random) / 3
+    memory, x = torch.randn(2, SLOTS, left * C, generator=random), torch.randn(2, T, C, generator=random)
+    a = torch.randn(2, T, C, generator=random)
+    seen = torch.cat((past_of(memory, left), a), dim=1).transpose(1, 2)
+    middle = snaked(F.conv1d(seen, wide, biases[0], dilation=dilation).transpose(1, 2), alphas[0], betas[0])
+    truth = middle @ point.t() + biases[1] + x
+    matrix = wide.permute(0, 2, 1).flatten(1)
+    unit = PackedUnit(
+        Packed(F.pad(matrix, (0, 0, 0, beyond)), F.pad(biases[0], (0, beyond)), C, 7, dilation),
+        Snake.of(alphas[0], betas[0]).padded(beyond),
+        F.pad(point, (0, beyond, 0, beyond)),
+        F.pad(biases[1], (0, beyond)),
+        tiles,
+    )
+    made = residual_unit(unit, x, a, ROWS, Past(memory, left), Snake.of(alphas[1], betas[1]), plain=True)
+    torch.testing.assert_close(made.values, truth, **TOLERANCE)
+    torch.testing.assert_close(made.after_snake, snaked(truth, alphas[1], betas[1]), **TOLERANCE)
+    assert torch.equal(written(memory, left), seen.transpose(1, 2)[:, -left:])
+
+
+def test_snake_is_right_far_from_zero(random: torch.Generator) -> None:
+    """Its sine has no library behind it; arguments of some hundred turns keep five digits."""
+    x = 300 * torch.randn(1, 33, 16, generator=random)
+    alpha, beta = torch.randn(16, generator=random), torch.randn(16, generator=random)
+    identity = Packed(torch.eye(16), None, 16)
+    made = convolve(identity, x, ROWS[:1], then=Snake.of(alpha, beta))
+    torch.testing.assert_close(made.after_snake, snaked(x.double(), alpha, beta).float(), rtol=1e-5, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "tile"),
+    [(12288, 6144, (128, 256)), (245760, 288, (128, 128)), (1, 512, (64, 16)), (384, 3072, (64, 128))],
+)
+def test_tiles_are_as_large_as_keeps_the_card_full(M: int, N: int, tile: tuple[int, int]) -> None:
+    chosen = tile_for(M, N)
+    assert (chosen.rows, chosen.columns) == tile
+
+
+@pytest.mark.parametrize(
+    ("channels", "tiles"), [(96, (64, 32)), (192, (128, 64)), (64, (64, 0)), (12, (16, 0)), (20, (32, 0)), (4, (16, 0))]
+)
+def test_channels_are_one_tile_or_two(channels: int, tiles: tuple[int, int]) -> None:
+    assert split(channels) == tiles

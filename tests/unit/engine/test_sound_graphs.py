@@ -1,0 +1,138 @@
+"""Streams of sound over buckets, on a CPU whose graphs do their work again; the sound is that of the plain path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from runtime.device.cpu import CpuDevice
+from runtime.device.interface import Track
+from runtime.engine.codec import SoundStreams
+from runtime.engine.sound_graphs import Family, pieces
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.code2wav import Code2Wav
+
+SLOTS = 5
+
+
+class Again:
+    """A graph: fixed memory for the result, and the work over whatever its inputs hold now."""
+
+    def __init__(self, work: Callable[[], Tensor]) -> None:
+        self._work = work
+        self.result = work().clone()
+
+    def replay(self) -> None:
+        with torch.inference_mode():
+            self.result.copy_(self._work())
+
+
+class GraphDevice(CpuDevice):
+    """A CPU that holds graphs, counts them, and can be told to fail."""
+
+    holds_graphs = True
+
+    def __init__(self, broken: bool = False) -> None:
+        super().__init__()
+        self.broken, self.captured = broken, 0
+
+    def capture(self, work: Callable[[], Any], track: Track) -> Any:
+        if self.broken:
+            raise RuntimeError("no graph today")
+        self.captured += 1
+        return Again(work)
+
+
+@pytest.fixture
+def code2wav(cloner: Checkpoint) -> Code2Wav:
+    return cloner.speech_tokenizer.code2wav
+
+
+def codes_of(code2wav: Code2Wav, rows: int, frames: int) -> Tensor:
+    generator = torch.Generator().manual_seed(5)
+    config = code2wav.config
+    return torch.randint(0, config.codebook_size, (rows, frames, config.num_quantizers), generator=generator)
+
+
+def decoded(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
+    for slot in slots:
+        streams.open(slot)
+    sounds = [b""] * len(slots)
+    for begin, end in pairwise([0, *ends]):
+        for row, pcm in enumerate(streams.decode(slots, codes[:, begin:end])):
+            assert pcm is not None
+            sounds[row] += pcm
+    return sounds
+
+
+@pytest.mark.parametrize(
+    ("frames", "cut"), [(1, [1]), (3, [2, 1]), (12, [12]), (15, [12, 2, 1]), (16, [16]), (37, [16, 16, 4, 1])]
+)
+def test_a_chunk_is_a_sum_of_buckets_largest_first(frames: int, cut: list[int]) -> None:
+    assert pieces(frames, (1, 2, 4, 8, 12, 16)) == cut
+
+
+def test_batches_end_with_the_first_that_holds_all_slots() -> None:
+    family = Family((1,), (1, 2, 4, 8))
+    assert family.up_to(3).batches == (1, 2, 4)
+    assert family.up_to(8).batches == (1, 2, 4, 8)
+    assert family.up_to(99).batches == (1, 2, 4, 8)
+
+
+def test_graphs_make_the_sound_of_the_plain_path_for_every_shape(code2wav: Code2Wav) -> None:
+    """Three rows run in a bucket of four, seven frames in pieces of 4, 2 and 1."""
+    device = GraphDevice()
+    captured, plain = SoundStreams(code2wav, SLOTS, device), SoundStreams(code2wav, SLOTS)
+    seen: list[tuple[int, int]] = []
+    captured.prepare(lambda done, of: seen.append((done, of)))
+    assert seen == [(done, device.captured) for done in range(1, device.captured + 1)]
+    codes = codes_of(code2wav, 3, 10)
+    slots = [4, 0, 2]
+    assert decoded(captured, slots, codes, [1, 8, 10]) == decoded(plain, slots, codes, [1, 8, 10])
+    assert captured.uncaptured == 0
+
+
+def test_more_rows_than_the_widest_bucket_run_in_groups(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
+    families = {Track.FIRST_SOUND: Family((1,), (1,)), Track.SOUND: Family((1, 2), (1, 2))}
+    monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
+    captured, plain = SoundStreams(code2wav, SLOTS, GraphDevice()), SoundStreams(code2wav, SLOTS)
+    captured.prepare()
+    codes = codes_of(code2wav, 5, 3)
+    slots = [3, 1, 4, 0, 2]
+    assert decoded(captured, slots, codes, [3]) == decoded(plain, slots, codes, [3])
+
+
+def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
+    streams = SoundStreams(code2wav, SLOTS, GraphDevice())
+    streams.prepare()
+    assert streams.graphs.sizes(Track.FIRST_SOUND) == [1, 2]
+    codes = codes_of(code2wav, 1, 2)
+    streams.open(1)
+    first = streams.decode([1], codes, Track.FIRST_SOUND)
+    assert first == decoded(SoundStreams(code2wav, SLOTS), [1], codes, [2])
+
+
+def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:
+    """A bucket's rows to spare belong to a slot of their own, also after a larger batch has used them."""
+    streams = SoundStreams(code2wav, SLOTS, GraphDevice())
+    streams.prepare()
+    codes = codes_of(code2wav, 4, 2)
+    whole = decoded(SoundStreams(code2wav, SLOTS), [0, 1, 2, 3], codes, [2])
+    first = decoded(streams, [0, 1, 2, 3], codes, [1])  # a bucket of four
+    for slots in ([0, 1, 2], [3]):  # of four, one to spare, and of one
+        for slot, pcm in zip(slots, streams.decode(slots, codes[slots, 1:]), strict=True):
+            assert pcm is not None
+            assert first[slot] + pcm == whole[slot]
+
+
+def test_what_cannot_be_captured_runs_without_graphs_and_is_counted(code2wav: Code2Wav) -> None:
+    streams = SoundStreams(code2wav, SLOTS, GraphDevice(broken=True))
+    streams.prepare()
+    codes = codes_of(code2wav, 2, 3)
+    assert decoded(streams, [1, 3], codes, [1, 3]) == decoded(SoundStreams(code2wav, SLOTS), [1, 3], codes, [1, 3])
+    assert streams.uncaptured == 2
