@@ -25,6 +25,11 @@ Made = TypeVar("Made")
 POISON = -(10**12)  # out of every table's range
 
 
+def poison(dtype: torch.dtype) -> int:
+    """As far out as the type reaches."""
+    return max(POISON, torch.iinfo(dtype).min)
+
+
 class LateMoment:
     """After so much work on a track."""
 
@@ -101,14 +106,14 @@ class LateDevice(CpuDevice):
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
         snapshot: list[Tensor] = []
-        into.fill_(POISON)
+        into.fill_(poison(into.dtype))
         self.put(lambda: snapshot.append(tensor.clone()))
         with self._lock:
             at = self._asked[self._current]
             self._copies[self._current].append((at, into, snapshot))
 
     def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
-        memory = torch.full(shape, POISON, dtype=dtype)
+        memory = torch.full(shape, poison(dtype), dtype=dtype)
         self.host.add(memory.untyped_storage().data_ptr())
         return memory
 

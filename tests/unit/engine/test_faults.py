@@ -67,7 +67,7 @@ def test_a_request_that_fails_at_its_beginning_fails_alone(
     station = station_of(engine)
     owner = {"read": station.runner, "open": station.streams, "build_prompt": module}[where]
     real = getattr(owner, where)
-    monkeypatch.setattr(owner, where, unreadable(real, 1) if where == "read" else failing(real, 2))
+    monkeypatch.setattr(owner, where, unreadable(real, 2) if where == "read" else failing(real, 2))
     requests = [custom_voice(seed=index) for index in range(4)]
     heards = [Heard() for _ in requests]
     for request, heard in zip(requests, heards, strict=True):
@@ -93,13 +93,13 @@ def test_a_reference_that_cannot_be_read_fails_alone(cloner: Checkpoint, monkeyp
     assert len(whole.codes) == 12
 
 
-@pytest.mark.parametrize(("owner", "where"), [("runner", "step"), ("streams", "decode")])
+@pytest.mark.parametrize(("owner", "where", "nth"), [("runner", "step", 3), ("streams", "decode", 1)])
 def test_a_frame_that_fails_ends_its_batch_and_the_next_ones_are_served(
-    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, owner: str, where: str
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, owner: str, where: str, nth: int
 ) -> None:
     engine = engine_of(speaker, slots=2)
     part = getattr(station_of(engine), owner)
-    monkeypatch.setattr(part, where, failing(getattr(part, where), 3))
+    monkeypatch.setattr(part, where, failing(getattr(part, where), nth))
     heards = [Heard() for _ in range(4)]
     for heard in heards:
         engine.submit(custom_voice(), heard)
