@@ -1,0 +1,106 @@
+"""Frames in graphs, in bfloat16 through the kernels: the same codes alone, in any company, held or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from runtime.device.cuda import CudaDevice
+from runtime.engine.prompt import Prompt
+from runtime.engine.runner import FrameRunner
+from runtime.engine.slots import LevelChoice, RowSettings
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from tests.conftest import FolderOf
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 32
+Codes = NDArray[np.int64]
+RunnerOf = Callable[..., FrameRunner]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(folder_of: FolderOf) -> Checkpoint:
+    return load_checkpoint(str(folder_of("tiny", "custom_voice")), torch.device("cuda"), torch.bfloat16)
+
+
+@pytest.fixture(scope="module")
+def runner_of(checkpoint: Checkpoint) -> RunnerOf:
+    def make(*, eager: bool = False) -> FrameRunner:
+        runner = FrameRunner(checkpoint, CudaDevice(eager=eager), torch.bfloat16, SLOTS, LENGTH, PIECE)
+        runner.capture()
+        return runner
+
+    return make
+
+
+@torch.inference_mode()
+def prompt_of(checkpoint: Checkpoint, serial: int) -> Prompt:
+    """Prompts of one piece and of two."""
+    ids = torch.arange(serial, serial + 9 + 3 * serial, device="cuda") % 200
+    return Prompt(checkpoint.talker.embed_text(ids), [])
+
+
+def settings_of(serial: int) -> RowSettings:
+    level = (
+        LevelChoice(0.9, 50, 1.0, False),
+        LevelChoice(1.0, 0, 0.8, False),
+        LevelChoice(1.0, 0, 1.0, True),
+        LevelChoice(1.3, 5, 1.0, False),
+    )[serial % 4]
+    return RowSettings(level, level, 1.05)
+
+
+def spoken(runner: FrameRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:
+    """Frames of some requests in one batch, their prompts read together or not. Shapes: [requests, frames, Q]."""
+    slots = [runner.arena.take(settings_of(serial), 7 + serial, []) for serial in serials]
+    prompts, reads = [prompt_of(checkpoint, serial) for serial in serials], [0] * len(serials)
+    firsts: dict[int, Codes] = {}
+    while len(firsts) < len(serials):
+        waiting = [number for number in range(len(serials)) if number not in firsts][: 8 if together else 1]
+        stops = runner.read([(slots[number], prompts[number], reads[number]) for number in waiting])
+        for number, stop in zip(waiting, stops, strict=True):
+            reads[number] = stop
+        through = [number for number in waiting if reads[number] == len(prompts[number].embeds)]
+        if through:
+            result = runner.first(np.array([slots[number] for number in through])).result()
+            firsts.update(zip(through, result.codes, strict=True))
+    frames = [np.stack([firsts[number] for number in range(len(serials))])]
+    for _ in range(FRAMES - 1):
+        result = runner.step(np.array(slots)).result()
+        assert result.finite.all()
+        frames.append(result.codes)
+    for slot in slots:
+        runner.arena.give_back(slot)
+    return np.stack(frames, axis=1)
+
+
+def test_a_row_has_the_same_codes_alone_and_in_every_size_of_batch(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
+    runner = runner_of()
+    everybody = spoken(runner, checkpoint, list(range(SLOTS)), together=True)
+    for size in (1, 2, 3, 5, 9, 13, 17):
+        serials = list(range(SLOTS - size, SLOTS))
+        assert np.array_equal(spoken(runner, checkpoint, serials, together=size % 2 == 0), everybody[serials]), size
+
+
+def test_frames_that_no_graph_holds_have_the_same_codes(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
+    serials = [0, 3, 4, 7, 11]
+    held = spoken(runner_of(), checkpoint, serials, together=True)
+    assert np.array_equal(spoken(runner_of(eager=True), checkpoint, serials, together=False), held)
+
+
+def test_a_slot_says_nothing_of_who_had_it_before(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
+    runner = runner_of()
+    fresh = spoken(runner, checkpoint, [5], together=False)
+    for _ in range(SLOTS):
+        spoken(runner, checkpoint, [1], together=False)
+    for layer in (*runner.arena.keys, *runner.arena.values):
+        layer.fill_(torch.nan)
+    assert np.array_equal(spoken(runner, checkpoint, [5], together=False), fresh)
