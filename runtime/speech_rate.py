@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 # Frames (80 ms) that a unit of text takes when it is spoken at an ordinary pace: about 15 letters a second for
 # alphabets, 4.5 syllables a second for scripts with a syllable or more a character; a digit is read as a word.
@@ -29,6 +30,7 @@ def expected_seconds(text: str) -> float:
     return expected_frames(text) * FRAME_S
 
 
+@lru_cache(4096)
 def _frames(character: str) -> float:
     if character.isdigit():
         return DIGIT_FRAMES

@@ -80,7 +80,7 @@ class Admission:
         Raises:
             DoesNotFit: the part and its voice are longer than a slot.
         """
-        utterance = replace(self.utterance, text=text)
+        utterance = replace(self.utterance, text=text, body=tuple(tokenizer.body(text)))
         room, prompt = self._room(utterance, tokenizer)
         asked = None if self.asked is None else self.asked - made
         # Without a number of the caller's own, a slot must at least hold the text at an ordinary pace.

@@ -128,7 +128,7 @@ class FrameRunner:
 
     def _capture(self, progress: Progress) -> None:
         sizes = [size for size in BATCHES if size <= len(self._rows)]
-        starts = [size for size in STARTS if size <= max(1, self.arena.slots)]
+        starts = [size for size in STARTS if size < 2 * self.arena.slots]  # up to what holds them all
         pieces = list(self._shapes(starts)) if self.frame.fused is not None else []
         total = len(sizes) * len(self._spans) + len(pieces) + len(starts)
         done = itertools.count(1)
