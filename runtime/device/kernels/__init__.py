@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 PDL_CAPABILITY = 9  # Hopper; kernels may start before the one ahead of them has ended
+READS_SHARED = (9, 10)  # capabilities whose tensor cores take the stage at work from shared memory, too
+PLENTY = 2**20  # bytes, where there is no card to ask
 
 
 @cache
@@ -29,6 +31,32 @@ def available() -> bool:
 def pdl() -> bool:
     """Whether kernels overlap their start with the end of the one ahead (programmatic dependent launch)."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= PDL_CAPABILITY
+
+
+@cache
+def shared_memory() -> int:
+    """Bytes that a program may hold in a multiprocessor's memory: 227 KiB on an H200, 99 KiB on consumer cards."""
+    if not torch.cuda.is_available():
+        return PLENTY
+    from triton.compiler.compiler import max_shared_mem
+
+    most: int = max_shared_mem(torch.cuda.current_device())
+    return most
+
+
+@cache
+def keeps_all_stages() -> bool:
+    """Whether the stage at work lies in shared memory with those on their way; elsewhere it lies in registers."""
+    return not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] in READS_SHARED
+
+
+def stages(wanted: int, stage_bytes: int) -> int:
+    """How many stages of a loop fit this card, at most as many as are best where there is room. They change no bit.
+
+    Args:
+        stage_bytes: what a step of the loop loads for its products.
+    """
+    return max(1, min(wanted, shared_memory() // stage_bytes + (not keeps_all_stages())))
 
 
 def launch_options() -> dict[str, Any]:

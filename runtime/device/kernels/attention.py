@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.kernels import launch_options
+from runtime.device.kernels import launch_options, stages
 from runtime.device.kernels.heads import FLOAT32_STAGES, LOG2_E, LOWEST, STAGES, check, norm_and_rotate, partners
 
 PART = 16  # keys that a warp takes at a time
@@ -49,7 +49,8 @@ def attend_rows(
     heads = qkv.shape[1] // d - 2 * kv_heads
     check(heads, new, (qkv, q_norm, k_norm, cos, sin, keys, values, rows, positions))
     out = torch.empty(len(qkv), heads * d, device=qkv.device, dtype=qkv.dtype)
-    parts = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART)))
+    parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
+    block = 2 * parts * PART * width * qkv.itemsize  # bytes of keys and values
     _attend_rows[(len(rows), kv_heads)](
         qkv,
         q_norm,
@@ -67,12 +68,12 @@ def attend_rows(
         HEADS=heads,
         KV_HEADS=kv_heads,
         D=d,
-        WIDTH=triton.next_power_of_2(d),
+        WIDTH=width,
         QUERIES=triton.next_power_of_2(new * heads // kv_heads),
         NEW=new,
         PARTS=parts,
         PART=PART,
-        STAGES=STAGES if qkv.itemsize == 2 else FLOAT32_STAGES,
+        STAGES=stages(STAGES if qkv.itemsize == 2 else FLOAT32_STAGES, block),
         ONCE=parts * PART >= T,
         SETTLED=settled,
         num_warps=max(parts, FEWEST_WARPS),

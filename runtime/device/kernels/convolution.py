@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.kernels import pdl
+from runtime.device.kernels import pdl, stages
 from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember, take_turn
 
@@ -70,6 +70,10 @@ class Tile:
 
     def depth_for(self, dtype: torch.dtype) -> int:
         return self.depth if dtype is torch.bfloat16 else self.depth // 2
+
+    def stages_for(self, dtype: torch.dtype) -> int:
+        """As many as fit the card."""
+        return stages(self.stages, (self.rows + self.columns) * self.depth_for(dtype) * dtype.itemsize)
 
 
 WIDE = Tile(128, 256, 8, 3)
@@ -302,6 +306,6 @@ def convolve(
         AHEAD=pdl() and tile.rows >= M,
         launch_pdl=pdl(),
         num_warps=tile.warps,
-        num_stages=tile.stages,
+        num_stages=tile.stages_for(x.dtype),
     )
     return Made(out, activated, sums)

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from runtime.device.fused import Norm
-from runtime.device.kernels import launch_options
+from runtime.device.kernels import launch_options, stages
 from runtime.device.kernels.spread import LINE, spread_linear, sum_of_parts
 
 MOST_ROWS = 128
@@ -198,9 +198,11 @@ def _launch(
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
+    # Of x and of the matrix, whose gate comes beside.
+    fitting = stages(tiles.stages, (BM + tiles.BN * (1 + gated)) * tiles.BK * x.itemsize)
     if tiles.spread:
         assert not gated
-        how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": tiles.stages}
+        how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": fitting}
         spread_linear(x, weight, bias, residual, out, BM=BM, calls=tiles.calls, **how)
         return out
     _linear_kernel[(triton.cdiv(N, tiles.BN), triton.cdiv(M, BM))](
@@ -224,7 +226,7 @@ def _launch(
         PARTS=tiles.parts,
         CALLS=tiles.calls,
         num_warps=tiles.warps,
-        num_stages=tiles.stages,
+        num_stages=fitting,
         **launch_options(),
     )
     return out

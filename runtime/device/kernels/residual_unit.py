@@ -208,6 +208,6 @@ def residual_unit(
         PDL=pdl(),
         launch_pdl=pdl(),
         num_warps=tile.warps,
-        num_stages=tile.stages,
+        num_stages=tile.stages_for(x.dtype),
     )
     return Made(out, result)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from runtime.device.kernels.linear import Tiles, linear, swiglu
+from runtime.device import kernels
+from runtime.device.kernels.linear import TILES, Tiles, linear, swiglu
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
@@ -73,3 +74,18 @@ def test_gate_and_up_are_the_librarys(tiles: Tiles) -> None:
 def test_shapes_that_no_tile_fits_are_the_librarys() -> None:
     x, weight, bias = normal(1, 3, 40), normal(2, 50, 40), normal(3, 50)
     torch.testing.assert_close(linear(x, weight, bias=bias), F.linear(x, weight, bias), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 6), (9, 0), (12, 0)])
+def test_what_a_loop_has_on_its_way_fits_the_card(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
+    """Where a card holds the stage at work in registers, one more is asked for than lies in its shared memory."""
+    room = {(8, 0): 163, (8, 6): 99, (9, 0): 227, (12, 0): 99}[capability] * 1024
+    monkeypatch.setattr(kernels, "shared_memory", lambda: room)
+    monkeypatch.setattr(kernels, "keeps_all_stages", lambda: capability[0] == 9)
+    for (_, _, gated), by_rows in TILES.items():
+        for BM, tiles in zip((16, 32, 64), by_rows, strict=True):
+            each = (BM + tiles.BN * (1 + gated)) * tiles.BK * 2
+            fitting = kernels.stages(tiles.stages, each)
+            assert (fitting - (capability[0] != 9)) * each <= room
+            assert fitting == tiles.stages or fitting * each > room - each, "fewer than there is room for"
+            assert fitting == tiles.stages or capability != (9, 0), "the measured ones fit where they were measured"
