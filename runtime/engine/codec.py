@@ -53,12 +53,8 @@ class SoundStreams:
 
     def prepare(self, progress: Progress = lambda done, of: None) -> None:
         """Capture the graphs; where that fails, the same work is done without them."""
-        if not self.device.holds_graphs:
-            return
-        try:
+        if self.device.holds_graphs:
             self.graphs.capture(progress)
-        except Exception:
-            log.exception("Code2Wav could not be captured; it runs without graphs, more slowly")
 
     @torch.inference_mode()
     def open(self, slot: int, voice: ClonedVoice | None = None) -> None:
@@ -94,7 +90,7 @@ class SoundStreams:
             sane = np.ones(len(group), bool)
             begin = 0
             for size in cut:
-                made = self._piece(group, codes[first : first + widest, begin : begin + size], track, bool(sizes))
+                made = self._piece(group, codes[first : first + widest, begin : begin + size], track)
                 samples = size * self.samples_per_frame
                 sane &= ~made[:, samples:].any(axis=1)
                 for part, row in zip(parts, made[:, :samples], strict=True):
@@ -103,11 +99,11 @@ class SoundStreams:
             sounds += [b"".join(part) if whole else None for part, whole in zip(parts, sane, strict=True)]
         return sounds
 
-    def _piece(self, slots: NDArray[np.int64], codes: Tensor, track: Track, captured: bool) -> NDArray[np.int16]:
+    def _piece(self, slots: NDArray[np.int64], codes: Tensor, track: Track) -> NDArray[np.int16]:
         """One call of the network. Shapes: codes [b, n, Q]; result [b, samples and flags]."""
         rows, size = self._rows[slots], codes.shape[1]
-        if captured:
-            made = self.graphs.bucket(track, size, len(slots)).run(rows, codes)
+        if (bucket := self.graphs.bucket(track, size, len(slots))) is not None:
+            made = bucket.run(rows, codes)
         else:
             self.uncaptured += self.device.holds_graphs
             made = self._eagerly(rows, codes, track)

@@ -40,13 +40,13 @@ FAMILIES = {
 
 
 def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
-    """A chunk as a sum of sizes, largest first; 1 must be among them."""
+    """A chunk as a sum of sizes, largest first; what is left over, where 1 is not among them, comes last."""
     cut = []
     for size in sorted(sizes, reverse=True):
         while frames >= size:
             cut.append(size)
             frames -= size
-    return cut
+    return [*cut, frames] if frames else cut
 
 
 class Bucket:
@@ -97,20 +97,25 @@ class SoundGraphs:
 
     @torch.inference_mode()
     def capture(self, progress: Progress) -> None:
-        """Capture every bucket, the largest first: the others find room in its memory."""
+        """Capture every bucket, the largest first: the others find room in its memory. What cannot be is said once."""
         wanted = [
             (track, frames, batch)
             for track, family in self._families.items()
             for frames in family.frames
             for batch in family.batches
         ]
-        before = self._device.free_bytes()
+        before, errors = self._device.free_bytes(), []
         for done, (track, frames, batch) in enumerate(sorted(wanted, key=lambda one: -one[1] * one[2]), start=1):
-            bucket = Bucket(self._network, self._device, track, frames, batch, self._groups, self._spare)
-            self._buckets[track][frames, batch] = bucket
+            try:
+                bucket = Bucket(self._network, self._device, track, frames, batch, self._groups, self._spare)
+                self._buckets[track][frames, batch] = bucket
+            except Exception as error:
+                errors.append(f"{track}, {frames} frames of {batch}: {type(error).__name__}: {error}")
             progress(done, len(wanted))
         taken = (before - self._device.free_bytes()) / 2**20
-        log.info("Code2Wav: %d graphs, %.0f MiB", len(wanted), taken)
+        log.info("Code2Wav: %d graphs, %.0f MiB", len(wanted) - len(errors), taken)
+        if errors:
+            log.warning("capture failed for %d of %d, which run without: %s", len(errors), len(wanted), errors[0])
 
     def sizes(self, track: Track) -> list[int]:
         """Frames that a piece can have; none where nothing was captured."""
@@ -119,7 +124,7 @@ class SoundGraphs:
     def widest(self, track: Track) -> int:
         return max(batch for _, batch in self._buckets[track])
 
-    def bucket(self, track: Track, frames: int, rows: int) -> Bucket:
-        """The smallest that holds so many rows."""
+    def bucket(self, track: Track, frames: int, rows: int) -> Bucket | None:
+        """The smallest that holds so many rows, if any does."""
         fitting = [batch for size, batch in self._buckets[track] if size == frames and batch >= rows]
-        return self._buckets[track][frames, min(fitting)]
+        return self._buckets[track][frames, min(fitting)] if fitting else None

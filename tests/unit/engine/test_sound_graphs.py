@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from itertools import pairwise
 from typing import Any
 
@@ -33,16 +33,17 @@ class Again:
 
 
 class GraphDevice(CpuDevice):
-    """A CPU that holds graphs, counts them, and can be told to fail."""
+    """A CPU that holds graphs, counts them, and can be told to fail at some of them."""
 
     holds_graphs = True
 
-    def __init__(self, broken: bool = False) -> None:
+    def __init__(self, broken: Container[int] = ()) -> None:
         super().__init__()
-        self.broken, self.captured = broken, 0
+        self.broken, self.asked, self.captured = broken, 0, 0
 
     def capture(self, work: Callable[[], Any], track: Track) -> Any:
-        if self.broken:
+        self.asked += 1
+        if self.asked - 1 in self.broken:
             raise RuntimeError("no graph today")
         self.captured += 1
         return Again(work)
@@ -131,8 +132,23 @@ def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:
 
 
 def test_what_cannot_be_captured_runs_without_graphs_and_is_counted(code2wav: Code2Wav) -> None:
-    streams = SoundStreams(code2wav, SLOTS, GraphDevice(broken=True))
+    streams = SoundStreams(code2wav, SLOTS, GraphDevice(broken=range(99)))
     streams.prepare()
     codes = codes_of(code2wav, 2, 3)
     assert decoded(streams, [1, 3], codes, [1, 3]) == decoded(SoundStreams(code2wav, SLOTS), [1, 3], codes, [1, 3])
     assert streams.uncaptured == 2
+
+
+@pytest.mark.parametrize("broken", [{0}, {0, 5}, range(6, 99), range(0, 99, 2)])
+def test_shapes_that_cannot_be_captured_leave_the_other_graphs_in_use(
+    code2wav: Code2Wav, broken: Container[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The largest alone, holes, and all the small ones, without which a chunk is no sum of buckets."""
+    device = GraphDevice(broken)
+    streams, plain = SoundStreams(code2wav, SLOTS, device), SoundStreams(code2wav, SLOTS)
+    streams.prepare()
+    assert [record.getMessage() for record in caplog.records if "no graph today" in record.getMessage()]
+    assert 0 < device.captured < device.asked
+    codes, slots = codes_of(code2wav, SLOTS, 38), [4, 0, 2, 1, 3]
+    ends = [1, 3, 20, 37, 38]
+    assert decoded(streams, slots, codes, ends) == decoded(plain, slots, codes, ends)
