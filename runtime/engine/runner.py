@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,10 +74,18 @@ class FrameRunner:
         slots, length: rows, and positions of each.
         piece: positions of a prompt that are read at once. Where pieces begin depends on the prompt alone, so that it
             gives the same numbers however busy the engine is.
+        prompts: whose first frames may be under way at the same time.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, device: Device, dtype: torch.dtype, slots: int, length: int, piece: int
+        self,
+        checkpoint: Checkpoint,
+        device: Device,
+        dtype: torch.dtype,
+        slots: int,
+        length: int,
+        piece: int,
+        prompts: int = STARTS[-1],
     ) -> None:
         self.device, self.piece = device, piece
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
@@ -93,7 +101,10 @@ class FrameRunner:
         self._firsts: dict[int, Graph[Tensor]] = {}  # by rows
         self._rows = torch.full((largest,), slots, device=device.torch_device)
         self._first_rows = torch.full((STARTS[-1],), slots, device=device.torch_device)
-        width = max(piece, PIECES[0], TOGETHER)
+        # Positions that a piece may be filled up to: no more than what holds a whole one.
+        whole = next((size for size in PIECES if size >= piece), piece)
+        self._widths = [*(size for size in PIECES if size < whole), whole]
+        width = max(whole, TOGETHER)
         self._embeds = torch.zeros((width, self.hidden_size), device=device.torch_device, dtype=dtype)
         # Slots, starts and counts of the prompts that are read.
         self._places = torch.zeros((3, STARTS[-1]), device=device.torch_device, dtype=torch.int64)
@@ -101,54 +112,54 @@ class FrameRunner:
         # As many pieces of the host's memory as frames can be under way, and one that is being read.
         self._told = Ring([device.host_memory(largest, width, dtype=torch.int64) for _ in range(device.ahead + 2)])
         self._asked = Ring([device.host_memory(largest, dtype=torch.int64) for _ in range(device.ahead + 2)])
-        self._started = Ring([device.host_memory(STARTS[-1], width, dtype=torch.int64) for _ in range(slots + 1)])
+        # Prompts of slots that changed hands may be under way too: it is not the slots that bound their number.
+        self._started = Ring([device.host_memory(STARTS[-1], width, dtype=torch.int64) for _ in range(prompts + 1)])
         self._last_of: dict[int, Moment] = {}  # by slot: the last frame that it took part in
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
         """Hold the frame of every batch size, and every piece of a prompt, as a graph, where the device can.
 
-        What cannot be captured is said once; the graphs that were made until then serve, and for all else the same
-        functions without one.
+        What cannot be captured is said once; the graphs that were made serve, and for all else the same functions
+        without one.
 
         Raises:
             SetUpError: the checkpoint cannot be used on this device at all.
         """
         if not self.device.holds_graphs:
             return
-        try:
-            self._capture(progress)
-        except SetUpError:
-            raise
-        except Exception as error:
-            made = len(self._graphs) + len(self._pieces) + len(self._firsts)
-            log.warning(
-                "capture failed after %d graphs, the rest runs without: %s: %s", made, type(error).__name__, error
-            )
+        works, errors = list(self._works()), []
+        for done, (graphs, key, work, track) in enumerate(works, 1):
+            try:
+                graphs[key] = self.device.capture(work, track)
+            except SetUpError:
+                raise
+            except Exception as error:
+                errors.append(f"{track} {key}: {type(error).__name__}: {error}")
+            progress(done, len(works))
+        if errors:
+            log.warning("capture failed for %d of %d, which run without graphs: %s", len(errors), len(works), errors[0])
 
-    def _capture(self, progress: Progress) -> None:
+    def _works(self) -> Iterator[tuple[dict[Any, Graph[Any]], Any, Callable[[], Any], Track]]:
+        """What is captured: where it is held, by which key, the work and its track. The largest first: its memory fits
+        all."""
         sizes = [size for size in BATCHES if size <= len(self._rows)]
         starts = [size for size in STARTS if size < 2 * self.arena.slots]  # up to what holds them all
         pieces = list(self._shapes(starts)) if self.frame.fused is not None else []
-        total = len(sizes) * len(self._spans) + len(pieces) + len(starts)
-        done = itertools.count(1)
-        for span, size in product(reversed(self._spans), reversed(sizes)):  # the largest first: its memory fits all
+        for span, size in product(reversed(self._spans), reversed(sizes)):
             work = partial(self.frame.next, self._rows[:size], span=span)
-            self._graphs[size, span] = self.device.capture(work, Track.FRAMES)
-            progress(next(done), total)
+            yield self._graphs, (size, span), work, Track.FRAMES
         self._places[0], self._places[2] = self.arena.slots, 1
         for count, size in reversed(pieces):
             read = partial(self.frame.read_padded, *self._piece(count, size))
-            self._pieces[count, size] = self.device.capture(read, Track.STARTS)
-            progress(next(done), total)
+            yield self._pieces, (count, size), read, Track.STARTS
         for count in reversed(starts):
             first = partial(self.frame.first, self._first_rows[:count])
-            self._firsts[count] = self.device.capture(first, Track.STARTS)
-            progress(next(done), total)
+            yield self._firsts, count, first, Track.STARTS
 
     def _shapes(self, starts: list[int]) -> Iterator[tuple[int, int]]:
         """Prompts and positions of pieces that are read at once, small ones first."""
-        for size in (size for size in PIECES if size <= max(self.piece, PIECES[0])):
+        for size in self._widths:
             for count in starts:
                 if count == 1 or count * size <= TOGETHER:
                     yield count, size
@@ -209,6 +220,7 @@ class FrameRunner:
             now, pieces = pieces[:count], pieces[count:]
             width = next(one for one in STARTS if one >= len(now))
             embeds, *places = self._piece(width, size)
+            embeds.zero_()  # what fills a piece up is attended to with no weight, and no weight of no number is none
             for number, (_, _, part) in enumerate(now):
                 embeds[number, : len(part)] = part
             spare = [(self.arena.slots, 0, 1)] * (width - len(now))
@@ -223,7 +235,7 @@ class FrameRunner:
         """Positions of the next shape, and how many of the pieces go into it."""
         size = count = 0
         for number, (_, _, part) in enumerate(pieces[: STARTS[-1]], 1):
-            larger = max(size, next((one for one in PIECES if one >= len(part)), self.piece))
+            larger = max(size, next(one for one in self._widths if one >= len(part)))
             width = next(one for one in STARTS if one >= number)
             if number > 1 and width * larger > TOGETHER:
                 break

@@ -61,9 +61,10 @@ class Station:
     ) -> None:
         self.checkpoint, self.device, self.slots, self.modes, self.clock = checkpoint, device, slots, modes, clock
         self.length = length
-        self.runner = FrameRunner(checkpoint, device, dtype, slots, length, settings.prompt_piece)
-        tokenizer = checkpoint.speech_tokenizer
         self._prefills = CPU_PREFILLS if device.torch_device.type == "cpu" else STARTS[-1]
+        prompts = max((mode.prefills or self._prefills for mode in modes.values()), default=self._prefills)
+        self.runner = FrameRunner(checkpoint, device, dtype, slots, length, settings.prompt_piece, prompts)
+        tokenizer = checkpoint.speech_tokenizer
         self.samples_per_frame = tokenizer.config.code2wav.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
         self.streams = SoundStreams(

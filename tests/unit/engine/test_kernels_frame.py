@@ -95,3 +95,17 @@ def test_a_frame_is_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatc
         runner.frame.next(rows)
     assert asked.computed == []
     assert len(launched) > 2 + runner.frame.config.talker.num_code_groups
+
+
+@pytest.mark.parametrize("piece", [16, 20, 200])
+def test_a_prompt_of_no_numbers_leaves_nothing_where_the_next_ones_are_read(loaded: Loaded, piece: int) -> None:
+    """Read one after the other, and in pieces of a size that no graph has."""
+    checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
+    width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
+    runner = FrameRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, piece)
+    sane = Prompt(torch.randn(9, width, generator=generator), [])
+    alone = runner.read([(0, sane, 0)]), runner.frame.hidden[0].clone()
+    runner.read([(1, Prompt(torch.full((31, width), torch.nan), []), 0)])
+    assert runner.frame.hidden[1].isnan().all()
+    assert runner.read([(0, sane, 0)]) == alone[0] == [9]
+    assert torch.equal(runner.frame.hidden[0], alone[1])

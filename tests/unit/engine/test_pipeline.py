@@ -112,6 +112,26 @@ def test_cancels_at_any_moment_leave_the_others_and_the_next_ones_alone(quick: C
             assert_same([heard], [alone[index]])
 
 
+def test_first_frames_that_nobody_wants_any_more_are_not_taken_for_another_s(quick: Checkpoint) -> None:
+    """More of them than there are slots come true before the host looks at any."""
+    request = custom_voice(max_frames=4, **seeded(1))
+    alone, device = said(engine_of(quick), request), LateDevice(0, 0.0)
+    modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # as on cards
+    engine, heard = engine_of(quick, slots=2, device=device, modes=modes), Heard()
+    engine.watcher._threads.append(threading.current_thread())  # so that nobody waits for the device
+    engine.submit(request, heard)
+    engine.tick()
+    for seed in range(2, 8):
+        ticket = engine.submit(custom_voice("Bread.", max_frames=4, **seeded(seed)), Heard())
+        engine.tick()
+        engine.cancel(ticket)
+    engine.tick()
+    device.tell(Track.STARTS, device._asked[Track.STARTS])
+    engine.watcher._threads.clear()
+    drain(engine)
+    assert_same([heard], [alone])
+
+
 def test_tokens_that_come_while_the_prompt_is_read_are_not_lost(quick: Checkpoint) -> None:
     expected = said(engine_of(quick), streamed("Hello world, you speak.", max_frames=12))
     engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), Heard()
