@@ -211,7 +211,7 @@ def test_a_fault_of_ours_is_said_without_its_cause(folder_of: FolderOf, monkeypa
             raise RuntimeError("/home/somebody/secret: traceback")
 
         with monkeypatch.context() as patch:
-            patch.setattr(runner, "prefill", fails)
+            patch.setattr(runner, "read", fails)
             reply = post(server)
             refused(reply, "generation_failed")
             assert "secret" not in reply.text

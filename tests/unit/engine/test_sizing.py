@@ -48,9 +48,10 @@ def card_for(checkpoint: Checkpoint, count: float) -> Card:
 def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> None:
     def held(count: int) -> int:
         station = station_of(engine_of(speaker, slots=count, length=LENGTH))
-        arena, cache = station.runner.arena, station.runner.frame.cache
-        parts = [*arena.keys, *arena.values, cache.keys, cache.values, *station.streams.state.tensors()]
-        parts += [arena.trailing, arena.seen]
+        arena, frame = station.runner.arena, station.runner.frame
+        parts = [*arena.keys, *arena.values, arena.trailing, arena.seen, frame.hidden]
+        parts += [part for cache in (frame.cache, frame.start_cache) for part in (cache.keys, cache.values)]
+        parts += station.streams.network.state.tensors()
         return sum(part.nbytes for part in parts)
 
     assert held(4) - held(3) == slot_bytes(speaker, LENGTH, FLOAT32)
