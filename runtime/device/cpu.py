@@ -82,6 +82,9 @@ class CpuDevice:
     def wait(self, moment: Moment) -> None:
         """Everything asked for before is done."""
 
+    def rehearse(self, works: Iterable[Callable[[], object]]) -> None:
+        """Nothing takes long at first."""
+
     def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
         raise NotImplementedError("a CPU holds no graphs")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -74,6 +75,20 @@ class CudaDevice(CpuDevice):
     def wait(self, moment: Moment) -> None:
         assert isinstance(moment, torch.cuda.Event)
         torch.cuda.current_stream().wait_event(moment)
+
+    def rehearse(self, works: Iterable[Callable[[], object]]) -> None:
+        if self._kernels is None:
+            return
+        from runtime.device.kernels.compiling import compile_all
+
+        began = time.monotonic()
+        try:
+            with self._capture_lock:  # another checkpoint that is loaded must not launch what is not compiled yet
+                count = compile_all(works)
+            log.info("%d kernels compiled in %.1f s", count, time.monotonic() - began)
+        except Exception:
+            log.exception("kernels could not be compiled beside each other: they are one by one, at their first launch")
+        self.mark().synchronize()  # what is captured next knows nothing of this thread's work
 
     def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
         stream = self._capturing[track]  # a graph has the priority of the stream that it was captured on

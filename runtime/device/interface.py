@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
@@ -83,6 +83,9 @@ class Device(Protocol):
 
     def wait(self, moment: Moment) -> None:
         """Let the current track go on only after a moment of another track; the host does not wait."""
+
+    def rehearse(self, works: Iterable[Callable[[], object]]) -> None:
+        """Have ready what some works need that will be captured, if that takes long; what they compute is rubbish."""
 
     def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
         """Run work on a track until it is warm, then hold it as a graph. All of it must be legal in a graph."""

@@ -140,15 +140,18 @@ class FrameRunner:
         if errors:
             log.warning("capture failed for %d of %d, which run without graphs: %s", len(errors), len(works), errors[0])
 
+    def works(self) -> list[Callable[[], object]]:
+        """What is captured of kernels."""
+        return [work for _, _, work, _ in self._works()] if self.frame.fused is not None else []
+
     def _works(self) -> Iterator[tuple[dict[Any, Graph[Any]], Any, Callable[[], Any], Track]]:
-        """What is captured: where it is held, by which key, the work and its track. The largest first: its memory fits
-        all."""
+        """Where each graph is held, by which key, its work and its track. The largest first: its memory fits all."""
         sizes = [size for size in BATCHES if size <= len(self._rows)]
         starts = [size for size in STARTS if size < 2 * self.arena.slots]  # up to what holds them all
         pieces = list(self._shapes(starts)) if self.frame.fused is not None else []
         for span, size in product(reversed(self._spans), reversed(sizes)):
-            work = partial(self.frame.next, self._rows[:size], span=span)
-            yield self._graphs, (size, span), work, Track.FRAMES
+            following = partial(self.frame.next, self._rows[:size], span=span)
+            yield self._graphs, (size, span), following, Track.FRAMES
         self._places[0], self._places[2] = self.arena.slots, 1
         for count, size in reversed(pieces):
             read = partial(self.frame.read_padded, *self._piece(count, size))

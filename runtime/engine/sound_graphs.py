@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -98,14 +99,9 @@ class SoundGraphs:
     @torch.inference_mode()
     def capture(self, progress: Progress) -> None:
         """Capture every bucket, the largest first: the others find room in its memory. What cannot be is said once."""
-        wanted = [
-            (track, frames, batch)
-            for track, family in self._families.items()
-            for frames in family.frames
-            for batch in family.batches
-        ]
+        wanted = self._wanted()
         before, errors = self._device.free_bytes(), []
-        for done, (track, frames, batch) in enumerate(sorted(wanted, key=lambda one: -one[1] * one[2]), start=1):
+        for done, (track, frames, batch) in enumerate(wanted, start=1):
             try:
                 bucket = Bucket(self._network, self._device, track, frames, batch, self._groups, self._spare)
                 self._buckets[track][frames, batch] = bucket
@@ -116,6 +112,24 @@ class SoundGraphs:
         log.info("Code2Wav: %d graphs, %.0f MiB", len(wanted) - len(errors), taken)
         if errors:
             log.warning("capture failed for %d of %d, which run without: %s", len(errors), len(wanted), errors[0])
+
+    def works(self) -> Iterator[Callable[[], object]]:
+        """What is captured, over rows and codes that are nobody's."""
+        where = self._device.torch_device
+        for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
+            rows = torch.zeros((batch, ROW), device=where, dtype=torch.int32)
+            codes = torch.zeros((batch, frames, self._groups), device=where, dtype=torch.int32)
+            yield partial(self._network.decode, rows, codes)
+
+    def _wanted(self) -> list[tuple[Track, int, int]]:
+        """Track, frames and batch of every bucket, the largest first."""
+        wanted = [
+            (track, frames, batch)
+            for track, family in self._families.items()
+            for frames in family.frames
+            for batch in family.batches
+        ]
+        return sorted(wanted, key=lambda one: -one[1] * one[2])
 
     def sizes(self, track: Track) -> list[int]:
         """Frames that a piece can have; none where nothing was captured."""

@@ -94,6 +94,9 @@ class Station:
     def prepare(self, tell: Callable[[str], None]) -> None:
         """Capture what the device can hold as graphs, and run everything once; ``tell`` hears how far that is."""
         try:
+            if self.device.holds_graphs:
+                tell(f"compiling kernels of {self.checkpoint.name}")
+                self.device.rehearse([*self.runner.works(), *self.streams.graphs.works()])
             self.runner.capture(lambda done, of: tell(f"capturing graphs of {self.checkpoint.name}: {done} of {of}"))
             self.streams.prepare(lambda done, of: tell(f"capturing sound of {self.checkpoint.name}: {done} of {of}"))
         except Exception:
@@ -231,7 +234,7 @@ class Station:
     def read(self) -> bool:
         """Read prompts, a bounded number of pieces at a time; the last piece of one ends in its first frame."""
         most = max((self.modes[job.request.mode].prefills or self._prefills for job in self.reading), default=0)
-        jobs = list(self.reading)[: min(most - self.underway.pieces, STARTS[-1])]
+        jobs = list(self.reading)[: max(0, min(most - self.underway.pieces, STARTS[-1]))]
         if jobs:
             self._read_pieces(jobs)
             self.take_in()

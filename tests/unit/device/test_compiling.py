@@ -1,0 +1,29 @@
+"""Kernels are compiled on threads, before anything is launched, for a card that this machine need not have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+
+def test_a_rehearsal_compiles_what_is_met_and_launches_nothing(tmp_path: Path) -> None:
+    """Two kernels and one that cannot be, which fails where it is launched; a second rehearsal would launch.
+
+    In a process of its own: here kernels are interpreted, and there is another driver.
+    """
+    words = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    command = [sys.executable, "-m", "tests.support.rehearse_kernels"]
+    ran = subprocess.run(command, env=words, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        "asked 3 launched 0 by compile",
+        "launched 2",
+        "again 0",
+        "hopeless CompilationError",
+    ]
