@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -92,14 +91,9 @@ def cloner(loaded: Loaded) -> Checkpoint:
 
 
 @pytest.fixture
-def bounds_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton 3.6's interpreter makes a loop's bound of an array of one with ``int``, which numpy 2.4 refuses."""
-    from triton.runtime import interpreter
+def bounds_of_loops() -> Iterator[None]:
+    """Triton's interpreter without its faults, for tests of kernels where there is no card."""
+    from tests.support.interpreting import repaired
 
-    patch_tensor = interpreter._patch_lang_tensor
-
-    def patched(tensor: type, scope: Any) -> None:
-        patch_tensor(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+    with repaired():
+        yield

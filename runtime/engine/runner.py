@@ -56,10 +56,6 @@ class Pending:
     told: Tensor
     moment: Moment
 
-    def ready(self) -> bool:
-        """Whether `result` would not wait."""
-        return self.moment.query()
-
     def result(self) -> FrameResult:
         """Wait for the device, and read. What it read stays true although the memory is used again."""
         self.moment.synchronize()
@@ -94,7 +90,6 @@ class FrameRunner:
         largest = next((size for size in BATCHES if size >= slots), slots)
         self.frame = Frame(checkpoint, device, self.arena, dtype, largest)
         self.hidden_size = checkpoint.config.talker.hidden_size
-        self.dtype = dtype
         self._spans = [span for span in SPANS if span < length and self.frame.fused is None] + [length]
         self._graphs: dict[tuple[int, int], Graph[Tensor]] = {}  # by rows and span
         self._pieces: dict[tuple[int, int], Graph[None]] = {}  # by prompts, and positions of each
@@ -176,8 +171,7 @@ class FrameRunner:
     def starting(self, slot: int) -> Iterator[None]:
         """What is done to a slot before its first frame is done within: beside the frames of the others."""
         with self.device.track(Track.STARTS):
-            if (moment := self._last_of.pop(slot, None)) is not None:
-                self.device.wait(moment)
+            self._after_last_frame(slot)
             yield
 
     def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, Pending | None]:
@@ -203,10 +197,9 @@ class FrameRunner:
         pieces = [
             (slot, start, prompt.embeds[start:stop]) for (slot, prompt, start), stop in zip(wanted, stops, strict=True)
         ]
-        for slot, _, _ in pieces:
-            with self.starting(slot):
-                pass
         with self.device.track(Track.STARTS):
+            for slot, _, _ in pieces:
+                self._after_last_frame(slot)
             if self.frame.fused is None:
                 for slot, start, embeds in pieces:
                     self.frame.read(embeds, slot, start)
@@ -215,6 +208,11 @@ class FrameRunner:
         for (slot, _, _), stop in zip(wanted, stops, strict=True):
             self.arena.host_position[slot] = stop
         return stops
+
+    def _after_last_frame(self, slot: int) -> None:
+        """Let the current track wait for the last frame that a slot took part in."""
+        if (moment := self._last_of.pop(slot, None)) is not None:
+            self.device.wait(moment)
 
     def _read_together(self, pieces: list[tuple[int, int, Tensor]]) -> None:
         """Slot, start and embeds of each, as many at once as there is a shape for."""
