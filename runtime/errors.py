@@ -11,12 +11,14 @@
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
-    │  └─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
+    │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
+    │  └─ TranscriberMissing
     ├─ Busy                  try again later:
-    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
+    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · TranscriberBusy
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
-    │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable · StorageFailed
+    │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable · StorageFailed
+    │  └─ TranscriptionFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
@@ -133,6 +135,7 @@ TABLE: dict[str, Outcome] = {
     "consent_required": Outcome(
         422, 1008, False, "A voice is kept only with the speaker's consent; send consent with the upload."
     ),
+    "transcriber_missing": Outcome(501, 1008, False, "Recordings are not written down here. {why}"),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -152,6 +155,9 @@ TABLE: dict[str, Outcome] = {
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
     "session_timeout": Outcome(408, 1008, True, "The session lasted {limit:g} s, which is the limit; open a new one."),
     "slow_reader": Outcome(408, 1008, True, "Nothing of the sound was taken for {limit:g} s; read faster."),
+    "transcriber_busy": Outcome(
+        429, 1013, True, "Other recordings are being written down; try again in {retry_after_s:g} s."
+    ),
     # --- our fault
     "non_finite_output": Outcome(500, 1011, True, "This request produced numbers that are not finite and was stopped."),
     "generation_failed": Outcome(
@@ -163,6 +169,9 @@ TABLE: dict[str, Outcome] = {
         500, 1011, False, "The checkpoint for the mode {mode} could not be loaded; the cause is in the server's log."
     ),
     "storage_failed": Outcome(507, 1011, False, "The voice could not be kept: {why}."),
+    "transcription_failed": Outcome(
+        500, 1011, False, "The recording could not be written down; the cause is in the server's log."
+    ),
     # --- set-up, for the operator's eyes
     "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
     "checkpoint_invalid": Outcome(500, 1011, False, "{path}: {why}."),
@@ -334,6 +343,10 @@ class ConsentRequired(BadRequest):
     code = "consent_required"
 
 
+class TranscriberMissing(BadRequest):
+    code = "transcriber_missing"
+
+
 class Busy(SpeechError):
     code = "overloaded"
 
@@ -360,6 +373,10 @@ class Draining(Busy):
 
 class Loading(Busy):
     code = "loading"
+
+
+class TranscriberBusy(Busy):
+    code = "transcriber_busy"
 
 
 class Expired(SpeechError):
@@ -404,6 +421,10 @@ class CheckpointUnusable(Failed):
 
 class StorageFailed(Failed):
     code = "storage_failed"
+
+
+class TranscriptionFailed(Failed):
+    code = "transcription_failed"
 
 
 class SetUpError(SpeechError):

@@ -22,10 +22,15 @@ from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import Limits, Settings
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
+from studio.routes.transcribe import transcribe_routes
+from studio.routes.voices import voice_routes
 from studio.settings import StudioSettings
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+from studio.transcribing.desk import Desk
+from studio.voice_bin import VoiceBin
 from studio.words import languages, words
 
+BIN_S = 86400.0  # in which a deleted voice can be brought back
 GRACE_S = 2  # for open requests when the process ends
 # Gradio routes that take or give files or fetch for others. The page has no use for them.
 CLOSED = ("/gradio_api/upload", "/gradio_api/file={path:path}", "/gradio_api/proxy={path:path}")
@@ -62,21 +67,24 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime) -> FastAPI:
+def build(runtime: Runtime, settings: StudioSettings) -> FastAPI:
     """Compose the application. Routes come first: the page's mount at / takes whatever is left."""
     # Gradio takes seconds to import; in here, the runtime loads its weights meanwhile.
     import gradio
 
     from studio.page import ASSETS, blocks, head, theme
 
-    keys = Settings.from_env().server.keys  # the same variable tells the runtime
-    relay = Relay(runtime, keys[0] if keys else "")
+    told = Settings.from_env()  # the same variables tell the runtime
+    relay = Relay(runtime, told.server.keys[0] if told.server.keys else "")
+    desk = Desk(settings.transcriber, told.limits)
+    voice_bin = VoiceBin(settings.folder / "bin", BIN_S)
     presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         await relay.aclose()
+        desk.close()
 
     async def status(_: Request) -> Response:
         return JSONResponse(asdict(runtime.status), headers={"cache-control": "no-store"})
@@ -104,6 +112,7 @@ def build(runtime: Runtime) -> FastAPI:
     for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
+    app.router.routes += [*voice_routes(relay, voice_bin), *transcribe_routes(desk, told.limits)]
     for path in CLOSED:
         app.add_route(path, closed, methods=HTTP_METHODS)
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
@@ -135,7 +144,7 @@ async def serve(settings: StudioSettings) -> int:
     )
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
-    server = _Server(_config(await asyncio.to_thread(build, runtime)))
+    server = _Server(_config(await asyncio.to_thread(build, runtime, settings)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     announcing = asyncio.create_task(_announce(runtime, listener))
     await asyncio.wait({supervision, serving, told_to_end}, return_when=asyncio.FIRST_COMPLETED)

@@ -5,10 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
+from platformdirs import user_data_dir
+
 from runtime.errors import InvalidSetting
+from studio.transcribing.plugin import Choice
+
+TRANSCRIBER = "faster-whisper:small"  # used where it is installed; VOICEWRIGHT_TRANSCRIBER names another, or nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +25,21 @@ class StudioSettings:
     port: int = 7860
     runtime_url: str | None = None  # None: start one as a child
     runtime_args: tuple[str, ...] = ()
+    data: str = ""
+    transcriber: Choice = field(default_factory=lambda: Choice.of(TRANSCRIBER))
+
+    @property
+    def folder(self) -> Path:
+        """Where the studio keeps what is its own."""
+        return Path(self.data) if self.data else Path(user_data_dir("voicewright")) / "studio"
 
     @classmethod
     def from_command_line(cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> Self:
         """Read arguments over the environment (HOST, PORT, VOICEWRIGHT_RUNTIME_URL) over the defaults.
 
         Raises:
-            InvalidSetting: a port is no port, or a runtime's arguments came with the URL of a running one.
+            InvalidSetting: a port is no port, a recogniser's name is none, or a runtime's arguments came
+                with the URL of a running one.
         """
         env = os.environ if env is None else env
         default = cls()
@@ -51,6 +65,8 @@ class StudioSettings:
             port=_port(known.port),
             runtime_url=known.runtime_url.rstrip("/") if known.runtime_url else None,
             runtime_args=tuple(rest),
+            data=env.get("VOICEWRIGHT_DATA", ""),
+            transcriber=Choice.of(env.get("VOICEWRIGHT_TRANSCRIBER", TRANSCRIBER)),
         )
 
 

@@ -30,6 +30,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/cli.py": (*VALUES, "runtime.say", "runtime.server.serve", "benchmarks"),
     "runtime/": VALUES,
     "studio/": (*VALUES, "runtime.client", "studio", "presets"),  # the runtime's public side only
+    # What takes in a recording is the same on both sides; it knows neither sockets nor checkpoints.
+    "studio/transcribing/": (*VALUES, "runtime.audio", "runtime.voices.reference", "studio.transcribing"),
     "presets/": (),
     "app.py": (*VALUES, "studio"),
 }
@@ -54,6 +56,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "soundfile": ("runtime/audio.py",),
     "soxr": ("runtime/audio.py", "runtime/server/pcm_formats.py"),
     "av": ("runtime/encoding.py",),
+    "faster_whisper": ("studio/transcribing/whisper.py",),
+    "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
     "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
     "subprocess": ("runtime/voices/decoding.py", "studio/"),
     "sqlite3": ("runtime/voices/",),
