@@ -12,13 +12,13 @@
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
-    │  └─ TranscriberMissing
+    │  └─ NotKept · VisitorUnknown · StoreFull · TranscriberMissing
     ├─ Busy                  try again later:
     │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · TranscriberBusy
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
-    │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable · StorageFailed
-    │  └─ TranscriptionFailed
+    │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable
+    │  └─ StorageFailed · TakeDamaged · TranscriptionFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
@@ -135,6 +135,12 @@ TABLE: dict[str, Outcome] = {
     "consent_required": Outcome(
         422, 1008, False, "A voice is kept only with the speaker's consent; send consent with the upload."
     ),
+    # --- what the studio keeps
+    "not_found": Outcome(404, 1008, False, "There is no {what} of that id here; it may have been deleted."),
+    "visitor_unknown": Outcome(
+        401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
+    ),
+    "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
     "transcriber_missing": Outcome(501, 1008, False, "Recordings are not written down here. {why}"),
     # --- the moment
     "overloaded": Outcome(
@@ -168,7 +174,10 @@ TABLE: dict[str, Outcome] = {
     "checkpoint_unusable": Outcome(
         500, 1011, False, "The checkpoint for the mode {mode} could not be loaded; the cause is in the server's log."
     ),
-    "storage_failed": Outcome(507, 1011, False, "The voice could not be kept: {why}."),
+    "storage_failed": Outcome(507, 1011, False, "{what} could not be kept: {why}."),
+    "take_damaged": Outcome(
+        500, 1011, False, "The sound of this take was damaged on the disk and is not what was made; make it anew."
+    ),
     "transcription_failed": Outcome(
         500, 1011, False, "The recording could not be written down; the cause is in the server's log."
     ),
@@ -347,6 +356,18 @@ class TranscriberMissing(BadRequest):
     code = "transcriber_missing"
 
 
+class NotKept(BadRequest):
+    code = "not_found"
+
+
+class VisitorUnknown(BadRequest):
+    code = "visitor_unknown"
+
+
+class StoreFull(BadRequest):
+    code = "store_full"
+
+
 class Busy(SpeechError):
     code = "overloaded"
 
@@ -425,6 +446,10 @@ class StorageFailed(Failed):
 
 class TranscriptionFailed(Failed):
     code = "transcription_failed"
+
+
+class TakeDamaged(Failed):
+    code = "take_damaged"
 
 
 class SetUpError(SpeechError):

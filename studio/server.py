@@ -9,6 +9,8 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 import httpx
 import uvicorn
@@ -20,17 +22,19 @@ from starlette.types import Scope
 
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import Limits, Settings
+from studio.keeping import Keeping
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.transcribe import transcribe_routes
 from studio.routes.voices import voice_routes
 from studio.settings import StudioSettings
+from studio.store.voice_bin import VoiceBin
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
 from studio.transcribing.desk import Desk
-from studio.voice_bin import VoiceBin
+from studio.visitors import VisitorCookies
+from studio.voice_owners import whose_voices
 from studio.words import languages, words
 
-BIN_S = 86400.0  # in which a deleted voice can be brought back
 GRACE_S = 2  # for open requests when the process ends
 # Gradio routes that take or give files or fetch for others. The page has no use for them.
 CLOSED = ("/gradio_api/upload", "/gradio_api/file={path:path}", "/gradio_api/proxy={path:path}")
@@ -67,7 +71,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime, settings: StudioSettings) -> FastAPI:
+def build(runtime: Runtime, keeping: Keeping, desk: Desk, settings: StudioSettings) -> FastAPI:
     """Compose the application. Routes come first: the page's mount at / takes whatever is left."""
     # Gradio takes seconds to import; in here, the runtime loads its weights meanwhile.
     import gradio
@@ -75,14 +79,14 @@ def build(runtime: Runtime, settings: StudioSettings) -> FastAPI:
     from studio.page import ASSETS, blocks, head, theme
 
     told = Settings.from_env()  # the same variables tell the runtime
-    relay = Relay(runtime, told.server.keys[0] if told.server.keys else "")
-    desk = Desk(settings.transcriber, told.limits)
-    voice_bin = VoiceBin(settings.folder / "bin", BIN_S)
+    relay = Relay(runtime, told.server.keys[0] if told.server.keys else "", whose_voices(keeping.visitors))
+    voice_bin = VoiceBin(settings.store.folder / "voices", settings.store.bin_s)
     presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with keeping.running():
+            yield
         await relay.aclose()
         desk.close()
 
@@ -105,6 +109,8 @@ def build(runtime: Runtime, settings: StudioSettings) -> FastAPI:
         return Response(status_code=404)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(VisitorCookies, visitors=keeping.visitors)
+    app.router.routes.extend(keeping.routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
@@ -137,14 +143,18 @@ async def serve(settings: StudioSettings) -> int:
 
     Raises:
         PortInUse: another process has the port.
+        InvalidSetting: the studio's data was written by a newer one.
     """
     listener = listen(settings.host, settings.port)
     runtime: Runtime = (
         GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
     )
+    desk = Desk(settings.transcriber, Settings.from_env().limits)
+    features = partial(_features, desk)
+    keeping = await asyncio.to_thread(partial(Keeping, settings.store, features=features))
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
-    server = _Server(_config(await asyncio.to_thread(build, runtime, settings)))
+    server = _Server(_config(await asyncio.to_thread(build, runtime, keeping, desk, settings)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     announcing = asyncio.create_task(_announce(runtime, listener))
     await asyncio.wait({supervision, serving, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
@@ -158,6 +168,11 @@ async def serve(settings: StudioSettings) -> int:
     # uvicorn may stumble over a socket that is closing already; the process ends all the same.
     await asyncio.gather(serving, *helpers, return_exceptions=True)
     return code
+
+
+def _features(desk: Desk, _: Request) -> dict[str, Any]:
+    """What the studio can do beside keeping things."""
+    return {"transcribe": desk.feature()}
 
 
 class _Server(uvicorn.Server):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import MessageTooLarge
 from runtime.settings import Limits
-from studio.routes.voices import guarded
+from studio.routes.answers import answering, said
 from studio.transcribing.desk import Desk
 
 
 def transcribe_routes(desk: Desk, limits: Limits) -> list[Route]:
     """The routes."""
-
-    async def feature(_: Request) -> Response:
-        return JSONResponse(desk.feature(), headers={"cache-control": "no-store"})
 
     async def transcribe(request: Request) -> Response:
         """The body is the recording; ``?language=`` names the one that is spoken in it."""
@@ -26,9 +23,6 @@ def transcribe_routes(desk: Desk, limits: Limits) -> list[Route]:
             if len(recording) > limits.max_upload_bytes:
                 size = f"over {limits.max_upload_bytes}"
                 raise MessageTooLarge(what="The recording", size=size, limit=limits.max_upload_bytes)
-        return JSONResponse(await desk.transcribe(bytes(recording), request.query_params.get("language", "")))
+        return said(await desk.transcribe(bytes(recording), request.query_params.get("language", "")))
 
-    return [
-        Route("/studio/transcribe", feature, methods=["GET", "HEAD"]),
-        Route("/studio/transcribe", guarded(transcribe), methods=["POST"]),
-    ]
+    return [Route("/studio/transcribe", answering(transcribe), methods=["POST"])]

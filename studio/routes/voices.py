@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
 import httpx
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from runtime.errors import OriginRefused, SpeechError
-from studio.relay import Relay, refused, same_origin
-from studio.voice_bin import VoiceBin
+from studio.relay import Relay
+from studio.routes.answers import answering, said
+from studio.store.voice_bin import VoiceBin
 
 VOICES = "/v1/audio/voices"
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
@@ -41,7 +38,7 @@ def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
         if deleted.status_code != httpx.codes.OK:
             await asyncio.to_thread(bin_.forget, owner(request), voice_id)
             return passed_on(deleted)
-        return JSONResponse({**deleted.json(), "restorable_s": bin_.keep_s})
+        return said({**deleted.json(), "restorable_s": bin_.keep_s})
 
     async def restore(request: Request) -> Response:
         """Hand the file back to the runtime."""
@@ -53,23 +50,9 @@ def voice_routes(relay: Relay, bin_: VoiceBin) -> list[Route]:
         return passed_on(kept)
 
     return [
-        Route("/studio/voices/{voice}", guarded(delete), methods=["DELETE"]),
-        Route("/studio/voices/{voice}/restore", guarded(restore), methods=["POST"]),
+        Route("/studio/voices/{voice}", answering(delete), methods=["DELETE"]),
+        Route("/studio/voices/{voice}/restore", answering(restore), methods=["POST"]),
     ]
-
-
-def guarded(endpoint: Endpoint) -> Endpoint:
-    """The endpoint for our own pages and for programs; what it raises is answered."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            if not same_origin(request.headers):
-                raise OriginRefused
-            return await endpoint(request)
-        except SpeechError as error:
-            return refused(error)
-
-    return answer
 
 
 def passed_on(answer: httpx.Response) -> Response:

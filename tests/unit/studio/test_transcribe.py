@@ -46,7 +46,7 @@ def asked(choice: Choice, *recordings: bytes, query: str = "", limits: Limits | 
             async with served(transcribe_routes(desk, limits_)) as place, httpx.AsyncClient(timeout=60) as client:
                 address = f"http://{place}/studio/transcribe"
                 posts = [client.post(address + query, content=recording) for recording in recordings]
-                return [await client.get(address), *await asyncio.gather(*posts)]
+                return await asyncio.gather(*posts)
         finally:
             desk.close()
 
@@ -59,8 +59,7 @@ def code(response: httpx.Response) -> tuple[int, str, str]:
 
 
 def test_a_recording_is_written_down() -> None:
-    feature, heard = asked(SPHINX, wav(spoken()))
-    assert feature.json() == {"available": True, "how": ""}
+    (heard,) = asked(SPHINX, wav(spoken()))
     assert heard.status_code == 200
     said = heard.json()
     assert share_heard(WORDS, words(said["text"])) >= 0.6, said
@@ -72,31 +71,34 @@ def test_where_nothing_is_installed_one_sentence_says_how_to_get_it(monkeypatch:
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(plugin, "version", absent)
-    feature, heard = asked(Choice.of("faster-whisper:small"), wav(voice(2, 1)))
-    assert feature.json()["available"] is False
+    absent_ = Choice.of("faster-whisper:small")
+    (heard,) = asked(absent_, wav(voice(2, 1)))
+    feature = Desk(absent_, Limits()).feature()
+    assert feature["available"] is False
+    assert Desk(SPHINX, Limits()).feature() == {"available": True, "how": ""}
     status, name, sentence = code(heard)
     assert (status, name) == (501, "transcriber_missing")
     assert "pip install 'voicewright[asr]'" in sentence
-    assert feature.json()["how"] in sentence
-    assert code(asked(Choice.of(""), b"")[1])[:2] == (501, "transcriber_missing")
+    assert str(feature["how"]) in sentence
+    assert code(asked(Choice.of(""), b"")[0])[:2] == (501, "transcriber_missing")
 
 
 def test_what_is_no_recording_is_refused_before_anything_is_loaded() -> None:
     choice = Choice.of("tests.support.sphinx:broken")
-    assert code(asked(choice, b"no sound")[1])[:2] == (422, "invalid_ref_audio")
-    assert code(asked(choice, wav(voice(0.3, 1)))[1])[:2] == (422, "ref_too_short")
-    assert code(asked(choice, wav(voice(3, 1)), limits=Limits(max_reference_s=2))[1])[:2] == (422, "ref_too_long")
+    assert code(asked(choice, b"no sound")[0])[:2] == (422, "invalid_ref_audio")
+    assert code(asked(choice, wav(voice(0.3, 1)))[0])[:2] == (422, "ref_too_short")
+    assert code(asked(choice, wav(voice(3, 1)), limits=Limits(max_reference_s=2))[0])[:2] == (422, "ref_too_long")
     limits = Limits(max_upload_bytes=1024)
-    assert code(asked(choice, wav(voice(3, 1)), limits=limits)[1])[:2] == (413, "message_too_large")
+    assert code(asked(choice, wav(voice(3, 1)), limits=limits)[0])[:2] == (413, "message_too_large")
 
 
 def test_a_recogniser_that_breaks_is_told_without_its_reason(caplog: pytest.LogCaptureFixture) -> None:
-    _, heard = asked(Choice.of("tests.support.sphinx:broken"), wav(voice(2, 1)))
+    (heard,) = asked(Choice.of("tests.support.sphinx:broken"), wav(voice(2, 1)))
     status, name, sentence = code(heard)
     assert (status, name) == (500, "transcription_failed")
     assert "no model" not in sentence
     assert "no model of that name" in caplog.text
-    assert code(asked(Choice.of("no.such.module:function"), wav(voice(2, 1)))[1])[1] == "transcription_failed"
+    assert code(asked(Choice.of("no.such.module:function"), wav(voice(2, 1)))[0])[1] == "transcription_failed"
 
 
 class Slow:
@@ -123,7 +125,7 @@ def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait() -> No
     slow: type[Slow] = pkgutil.resolve_name("tests.unit.studio.test_transcribe:Slow")
     sound = wav(voice(2, 1))
     choice = Choice.of("tests.unit.studio.test_transcribe:Slow")
-    _, *answers = asked(choice, *[sound] * 10, query="?language=German")
+    answers = asked(choice, *[sound] * 10, query="?language=German")
     assert (slow.most, slow.made) == (1, 1)
     assert slow.given == (2 * RATE, "de")
     statuses = [answer.status_code for answer in answers]

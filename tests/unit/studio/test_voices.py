@@ -20,8 +20,8 @@ from runtime.server.replies import PROTOCOL
 from runtime.settings import EngineSettings
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.voices import voice_routes
+from studio.store.voice_bin import VoiceBin
 from studio.supervisor import GivenRuntime
-from studio.voice_bin import VoiceBin
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
 from tests.unit.studio.serving import served

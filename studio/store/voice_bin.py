@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import time
-import uuid
 from pathlib import Path
 
-from runtime.errors import StorageFailed, VoiceNotFound
+from runtime.errors import VoiceNotFound
+from runtime.files import replace_file, storing
 
 SUFFIX = ".voice"
 
@@ -28,18 +27,9 @@ class VoiceBin:
         """
         self.purge()
         path = self._path(owner, voice_id)
-        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-        try:
+        with storing("The deleted voice", "bin"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise StorageFailed(why=(error.strerror or "the disk gave an error").lower()) from None
+            replace_file(path.parent, path.name, data)
 
     def get(self, owner: str, voice_id: str) -> bytes:
         """The file.
