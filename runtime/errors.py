@@ -12,7 +12,11 @@
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
+<<<<<<< HEAD
     │  └─ NotKept · VisitorUnknown · StoreFull · TranscriberMissing
+=======
+    │  └─ NotKept · VisitorUnknown · StoreFull
+>>>>>>> shell
     ├─ Busy                  try again later:
     │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · TranscriberBusy
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
