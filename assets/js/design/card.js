@@ -1,0 +1,191 @@
+/**
+ * One of the three places for a take: its waveform, seed, length and state, and what can be done with it.
+ *
+ * The card shows and asks; what becomes of a take is the room's to say. Events: 'act' with {act} in detail, one of
+ * 'keep', 'more', 'reroll', 'drop'; 'play' with {shift, clicked}.
+ *
+ * @typedef {import('../take.js').Take} Take
+ */
+
+import { Waveform } from '../waveform.js';
+import { seconds } from './lineage.js';
+import { parsed } from './seeds.js';
+
+const CHANGES = ['progress', 'done', 'error', 'stored'];
+const SECOND_GUESS = 120; // ms between two writings of a number that runs
+
+/** The waveform of one of several takes on one axis of time. */
+class Side extends Waveform {
+  longest = 0;
+
+  get span() {
+    return Math.max(super.span, this.longest);
+  }
+}
+
+export class TakeCard extends EventTarget {
+  /**
+   * @param {HTMLTemplateElement} template
+   * @param {string} letter
+   * @param {string} key          the key that plays it
+   * @param {(key: string, values?: Object) => string} t
+   */
+  constructor(template, letter, key, t) {
+    super();
+    Object.assign(this, { letter, t });
+    this.element = /** @type {HTMLElement} */ (template.content.firstElementChild.cloneNode(true));
+    const find = (selector) => this.element.querySelector(selector);
+    this.article = find('article');
+    this.play = find('.vw-design-play');
+    this.seed = find('.vw-design-seed input:not([type=checkbox])');
+    this.lock = find('.vw-design-seed input[type=checkbox]');
+    this.error = find('.vw-error');
+    this.word = find('.vw-design-word');
+    this.length = find('.vw-design-length');
+    this.facts = find('.vw-design-facts');
+    this.acts = [...this.element.querySelectorAll('[data-act]')];
+    this.wave = new Side(find('canvas'));
+    /** @type {Take|null} */
+    this.take = null;
+    this.dropped = false;
+    /** @type {string|null} what it was kept as */
+    this.name = null;
+    this.favourite = false;
+    this.origin = ''; // of which take it is a variation
+    this.gainDb = 0;
+    this.matched = false;
+    this.playing = false;
+    find('.vw-design-letter').textContent = letter;
+    find('kbd').textContent = key;
+    this.play.setAttribute('aria-keyshortcuts', `${key} Shift+${key}`);
+    this.article.setAttribute('aria-label', letter);
+    this.listen();
+  }
+
+  listen() {
+    this.onTake = ({ type }) => this.changed(type);
+    this.play.onclick = ({ shiftKey }) => {
+      this.dispatchEvent(new CustomEvent('play', { detail: { shift: shiftKey, clicked: performance.now() } }));
+    };
+    for (const button of this.acts) {
+      button.onclick = () => this.dispatchEvent(new CustomEvent('act', { detail: { act: button.dataset.act } }));
+    }
+    this.seed.oninput = () => {
+      this.lock.checked = this.seed.value.trim() !== '';
+      this.complain('');
+    };
+  }
+
+  /** The seed that was locked; null where one is to be drawn, undefined where what was typed is none. */
+  locked() {
+    if (!this.lock.checked) return null;
+    return parsed(this.seed.value) ?? undefined;
+  }
+
+  /** Whether there is something to hear, now or soon. */
+  get playable() {
+    return Boolean(this.take) && !this.dropped && (this.take.samples > 0 || this.take.live);
+  }
+
+  /** @param {Take} take @param {{origin?: string}} [options] */
+  show(take, { origin = '' } = {}) {
+    for (const change of CHANGES) {
+      this.take?.removeEventListener(change, this.onTake);
+      take.addEventListener(change, this.onTake);
+    }
+    Object.assign(this, { take, origin, dropped: false, name: null, favourite: false, gainDb: 0, matched: false });
+    this.playing = false;
+    this.seed.value = String(take.seed);
+    this.wave.show(take);
+    this.complain('');
+    this.refresh();
+  }
+
+  /** @param {string} type */
+  changed(type) {
+    if (type === 'progress' && this.state === this.shown) return this.count();
+    this.refresh();
+  }
+
+  get state() {
+    const { take } = this;
+    if (!take) return 'empty';
+    if (this.dropped) return 'dropped';
+    if (this.name !== null) return 'kept';
+    if (this.favourite && take.state === 'done') return 'favourite';
+    return take.state;
+  }
+
+  /** @param {string} sentence */
+  complain(sentence) {
+    this.error.textContent = sentence;
+    this.seed.setAttribute('aria-invalid', String(Boolean(sentence)));
+  }
+
+  /** Write the length of a take that grows, not at every chunk. */
+  count() {
+    const now = performance.now();
+    if (now - (this.counted ?? 0) < SECOND_GUESS) return;
+    this.counted = now;
+    this.length.textContent = this.lengthNow();
+  }
+
+  lengthNow() {
+    return this.take?.samples ? this.t('design.length', { s: seconds(this.take).toFixed(1) }) : '';
+  }
+
+  refresh() {
+    const { take, state, letter, t } = this;
+    this.shown = state;
+    this.article.dataset.state = state;
+    const ahead = take?.queue?.position ?? 0;
+    this.word.textContent =
+      state === 'queued' && ahead > 0 ? t('design.state.queued_at', { n: ahead }) : t(`design.state.${state}`, { name: this.name ?? '' });
+    this.length.textContent = this.lengthNow();
+    const gain = this.matched ? t('design.gain', { db: decibels(this.gainDb) }) : '';
+    this.facts.textContent = [this.origin, gain].filter(Boolean).join(' · ');
+    this.facts.title = gain ? t('design.gain_title') : '';
+    this.article.classList.toggle('vw-design-playing', this.playing);
+    this.play.disabled = !this.playable;
+    this.name_(this.play, this.playing ? 'design.stop' : this.playable ? 'design.play' : 'design.nothing');
+    this.name_(this.seed, 'design.seed_of');
+    this.name_(this.lock, 'design.lock_of');
+    const whole = take?.state === 'done' && !this.dropped;
+    const able = {
+      keep: whole && this.name === null,
+      more: whole,
+      reroll: Boolean(take),
+      drop: Boolean(take) && !this.dropped,
+    };
+    for (const button of this.acts) {
+      const { act } = button.dataset;
+      button.disabled = !able[act];
+      button.ariaLabel = t('design.act_of', { act: t(`design.${act}`), letter });
+    }
+  }
+
+  /** @param {HTMLElement} element @param {string} key */
+  name_(element, key) {
+    const label = this.t(key, { letter: this.letter });
+    if (element.ariaLabel !== label) element.ariaLabel = label;
+  }
+
+  /** @param {number} gainDb @param {boolean} matched whether it is known how loud this and another are */
+  level(gainDb, matched) {
+    Object.assign(this, { gainDb, matched });
+    this.refresh();
+  }
+
+  /** @param {boolean} on */
+  sound(on) {
+    if (on === this.playing) return;
+    this.playing = on;
+    this.refresh();
+  }
+}
+
+/** A true minus sign, and no minus before nothing. @param {number} gain */
+function decibels(gain) {
+  const text = Math.abs(gain).toFixed(1);
+  return text === '0.0' ? '0.0' : `−${text}`;
+}
