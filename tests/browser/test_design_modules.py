@@ -103,15 +103,15 @@ def test_a_long_name_stays_within_the_library_s_limit(blank: Page) -> None:
 
 
 def test_provenance_is_flat_text_and_leaves_out_what_nobody_knows(blank: Page) -> None:
-    record = {
+    take = {
         "id": "t1",
         "seed": 0,
-        "model": {"id": "Qwen3-TTS-12Hz-1.7B-VoiceDesign", "fingerprint": "abc"},
         "config": {"instructions": "A low voice.", "language": "English"},
-        "sha256": "f00d",
         "parent": None,
+        "record": {"model": {"id": "Qwen3-TTS-12Hz-1.7B-VoiceDesign", "fingerprint": "abc"}, "sha256": "f00d"},
     }
-    assert call(blank, "lineage", "provenance", record) == {
+    told = call(blank, "lineage", "provenance", take)
+    assert told == {
         "source": "design",
         "model": "Qwen3-TTS-12Hz-1.7B-VoiceDesign",
         "revision": "abc",
@@ -121,10 +121,11 @@ def test_provenance_is_flat_text_and_leaves_out_what_nobody_knows(blank: Page) -
         "take": "t1",
         "sha256": "f00d",
     }
-    child = call(blank, "lineage", "provenance", record | {"parent": "t0"})
-    assert child["parent"] == "t0"
+    assert call(blank, "lineage", "provenance", take | {"parent": "t0"}) == told | {"parent": "t0"}
+    unstored = call(blank, "lineage", "provenance", take | {"id": None, "record": None})
+    assert unstored.keys() == {"source", "seed", "description", "language"}
 
 
 def test_a_reference_under_three_seconds_is_short(blank: Page) -> None:
-    assert call(blank, "lineage", "isShort", {"samples": 71_999}) is True
-    assert call(blank, "lineage", "isShort", {"samples": 72_000}) is False
+    assert call(blank, "lineage", "isShort", {"seconds": 2.99}) is True
+    assert call(blank, "lineage", "isShort", {"seconds": 3}) is False

@@ -2,24 +2,32 @@
  * One of the three places for a take: its waveform, seed, length and state, and what can be done with it.
  *
  * The card shows and asks; what becomes of a take is the room's to say. Events: 'act' with {act} in detail, one of
- * 'keep', 'more', 'reroll', 'drop'; 'play' with {shift, clicked}.
+ * 'keep', 'use', 'more', 'reroll', 'drop', and when it was {clicked}; 'play' with {shift}.
  *
  * @typedef {import('../take.js').Take} Take
  */
 
+import { Peaks } from '../peaks.js';
 import { Waveform } from '../waveform.js';
-import { seconds } from './lineage.js';
 import { parsed } from './seeds.js';
 
 const CHANGES = ['progress', 'done', 'error', 'stored'];
-const SECOND_GUESS = 120; // ms between two writings of a number that runs
+const COUNT_MS = 120; // between two writings of a number that runs
 
-/** The waveform of one of several takes on one axis of time. */
+/** The waveform of one of several takes, all on the same axes. */
 class Side extends Waveform {
-  longest = 0;
+  longest = 0; // samples
+  scale = 1;
 
   get span() {
     return Math.max(super.span, this.longest);
+  }
+
+  bars(pen, peaks, width, height, ...rest) {
+    pen.save();
+    pen.setTransform(1, 0, 0, this.scale, 0, (height / 2) * (1 - this.scale));
+    super.bars(pen, peaks, width, height, ...rest);
+    pen.restore();
   }
 }
 
@@ -48,8 +56,8 @@ export class TakeCard extends EventTarget {
     /** @type {Take|null} */
     this.take = null;
     this.dropped = false;
-    /** @type {string|null} what it was kept as */
-    this.name = null;
+    /** @type {Object|null} what it was kept as */
+    this.voice = null;
     this.favourite = false;
     this.origin = ''; // of which take it is a variation
     this.gainDb = 0;
@@ -58,21 +66,27 @@ export class TakeCard extends EventTarget {
     find('.vw-design-letter').textContent = letter;
     find('kbd').textContent = key;
     this.play.setAttribute('aria-keyshortcuts', `${key} Shift+${key}`);
-    this.article.setAttribute('aria-label', letter);
+    this.place = `seed-${letter}`;
+    this.error.dataset.errorFor = this.place;
+    this.error.id = `vw-design-seed-error-${letter}`;
+    this.seed.setAttribute('aria-describedby', this.error.id);
     this.listen();
   }
 
   listen() {
     this.onTake = ({ type }) => this.changed(type);
     this.play.onclick = ({ shiftKey }) => {
-      this.dispatchEvent(new CustomEvent('play', { detail: { shift: shiftKey, clicked: performance.now() } }));
+      this.dispatchEvent(new CustomEvent('play', { detail: { shift: shiftKey } }));
     };
     for (const button of this.acts) {
-      button.onclick = () => this.dispatchEvent(new CustomEvent('act', { detail: { act: button.dataset.act } }));
+      button.onclick = () => {
+        const detail = { act: button.dataset.act, clicked: performance.now() };
+        this.dispatchEvent(new CustomEvent('act', { detail }));
+      };
     }
     this.seed.oninput = () => {
       this.lock.checked = this.seed.value.trim() !== '';
-      this.complain('');
+      this.error.textContent = '';
     };
   }
 
@@ -93,11 +107,11 @@ export class TakeCard extends EventTarget {
       this.take?.removeEventListener(change, this.onTake);
       take.addEventListener(change, this.onTake);
     }
-    Object.assign(this, { take, origin, dropped: false, name: null, favourite: false, gainDb: 0, matched: false });
+    Object.assign(this, { take, origin, dropped: false, voice: null, favourite: false, gainDb: 0, matched: false });
     this.playing = false;
     this.seed.value = String(take.seed);
     this.wave.show(take);
-    this.complain('');
+    this.error.textContent = '';
     this.refresh();
   }
 
@@ -111,27 +125,21 @@ export class TakeCard extends EventTarget {
     const { take } = this;
     if (!take) return 'empty';
     if (this.dropped) return 'dropped';
-    if (this.name !== null) return 'kept';
+    if (this.voice) return 'kept';
     if (this.favourite && take.state === 'done') return 'favourite';
     return take.state;
-  }
-
-  /** @param {string} sentence */
-  complain(sentence) {
-    this.error.textContent = sentence;
-    this.seed.setAttribute('aria-invalid', String(Boolean(sentence)));
   }
 
   /** Write the length of a take that grows, not at every chunk. */
   count() {
     const now = performance.now();
-    if (now - (this.counted ?? 0) < SECOND_GUESS) return;
+    if (now - (this.counted ?? 0) < COUNT_MS) return;
     this.counted = now;
     this.length.textContent = this.lengthNow();
   }
 
   lengthNow() {
-    return this.take?.samples ? this.t('design.length', { s: seconds(this.take).toFixed(1) }) : '';
+    return this.take?.samples ? this.t('design.length', { s: this.take.seconds.toFixed(1) }) : '';
   }
 
   refresh() {
@@ -140,19 +148,21 @@ export class TakeCard extends EventTarget {
     this.article.dataset.state = state;
     const ahead = take?.queue?.position ?? 0;
     this.word.textContent =
-      state === 'queued' && ahead > 0 ? t('design.state.queued_at', { n: ahead }) : t(`design.state.${state}`, { name: this.name ?? '' });
+      state === 'queued' && ahead > 0 ? t('design.state.queued_at', { n: ahead }) : t(`design.state.${state}`, { name: this.voice?.name ?? '' });
     this.length.textContent = this.lengthNow();
     const gain = this.matched ? t('design.gain', { db: decibels(this.gainDb) }) : '';
     this.facts.textContent = [this.origin, gain].filter(Boolean).join(' · ');
     this.facts.title = gain ? t('design.gain_title') : '';
     this.article.classList.toggle('vw-design-playing', this.playing);
     this.play.disabled = !this.playable;
-    this.name_(this.play, this.playing ? 'design.stop' : this.playable ? 'design.play' : 'design.nothing');
-    this.name_(this.seed, 'design.seed_of');
-    this.name_(this.lock, 'design.lock_of');
+    this.describe(this.article, 'design.take');
+    this.describe(this.play, this.playing ? 'design.stop' : this.playable ? 'design.play' : 'design.nothing');
+    this.describe(this.seed, 'design.seed_of');
+    this.describe(this.lock, 'design.lock_of');
     const whole = take?.state === 'done' && !this.dropped;
     const able = {
-      keep: whole && this.name === null,
+      keep: whole,
+      use: whole,
       more: whole,
       reroll: Boolean(take),
       drop: Boolean(take) && !this.dropped,
@@ -160,12 +170,13 @@ export class TakeCard extends EventTarget {
     for (const button of this.acts) {
       const { act } = button.dataset;
       button.disabled = !able[act];
+      button.hidden = act === (this.voice ? 'keep' : 'use');
       button.ariaLabel = t('design.act_of', { act: t(`design.${act}`), letter });
     }
   }
 
-  /** @param {HTMLElement} element @param {string} key */
-  name_(element, key) {
+  /** Name a control for those who hear the page. @param {HTMLElement} element @param {string} key */
+  describe(element, key) {
     const label = this.t(key, { letter: this.letter });
     if (element.ariaLabel !== label) element.ariaLabel = label;
   }
@@ -174,6 +185,19 @@ export class TakeCard extends EventTarget {
   level(gainDb, matched) {
     Object.assign(this, { gainDb, matched });
     this.refresh();
+  }
+
+  /** The take's highest sample, of full scale. */
+  get peak() {
+    const { low, high } = Peaks.of(this.take);
+    return high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0);
+  }
+
+  /** Draw on axes that hold the longest and the highest of the takes. @param {number} longest samples @param {number} scale */
+  stretch(longest, scale) {
+    if (longest === this.wave.longest && scale === this.wave.scale) return;
+    Object.assign(this.wave, { longest, scale });
+    this.wave.draw();
   }
 
   /** @param {boolean} on */
