@@ -70,6 +70,8 @@ export class TakeCard extends EventTarget {
     this.error.dataset.errorFor = this.place;
     this.error.id = `vw-design-seed-error-${letter}`;
     this.seed.setAttribute('aria-describedby', this.error.id);
+    this.facts.id = `vw-design-facts-${letter}`;
+    this.play.setAttribute('aria-describedby', this.facts.id);
     this.listen();
   }
 

@@ -161,6 +161,7 @@ export class DesignRoom {
     card.show(take, { origin });
     take.addEventListener('done', () => take.state === 'done' && this.tell(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
     take.addEventListener('error', () => this.tell(card, 'design.said_failed', { why: take.error.message }));
+    take.addEventListener('progress', () => this.align());
     for (const event of ['done', 'stored']) take.addEventListener(event, () => this.match());
     this.match();
   }
@@ -320,15 +321,22 @@ export class DesignRoom {
     if (this.heard?.playing) this.frame = requestAnimationFrame(() => this.follow());
   }
 
-  /** Turn all down to the quietest, and draw all on the same axes. */
+  /** Turn all down to the quietest. */
   match() {
-    const heard = this.cards.map(({ take, dropped }) => (dropped ? null : take));
-    const { level, gains } = matched(heard.map((take) => take?.lufs ?? null));
-    const longest = Math.max(...heard.map((take) => take?.samples ?? 0));
-    const peak = Math.max(LOWEST_PEAK, ...this.cards.map((card) => (card.take ? card.peak : 0)));
-    this.cards.forEach((card, index) => {
-      card.level(gains[index], level !== null && heard[index]?.lufs != null);
-      card.stretch(longest, 1 / peak);
+    const levels = this.cards.map(({ take, dropped }) => (dropped ? null : (take?.lufs ?? null)));
+    const { level, gains } = matched(levels);
+    this.cards.forEach((card, index) => card.level(gains[index], level !== null && levels[index] !== null));
+    this.align();
+  }
+
+  /** Draw all on axes that hold the longest and the highest of them, at most once a frame. */
+  align() {
+    this.aligning ??= requestAnimationFrame(() => {
+      this.aligning = null;
+      const shown = this.cards.filter(({ take, dropped }) => take && !dropped);
+      const longest = Math.max(0, ...shown.map(({ take }) => take.samples));
+      const scale = 1 / Math.max(LOWEST_PEAK, ...shown.map(({ peak }) => peak));
+      for (const card of this.cards) card.stretch(longest, scale);
     });
   }
 
