@@ -11,7 +11,7 @@
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
-    │  └─ VoiceNotFound · VoiceNameTaken · VoiceFileInvalid · ConsentRequired
+    │  └─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
     ├─ Busy                  try again later:
     │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
@@ -122,6 +122,12 @@ TABLE: dict[str, Outcome] = {
     ),
     "address_refused": Outcome(422, 1008, False, "The address in {where} is not opened: {why}."),
     "voice_not_found": Outcome(404, 1008, False, "There is no voice of that name or id; see /v1/audio/voices."),
+    "voice_not_yours": Outcome(
+        403, 1008, False, "That voice belongs to this server; it can be used, and not changed or deleted."
+    ),
+    "too_many_voices": Outcome(
+        409, 1008, False, "{limit} voices are kept for you, which is the limit; delete one of them first."
+    ),
     "voice_name_taken": Outcome(409, 1008, False, "Another voice has that name; choose another or delete that one."),
     "invalid_voice_file": Outcome(422, 1008, False, "The voice file cannot be used: {why}."),
     "consent_required": Outcome(
@@ -306,6 +312,14 @@ class ReferenceTooLong(BadReferenceAudio):
 
 class VoiceNotFound(BadRequest):
     code = "voice_not_found"
+
+
+class VoiceNotYours(BadRequest):
+    code = "voice_not_yours"
+
+
+class TooManyVoices(BadRequest):
+    code = "too_many_voices"
 
 
 class VoiceNameTaken(BadRequest):
