@@ -7,27 +7,18 @@
  * @typedef {import('../take.js').Take} Take
  */
 
-import { Peaks } from '../peaks.js';
 import { Waveform } from '../waveform.js';
 import { parsed } from './seeds.js';
 
 const CHANGES = ['progress', 'done', 'error', 'stored'];
 const COUNT_MS = 120; // between two writings of a number that runs
 
-/** The waveform of one of several takes, all on the same axes. */
+/** The waveform of one of several takes, all on one axis of time. */
 class Side extends Waveform {
   longest = 0; // samples
-  scale = 1;
 
   get span() {
     return Math.max(super.span, this.longest);
-  }
-
-  bars(pen, peaks, width, height, ...rest) {
-    pen.save();
-    pen.setTransform(1, 0, 0, this.scale, 0, (height / 2) * (1 - this.scale));
-    super.bars(pen, peaks, width, height, ...rest);
-    pen.restore();
   }
 }
 
@@ -189,16 +180,10 @@ export class TakeCard extends EventTarget {
     this.refresh();
   }
 
-  /** The take's highest sample, of full scale. */
-  get peak() {
-    const { low, high } = Peaks.of(this.take);
-    return high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0);
-  }
-
-  /** Draw on axes that hold the longest and the highest of the takes. @param {number} longest samples @param {number} scale */
-  stretch(longest, scale) {
-    if (longest === this.wave.longest && scale === this.wave.scale) return;
-    Object.assign(this.wave, { longest, scale });
+  /** Draw on an axis of time that holds the longest of the takes. @param {number} longest samples */
+  stretch(longest) {
+    if (longest === this.wave.longest) return;
+    this.wave.longest = longest;
     this.wave.draw();
   }
 

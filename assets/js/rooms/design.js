@@ -15,7 +15,6 @@ import { SAMPLE_RATE } from '../outputs.js';
 import { FieldError, fillLanguages, title } from './fields.js';
 
 const LETTERS = ['A', 'B', 'C'];
-const LOWEST_PEAK = 0.1; // of full scale: what is quieter is drawn small
 
 export class DesignRoom {
   static id = 'design';
@@ -329,14 +328,12 @@ export class DesignRoom {
     this.align();
   }
 
-  /** Draw all on axes that hold the longest and the highest of them, at most once a frame. */
+  /** Draw all on one axis of time, at most once a frame. */
   align() {
     this.aligning ??= requestAnimationFrame(() => {
       this.aligning = null;
-      const shown = this.cards.filter(({ take, dropped }) => take && !dropped);
-      const longest = Math.max(0, ...shown.map(({ take }) => take.samples));
-      const scale = 1 / Math.max(LOWEST_PEAK, ...shown.map(({ peak }) => peak));
-      for (const card of this.cards) card.stretch(longest, scale);
+      const longest = Math.max(...this.cards.map(({ take, dropped }) => (dropped ? 0 : (take?.samples ?? 0))));
+      for (const card of this.cards) card.stretch(longest);
     });
   }
 
