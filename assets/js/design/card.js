@@ -7,18 +7,27 @@
  * @typedef {import('../take.js').Take} Take
  */
 
-import { Waveform } from '../waveform.js';
+import { Peaks } from '../peaks.js';
+import { shown, Waveform } from '../waveform.js';
 import { parsed } from './seeds.js';
 
 const CHANGES = ['progress', 'done', 'error', 'stored'];
 const COUNT_MS = 120; // between two writings of a number that runs
 
-/** The waveform of one of several takes, all on one axis of time. */
+/** The waveform of one of several takes, all on the same axes. */
 class Side extends Waveform {
   longest = 0; // samples
+  scale = 1;
 
   get span() {
     return Math.max(super.span, this.longest);
+  }
+
+  bars(pen, peaks, width, height, ...rest) {
+    pen.save();
+    pen.setTransform(1, 0, 0, this.scale, 0, (height / 2) * (1 - this.scale));
+    super.bars(pen, peaks, width, height, ...rest);
+    pen.restore();
   }
 }
 
@@ -41,6 +50,7 @@ export class TakeCard extends EventTarget {
     this.error = find('.vw-error');
     this.word = find('.vw-design-word');
     this.length = find('.vw-design-length');
+    this.glyph = find('.vw-design-glyph');
     this.facts = find('.vw-design-facts');
     this.acts = [...this.element.querySelectorAll('[data-act]')];
     this.wave = new Side(find('canvas'));
@@ -148,6 +158,7 @@ export class TakeCard extends EventTarget {
     this.facts.title = gain ? t('design.gain_title') : '';
     this.article.classList.toggle('vw-design-playing', this.playing);
     this.play.disabled = !this.playable;
+    this.glyph.dataset.icon = this.playing ? 'stop' : 'play';
     this.describe(this.article, 'design.take');
     this.describe(this.play, this.playing ? 'design.stop' : this.playable ? 'design.play' : 'design.nothing');
     this.describe(this.seed, 'design.seed_of');
@@ -180,10 +191,16 @@ export class TakeCard extends EventTarget {
     this.refresh();
   }
 
-  /** Draw on an axis of time that holds the longest of the takes. @param {number} longest samples */
-  stretch(longest) {
-    if (longest === this.wave.longest) return;
-    this.wave.longest = longest;
+  /** How high the waveform reaches, of the canvas' half. */
+  get height() {
+    const { low, high } = Peaks.of(this.take);
+    return shown(high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0));
+  }
+
+  /** Draw on axes that hold the longest and the highest of the takes. @param {number} longest samples @param {number} scale */
+  stretch(longest, scale) {
+    if (longest === this.wave.longest && scale === this.wave.scale) return;
+    Object.assign(this.wave, { longest, scale });
     this.wave.draw();
   }
 

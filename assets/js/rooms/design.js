@@ -15,6 +15,7 @@ import { SAMPLE_RATE } from '../outputs.js';
 import { FieldError, fillLanguages, title } from './fields.js';
 
 const LETTERS = ['A', 'B', 'C'];
+const LOWEST = 0.3; // of the canvas: what is quieter is drawn small
 
 export class DesignRoom {
   static id = 'design';
@@ -328,12 +329,14 @@ export class DesignRoom {
     this.align();
   }
 
-  /** Draw all on one axis of time, at most once a frame. */
+  /** Draw all on the same axes, at most once a frame. */
   align() {
     this.aligning ??= requestAnimationFrame(() => {
       this.aligning = null;
-      const longest = Math.max(...this.cards.map(({ take, dropped }) => (dropped ? 0 : (take?.samples ?? 0))));
-      for (const card of this.cards) card.stretch(longest);
+      const heard = this.cards.filter(({ take, dropped }) => take && !dropped);
+      const longest = Math.max(0, ...heard.map(({ take }) => take.samples));
+      const scale = 1 / Math.max(LOWEST, ...heard.map(({ height }) => height));
+      for (const card of this.cards) card.stretch(longest, scale);
     });
   }
 
