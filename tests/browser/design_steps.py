@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,20 +98,23 @@ def enter_design(page: Page, text: str) -> None:
     page.fill("#vw-text", text)
 
 
-def make_three(page: Page) -> None:
-    """Have three takes made, and wait until all are kept."""
-    before = {take["id"] for take in takes(page)}
-    page.click("#vw-design-make")
-    expect_state(page, LETTERS, "done")
-    await_kept(page, len(before) + 3)
-
-
-def await_kept(page: Page, count: int) -> None:
-    for _ in range(100):
-        if len(takes(page)) >= count:
+@contextmanager
+def newly_kept(page: Page, count: int) -> Iterator[None]:
+    """Wait at the end until so many more takes are kept than at the beginning."""
+    wanted = len(takes(page)) + count
+    yield
+    for _ in range(MADE_MS // 100):
+        if len(takes(page)) >= wanted:
             return
         page.wait_for_timeout(100)
-    raise AssertionError(f"{count} takes should have been kept, {len(takes(page))} were")
+    raise AssertionError(f"{wanted} takes should have been kept, {len(takes(page))} were")
+
+
+def make_three(page: Page) -> None:
+    """Have three takes made, and wait until all are kept."""
+    with newly_kept(page, 3):
+        page.click("#vw-design-make")
+        expect_state(page, LETTERS, "done")
 
 
 def takes(page: Page) -> list[dict[str, Any]]:

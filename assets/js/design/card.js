@@ -14,20 +14,12 @@ import { parsed } from './seeds.js';
 const CHANGES = ['progress', 'done', 'error', 'stored'];
 const COUNT_MS = 120; // between two writings of a number that runs
 
-/** The waveform of one of several takes, all on the same axes. */
+/** The waveform of one of several takes, all on one axis of time. */
 class Side extends Waveform {
   longest = 0; // samples
-  scale = 1;
 
   get span() {
     return Math.max(super.span, this.longest);
-  }
-
-  bars(pen, peaks, width, height, ...rest) {
-    pen.save();
-    pen.setTransform(1, 0, 0, this.scale, 0, (height / 2) * (1 - this.scale));
-    super.bars(pen, peaks, width, height, ...rest);
-    pen.restore();
   }
 }
 
@@ -60,7 +52,7 @@ export class TakeCard extends EventTarget {
     /** @type {Object|null} what it was kept as */
     this.voice = null;
     this.favourite = false;
-    this.origin = ''; // of which take it is a variation
+    this.origin = ''; // the letter of the take that it varies
     this.gainDb = 0;
     this.matched = false;
     this.playing = false;
@@ -154,7 +146,8 @@ export class TakeCard extends EventTarget {
       state === 'queued' && ahead > 0 ? t('design.state.queued_at', { n: ahead }) : t(`design.state.${state}`, { name: this.voice?.name ?? '' });
     this.length.textContent = this.lengthNow();
     const gain = this.matched ? t('design.gain', { db: decibels(this.gainDb) }) : '';
-    this.facts.textContent = [this.origin, gain].filter(Boolean).join(' · ');
+    const origin = this.origin ? t('design.like', { letter: this.origin }) : '';
+    this.facts.textContent = [origin, gain].filter(Boolean).join(' · ');
     this.facts.title = gain ? t('design.gain_title') : '';
     this.article.classList.toggle('vw-design-playing', this.playing);
     this.play.disabled = !this.playable;
@@ -199,8 +192,9 @@ export class TakeCard extends EventTarget {
 
   /** Draw on axes that hold the longest and the highest of the takes. @param {number} longest samples @param {number} scale */
   stretch(longest, scale) {
-    if (longest === this.wave.longest && scale === this.wave.scale) return;
-    Object.assign(this.wave, { longest, scale });
+    this.play.style.setProperty('--vw-design-scale', scale.toFixed(2));
+    if (longest === this.wave.longest) return;
+    this.wave.longest = longest;
     this.wave.draw();
   }
 

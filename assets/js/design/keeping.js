@@ -29,6 +29,11 @@ export class Keeping extends EventTarget {
       event.preventDefault();
       this.keep();
     };
+    this.panel.onkeydown = (event) => {
+      if (event.key !== 'Escape') return;
+      event.stopPropagation(); // what sounds may go on
+      this.close();
+    };
     find('keep-not').onclick = () => this.close();
     find('longer').onclick = () => {
       const { card } = this;

@@ -23,6 +23,7 @@ export class PresetPicker extends EventTarget {
     this.chips = root.querySelector('#vw-design-chips');
     /** @type {string[]} languages that the checkpoint speaks */
     this.spoken = [];
+    this.described = '';
     this.use.onchange = this.tongue.onchange = () => this.list();
     this.fill();
   }
@@ -66,6 +67,14 @@ export class PresetPicker extends EventTarget {
       ({ use, language }) => language === this.tongue.value && (!this.use.value || use === this.use.value),
     );
     this.chips.replaceChildren(...wanted.map((design) => this.chip(design)));
+    this.mark(this.described);
+  }
+
+  /** Show which of them a description is. @param {string} description */
+  mark(description) {
+    this.described = description;
+    const chosen = this.find(description);
+    for (const chip of this.chips.children) chip.setAttribute('aria-pressed', String(chip.title === chosen?.text));
   }
 
   /** @param {Design} design */

@@ -40,14 +40,17 @@ export class DesignRoom {
     /** What this room last put on the stage. @type {TakeCard|null} */
     this.heard = null;
     this.programme = null;
-    this.description.value = studio.presets.designs[0].text;
+    this.describe(studio.presets.designs[0].text);
     this.listen();
     this.refresh();
   }
 
   listen() {
     this.make.onclick = () => this.studio.speak();
-    this.description.oninput = () => (this.hint.textContent = '');
+    this.description.oninput = () => {
+      this.hint.textContent = '';
+      this.picker.mark(this.description.value);
+    };
     this.picker.addEventListener('choose', ({ detail }) => this.choose(detail));
     this.keeping.addEventListener('kept', ({ detail }) => this.onKept(detail));
     this.keeping.addEventListener('longer', ({ detail }) => this.lengthen(detail.card));
@@ -76,12 +79,18 @@ export class DesignRoom {
     this.designed.refresh();
   }
 
+  /** @param {string} description */
+  describe(description) {
+    this.description.value = description;
+    this.picker.mark(description);
+  }
+
   /** Start from a preset; a text of the user's own stays. @param {import('../design/picker.js').Design} preset */
   choose(preset) {
     const { studio, t } = this;
     const card = studio.cards.get(this.mode);
     const spoken = !card || card.languages.includes(preset.language);
-    this.description.value = preset.text;
+    this.describe(preset.text);
     this.language.value = spoken && card ? preset.language : 'auto';
     const own = studio.text.trim() !== '' && !this.isSample(studio.text);
     if (!own) studio.text = preset.sample;
@@ -115,7 +124,7 @@ export class DesignRoom {
   }
 
   fill(description, language, seed) {
-    this.description.value = description;
+    this.describe(description);
     this.language.value = language;
     if (this.language.selectedIndex < 0) this.language.value = 'auto';
     const [first] = this.cards;
@@ -203,8 +212,7 @@ export class DesignRoom {
     await take.stored();
     const taken = this.cards.filter((other) => other.take).map((other) => other.take.seed);
     const seeds = neighbours(take.seed, places.length, taken);
-    const origin = this.t('design.like', { letter: card.letter });
-    places.forEach((place, index) => this.begin(place, asked, seeds[index], { parent: take.id, origin }));
+    places.forEach((place, index) => this.begin(place, asked, seeds[index], { parent: take.id, origin: card.letter }));
     this.play(places[0], { clicked });
   }
 
@@ -234,7 +242,7 @@ export class DesignRoom {
   lengthen(card) {
     const { config, seed } = card.take;
     this.studio.text = this.picker.sample(config.language, config.instructions);
-    this.description.value = config.instructions;
+    this.describe(config.instructions);
     this.language.value = config.language;
     card.seed.value = String(seed);
     card.lock.checked = true;
