@@ -20,7 +20,7 @@ from tests.support.app import App
 Pcm = NDArray[np.int16]
 
 LETTERS = "ABC"
-MADE_MS = 60_000
+MADE_MS = 150_000
 HEADER_BYTES = 16  # of a labelled frame
 
 

@@ -267,7 +267,7 @@ def test_what_cannot_be_said_is_told_and_shown(room: Page) -> None:
 def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(
     room: Page, demo: App, wire: Wire
 ) -> None:
-    room.fill("#vw-text", "The kettle is on, and the door is open. Come in and sit down for a while.")
+    room.fill("#vw-text", "The kettle is on, and the door is open. Come in and sit down.")
     make_three(room)
     room.keyboard.press("Escape")
     take = take_of(room, seeds(room)[1])
