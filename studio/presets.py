@@ -44,9 +44,13 @@ class KnownSpeaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
-    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence."""
+    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence.
+
+    So are ``readings``, which somebody reads aloud to be cloned.
+    """
 
     texts: dict[str, str]
+    readings: dict[str, str]
     designs: tuple[Design, ...]
     instructs: tuple[Suggestion, ...]
     speakers: tuple[KnownSpeaker, ...]
@@ -60,6 +64,7 @@ class Presets:
         """
         return cls(
             texts=_read(folder / "texts.toml")["texts"],
+            readings=_read(folder / "readings.toml")["readings"],
             designs=tuple(Design(**entry) for entry in _read(folder / "designs.toml")["design"]),
             instructs=_suggestions(folder / "instructs.toml", "instruct"),
             speakers=tuple(KnownSpeaker(**entry) for entry in _read(folder / "speakers.toml")["speaker"]),

@@ -13,13 +13,16 @@ from platformdirs import user_data_dir
 
 from runtime.errors import InvalidSetting
 from runtime.settings import group_from_env, knob
+from studio.transcribing.plugin import Choice
+
+TRANSCRIBER = "faster-whisper:small"  # used where it is installed; VOICEWRIGHT_TRANSCRIBER names another, or nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """What the studio keeps, for whom and how much of it (docs/store.md)."""
 
-    data: str = knob("", "VOICEWRIGHT_DATA", "folder of takes and scripts; empty: the user's data folder")
+    data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
     visitors: str = knob(
         "auto",
         "VOICEWRIGHT_VISITORS",
@@ -45,8 +48,8 @@ class StoreSettings:
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
-        return Path(self.data) if self.data else Path(user_data_dir("voicewright")) / "studio"
+        """Where it lies; the voices lie in it too unless they have a folder of their own."""
+        return Path(self.data or user_data_dir("voicewright"))
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
         """Whether every visitor has an own history."""
@@ -63,6 +66,7 @@ class StudioSettings:
     runtime_url: str | None = None  # None: start one as a child
     runtime_args: tuple[str, ...] = ()
     store: StoreSettings = field(default_factory=StoreSettings)
+    transcriber: Choice = field(default_factory=lambda: Choice.of(TRANSCRIBER))
 
     @classmethod
     def from_command_line(cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> Self:
@@ -97,6 +101,7 @@ class StudioSettings:
             runtime_url=known.runtime_url.rstrip("/") if known.runtime_url else None,
             runtime_args=tuple(rest),
             store=group_from_env(StoreSettings, env),
+            transcriber=Choice.of(env.get("VOICEWRIGHT_TRANSCRIBER", TRANSCRIBER)),
         )
 
 

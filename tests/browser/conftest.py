@@ -104,7 +104,7 @@ def app(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App
     for mode in MODES:
         write_checkpoint(folder / mode, TINY, mode, seed=1)
         arguments += ["--model", f"{mode}={folder / mode}"]
-    with running_app(arguments) as running:
+    with running_app(arguments, VOICEWRIGHT_TRANSCRIBER="tests.support.sphinx:transcriber") as running:
         yield running
 
 

@@ -93,4 +93,5 @@ def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_holds_nothing_else() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == {"texts.toml", "designs.toml", "instructs.toml", "speakers.toml"}
+    known = {"texts", "readings", "designs", "instructs", "speakers"}
+    assert {file.name for file in FOLDER.iterdir()} == {f"{name}.toml" for name in known}
