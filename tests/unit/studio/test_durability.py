@@ -77,7 +77,7 @@ def test_a_restart_keeps_everything(folder: Path) -> None:
 
 def test_a_writer_that_is_killed_leaves_every_take_whole(folder: Path) -> None:
     """Again and again, at any moment; what it said was kept is there, and nothing of what it had only begun."""
-    command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "40"]
+    command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "30"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 12, "the writers have hardly written"
@@ -190,6 +190,19 @@ def test_a_disk_that_takes_nothing_is_said_and_changes_nothing(
         assert files(folder) == before
         assert client.get("/studio/takes").json()["takes"] == [first]
         keep(client, SOUND)
+
+
+def test_a_take_that_fails_takes_no_older_one_with_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(folder, max_takes=1) as store:
+        first = add(store)
+        with monkeypatch.context() as broken:
+            broken.setattr("studio.store.sound_files.SoundFiles.write", _full)
+            with pytest.raises(StorageFailed, match="full"):
+                add(store, reference=b"RIFF sound")
+        assert ids(store) == [first]
+        assert files(folder) == {f"takes/{first}.flac"}
+        second = add(store)
+        assert ids(store) == [second]
 
 
 def test_a_row_that_cannot_be_written_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,6 +334,10 @@ def test_a_space_without_a_volume_says_so(folder: Path, monkeypatch: pytest.Monk
         me = client.get("/studio/me").json()
         assert (me["persistent"], me["temporary_note"]) == (False, ON_A_SPACE)
         assert me["visitor"] == {"kind": "visitor", "name": None}
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "no")
 
 
 def _script() -> ScriptFields:
