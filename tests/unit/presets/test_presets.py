@@ -79,6 +79,17 @@ def test_descriptions_and_samples_are_written_in_their_language() -> None:
             assert share > (0.4 if script == "HIRAGANA" else 0.95), (design.name, share)
 
 
+def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> None:
+    speakers = {speaker.name.lower(): speaker for speaker in Presets.load().speakers}
+    published = {"vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee"}
+    assert speakers.keys() == published | {"angus", "clara", "nora", "reed", "mia", "bruno"}
+    for name, speaker in speakers.items():
+        assert speaker.language in LANGUAGES, name
+        assert speaker.character.keys() >= {"en", "zh"}, name
+        assert all(5 <= len(words) <= 80 for words in speaker.character.values()), name
+        assert 10 <= len(speaker.sample) <= 80, name
+
+
 def test_they_go_to_the_page_as_json() -> None:
     presets = Presets.load().as_json()
     assert json.loads(json.dumps(presets))["designs"][0].keys() == {"use", "language", "name", "text", "sample"}
