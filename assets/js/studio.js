@@ -152,6 +152,9 @@ export class Studio {
       const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? this.page.querySelector('#vw-shared');
       slot.append(this.page.querySelector(`#vw-shared-${name}`));
     }
+    // A room may have another word for what its primary button does.
+    this.speakButton.dataset.i18n = root.querySelector('[data-vw-speak]')?.dataset.vwSpeak ?? 'shell.speak';
+    this.speakButton.textContent = this.t(this.speakButton.dataset.i18n);
   }
 
   /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
