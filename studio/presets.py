@@ -1,4 +1,4 @@
-"""The data that the page starts with: sample texts, voice descriptions, instructs; TOML in presets/."""
+"""The data that the page starts with: sample texts, voice descriptions, instructs, scripts; TOML in presets/."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Presets:
     texts: dict[str, str]
     designs: tuple[Suggestion, ...]
     instructs: tuple[Suggestion, ...]
+    scripts: tuple[Suggestion, ...]
 
     @classmethod
     def load(cls, folder: Path = FOLDER) -> Self:
@@ -37,6 +38,7 @@ class Presets:
             texts=_read(folder / "texts.toml")["texts"],
             designs=_suggestions(folder / "designs.toml", "design"),
             instructs=_suggestions(folder / "instructs.toml", "instruct"),
+            scripts=_suggestions(folder / "scripts.toml", "script"),
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -86,7 +86,10 @@ def test_a_word_before_a_colon_is_a_name_only_if_it_is_known_or_returns(blank: P
         ("Anna", "Three."),
         ("Tom", "Four."),
     ]
-    assert lines(blank, "说书人：从前有座山。\n\n说书人：山上有座庙。") == [("说书人", "从前有座山。"), ("说书人", "山上有座庙。")]
+    assert lines(blank, "说书人：从前有座山。\n\n说书人：山上有座庙。") == [
+        ("说书人", "从前有座山。"),
+        ("说书人", "山上有座庙。"),
+    ]
 
 
 def test_how_to_say_it_stands_in_brackets_behind_the_name(blank: Page) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,21 @@ def test_suggestions_have_short_names_and_texts_within_the_limits() -> None:
             assert 10 <= len(suggestion.text) <= Limits().max_instruct_chars
 
 
+def test_sample_scripts_are_a_dialogue_a_narration_and_an_announcement() -> None:
+    dialogue, narration, announcement = Presets.load().scripts
+    paragraphs = [script.text.strip().split("\n\n") for script in Presets.load().scripts]
+    assert all(3 <= len(lines) <= 8 and all(len(line) <= 600 for line in lines) for lines in paragraphs)
+    speakers = [found[1] for line in paragraphs[0] if (found := re.match(r"([A-Z]+)(?: \([a-z]+\))?: \w", line))]
+    assert len(speakers) == len(paragraphs[0])
+    assert len(set(speakers)) == 2
+    for script in (dialogue, narration, announcement):
+        pauses = re.findall(r"\[.*?\]", script.text)
+        assert pauses
+        assert all(re.fullmatch(r"\[pause \d+(\.\d+)?m?s\]", pause) for pause in pauses)
+    assert re.search("[A-Za-z]", announcement.text)
+    assert re.search("[\u4e00-\u9fff]", announcement.text)
+
+
 def test_they_go_to_the_page_as_json() -> None:
     presets = Presets.load().as_json()
     assert json.loads(json.dumps(presets))["designs"][0].keys() == {"name", "text"}
@@ -55,4 +71,9 @@ def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_holds_nothing_else() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == {"texts.toml", "designs.toml", "instructs.toml"}
+    assert {file.name for file in FOLDER.iterdir()} == {
+        "texts.toml",
+        "designs.toml",
+        "instructs.toml",
+        "scripts.toml",
+    }
