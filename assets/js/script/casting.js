@@ -13,8 +13,6 @@
 
 import { title } from '../rooms/fields.js';
 
-const TASK = { custom_voice: 'CustomVoice', base: 'Base', voice_design: 'VoiceDesign' };
-
 export class Casting {
   /** @param {{cards: Map<string, ModelCard>, voices: {list: Object[]}}} studio */
   constructor(studio) {
@@ -87,10 +85,9 @@ export class Casting {
   request({ voice, instruct }) {
     const { mode, language = 'auto' } = voice;
     const how = this.takesInstruct(voice) ? instruct.trim() : '';
-    const config = { task_type: TASK[mode], language };
-    if (mode !== 'voice_design') return { mode, config: { ...config, voice: voice.voice, ...(how && { instructions: how }) } };
-    const instructions = [voice.description?.trim(), how].filter(Boolean).join(' ');
-    return { mode, config: { ...config, instructions } };
+    const instructions = [mode === 'voice_design' && voice.description?.trim(), how].filter(Boolean).join(' ');
+    const who = mode === 'voice_design' ? {} : { voice: voice.voice };
+    return { mode, config: { ...who, language, ...(instructions && { instructions }) } };
   }
 }
 
