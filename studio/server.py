@@ -24,6 +24,7 @@ from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.settings import StudioSettings
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+from studio.words import languages, words
 
 GRACE_S = 2  # for open requests when the process ends
 # Gradio routes that take or give files or fetch for others. The page has no use for them.
@@ -66,11 +67,11 @@ def build(runtime: Runtime) -> FastAPI:
     # Gradio takes seconds to import; in here, the runtime loads its weights meanwhile.
     import gradio
 
-    from studio.page import ASSETS, HEAD, blocks, theme
+    from studio.page import ASSETS, blocks, head, theme
 
     keys = Settings.from_env().server.keys  # the same variable tells the runtime
     relay = Relay(runtime, keys[0] if keys else "")
-    presets = Presets.load().as_json()
+    presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -83,6 +84,12 @@ def build(runtime: Runtime) -> FastAPI:
     async def starting_values(_: Request) -> Response:
         return JSONResponse(presets)
 
+    async def words_of(request: Request) -> Response:
+        try:
+            return JSONResponse(words(request.path_params["language"]), headers={"cache-control": "no-cache"})
+        except KeyError:
+            return Response(status_code=404)
+
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -93,6 +100,7 @@ def build(runtime: Runtime) -> FastAPI:
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
+    app.add_route("/studio/i18n/{language}", words_of, methods=["GET", "HEAD"])
     for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
@@ -104,7 +112,7 @@ def build(runtime: Runtime) -> FastAPI:
         app,
         blocks(runtime),
         path="/",
-        head=HEAD,
+        head=head(),
         favicon_path=ASSETS / "images" / "favicon.svg",
         theme=theme(),
         footer_links=[],
