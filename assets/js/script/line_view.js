@@ -118,7 +118,8 @@ export class LineView {
     parts.role.textContent = line.name ?? '';
     parts.description.closest('.vw-grow').hidden = voice?.mode !== 'voice_design';
     parts.instruct.disabled = !acts.casting.takesInstruct(voice);
-    parts.instruct.placeholder = t(parts.instruct.disabled ? 'script.no_instruct' : 'script.instruct_hint');
+    const none = voice?.mode === 'base' ? 'script.no_instruct' : 'script.no_instruct_model';
+    parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint');
     parts.error.textContent = fault ? t('script.fault', { fault, most: LONGEST_PAUSE_S }) : (state.error?.message ?? '');
     parts.paper.replaceChildren(...marked(line.text));
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';

@@ -126,7 +126,7 @@ export class LinesView {
   move(id, by, focus = document.activeElement) {
     this.script.move(id, this.script.at(id) + by);
     focus.focus();
-    this.studio.tell(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
+    this.room.tell(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
   }
 
   /** A new line at the end, or behind another. @param {string} [after] @param {string} [text] */

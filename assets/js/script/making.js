@@ -9,7 +9,7 @@
  *
  * @typedef {Object} Stretch     what is spoken between pauses
  * @property {string} text
- * @property {string|null} key   null while the line has no seed
+ * @property {string|null} key   null while the line has no voice or no seed
  * @property {string} mode
  * @property {Object} config
  *
@@ -48,12 +48,14 @@ export class Maker extends EventTarget {
 
   /** A line as stretches to speak and silences. @param {Line} line @returns {(Stretch|{silence: number})[]} */
   plan(line) {
+    const { seed, voice } = line;
     const { parts } = readParts(line.text);
     return parts.map((part) => {
       if (part.silence) return part;
+      if (!voice) return { ...part, key: null };
       const { mode, config } = this.casting.request(line);
-      const asked = [mode, Object.entries(config).sort(), part.text, line.seed];
-      return { text: part.text, mode, config, key: line.seed === null ? null : JSON.stringify(asked) };
+      const asked = [mode, Object.entries(config).sort(), part.text, seed];
+      return { ...part, mode, config, key: seed === null ? null : JSON.stringify(asked) };
     });
   }
 
@@ -164,11 +166,11 @@ export class Maker extends EventTarget {
 
   /** Forget a line's sound, so that it is made anew: with a new seed, unless it is locked. @param {Line} line */
   forget(line) {
+    if (!line.locked) line.seed = null;
+    this.prepare(line);
     for (const { key } of this.plan(line)) {
       for (const known of [this.takes, this.kept, this.errors]) known.delete(key);
     }
-    if (!line.locked) line.seed = null;
-    this.prepare(line);
     this.changed();
   }
 

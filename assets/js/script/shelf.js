@@ -1,0 +1,142 @@
+/**
+ * The scripts that the studio keeps: the list, the one that is open, and saving it while it is written.
+ *
+ * Events: 'open' when another script is open, 'list' when the list is another, 'state' when `state` is.
+ */
+
+import { Script } from './document.js';
+
+const REST_MS = 700; // of the hands, before what they wrote is saved
+
+export class Shelf extends EventTarget {
+  /** @param {{get: Function, put: Function, delete: Function, address: Function}} api */
+  constructor(api) {
+    super();
+    this.api = api;
+    /** @type {{id: string, name: string}[]} newest first */
+    this.list = [];
+    /** @type {Script|null} */
+    this.script = null;
+    /** @type {'new'|'unsaved'|'saving'|'saved'|'conflict'|'unkept'} */
+    this.state = 'new';
+    this.onChange = () => this.touch();
+    addEventListener('pagehide', () => this.leave());
+  }
+
+  /** Open the script that was worked on last. @param {() => Script} first makes one where there is none */
+  async begin(first) {
+    await this.refresh();
+    const [newest] = this.list;
+    if (newest) await this.load(newest.id);
+    else this.open(first());
+  }
+
+  async refresh() {
+    const { scripts } = await this.api.get('studio/scripts');
+    this.list = scripts;
+    this.dispatchEvent(new Event('list'));
+  }
+
+  /** @param {string} id */
+  async load(id) {
+    await this.flush();
+    this.open(new Script(await this.api.get(`studio/scripts/${id}`)), 'saved');
+  }
+
+  /** @param {Script} script @param {Shelf['state']} [state] */
+  open(script, state = 'new') {
+    clearTimeout(this.timer);
+    this.script?.removeEventListener('change', this.onChange);
+    script.addEventListener('change', this.onChange);
+    this.script = script;
+    this.dispatchEvent(new Event('open'));
+    this.enter(state);
+  }
+
+  /** Something was written: save it when the hands rest. */
+  touch() {
+    if (this.state === 'conflict') return;
+    this.enter('unsaved');
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.save(), REST_MS);
+  }
+
+  /** Save now what waits to be saved. */
+  async flush() {
+    clearTimeout(this.timer);
+    if (this.state === 'saving') await this.saving;
+    if (this.state === 'unsaved') await this.save();
+  }
+
+  async save() {
+    if (this.state === 'saving') {
+      await this.saving;
+      if (this.state !== 'unsaved') return;
+    }
+    this.saving = this.put(this.script);
+    await this.saving;
+  }
+
+  /** @param {Script} script */
+  async put(script) {
+    this.enter('saving');
+    try {
+      const { updated_at } = await this.api.put(`studio/scripts/${script.id}`, script);
+      script.updatedAt = updated_at;
+      if (script !== this.script) return;
+      if (this.state === 'saving') this.enter('saved');
+      this.remember(script);
+    } catch (error) {
+      if (script !== this.script) return;
+      this.error = error;
+      this.enter(error.status === 409 ? 'conflict' : 'unkept');
+    }
+  }
+
+  /** Put a script first in the list. @param {Script} script */
+  remember({ id, name }) {
+    this.list = [{ id, name }, ...this.list.filter((one) => one.id !== id)];
+    this.dispatchEvent(new Event('list'));
+  }
+
+  /** Two tabs wrote the same script: take what the other one wrote. */
+  async takeTheirs() {
+    this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
+  }
+
+  /** Two tabs wrote the same script: what stands here is to hold. */
+  async keepMine() {
+    const theirs = await this.api.get(`studio/scripts/${this.script.id}`);
+    this.script.updatedAt = theirs.updated_at;
+    await this.put(this.script);
+  }
+
+  /** Delete the open script and open another. @param {() => Script} first @returns {Promise<() => Promise<void>>} undoes it */
+  async remove(first) {
+    await this.flush();
+    const { script } = this;
+    if (this.list.some(({ id }) => id === script.id)) await this.api.delete(`studio/scripts/${script.id}`);
+    await this.begin(first);
+    return async () => {
+      await this.flush();
+      script.updatedAt = null;
+      await this.put(script);
+      this.open(script, 'saved');
+      this.remember(script);
+    };
+  }
+
+  /** The page is left: what waits is sent on the way out. */
+  leave() {
+    if (this.state !== 'unsaved') return;
+    const { script } = this;
+    const headers = { 'content-type': 'application/json' };
+    const body = JSON.stringify(script);
+    fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
+  }
+
+  enter(state) {
+    this.state = state;
+    this.dispatchEvent(new Event('state'));
+  }
+}
