@@ -1,4 +1,4 @@
-"""The data that the page starts with: sample texts, voice descriptions, instructs, scripts; TOML in presets/."""
+"""The data that the page starts with: sample texts, speakers, voice descriptions, instructs, scripts; TOML in presets/."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSpeaker:
+    """What a speaker's card says; ``character`` is by the page's language."""
+
+    name: str
+    language: str
+    character: dict[str, str]
+    sample: str
+    accent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
     """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence."""
 
@@ -26,6 +37,7 @@ class Presets:
     designs: tuple[Suggestion, ...]
     instructs: tuple[Suggestion, ...]
     scripts: tuple[Suggestion, ...]
+    speakers: tuple[KnownSpeaker, ...]
 
     @classmethod
     def load(cls, folder: Path = FOLDER) -> Self:
@@ -39,6 +51,7 @@ class Presets:
             designs=_suggestions(folder / "designs.toml", "design"),
             instructs=_suggestions(folder / "instructs.toml", "instruct"),
             scripts=_suggestions(folder / "scripts.toml", "script"),
+            speakers=tuple(KnownSpeaker(**entry) for entry in _read(folder / "speakers.toml")["speaker"]),
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -68,8 +68,7 @@ export class Speech {
   fail(take, error) {
     this.live.delete(take);
     Object.assign(take, { error, stopReason: 'error', queue: null });
-    take.enter('failed', 'error');
-    this.onFailed(take);
+    if (take.enter('failed', 'error')) this.onFailed(take);
   }
 
   /** Hand a finished take to the studio's store. @param {Take} take */
@@ -79,7 +78,7 @@ export class Speech {
       take.tell('stored');
       if (error) this.onUnkept(take, error);
     };
-    if (!this.keeps) return unkept(null);
+    if (!this.keeps || take.isSample) return unkept(null);
     const form = new FormData();
     form.append('take', JSON.stringify(describe(take)));
     form.append('pcm', new Blob(take.chunks, { type: 'application/octet-stream' }), 'take.pcm');

@@ -90,7 +90,7 @@ export class Studio {
     theme.onclick = () => preferences.nextTheme();
     const show = () => {
       choice.value = preferences.language;
-      theme.dataset.theme = preferences.theme;
+      theme.dataset.icon = preferences.theme;
       theme.ariaLabel = theme.title = this.t(`shell.theme.${preferences.theme}`);
     };
     preferences.addEventListener('change', async ({ detail }) => {
@@ -103,8 +103,8 @@ export class Studio {
   /** Change the language of the page itself. @param {string} language */
   async speakPageIn(language) {
     await this.words.load(language);
-    this.words.apply(this.page);
     document.documentElement.lang = language;
+    this.words.apply(this.page);
     this.offer([...new Set(this.cards.values())]);
     this.stage.refresh();
     for (const room of this.rooms) room.onLanguage?.();

@@ -2,7 +2,7 @@
  * One take: what was asked for, the PCM as it comes, and what is known of it in the end.
  *
  * Events: 'progress' (sound, start or queue), then one of 'done' (also when it was stopped) and 'error',
- * and 'stored' once the studio keeps it.
+ * and 'stored' once the studio keeps it. Who prevents the default of 'error' tells of it at a place of its own.
  *
  * @typedef {Object} Asked
  * @property {string} room
@@ -13,6 +13,7 @@
  * @property {string} [label]     what stands beside the waveform
  * @property {string|null} [parent]  id of the take that this one repeats or varies
  * @property {Blob|null} [reference]
+ * @property {boolean} [isSample]  played and forgotten: it is not kept in the history
  */
 
 import { SAMPLE_RATE } from './outputs.js';
@@ -20,9 +21,9 @@ import { wavBlob } from './wav.js';
 
 export class Take extends EventTarget {
   /** @param {Asked} asked */
-  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null }) {
+  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null, isSample = false }) {
     super();
-    Object.assign(this, { room, mode, config, text, seed, label, parent, reference });
+    Object.assign(this, { room, mode, config, text, seed, label, parent, reference, isSample });
     /** @type {string|null} */
     this.id = null;
     /** @type {'queued'|'streaming'|'done'|'stopped'|'failed'} */

@@ -119,15 +119,16 @@ export class Maker extends EventTarget {
     const take = this.studio.say({ room: 'script', mode, config, text, seed: line.seed, label });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
     const on = (event, then) =>
-      take.addEventListener(event, () => {
+      take.addEventListener(event, (happened) => {
         if (this.script !== script) return;
-        then();
+        then(happened);
         this.changed();
       });
     this.takes.set(key, take);
     on('progress', () => {});
     on('done', () => take.state === 'stopped' && forget());
-    on('error', () => {
+    on('error', (happened) => {
+      happened.preventDefault(); // the line says it
       forget();
       this.errors.set(key, take.error);
     });
