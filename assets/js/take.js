@@ -85,17 +85,17 @@ export class Take extends EventTarget {
     this.enter('stopped', 'done');
   }
 
-  /** @param {Take['state']} state @param {string} event */
+  /** @param {Take['state']} state @param {string} event @returns {boolean} false: a listener prevented the default */
   enter(state, event) {
     this.state = state;
-    this.tell(event);
+    return this.tell(event);
   }
 
-  /** @param {string} event */
+  /** @param {string} event @returns {boolean} */
   tell(event) {
     this.wake?.();
     this.changing = null;
-    this.dispatchEvent(new Event(event));
+    return this.dispatchEvent(new Event(event, { cancelable: true }));
   }
 
   /** Resolve at the next event. */
