@@ -1,4 +1,4 @@
-"""The data that the page starts with: sample texts, speakers, voice descriptions, instructs, scripts; TOML in presets/."""
+"""What the page starts with: sample texts, speakers, voice descriptions, instructs, scripts; TOML in presets/."""
 
 from __future__ import annotations
 

@@ -1,0 +1,93 @@
+"""What a user does in the script room, and what is heard and kept of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+from playwright.sync_api import Locator, Page, expect
+
+from tests.support.app import App
+
+MADE_MS = 120_000  # a few sentences on a machine that does other things too
+
+Pcm = NDArray[np.int16]
+
+
+def line(page: Page, number: int) -> Locator:
+    return page.locator("#vw-script-lines > li").nth(number - 1)
+
+
+def text_of(page: Page, number: int) -> Locator:
+    return line(page, number).locator(".vw-line-text")
+
+
+def texts(page: Page) -> list[str]:
+    fields = page.locator("#vw-script-lines .vw-line-text")
+    return [fields.nth(number).input_value() for number in range(fields.count())]
+
+
+def enter_script(page: Page) -> None:
+    page.click("#vw-tab-script")
+    expect(line(page, 1)).to_be_visible()
+
+
+def new_script(page: Page, name: str) -> None:
+    page.click("#vw-script-shelf summary")
+    page.click("#vw-script-new")
+    expect(page.locator("#vw-script-lines > li")).to_have_count(1)
+    page.fill("#vw-script-name", name)
+
+
+def paste(page: Page, number: int, text: str) -> None:
+    """What Ctrl+V does in a line's text."""
+    text_of(page, number).focus()
+    page.evaluate(
+        """(text) => {
+          const clipboardData = new DataTransfer();
+          clipboardData.setData('text/plain', text);
+          const paste = new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true });
+          document.activeElement.dispatchEvent(paste);
+        }""",
+        text,
+    )
+
+
+def await_saved(page: Page) -> None:
+    expect(page.locator("#vw-script-saved")).to_have_text("Saved")
+
+
+def await_made(page: Page, *numbers: int) -> None:
+    for number in numbers:
+        expect(line(page, number)).to_have_attribute("data-state", "made", timeout=MADE_MS)
+
+
+def client(page: Page, app: App) -> httpx.Client:
+    """As the page, with its cookies."""
+    cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
+    return httpx.Client(base_url=app.url, cookies=cookies, trust_env=False, timeout=120)
+
+
+def stored_script(page: Page, app: App) -> dict[str, Any]:
+    with client(page, app) as http:
+        newest = http.get("/studio/scripts").json()["scripts"][0]
+        return http.get(f"/studio/scripts/{newest['id']}").json()  # type: ignore[no-any-return]
+
+
+def sound_of(page: Page, app: App, take: str) -> Pcm:
+    with client(page, app) as http:
+        return np.frombuffer(http.get(f"/studio/takes/{take}/audio?format=pcm").content, "<i2")
+
+
+def silence(seconds: float) -> Pcm:
+    return np.zeros(round(seconds * 24000), np.int16)
+
+
+def heard(page: Page) -> Pcm:
+    """What has reached the loudspeaker, from the first sample that was not silence to the last."""
+    samples = np.array(page.evaluate("tap.samples()"), np.float64)
+    whole = np.round(samples).astype(np.int16)
+    assert np.array_equal(whole, samples), "what is heard is whole steps of 16 bits"
+    return np.trim_zeros(whole)
