@@ -342,9 +342,9 @@ def test_a_voice_goes_to_every_line_of_a_role(room: Page) -> None:
     expect(room.locator("#vw-script-lines > li")).to_have_count(6)
     voices = [line(room, number).locator(".vw-line-voice") for number in (4, 5, 6)]
     assert voices[0].input_value() == voices[2].input_value() != voices[1].input_value()
-    voices[0].select_option("custom_voice:mia")
-    assert [voice.input_value() for voice in voices][::2] == ["custom_voice:mia"] * 2
-    assert voices[1].input_value() != "custom_voice:mia"
+    voices[0].select_option("custom_voice:nora")
+    assert [voice.input_value() for voice in voices][::2] == ["custom_voice:nora"] * 2
+    assert voices[1].input_value() != "custom_voice:nora"
 
 
 def test_a_voice_may_be_described(room: Page, demo: App) -> None:
