@@ -20,10 +20,12 @@ from starlette.types import Scope
 
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import Limits, Settings
+from studio.keeping import Keeping
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.settings import StudioSettings
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+from studio.visitors import VisitorCookies
 from studio.words import languages, words
 
 GRACE_S = 2  # for open requests when the process ends
@@ -62,7 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime) -> FastAPI:
+def build(runtime: Runtime, keeping: Keeping) -> FastAPI:
     """Compose the application. Routes come first: the page's mount at / takes whatever is left."""
     # Gradio takes seconds to import; in here, the runtime loads its weights meanwhile.
     import gradio
@@ -75,7 +77,8 @@ def build(runtime: Runtime) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with keeping.running():
+            yield
         await relay.aclose()
 
     async def status(_: Request) -> Response:
@@ -97,6 +100,8 @@ def build(runtime: Runtime) -> FastAPI:
         return Response(status_code=404)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(VisitorCookies, visitors=keeping.visitors)
+    app.router.routes.extend(keeping.routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
@@ -128,14 +133,16 @@ async def serve(settings: StudioSettings) -> int:
 
     Raises:
         PortInUse: another process has the port.
+        InvalidSetting: the studio's data was written by a newer one.
     """
     listener = listen(settings.host, settings.port)
     runtime: Runtime = (
         GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
     )
+    keeping = await asyncio.to_thread(Keeping, settings.store)
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
-    server = _Server(_config(await asyncio.to_thread(build, runtime)))
+    server = _Server(_config(await asyncio.to_thread(build, runtime, keeping)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     announcing = asyncio.create_task(_announce(runtime, listener))
     await asyncio.wait({supervision, serving, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
