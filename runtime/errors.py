@@ -12,7 +12,7 @@
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
-    │  └─ NotKept · VisitorUnknown · StoreFull
+    │  └─ NotKept · VisitorUnknown · StoreFull · ScriptChanged
     ├─ Busy                  try again later:
     │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
@@ -141,6 +141,9 @@ TABLE: dict[str, Outcome] = {
         401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
     ),
     "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
+    "script_changed": Outcome(
+        409, 1008, False, "The script was changed by somebody else since; read it again, then decide whose shall hold."
+    ),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -355,6 +358,10 @@ class VisitorUnknown(BadRequest):
 
 class StoreFull(BadRequest):
     code = "store_full"
+
+
+class ScriptChanged(BadRequest):
+    code = "script_changed"
 
 
 class Busy(SpeechError):

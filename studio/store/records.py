@@ -107,6 +107,7 @@ class ScriptFields(BaseModel):
 
     name: Annotated[Line, Field(max_length=120)] = ""
     lines: Annotated[list[ScriptLine], Field(max_length=MOST_LINES)] = []
+    updated_at: float | None = None  # of the version that it was made from
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from runtime.errors import InvalidConfig, NotKept, StoreFull
+from runtime.errors import InvalidConfig, NotKept, ScriptChanged, StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owners import VISITOR
@@ -52,6 +52,7 @@ class Scripts:
 
         Raises:
             InvalidConfig: it is too large.
+            ScriptChanged: it says which version it was made from by ``updated_at``, and another one is kept.
             StoreFull: the owner has as many as may be kept.
         """
         kept = {name: value for name, value in fields.model_dump().items() if name not in _OF_THE_STORE}
@@ -60,6 +61,13 @@ class Scripts:
         if (size := len(text.encode())) > MAX_BYTES:
             raise InvalidConfig(where="The script", why=f"it has {size} bytes; the limit is {MAX_BYTES}", param="lines")
         with self._database.writing("The script") as connection:
+            query = "SELECT updated_at FROM scripts WHERE owner = ? AND id = ? AND deleted_at IS NULL"
+            kept_at = connection.execute(query, (owner, script_id)).fetchone()
+            if kept_at and fields.updated_at not in (None, kept_at[0]):
+                raise ScriptChanged
+            if kept_at:  # each version has a time of its own, however coarse the clock
+                script["updated_at"] = round(max(script["updated_at"], kept_at[0] + 0.001), 3)
+                text = json.dumps(script, ensure_ascii=False)
             query = "SELECT count(*) FROM scripts WHERE owner = ? AND id != ? AND deleted_at IS NULL"
             ((others,),) = connection.execute(query, (owner, script_id)).fetchall()
             if others >= self._settings.max_scripts:

@@ -14,7 +14,14 @@ from tests.unit.test_errors import leaves
 
 TESTS = Path(__file__).resolve().parents[1]
 # The studio's own: while it starts a runtime, and of what it keeps.
-OF_THE_STUDIO = {errors.RuntimeUnavailable, errors.NotKept, errors.VisitorUnknown, errors.StoreFull, errors.TakeDamaged}
+OF_THE_STUDIO = {
+    errors.RuntimeUnavailable,
+    errors.NotKept,
+    errors.VisitorUnknown,
+    errors.StoreFull,
+    errors.ScriptChanged,
+    errors.TakeDamaged,
+}
 ABOUT_ALL = {"test_errors.py", "test_every_error.py"}  # they know every error and reach none
 
 
