@@ -182,7 +182,10 @@ export class ScriptRoom {
     script.tell(false);
     this.playFrom(id, { only: true });
     if (locked) return;
-    const back = () => script.change(id, { seed });
+    const back = () => {
+      studio.stop();
+      script.change(id, { seed });
+    };
     studio.toast(studio.t('script.remade', { n: script.at(id) + 1 }), { action: studio.t('shell.undo'), onAction: back });
   }
 
