@@ -12,7 +12,7 @@
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
-    │  └─ NotKept · VisitorUnknown · StoreFull · ScriptChanged
+    │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull
     ├─ Busy                  try again later:
     │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
@@ -137,13 +137,13 @@ TABLE: dict[str, Outcome] = {
     ),
     # --- what the studio keeps
     "not_found": Outcome(404, 1008, False, "There is no {what} of that id here; it may have been deleted."),
+    "changed_meanwhile": Outcome(
+        409, 1008, False, "The {what} was changed elsewhere meanwhile; take that version, or keep yours."
+    ),
     "visitor_unknown": Outcome(
         401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
     ),
     "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
-    "script_changed": Outcome(
-        409, 1008, False, "The script was changed by somebody else since; read it again, then decide whose shall hold."
-    ),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -352,16 +352,16 @@ class NotKept(BadRequest):
     code = "not_found"
 
 
+class ChangedMeanwhile(BadRequest):
+    code = "changed_meanwhile"
+
+
 class VisitorUnknown(BadRequest):
     code = "visitor_unknown"
 
 
 class StoreFull(BadRequest):
     code = "store_full"
-
-
-class ScriptChanged(BadRequest):
-    code = "script_changed"
 
 
 class Busy(SpeechError):

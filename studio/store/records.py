@@ -106,8 +106,8 @@ class ScriptFields(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     name: Annotated[Line, Field(max_length=120)] = ""
+    updated_at: float | None = None
     lines: Annotated[list[ScriptLine], Field(max_length=MOST_LINES)] = []
-    updated_at: float | None = None  # of the version that it was made from
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -17,9 +17,9 @@ TESTS = Path(__file__).resolve().parents[1]
 OF_THE_STUDIO = {
     errors.RuntimeUnavailable,
     errors.NotKept,
+    errors.ChangedMeanwhile,
     errors.VisitorUnknown,
     errors.StoreFull,
-    errors.ScriptChanged,
     errors.TakeDamaged,
 }
 ABOUT_ALL = {"test_errors.py", "test_every_error.py"}  # they know every error and reach none
