@@ -119,16 +119,15 @@ export class Maker extends EventTarget {
     const take = this.studio.say({ room: 'script', mode, config, text, seed: line.seed, label });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
     const on = (event, then) =>
-      take.addEventListener(event, (happened) => {
+      take.addEventListener(event, () => {
         if (this.script !== script) return;
-        then(happened);
+        then();
         this.changed();
       });
     this.takes.set(key, take);
     on('progress', () => {});
     on('done', () => take.state === 'stopped' && forget());
-    on('error', (happened) => {
-      happened.preventDefault(); // the line says it
+    on('error', () => {
       forget();
       this.errors.set(key, take.error);
     });
