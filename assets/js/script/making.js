@@ -116,7 +116,7 @@ export class Maker extends EventTarget {
     const { script } = this;
     this.errors.delete(key);
     const label = `${script.name}, ${script.at(line.id) + 1}`;
-    const take = this.studio.say({ room: 'script', mode, config, text, seed: line.seed, label });
+    const take = this.studio.say({ room: 'script', mode, config, text, seed: line.seed, label, isQuiet: true });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
     const on = (event, then) =>
       take.addEventListener(event, () => {
@@ -145,6 +145,7 @@ export class Maker extends EventTarget {
    *
    * @param {Line} line
    * @returns {Promise<({take: string}|{silence_s: number})[]>} its parts, for an export
+   * @throws {Error} it failed, was stopped, or could not be stored
    */
   async make(line) {
     this.prepare(line);
@@ -156,12 +157,13 @@ export class Maker extends EventTarget {
     return clips;
   }
 
-  /** @param {Stretch} stretch @param {Line} line @returns {Promise<string|null>} the stored take's id */
+  /** @param {Stretch} stretch @param {Line} line @returns {Promise<string>} the stored take's id */
   async store(stretch, line) {
     if (this.kept.has(stretch.key)) return this.kept.get(stretch.key).take;
     const take = this.takes.get(stretch.key) ?? this.ask(stretch, line);
     await take.stored();
-    return take.id;
+    if (take.id) return take.id;
+    throw new Error(this.studio.t('script.not_stored', { n: this.script.at(line.id) + 1 }));
   }
 
   /** Forget a line's sound, so that it is made anew: with a new seed, unless it is locked. @param {Line} line */

@@ -115,14 +115,15 @@ export class Shelf extends EventTarget {
   async remove(first) {
     await this.flush();
     const { script } = this;
-    if (this.list.some(({ id }) => id === script.id)) await this.api.delete(`studio/scripts/${script.id}`);
+    const path = `studio/scripts/${script.id}`;
+    const isKept = this.list.some(({ id }) => id === script.id);
+    if (isKept) await this.api.delete(path);
     await this.begin(first);
     return async () => {
       await this.flush();
-      script.updatedAt = null;
-      await this.put(script);
-      this.open(script, 'saved');
-      this.remember(script);
+      if (isKept) script.updatedAt = (await this.api.post(`${path}/restore`)).updated_at;
+      this.open(script, isKept ? 'saved' : 'new');
+      if (isKept) this.remember(script);
     };
   }
 
