@@ -19,6 +19,9 @@ export class Shelf extends EventTarget {
     this.script = null;
     /** @type {'new'|'unsaved'|'saving'|'saved'|'conflict'|'unkept'} */
     this.state = 'new';
+    /** Resolves when nothing is under way to the studio. */
+    this.saving = Promise.resolve();
+    this.puts = 0;
     this.onChange = () => this.touch();
     addEventListener('pagehide', () => this.leave());
   }
@@ -64,22 +67,21 @@ export class Shelf extends EventTarget {
   /** Save now what waits to be saved. */
   async flush() {
     clearTimeout(this.timer);
-    if (this.state === 'saving') await this.saving;
-    if (this.state === 'unsaved') await this.save();
+    if (this.state === 'unsaved') this.save();
+    await this.saving;
   }
 
-  async save() {
-    if (this.state === 'saving') {
-      await this.saving;
-      if (this.state !== 'unsaved') return;
-    }
-    this.saving = this.put(this.script);
-    await this.saving;
+  /** Save once what is under way is saved: each version is made from the one before. */
+  save() {
+    const { script } = this;
+    this.saving = this.saving.then(() => this.put(script));
+    return this.saving;
   }
 
   /** @param {Script} script */
   async put(script) {
-    this.enter('saving');
+    if (script === this.script) this.enter('saving');
+    this.puts += 1;
     try {
       const { updated_at } = await this.api.put(`studio/scripts/${script.id}`, script);
       script.updatedAt = updated_at;
@@ -90,6 +92,8 @@ export class Shelf extends EventTarget {
       if (script !== this.script) return;
       this.error = error;
       this.enter(error.status === 409 ? 'conflict' : 'unkept');
+    } finally {
+      this.puts -= 1;
     }
   }
 
@@ -108,7 +112,7 @@ export class Shelf extends EventTarget {
   async keepMine() {
     const theirs = await this.api.get(`studio/scripts/${this.script.id}`);
     this.script.updatedAt = theirs.updated_at;
-    await this.put(this.script);
+    await this.save();
   }
 
   /** Delete the open script and open another. @param {() => Script} first @returns {Promise<() => Promise<void>>} undoes it */
@@ -132,7 +136,8 @@ export class Shelf extends EventTarget {
     if (this.state !== 'unsaved') return;
     const { script } = this;
     const headers = { 'content-type': 'application/json' };
-    const body = JSON.stringify(script);
+    // The version is not known while one is under way.
+    const body = JSON.stringify({ ...script.toJSON(), ...(this.puts && { updated_at: null }) });
     fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
   }
 
