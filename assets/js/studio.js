@@ -113,6 +113,7 @@ export class Studio {
     document.documentElement.lang = language;
     this.words.apply(this.page);
     this.offer([...new Set(this.cards.values())]);
+    this.status.name();
     this.stage.refresh();
     for (const room of this.rooms) room.onLanguage?.();
   }

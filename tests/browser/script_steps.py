@@ -15,6 +15,15 @@ MADE_MS = 120_000  # a few sentences on a machine that does other things too
 
 Pcm = NDArray[np.int16]
 
+RATE = 24000
+GAP_S = 0.4
+
+DIALOGUE = """CLARA: I walked home along the river tonight, and the water was so still that every lamp had a twin.
+
+ANGUS: Yes. [pause 0.5s] Quite.
+
+CLARA: [pause 300ms] Go on."""
+
 
 def line(page: Page, number: int) -> Locator:
     return page.locator("#vw-script-lines > li").nth(number - 1)
@@ -91,3 +100,31 @@ def heard(page: Page) -> Pcm:
     whole = np.round(samples).astype(np.int16)
     assert np.array_equal(whole, samples), "what is heard is whole steps of 16 bits"
     return np.trim_zeros(whole)
+
+
+def joined(page: Page, app: App) -> tuple[Pcm, list[Pcm]]:
+    """What the script's takes and silences are together, and each line's own sound."""
+    one, two, three = (
+        [sound_of(page, app, part["take"]) for part in kept["takes"]] for kept in stored_script(page, app)["lines"]
+    )
+    lines = [one[0], np.concatenate([two[0], silence(0.5), two[1]]), np.concatenate([silence(0.3), three[0]])]
+    gap = silence(GAP_S)
+    return np.concatenate([lines[0], gap, lines[1], gap, lines[2]]), lines
+
+
+def make_all(page: Page) -> None:
+    page.click("#vw-speak")
+    await_made(page, 1, 2, 3)
+    page.keyboard.press("Escape")
+    await_saved(page)
+
+
+def await_silence(page: Page) -> None:
+    expect(page.locator("#vw-stop")).to_be_disabled(timeout=MADE_MS)
+
+
+def listen_anew(page: Page) -> None:
+    """Wait for the end of the sound, also of the few milliseconds in which a stopped one falls silent."""
+    await_silence(page)
+    page.wait_for_timeout(500)
+    page.evaluate("tap.clear()")
