@@ -91,9 +91,10 @@ def kill_writers(folder: Path, times: int) -> int:
     settings = StoreSettings(data=str(folder), max_takes=KEPT)
     for _ in range(times):
         reads, writes = os.pipe()
+        lines_to_live = chance.randrange(2000)
         if (child := os.fork()) == 0:
             os.close(reads)
-            write(Store(settings), writes, chance.randrange(2000))
+            write(Store(settings), writes, lines_to_live)
         os.close(writes)
         with os.fdopen(reads) as told:
             lines = told.read().split("\n")[:-1]

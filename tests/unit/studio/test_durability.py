@@ -77,7 +77,7 @@ def test_a_restart_keeps_everything(folder: Path) -> None:
 
 def test_a_writer_that_is_killed_leaves_every_take_whole(folder: Path) -> None:
     """Again and again, at any moment; what it said was kept is there, and nothing of what it had only begun."""
-    command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "40"]
+    command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "30"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 12, "the writers have hardly written"
