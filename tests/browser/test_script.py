@@ -1,4 +1,4 @@
-"""Scripts on the demo voice: heard gapless and from any line, made again line by line, exported, back after a reload."""
+"""Scripts on the demo voice: heard gapless, from any line, made again line by line, exported, back after a reload."""
 
 from __future__ import annotations
 

@@ -101,6 +101,7 @@ export class ScriptRoom {
     this.opened = script;
     script.addEventListener('change', this.onScriptChange);
     if (this.performance) this.studio.stop();
+    this.performance = null;
     this.parts.gap.value = script.gap;
     this.maker.open(script);
     this.lines.open(script);
@@ -189,10 +190,9 @@ export class ScriptRoom {
     studio.toast(studio.t('script.remade', { n: script.at(id) + 1 }), { action: studio.t('shell.undo'), onAction: back });
   }
 
-  /** Everything was told to be silent. */
+  /** Everything was told to be silent; the stage may still play again what it has. */
   stop() {
-    this.performance = null;
-    this.lines.mark(null);
+    if (this.script) this.lines.mark(null);
   }
 
   followStage() {
