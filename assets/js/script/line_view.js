@@ -24,7 +24,7 @@ export class LineView {
     const part = (name) => this.element.querySelector(`.vw-line-${name}`);
     this.parts = Object.fromEntries(
       ['grip', 'role', 'voice', 'description', 'instruct', 'text', 'paper', 'error', 'more', 'language', 'seed', 'lock']
-        .concat(['state', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove'])
+        .concat(['state', 'length', 'said', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove'])
         .map((name) => [name, part(name)]),
     );
     this.listen();
@@ -57,6 +57,7 @@ export class LineView {
     const { language } = this.line.voice ?? {};
     if (value === DESIGN) this.cast({ mode: 'voice_design', description: '', language });
     else this.cast({ ...this.acts.choices().find((choice) => choice.value === value).voice, language });
+    this.acts.show();
     if (value === DESIGN) this.parts.description.focus();
   }
 
@@ -125,9 +126,8 @@ export class LineView {
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
     parts.up.disabled = index === 0;
     parts.down.disabled = n === count;
-    parts.state.textContent = state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '';
-    parts.state.title = t(`script.state.${sounding ? 'sounding' : state.state}`);
-    parts.state.ariaLabel = [parts.state.title, parts.state.textContent].filter(Boolean).join(', ');
+    parts.length.textContent = state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '';
+    parts.said.textContent = parts.state.title = t(`script.state.${sounding ? 'sounding' : state.state}`);
     for (const name of ['grip', 'voice', 'description', 'instruct', 'text', 'language', 'seed', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']) {
       parts[name].ariaLabel = t(`script.line.${name}`, { n });
     }
