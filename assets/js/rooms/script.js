@@ -49,7 +49,7 @@ export class ScriptRoom {
     studio.voices.addEventListener('change', () => this.script && this.lines.offer());
     studio.stage.addEventListener('change', () => this.followStage());
     parts.add.onclick = () => this.lines.add();
-    parts.gap.onchange = () => parts.gap.checkValidity() && this.script.set({ gap: parts.gap.valueAsNumber || 0 });
+    parts.gap.onchange = () => parts.gap.reportValidity() && this.script.set({ gap: parts.gap.valueAsNumber || 0 });
     parts.file.onchange = () => this.importFile();
     parts.export.onsubmit = (event) => {
       event.preventDefault();

@@ -70,7 +70,7 @@ export class LineView {
   readSeed() {
     const { seed } = this.parts;
     if (seed.value === '') return { seed: null, locked: false };
-    if (!seed.checkValidity()) return {};
+    if (!seed.reportValidity()) return {};
     return { seed: seed.valueAsNumber, locked: true };
   }
 
