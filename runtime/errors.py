@@ -12,13 +12,13 @@
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
-    │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull
+    │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull · TranscriberMissing
     ├─ Busy                  try again later:
-    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
+    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · TranscriberBusy
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
     │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable
-    │  └─ StorageFailed · TakeDamaged
+    │  └─ StorageFailed · TakeDamaged · TranscriptionFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
@@ -144,6 +144,7 @@ TABLE: dict[str, Outcome] = {
         401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
     ),
     "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
+    "transcriber_missing": Outcome(501, 1008, False, "Recordings are not written down here. {why}"),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -163,6 +164,9 @@ TABLE: dict[str, Outcome] = {
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
     "session_timeout": Outcome(408, 1008, True, "The session lasted {limit:g} s, which is the limit; open a new one."),
     "slow_reader": Outcome(408, 1008, True, "Nothing of the sound was taken for {limit:g} s; read faster."),
+    "transcriber_busy": Outcome(
+        429, 1013, True, "Other recordings are being written down; try again in {retry_after_s:g} s."
+    ),
     # --- our fault
     "non_finite_output": Outcome(500, 1011, True, "This request produced numbers that are not finite and was stopped."),
     "generation_failed": Outcome(
@@ -176,6 +180,9 @@ TABLE: dict[str, Outcome] = {
     "storage_failed": Outcome(507, 1011, False, "{what} could not be kept: {why}."),
     "take_damaged": Outcome(
         500, 1011, False, "The sound of this take was damaged on the disk and is not what was made; make it anew."
+    ),
+    "transcription_failed": Outcome(
+        500, 1011, False, "The recording could not be written down; the cause is in the server's log."
     ),
     # --- set-up, for the operator's eyes
     "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
@@ -348,6 +355,10 @@ class ConsentRequired(BadRequest):
     code = "consent_required"
 
 
+class TranscriberMissing(BadRequest):
+    code = "transcriber_missing"
+
+
 class NotKept(BadRequest):
     code = "not_found"
 
@@ -392,6 +403,10 @@ class Loading(Busy):
     code = "loading"
 
 
+class TranscriberBusy(Busy):
+    code = "transcriber_busy"
+
+
 class Expired(SpeechError):
     code = "idle_timeout"
 
@@ -434,6 +449,10 @@ class CheckpointUnusable(Failed):
 
 class StorageFailed(Failed):
     code = "storage_failed"
+
+
+class TranscriptionFailed(Failed):
+    code = "transcription_failed"
 
 
 class TakeDamaged(Failed):

@@ -9,6 +9,8 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 import httpx
 import uvicorn
@@ -23,9 +25,14 @@ from runtime.settings import Limits, Settings
 from studio.keeping import Keeping
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
+from studio.routes.transcribe import transcribe_routes
+from studio.routes.voices import voice_routes
 from studio.settings import StudioSettings
+from studio.store.voice_bin import VoiceBin
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+from studio.transcribing.desk import Desk
 from studio.visitors import VisitorCookies
+from studio.voice_owners import whose_voices
 from studio.words import languages, words
 
 GRACE_S = 2  # for open requests when the process ends
@@ -64,15 +71,16 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime, keeping: Keeping) -> FastAPI:
+def build(runtime: Runtime, keeping: Keeping, desk: Desk, settings: StudioSettings) -> FastAPI:
     """Compose the application. Routes come first: the page's mount at / takes whatever is left."""
     # Gradio takes seconds to import; in here, the runtime loads its weights meanwhile.
     import gradio
 
     from studio.page import ASSETS, blocks, head, theme
 
-    keys = Settings.from_env().server.keys  # the same variable tells the runtime
-    relay = Relay(runtime, keys[0] if keys else "")
+    told = Settings.from_env()  # the same variables tell the runtime
+    relay = Relay(runtime, told.server.keys[0] if told.server.keys else "", whose_voices(keeping.visitors))
+    voice_bin = VoiceBin(settings.store.folder / "deleted-voices", settings.store.bin_s)
     presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager
@@ -80,6 +88,7 @@ def build(runtime: Runtime, keeping: Keeping) -> FastAPI:
         async with keeping.running():
             yield
         await relay.aclose()
+        desk.close()
 
     async def status(_: Request) -> Response:
         return JSONResponse(asdict(runtime.status), headers={"cache-control": "no-store"})
@@ -109,6 +118,7 @@ def build(runtime: Runtime, keeping: Keeping) -> FastAPI:
     for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
+    app.router.routes += [*voice_routes(relay, voice_bin), *transcribe_routes(desk, told.limits)]
     for path in CLOSED:
         app.add_route(path, closed, methods=HTTP_METHODS)
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
@@ -139,10 +149,12 @@ async def serve(settings: StudioSettings) -> int:
     runtime: Runtime = (
         GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
     )
-    keeping = await asyncio.to_thread(Keeping, settings.store)
+    desk = Desk(settings.transcriber, Settings.from_env().limits)
+    features = partial(_features, desk)
+    keeping = await asyncio.to_thread(partial(Keeping, settings.store, features=features))
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
-    server = _Server(_config(await asyncio.to_thread(build, runtime, keeping)))
+    server = _Server(_config(await asyncio.to_thread(build, runtime, keeping, desk, settings)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     announcing = asyncio.create_task(_announce(runtime, listener))
     await asyncio.wait({supervision, serving, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
@@ -156,6 +168,11 @@ async def serve(settings: StudioSettings) -> int:
     # uvicorn may stumble over a socket that is closing already; the process ends all the same.
     await asyncio.gather(serving, *helpers, return_exceptions=True)
     return code
+
+
+def _features(desk: Desk, _: Request) -> dict[str, Any]:
+    """What the studio can do beside keeping things."""
+    return {"transcribe": desk.feature()}
 
 
 class _Server(uvicorn.Server):

@@ -18,15 +18,14 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
 from tests.browser.steps import enter, history_row, kept_take, prepare, seed, speaker
+from tests.browser.wire import sound_of
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
 
 def pcm_of(app: App, take_id: str) -> NDArray[np.int16]:
-    reply = httpx.get(f"{app.url}/studio/takes/{take_id}/audio?format=pcm", trust_env=False)
-    assert reply.status_code == 200
-    return np.frombuffer(reply.content, "<i2")
+    return np.frombuffer(sound_of(app, take_id), "<i2")
 
 
 def shown(page: Page) -> list[str]:
@@ -144,9 +143,10 @@ def test_settings_of_a_take_go_back_into_the_form(studio: Page) -> None:
 def test_the_stage_offers_every_format_and_the_star(app: App, studio: Page) -> None:
     take = kept_take(studio, "Take me along.")
     length = pcm_of(app, take).size / 24000
-    for name in ("mp3", "flac", "opus"):
+    for name in ("wav", "mp3", "flac", "opus"):
+        link = "#vw-download" if name == "wav" else f"#vw-keep [data-format={name}]"
         with studio.expect_download() as download:
-            studio.click(f"#vw-keep [data-format={name}]")
+            studio.click(link)
         assert download.value.suggested_filename.endswith(f".{name}")
         samples, rate = soundfile.read(download.value.path())
         assert samples.shape[0] / rate == pytest.approx(length, abs=0.15), name
