@@ -120,4 +120,5 @@ def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_holds_nothing_else() -> None:
-    assert {file.stem for file in FOLDER.iterdir()} == {"texts", "designs", "instructs", "speakers", "scripts"}
+    known = {"texts", "readings", "designs", "instructs", "speakers", "scripts"}
+    assert {file.name for file in FOLDER.iterdir()} == {f"{name}.toml" for name in known}
