@@ -13,7 +13,7 @@
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  └─ VoiceNotFound · VoiceNameTaken · VoiceFileInvalid · ConsentRequired
     ├─ Busy                  try again later:
-    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
+    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · StudioOpening
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
     │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable · StorageFailed
@@ -143,6 +143,7 @@ TABLE: dict[str, Outcome] = {
     ),
     "draining": Outcome(503, 1013, True, "The server is shutting down and takes no new work; try again soon."),
     "loading": Outcome(503, 1013, True, "The checkpoint is still being loaded; try again in a moment."),
+    "studio_opening": Outcome(503, 1013, True, "The studio is still being opened; try again in a moment."),
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
     "session_timeout": Outcome(408, 1008, True, "The session lasted {limit:g} s, which is the limit; open a new one."),
     "slow_reader": Outcome(408, 1008, True, "Nothing of the sound was taken for {limit:g} s; read faster."),
@@ -346,6 +347,10 @@ class Draining(Busy):
 
 class Loading(Busy):
     code = "loading"
+
+
+class StudioOpening(Busy):
+    code = "studio_opening"
 
 
 class Expired(SpeechError):

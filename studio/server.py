@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
+from pathlib import Path
 
 import httpx
 import uvicorn
@@ -20,11 +21,13 @@ from starlette.types import Scope
 
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import Limits, Settings
+from studio.opening import Opening
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.settings import StudioSettings
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
 
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
 GRACE_S = 2  # for open requests when the process ends
 # Gradio routes that take or give files or fetch for others. The page has no use for them.
 CLOSED = ("/gradio_api/upload", "/gradio_api/file={path:path}", "/gradio_api/proxy={path:path}")
@@ -61,13 +64,8 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime) -> FastAPI:
-    """Compose the application. Routes come first: the page's mount at / takes whatever is left."""
-    # Gradio takes seconds to import; in here, the runtime loads its weights meanwhile.
-    import gradio
-
-    from studio.page import ASSETS, HEAD, blocks, theme
-
+def build(runtime: Runtime, opening: Opening) -> FastAPI:
+    """Compose the application. Routes come first: the mount at / takes whatever is left."""
     keys = Settings.from_env().server.keys  # the same variable tells the runtime
     relay = Relay(runtime, keys[0] if keys else "")
     presets = Presets.load().as_json()
@@ -78,7 +76,8 @@ def build(runtime: Runtime) -> FastAPI:
         await relay.aclose()
 
     async def status(_: Request) -> Response:
-        return JSONResponse(asdict(runtime.status), headers={"cache-control": "no-store"})
+        state = asdict(runtime.status) | {"page": opening.opened.is_set()}
+        return JSONResponse(state, headers={"cache-control": "no-store"})
 
     async def starting_values(_: Request) -> Response:
         return JSONResponse(presets)
@@ -100,8 +99,18 @@ def build(runtime: Runtime) -> FastAPI:
         app.add_route(path, closed, methods=HTTP_METHODS)
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
+    app.mount("/", opening)
+    return app
+
+
+def page(runtime: Runtime) -> FastAPI:
+    """Compose the page. Takes the seconds that Gradio's import needs; the runtime loads its weights meanwhile."""
+    import gradio
+
+    from studio.page import HEAD, blocks, theme
+
     mounted: FastAPI = gradio.mount_gradio_app(
-        app,
+        FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
         blocks(runtime),
         path="/",
         head=HEAD,
@@ -127,15 +136,18 @@ async def serve(settings: StudioSettings) -> int:
     )
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
-    server = _Server(_config(await asyncio.to_thread(build, runtime)))
+    opening = Opening()
+    server = _Server(_config(build(runtime, opening)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    announcing = asyncio.create_task(_announce(runtime, listener))
-    await asyncio.wait({supervision, serving, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
-    if serving.done():
-        serving.result()
+    handing_over = asyncio.create_task(opening.hand_over(lambda: page(runtime)))
+    announcing = asyncio.create_task(_announce(opening, listener))
+    await asyncio.wait({supervision, serving, handing_over, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (serving, handing_over):
+        if task.done():
+            task.result()
     code = supervision.result() if supervision.done() else 0
     server.should_exit = True
-    helpers = (supervision, announcing, told_to_end)
+    helpers = (supervision, handing_over, announcing, told_to_end)
     for helper in helpers:
         helper.cancel()
     # uvicorn may stumble over a socket that is closing already; the process ends all the same.
@@ -170,8 +182,9 @@ def _config(app: FastAPI) -> uvicorn.Config:
     )
 
 
-async def _announce(runtime: Runtime, listener: socket.socket) -> None:
+async def _announce(opening: Opening, listener: socket.socket) -> None:
     """Print the page's address once page and runtime answer."""
+    await opening.opened.wait()
     host, port = listener.getsockname()[:2]
     url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else host}:{port}"  # noqa: S104
     async with httpx.AsyncClient(trust_env=False) as client:

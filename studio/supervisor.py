@@ -48,6 +48,8 @@ class Status:
     state: State
     sentence: str
     starts: int = 0
+    loaded: int | None = None  # checkpoints that are there, of `of`; None: it has not said yet
+    of: int | None = None
 
 
 class Runtime(Protocol):
@@ -147,7 +149,9 @@ class ChildRuntime:
     async def _watch(self, process: asyncio.subprocess.Process, url: str) -> None:
         """Say when it is ready, then end it if it hangs; its death is seen by the one who waits for it."""
         async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
-            await until_answers(client, f"{url}/ready")
+            while not (answer := await _asked(client, f"{url}/ready")).ready:
+                self._tell_loading(answer)
+                await asyncio.sleep(POLL_S)
             self.url = url
             self.was_ready = True
             self._say(State.READY, "Ready.")
@@ -160,6 +164,35 @@ class ChildRuntime:
 
     def _say(self, state: State, sentence: str) -> None:
         self.status = Status(state, sentence, self.starts)
+
+    def _tell_loading(self, answer: Answer) -> None:
+        """Pass on how far its checkpoints are."""
+        if answer.step and answer.of:
+            which = f" {min(answer.loaded + 1, answer.of)} of {answer.of}" if answer.of > 1 else ""
+            sentence = f"Model{which}: {answer.step}."
+            self.status = Status(State.STARTING, sentence, self.starts, answer.loaded, answer.of)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a runtime says of itself at /ready."""
+
+    ready: bool = False
+    loaded: int = 0
+    of: int = 0
+    step: str = ""
+
+
+async def _asked(client: httpx.AsyncClient, url: str) -> Answer:
+    """Ask /ready; while it loads, the answer is a refusal that says how far it is."""
+    try:
+        reply = await client.get(url)
+        if reply.status_code == httpx.codes.OK:
+            return Answer(ready=True)
+        said = reply.json()
+        return Answer(loaded=int(said["loaded"]), of=int(said["of"]), step=str(said["step"]))
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return Answer()
 
 
 async def until_answers(client: httpx.AsyncClient, url: str) -> None:
