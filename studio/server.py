@@ -26,6 +26,7 @@ from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.settings import StudioSettings
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+from studio.words import languages, words
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 GRACE_S = 2  # for open requests when the process ends
@@ -68,7 +69,7 @@ def build(runtime: Runtime, opening: Opening) -> FastAPI:
     """Compose the application. Routes come first: the mount at / takes whatever is left."""
     keys = Settings.from_env().server.keys  # the same variable tells the runtime
     relay = Relay(runtime, keys[0] if keys else "")
-    presets = Presets.load().as_json()
+    presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -82,6 +83,12 @@ def build(runtime: Runtime, opening: Opening) -> FastAPI:
     async def starting_values(_: Request) -> Response:
         return JSONResponse(presets)
 
+    async def words_of(request: Request) -> Response:
+        try:
+            return JSONResponse(words(request.path_params["language"]), headers={"cache-control": "no-cache"})
+        except KeyError:
+            return Response(status_code=404)
+
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -92,6 +99,7 @@ def build(runtime: Runtime, opening: Opening) -> FastAPI:
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
+    app.add_route("/studio/i18n/{language}", words_of, methods=["GET", "HEAD"])
     for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
@@ -107,13 +115,13 @@ def page(runtime: Runtime) -> FastAPI:
     """Compose the page. Takes the seconds that Gradio's import needs; the runtime loads its weights meanwhile."""
     import gradio
 
-    from studio.page import HEAD, blocks, theme
+    from studio.page import blocks, head, theme
 
     mounted: FastAPI = gradio.mount_gradio_app(
         FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
         blocks(runtime),
         path="/",
-        head=HEAD,
+        head=head(),
         favicon_path=ASSETS / "images" / "favicon.svg",
         theme=theme(),
         footer_links=[],
