@@ -18,8 +18,8 @@ COPY requirements.lock requirements-dev.lock ./
 
 # Our own package as a wheel; the tools that build it are pinned by the same lock as everything else.
 FROM venv AS wheel
-RUN grep -E '^(hatchling|packaging|pathspec|pluggy|trove-classifiers)==' requirements-dev.lock > build.lock \
-    && /venv/bin/pip install --no-cache-dir -r build.lock
+RUN grep -E '^(hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers)==' requirements-dev.lock > build.lock \
+    && /venv/bin/pip install --no-cache-dir --no-deps -r build.lock
 COPY . source
 RUN /venv/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel ./source
 
