@@ -11,12 +11,14 @@
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
-    │  └─ VoiceNotFound · VoiceNameTaken · VoiceFileInvalid · ConsentRequired
+    │  ├─ VoiceNotFound · VoiceNameTaken · VoiceFileInvalid · ConsentRequired
+    │  └─ NotKept · VisitorUnknown · StoreFull
     ├─ Busy                  try again later:
     │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · StudioOpening
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
-    │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable · StorageFailed
+    │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable
+    │  └─ StorageFailed · TakeDamaged
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
@@ -127,6 +129,12 @@ TABLE: dict[str, Outcome] = {
     "consent_required": Outcome(
         422, 1008, False, "A voice is kept only with the speaker's consent; send consent with the upload."
     ),
+    # --- what the studio keeps
+    "not_found": Outcome(404, 1008, False, "There is no {what} of that id here; it may have been deleted."),
+    "visitor_unknown": Outcome(
+        401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
+    ),
+    "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -157,7 +165,10 @@ TABLE: dict[str, Outcome] = {
     "checkpoint_unusable": Outcome(
         500, 1011, False, "The checkpoint for the mode {mode} could not be loaded; the cause is in the server's log."
     ),
-    "storage_failed": Outcome(507, 1011, False, "The voice could not be kept: {why}."),
+    "storage_failed": Outcome(507, 1011, False, "{what} could not be kept: {why}."),
+    "take_damaged": Outcome(
+        500, 1011, False, "The sound of this take was damaged on the disk and is not what was made; make it anew."
+    ),
     # --- set-up, for the operator's eyes
     "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
     "checkpoint_invalid": Outcome(500, 1011, False, "{path}: {why}."),
@@ -321,6 +332,18 @@ class ConsentRequired(BadRequest):
     code = "consent_required"
 
 
+class NotKept(BadRequest):
+    code = "not_found"
+
+
+class VisitorUnknown(BadRequest):
+    code = "visitor_unknown"
+
+
+class StoreFull(BadRequest):
+    code = "store_full"
+
+
 class Busy(SpeechError):
     code = "overloaded"
 
@@ -395,6 +418,10 @@ class CheckpointUnusable(Failed):
 
 class StorageFailed(Failed):
     code = "storage_failed"
+
+
+class TakeDamaged(Failed):
+    code = "take_damaged"
 
 
 class SetUpError(SpeechError):

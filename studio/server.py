@@ -21,11 +21,13 @@ from starlette.types import Scope
 
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import Limits, Settings
+from studio.keeping import Keeping
 from studio.opening import Opening
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.settings import StudioSettings
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+from studio.visitors import VisitorCookies
 from studio.words import languages, words
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -65,7 +67,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime, opening: Opening) -> FastAPI:
+def build(runtime: Runtime, opening: Opening, keeping: Keeping) -> FastAPI:
     """Compose the application. Routes come first: the mount at / takes whatever is left."""
     keys = Settings.from_env().server.keys  # the same variable tells the runtime
     relay = Relay(runtime, keys[0] if keys else "")
@@ -73,7 +75,8 @@ def build(runtime: Runtime, opening: Opening) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with keeping.running():
+            yield
         await relay.aclose()
 
     async def status(_: Request) -> Response:
@@ -96,6 +99,8 @@ def build(runtime: Runtime, opening: Opening) -> FastAPI:
         return Response(status_code=404)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(VisitorCookies, visitors=keeping.visitors)
+    app.router.routes.extend(keeping.routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
@@ -137,15 +142,17 @@ async def serve(settings: StudioSettings) -> int:
 
     Raises:
         PortInUse: another process has the port.
+        InvalidSetting: the studio's data was written by a newer one.
     """
     listener = listen(settings.host, settings.port)
     runtime: Runtime = (
         GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
     )
+    keeping = await asyncio.to_thread(Keeping, settings.store)
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
     opening = Opening()
-    server = _Server(_config(build(runtime, opening)))
+    server = _Server(_config(build(runtime, opening, keeping)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     handing_over = asyncio.create_task(opening.hand_over(lambda: page(runtime)))
     announcing = asyncio.create_task(_announce(opening, listener))

@@ -18,7 +18,7 @@ from runtime.server.omni import OmniSession
 from runtime.server.replies import PROTOCOL, Reply
 from runtime.server.session import Session
 from runtime.server.socket import SpeechSocket
-from runtime.server.version import package_version
+from runtime.version import package_version
 
 
 def add_routes(app: FastAPI, host: Host) -> None:

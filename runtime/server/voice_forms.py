@@ -74,7 +74,7 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
     except MultiPartException:
         _refuse("body", "it is not a valid form, or has too many or too large fields")
     except OSError:
-        raise StorageFailed(why="the upload could not be stored while it came") from None
+        raise StorageFailed(what="The voice", why="the upload could not be stored while it came") from None
     try:
         fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
         files = {name: await _content(one, limits) for name, one in form.multi_items() if isinstance(one, UploadFile)}

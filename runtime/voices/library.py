@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from platformdirs import user_data_dir
 
 from runtime.errors import SpeechError, VoiceNameTaken, VoiceNotFound
+from runtime.files import locked, remove_file, replace_file, storing, sweep
 from runtime.request import Reference, VoicePrompt
 from runtime.voices.card import VoiceCard
 from runtime.voices.index import Entry, Index
 from runtime.voices.listing import SUFFIX, Listing, Problem, file_of, listed
 from runtime.voices.names import checked_name, is_id, name_key, new_id
-from runtime.voices.storage import locked, read_file, remove_file, replace_file, storing, sweep
+from runtime.voices.storage import read_file
 from runtime.voices.voice import Voice, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, read_voice, write_voice
 
@@ -189,7 +190,7 @@ class Library:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """Alone in the folder, and up to date."""
-        with self._lock, storing():
+        with self._lock, storing("The voice", "voices"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with locked(self.folder):
                 self._refresh()

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import InvalidConfig, StorageFailed, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
-from runtime.voices import storage
+from runtime.files import LOCK
 from runtime.voices.index import FILE
 from runtime.voices.library import A_LOOK, Library, library_folder
 from runtime.voices.names import name_key, new_id
@@ -59,7 +59,7 @@ def names(library: Library) -> list[str]:
 
 def files(folder: Path) -> set[str]:
     """What lies in the folder, the index and its lock aside."""
-    return {name for name in os.listdir(folder) if not name.startswith((FILE, storage.LOCK))}
+    return {name for name in os.listdir(folder) if not name.startswith((FILE, LOCK))}
 
 
 def test_nothing_is_written_before_the_first_voice(library: Library, folder: Path) -> None:
