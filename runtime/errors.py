@@ -6,7 +6,7 @@
     ├─ BadRequest            the client can mend it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
-    │  ├─ Unauthorized · OriginRefused
+    │  ├─ Unauthorized · OriginRefused · HostOnly
     │  ├─ EmptyText · TextTooLong · InstructTooLong · DoesNotFit
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
@@ -70,6 +70,12 @@ TABLE: dict[str, Outcome] = {
     ),
     "origin_refused": Outcome(
         403, 1008, False, "Pages of this origin may not use the server; its operator can allow it."
+    ),
+    "host_only": Outcome(
+        403,
+        1008,
+        False,
+        "This is for the host of the studio: open it on the host's own machine, or send the host's key as X-Host-Key.",
     ),
     # --- the text
     "empty_text": Outcome(422, 1008, False, "The text is empty; send at least one letter or digit."),
@@ -250,6 +256,10 @@ class Unauthorized(BadRequest):
 
 class OriginRefused(BadRequest):
     code = "origin_refused"
+
+
+class HostOnly(BadRequest):
+    code = "host_only"
 
 
 class EmptyText(BadRequest):

@@ -25,6 +25,7 @@ from studio.keeping import Keeping
 from studio.opening import Opening
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
+from studio.routes.host import HostRoutes
 from studio.settings import StudioSettings
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
 from studio.visitors import VisitorCookies
@@ -67,7 +68,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime, opening: Opening, keeping: Keeping) -> FastAPI:
+def build(runtime: Runtime, opening: Opening, keeping: Keeping, settings: StudioSettings) -> FastAPI:
     """Compose the application. Routes come first: the mount at / takes whatever is left."""
     keys = Settings.from_env().server.keys  # the same variable tells the runtime
     relay = Relay(runtime, keys[0] if keys else "")
@@ -101,6 +102,7 @@ def build(runtime: Runtime, opening: Opening, keeping: Keeping) -> FastAPI:
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
     app.router.routes.extend(keeping.routes())
+    app.router.routes.extend(HostRoutes(runtime, settings, relay.key).routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
@@ -152,7 +154,7 @@ async def serve(settings: StudioSettings) -> int:
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
     opening = Opening()
-    server = _Server(_config(build(runtime, opening, keeping)))
+    server = _Server(_config(build(runtime, opening, keeping, settings)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     handing_over = asyncio.create_task(opening.hand_over(lambda: page(runtime)))
     announcing = asyncio.create_task(_announce(opening, listener))
