@@ -21,7 +21,8 @@ MOUNT = "import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.
 
 def head() -> str:
     """What stands in the page's <head>: the style of the shell, then of the rooms that have one."""
-    sheets = ["studio.css", *(f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())]
+    rooms = (f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())
+    sheets = ["studio.css", "controls.css", "stage.css", *rooms]
     return "\n".join(
         (
             '<meta name="viewport" content="width=device-width, initial-scale=1" />',

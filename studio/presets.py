@@ -1,4 +1,4 @@
-"""The data that the page starts with: sample texts, voice descriptions, instructs; TOML in presets/."""
+"""The data that the page starts with: sample texts, speakers, voice descriptions, instructs; TOML in presets/."""
 
 from __future__ import annotations
 
@@ -19,12 +19,24 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSpeaker:
+    """What a speaker's card says; ``character`` is by the page's language."""
+
+    name: str
+    language: str
+    character: dict[str, str]
+    sample: str
+    accent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
     """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence."""
 
     texts: dict[str, str]
     designs: tuple[Suggestion, ...]
     instructs: tuple[Suggestion, ...]
+    speakers: tuple[KnownSpeaker, ...]
 
     @classmethod
     def load(cls, folder: Path = FOLDER) -> Self:
@@ -37,6 +49,7 @@ class Presets:
             texts=_read(folder / "texts.toml")["texts"],
             designs=_suggestions(folder / "designs.toml", "design"),
             instructs=_suggestions(folder / "instructs.toml", "instruct"),
+            speakers=tuple(KnownSpeaker(**entry) for entry in _read(folder / "speakers.toml")["speaker"]),
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ export class Speech {
       take.tell('stored');
       if (error) this.onUnkept(take, error);
     };
-    if (!this.keeps) return unkept(null);
+    if (!this.keeps || take.isSample) return unkept(null);
     const form = new FormData();
     form.append('take', JSON.stringify(describe(take)));
     form.append('pcm', new Blob(take.chunks, { type: 'application/octet-stream' }), 'take.pcm');

@@ -26,6 +26,7 @@ export class Stage extends EventTarget {
     this.slider = page.querySelector('#vw-seek');
     this.button = page.querySelector('#vw-play');
     this.time = page.querySelector('#vw-time');
+    this.length = page.querySelector('#vw-length');
     this.caption = page.querySelector('#vw-caption');
     this.download = page.querySelector('#vw-download');
     /** @type {Take|null} what is shown */
@@ -217,6 +218,7 @@ export class Stage extends EventTarget {
     this.waveform.seek(this.at);
     this.meter.show(take);
     this.time.textContent = clock(this.at);
+    this.length.textContent = take?.samples ? `/ ${clock(take.samples)}` : '';
     slider.setAttribute('aria-valuenow', (this.at / SAMPLE_RATE).toFixed(1));
     slider.setAttribute('aria-valuemax', (take?.seconds ?? 0).toFixed(1));
     slider.setAttribute('aria-valuetext', `${clock(this.at)} / ${clock(take?.samples ?? 0)}`);
@@ -225,7 +227,7 @@ export class Stage extends EventTarget {
   refresh() {
     const { take } = this;
     const label = this.t(this.sounding ? 'shell.pause' : 'shell.play');
-    this.button.dataset.state = this.sounding ? 'playing' : 'paused';
+    this.button.dataset.icon = this.sounding ? 'pause' : 'play';
     if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
     this.button.disabled = !this.sounding && !take?.samples;
     this.caption.textContent = take?.label ?? '';

@@ -21,7 +21,8 @@ import { SpeechError, SpeechSocket } from './ws_client.js';
 /** @typedef {import('./rooms/fields.js').ModelCard} ModelCard */
 
 const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, HostRoom];
-const MODES = ['custom_voice', 'voice_design', 'base'];
+/** The models' names of the modes. */
+export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
 /** Names of the wire under which an error stands in a room, by the name that the server gives. */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
@@ -90,7 +91,7 @@ export class Studio {
     theme.onclick = () => preferences.nextTheme();
     const show = () => {
       choice.value = preferences.language;
-      theme.dataset.theme = preferences.theme;
+      theme.dataset.icon = preferences.theme;
       theme.ariaLabel = theme.title = this.t(`shell.theme.${preferences.theme}`);
     };
     preferences.addEventListener('change', async ({ detail }) => {
@@ -103,8 +104,8 @@ export class Studio {
   /** Change the language of the page itself. @param {string} language */
   async speakPageIn(language) {
     await this.words.load(language);
-    this.words.apply(this.page);
     document.documentElement.lang = language;
+    this.words.apply(this.page);
     this.offer([...new Set(this.cards.values())]);
     this.stage.refresh();
     for (const room of this.rooms) room.onLanguage?.();
@@ -150,7 +151,7 @@ export class Studio {
     if (cards.length === 0) return;
     const first = this.cards.size === 0;
     this.cards.clear();
-    for (const mode of MODES) {
+    for (const mode of Object.keys(MODES)) {
       const card = cards.find(({ modes }) => modes.includes(mode));
       if (card) this.cards.set(mode, card);
     }
@@ -175,7 +176,7 @@ export class Studio {
     const served = this.serves(room);
     const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
     unserved.hidden = served;
-    unserved.textContent = this.t('shell.unserved', { mode: room.mode });
+    unserved.textContent = this.t('shell.unserved', { mode: room.mode, name: MODES[room.mode] });
     tab.setAttribute('aria-disabled', String(!served));
     tab.title = served ? '' : unserved.textContent;
   }

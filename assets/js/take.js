@@ -13,6 +13,7 @@
  * @property {string} [label]     what stands beside the waveform
  * @property {string|null} [parent]  id of the take that this one repeats or varies
  * @property {Blob|null} [reference]
+ * @property {boolean} [isSample]  played and forgotten: it is not kept in the history
  */
 
 import { SAMPLE_RATE } from './outputs.js';
@@ -20,9 +21,9 @@ import { wavBlob } from './wav.js';
 
 export class Take extends EventTarget {
   /** @param {Asked} asked */
-  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null }) {
+  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null, isSample = false }) {
     super();
-    Object.assign(this, { room, mode, config, text, seed, label, parent, reference });
+    Object.assign(this, { room, mode, config, text, seed, label, parent, reference, isSample });
     /** @type {string|null} */
     this.id = null;
     /** @type {'queued'|'streaming'|'done'|'stopped'|'failed'} */

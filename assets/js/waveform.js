@@ -6,6 +6,8 @@
 
 import { BIN, Peaks } from './peaks.js';
 
+// Speech is mostly quiet: this power shows what is soft without the loud leaving the canvas.
+const SHOWN = 0.6;
 // The shortest stretch of time that fills the width, so that a first chunk does not look like a whole take.
 const MIN_BINS = 400;
 
@@ -70,10 +72,15 @@ export class Waveform {
       if (from >= low.length) return;
       const lowest = Math.min(...low.slice(from, to));
       const highest = Math.max(...high.slice(from, to));
-      const top = ((1 - highest) / 2) * height;
-      const tall = Math.max(ratio, ((highest - lowest) / 2) * height);
+      const top = (1 - shown(highest)) * (height / 2);
+      const tall = Math.max(ratio, (shown(highest) - shown(lowest)) * (height / 2));
       pen.fillStyle = from < playedBin ? accent : quiet;
       pen.fillRect(column * step, top, 2 * ratio, tall);
     }
   }
+}
+
+/** @param {number} value in [-1, 1] */
+function shown(value) {
+  return Math.sign(value) * Math.abs(value) ** SHOWN;
 }

@@ -42,9 +42,19 @@ def wav(seconds: float, rate: int = 24000, seed: int = 9) -> dict[str, Any]:
     return {"name": "voice.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
 
 
-def prepare(page: Page, mode: str) -> None:
-    """Enter a room and fill in what it needs."""
-    page.click(f"#vw-tab-{mode}")
-    if mode == "base":
-        page.set_input_files("#vw-b-file", wav(3.0))
-        page.fill("#vw-b-transcript", "The boat came back in the evening.")
+def enter(page: Page, room: str) -> None:
+    page.click(f"#vw-tab-{room}")
+    expect(page.locator(f"#vw-room-{room}")).to_be_visible()
+
+
+def speaker(page: Page) -> str:
+    """Who is chosen in the Speakers room."""
+    return page.locator("#vw-speakers-cards :checked").input_value()
+
+
+def prepare(page: Page, room: str) -> None:
+    """Enter a room and fill in what it needs to speak."""
+    enter(page, room)
+    if room == "clone":
+        page.set_input_files("#vw-clone-file", wav(3.0))
+        page.fill("#vw-clone-transcript", "The boat came back in the evening.")

@@ -1,4 +1,4 @@
-"""Each mode speaks in a real browser, and what reaches the loudspeaker is what was served."""
+"""Each room speaks in a real browser, and what reaches the loudspeaker is what was served."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import PLAYED_MS, SHORT, await_end, await_sound, play_through, prepare, reading, seed, wav
+from tests.browser.steps import PLAYED_MS, SHORT, await_end, await_sound, play_through, prepare, reading, seed, speaker, wav
 from tests.browser.wire import active_slots, speak
 from tests.support.app import App
 from tests.support.signals import voice
@@ -45,9 +45,9 @@ def accent_pixels(page: Page) -> int:
     )
 
 
-@pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
-def test_each_mode_speaks(studio: Page, mode: str) -> None:
-    prepare(studio, mode)
+@pytest.mark.parametrize("room", ["speakers", "design", "clone"])
+def test_each_room_speaks(studio: Page, room: str) -> None:
+    prepare(studio, room)
     studio.click("#vw-speak")
     await_sound(studio)
     studio.wait_for_timeout(1500)
@@ -56,7 +56,7 @@ def test_each_mode_speaks(studio: Page, mode: str) -> None:
     assert reading(studio, "ttfa").endswith("s")
     errors = [text for text in studio.locator("[data-error-for]").all_inner_texts() if text]
     assert errors == []
-    studio.screenshot(path=SCREENSHOTS / f"{mode}.png", full_page=True)
+    studio.screenshot(path=SCREENSHOTS / f"{room}.png", full_page=True)
 
 
 def _keep(frames: list[bytes], data: str | bytes) -> None:
@@ -82,7 +82,7 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
     page.reload(wait_until="domcontentloaded")
     page.locator("#vw-speak:enabled").wait_for()
     page.fill("#vw-text", SHORT)
-    speaker = page.input_value("#vw-cv-speaker")
+    voice = speaker(page)
     for _ in range(3):  # an underrun on a busy machine is ramped and counted; another take will do
         frames.clear()
         page.evaluate("tap.clear()")
@@ -105,12 +105,12 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
     # Again from memory: the same samples, and no second request.
     frames.clear()
     page.evaluate("tap.clear()")
-    play_through(page, "#vw-again")
+    play_through(page, "#vw-play")
     page.wait_for_timeout(200)
     assert np.array_equal(tapped(page), np.trim_zeros(served))
     assert frames == []
     # Another client's socket: the same codes, decoded in chunks of other sizes, so the last bit may differ.
-    other = speak(app, SHORT, task_type="custom_voice", voice=speaker, language="auto", seed=seed(page))
+    other = speak(app, SHORT, task_type="custom_voice", voice=voice, language="auto", seed=seed(page))
     assert off_by(other, served) <= 1
 
 
@@ -133,7 +133,7 @@ def test_stop_silences_at_once_and_frees_the_slot(app: App, open_studio: OpenStu
     assert page.evaluate("tap.lastLoud") - clicked < 0.1
     assert reading(page, "reason") == "stopped"
     assert page.is_disabled("#vw-stop")
-    assert not page.is_disabled("#vw-again"), "what was heard can be heard again"
+    assert not page.is_disabled("#vw-play"), "what was heard can be heard again"
 
 
 def test_speaking_again_replaces_what_speaks(app: App, studio: Page) -> None:
@@ -186,17 +186,17 @@ def test_a_locked_seed_gives_the_same_take_and_an_open_one_another(studio: Page)
 
 
 def test_the_microphone_records_a_reference_that_base_speaks_with(studio: Page) -> None:
-    studio.click("#vw-tab-base")
-    studio.click("#vw-b-record")
-    expect(studio.locator("#vw-b-record")).to_have_text("Stop recording")
-    studio.wait_for_function("document.querySelector('#vw-b-level').value > 0.1")
-    studio.wait_for_function("parseFloat(document.querySelector('#vw-b-name').textContent) > 2")
-    studio.click("#vw-b-record")
-    expect(studio.locator("#vw-b-name")).to_contain_text("recorded")
+    studio.click("#vw-tab-clone")
+    studio.click("#vw-clone-record")
+    expect(studio.locator("#vw-clone-record")).to_have_text("Stop recording")
+    studio.wait_for_function("document.querySelector('#vw-clone-level').value > 0.1")
+    studio.wait_for_function("parseFloat(document.querySelector('#vw-clone-name').textContent) > 2")
+    studio.click("#vw-clone-record")
+    expect(studio.locator("#vw-clone-name")).to_contain_text("recorded")
     recorded = bytes(
         studio.evaluate(
             """async () => {
-              const bytes = await (await fetch(document.querySelector('#vw-b-audio').src)).arrayBuffer();
+              const bytes = await (await fetch(document.querySelector('#vw-clone-audio').src)).arrayBuffer();
               return [...new Uint8Array(bytes)];
             }"""
         )
@@ -209,7 +209,7 @@ def test_the_microphone_records_a_reference_that_base_speaks_with(studio: Page) 
     bands = [np.interp(np.linspace(0, 1, 4000), np.linspace(0, 1, s.size), s) for s in (heard, played)]
     smooth = [np.convolve(b, np.ones(25) / 25, "same")[:1000] for b in bands]
     assert np.corrcoef(*smooth)[0, 1] > 0.6
-    studio.fill("#vw-b-transcript", "Something that was said.")
+    studio.fill("#vw-clone-transcript", "Something that was said.")
     studio.fill("#vw-text", SHORT)
     studio.click("#vw-speak")
     await_sound(studio)
@@ -217,12 +217,12 @@ def test_the_microphone_records_a_reference_that_base_speaks_with(studio: Page) 
 
 
 def test_an_uploaded_reference_speaks_without_transcript_by_x_vector(studio: Page) -> None:
-    studio.click("#vw-tab-base")
-    studio.set_input_files("#vw-b-file", wav(2.0, rate=44100))
-    expect(studio.locator("#vw-b-name")).to_have_text("voice.wav")
-    assert studio.is_visible("#vw-b-audio")
-    studio.check("#vw-b-xvector")
-    assert studio.is_disabled("#vw-b-transcript")
+    studio.click("#vw-tab-clone")
+    studio.set_input_files("#vw-clone-file", wav(2.0, rate=44100))
+    expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
+    assert studio.is_visible("#vw-clone-audio")
+    studio.check("#vw-clone-xvector")
+    assert studio.is_disabled("#vw-clone-transcript")
     studio.click("#vw-speak")
     await_sound(studio)
     studio.click("#vw-stop")
