@@ -81,7 +81,9 @@ def test_a_bad_reference_is_said_at_the_reference(studio: Page) -> None:
     assert complaints(studio) == {}
     studio.set_input_files("#vw-clone-file", wav(0.5))
     expect_complaint(studio, "ref_audio", "0.50 s")
-    studio.set_input_files("#vw-clone-file", {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99})
+    studio.set_input_files(
+        "#vw-clone-file", {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99}
+    )
     expect_complaint(studio, "ref_audio")
     studio.set_input_files("#vw-clone-file", wav(61.0, rate=16000))
     expect_complaint(studio, "ref_audio", "61.0 s", "60 s")

@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import PLAYED_MS, SHORT, await_end, await_sound, play_through, prepare, reading, seed, speaker, wav
+from tests.browser.steps import (
+    PLAYED_MS,
+    SHORT,
+    await_end,
+    await_sound,
+    play_through,
+    prepare,
+    reading,
+    seed,
+    speaker,
+    wav,
+)
 from tests.browser.wire import active_slots, speak
 from tests.support.app import App
 from tests.support.signals import voice
