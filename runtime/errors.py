@@ -11,14 +11,15 @@
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
-    │  ├─ VoiceNotFound · VoiceNameTaken · VoiceFileInvalid · ConsentRequired
-    │  └─ NotKept · VisitorUnknown · StoreFull
+    │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
+    │  └─ NotKept · VisitorUnknown · StoreFull · TranscriberMissing
     ├─ Busy                  try again later:
-    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · StudioOpening
+    │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
+    │  └─ StudioOpening · TranscriberBusy
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
     │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable
-    │  └─ StorageFailed · TakeDamaged
+    │  └─ StorageFailed · TakeDamaged · TranscriptionFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
@@ -130,6 +131,12 @@ TABLE: dict[str, Outcome] = {
     ),
     "address_refused": Outcome(422, 1008, False, "The address in {where} is not opened: {why}."),
     "voice_not_found": Outcome(404, 1008, False, "There is no voice of that name or id; see /v1/audio/voices."),
+    "voice_not_yours": Outcome(
+        403, 1008, False, "That voice belongs to this server; it can be used, and not changed or deleted."
+    ),
+    "too_many_voices": Outcome(
+        409, 1008, False, "{limit} voices are kept for you, which is the limit; delete one of them first."
+    ),
     "voice_name_taken": Outcome(409, 1008, False, "Another voice has that name; choose another or delete that one."),
     "invalid_voice_file": Outcome(422, 1008, False, "The voice file cannot be used: {why}."),
     "consent_required": Outcome(
@@ -141,6 +148,7 @@ TABLE: dict[str, Outcome] = {
         401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
     ),
     "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
+    "transcriber_missing": Outcome(501, 1008, False, "Recordings are not written down here. {why}"),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -161,6 +169,9 @@ TABLE: dict[str, Outcome] = {
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
     "session_timeout": Outcome(408, 1008, True, "The session lasted {limit:g} s, which is the limit; open a new one."),
     "slow_reader": Outcome(408, 1008, True, "Nothing of the sound was taken for {limit:g} s; read faster."),
+    "transcriber_busy": Outcome(
+        429, 1013, True, "Other recordings are being written down; try again in {retry_after_s:g} s."
+    ),
     # --- our fault
     "non_finite_output": Outcome(500, 1011, True, "This request produced numbers that are not finite and was stopped."),
     "generation_failed": Outcome(
@@ -174,6 +185,9 @@ TABLE: dict[str, Outcome] = {
     "storage_failed": Outcome(507, 1011, False, "{what} could not be kept: {why}."),
     "take_damaged": Outcome(
         500, 1011, False, "The sound of this take was damaged on the disk and is not what was made; make it anew."
+    ),
+    "transcription_failed": Outcome(
+        500, 1011, False, "The recording could not be written down; the cause is in the server's log."
     ),
     # --- set-up, for the operator's eyes
     "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
@@ -330,6 +344,14 @@ class VoiceNotFound(BadRequest):
     code = "voice_not_found"
 
 
+class VoiceNotYours(BadRequest):
+    code = "voice_not_yours"
+
+
+class TooManyVoices(BadRequest):
+    code = "too_many_voices"
+
+
 class VoiceNameTaken(BadRequest):
     code = "voice_name_taken"
 
@@ -340,6 +362,10 @@ class VoiceFileInvalid(BadRequest):
 
 class ConsentRequired(BadRequest):
     code = "consent_required"
+
+
+class TranscriberMissing(BadRequest):
+    code = "transcriber_missing"
 
 
 class NotKept(BadRequest):
@@ -386,6 +412,10 @@ class StudioOpening(Busy):
     code = "studio_opening"
 
 
+class TranscriberBusy(Busy):
+    code = "transcriber_busy"
+
+
 class Expired(SpeechError):
     code = "idle_timeout"
 
@@ -428,6 +458,10 @@ class CheckpointUnusable(Failed):
 
 class StorageFailed(Failed):
     code = "storage_failed"
+
+
+class TranscriptionFailed(Failed):
+    code = "transcription_failed"
 
 
 class TakeDamaged(Failed):

@@ -186,6 +186,9 @@ class ServerSettings:
         False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"
     )
     voices: str = knob("", "VOICEWRIGHT_VOICES", "folder of the voice library; empty: the user's data folder")
+    owned_voices: int = knob(
+        64, "VOICEWRIGHT_OWNED_VOICES", "voices that may be kept for one X-Voice-Owner; 0: any number", low=0
+    )
     log_format: str = knob("text", "VOICEWRIGHT_LOG_FORMAT", "form of the log lines", words=("text", "json"))
     log_text: bool = knob(False, "VOICEWRIGHT_LOG_TEXT", "write the texts that are spoken into the log")
 

@@ -31,9 +31,11 @@ class KnownSpeaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
-    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence."""
+    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence; ``readings``,
+    to be read aloud for a clone, likewise."""
 
     texts: dict[str, str]
+    readings: dict[str, str]
     designs: tuple[Suggestion, ...]
     instructs: tuple[Suggestion, ...]
     speakers: tuple[KnownSpeaker, ...]
@@ -47,6 +49,7 @@ class Presets:
         """
         return cls(
             texts=_read(folder / "texts.toml")["texts"],
+            readings=_read(folder / "readings.toml")["readings"],
             designs=_suggestions(folder / "designs.toml", "design"),
             instructs=_suggestions(folder / "instructs.toml", "instruct"),
             speakers=tuple(KnownSpeaker(**entry) for entry in _read(folder / "speakers.toml")["speaker"]),

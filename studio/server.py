@@ -9,7 +9,9 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvicorn
@@ -26,9 +28,14 @@ from studio.opening import Opening
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.host import HostRoutes
+from studio.routes.transcribe import transcribe_routes
+from studio.routes.voices import voice_routes
 from studio.settings import StudioSettings
+from studio.store.voice_bin import VoiceBin
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+from studio.transcribing.desk import Desk
 from studio.visitors import VisitorCookies
+from studio.voice_owners import whose_voices
 from studio.words import languages, words
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -68,10 +75,11 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime, opening: Opening, keeping: Keeping, settings: StudioSettings) -> FastAPI:
+def build(runtime: Runtime, opening: Opening, keeping: Keeping, desk: Desk, settings: StudioSettings) -> FastAPI:
     """Compose the application. Routes come first: the mount at / takes whatever is left."""
-    keys = Settings.from_env().server.keys  # the same variable tells the runtime
-    relay = Relay(runtime, keys[0] if keys else "")
+    told = Settings.from_env()  # the same variables tell the runtime
+    relay = Relay(runtime, told.server.keys[0] if told.server.keys else "", whose_voices(keeping.visitors))
+    voice_bin = VoiceBin(settings.store.folder / "voices", settings.store.bin_s)
     presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager
@@ -79,6 +87,7 @@ def build(runtime: Runtime, opening: Opening, keeping: Keeping, settings: Studio
         async with keeping.running():
             yield
         await relay.aclose()
+        desk.close()
 
     async def status(_: Request) -> Response:
         state = asdict(runtime.status) | {"page": opening.opened.is_set()}
@@ -110,6 +119,7 @@ def build(runtime: Runtime, opening: Opening, keeping: Keeping, settings: Studio
     for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
+    app.router.routes += [*voice_routes(relay, voice_bin), *transcribe_routes(desk, told.limits)]
     for path in CLOSED:
         app.add_route(path, closed, methods=HTTP_METHODS)
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
@@ -150,11 +160,13 @@ async def serve(settings: StudioSettings) -> int:
     runtime: Runtime = (
         GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
     )
-    keeping = await asyncio.to_thread(Keeping, settings.store)
+    desk = Desk(settings.transcriber, Settings.from_env().limits)
+    features = partial(_features, desk)
+    keeping = await asyncio.to_thread(partial(Keeping, settings.store, features=features))
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
     opening = Opening()
-    server = _Server(_config(build(runtime, opening, keeping, settings)))
+    server = _Server(_config(build(runtime, opening, keeping, desk, settings)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     handing_over = asyncio.create_task(opening.hand_over(lambda: page(runtime)))
     announcing = asyncio.create_task(_announce(opening, listener))
@@ -170,6 +182,11 @@ async def serve(settings: StudioSettings) -> int:
     # uvicorn may stumble over a socket that is closing already; the process ends all the same.
     await asyncio.gather(serving, *helpers, return_exceptions=True)
     return code
+
+
+def _features(desk: Desk, _: Request) -> dict[str, Any]:
+    """What the studio can do beside keeping things."""
+    return {"transcribe": desk.feature()}
 
 
 class _Server(uvicorn.Server):

@@ -13,6 +13,9 @@ from platformdirs import user_data_dir
 
 from runtime.errors import InvalidSetting
 from runtime.settings import group_from_env, knob
+from studio.transcribing.plugin import Choice
+
+TRANSCRIBER = "faster-whisper:small"  # used where it is installed; VOICEWRIGHT_TRANSCRIBER names another, or nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,7 @@ class StudioSettings:
     runtime_args: tuple[str, ...] = ()
     store: StoreSettings = field(default_factory=StoreSettings)
     visits: VisitSettings = field(default_factory=VisitSettings)
+    transcriber: Choice = field(default_factory=lambda: Choice.of(TRANSCRIBER))
 
     @classmethod
     def from_command_line(cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> Self:
@@ -124,6 +128,7 @@ class StudioSettings:
             runtime_args=tuple(rest),
             store=group_from_env(StoreSettings, env),
             visits=group_from_env(VisitSettings, env),
+            transcriber=Choice.of(env.get("VOICEWRIGHT_TRANSCRIBER", TRANSCRIBER)),
         )
 
 

@@ -16,7 +16,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import VisitorUnknown
@@ -30,7 +30,7 @@ GIVEN_AT = frozenset({"/", "/studio/me"})
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 
 # Who has signed in, by the request's headers and session; None: nobody.
-MemberOf = Callable[[Request], str | None]
+MemberOf = Callable[[HTTPConnection], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Visitors:
         self.each = each
         self.member_of = member_of
 
-    def of(self, request: Request) -> Visitor:
+    def of(self, request: HTTPConnection) -> Visitor:
         """Who sent a request."""
         if not self.each:
             return Visitor("host", HOST)

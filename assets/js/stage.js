@@ -2,11 +2,13 @@
  * The one loudspeaker with all that follows it: waveform, transport, meter.
  *
  * What is played is a programme, most often of one take. Pause and seek end it and begin again from where it
- * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else.
+ * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else; 'star' and
+ * 'code' when those are asked for.
  *
  * @typedef {import('./take.js').Take} Take
  */
 
+import { Keep } from './keep.js';
 import { clock, Meter } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { Player } from './player.js';
@@ -28,7 +30,7 @@ export class Stage extends EventTarget {
     this.time = page.querySelector('#vw-time');
     this.length = page.querySelector('#vw-length');
     this.caption = page.querySelector('#vw-caption');
-    this.download = page.querySelector('#vw-download');
+    this.keep = new Keep(page.querySelector('#vw-keep'), this);
     /** @type {Take|null} what is shown */
     this.take = null;
     /** @type {Programme|null} */
@@ -231,20 +233,8 @@ export class Stage extends EventTarget {
     if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
     this.button.disabled = !this.sounding && !take?.samples;
     this.caption.textContent = take?.label ?? '';
-    this.offer(take && !take.live && take.samples ? take : null);
+    this.keep.show(take);
     this.paint();
     this.dispatchEvent(new Event('change'));
-  }
-
-  /** Put the take's file behind the link. @param {Take|null} take */
-  offer(take) {
-    const { download } = this;
-    download.setAttribute('aria-disabled', String(!take));
-    if (this.offered === take) return;
-    this.offered = take;
-    URL.revokeObjectURL(download.href);
-    if (!take) return download.removeAttribute('href');
-    download.href = URL.createObjectURL(take.wav());
-    download.download = take.filename;
   }
 }

@@ -1,6 +1,7 @@
 /** The page's glue: rooms, socket, stage and store meet here and nowhere else. What a room gets: docs/studio.md. */
 
 import { api, StudioError } from './api.js';
+import { CodeDialog } from './code_dialog.js';
 import { TakeHistory } from './history.js';
 import { Preferences } from './preferences.js';
 import { CloneRoom } from './rooms/clone.js';
@@ -48,11 +49,14 @@ export class Studio {
     this.stage = new Stage(page, this.t);
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
+      modelOf: (id) => this.modelOf(id),
       onFailed: (take) => this.complain(take.error.param ?? 'request', take.error, take.room),
+      onKept: (take) => this.history.add(take.record),
       onUnkept: (_, error) => this.toast(this.t('shell.not_kept', { why: error.message })),
     });
     this.voices = new Voices();
-    this.history = new TakeHistory(this.speech);
+    this.history = new TakeHistory(this.speech, this.t);
+    this.code = new CodeDialog(page.querySelector('#vw-code'), this);
     this.rooms = ROOMS.map((Room) => this.build(Room));
     this.status = new Status(page, this.socket, this.t);
     this.clicked = 0;
@@ -76,6 +80,8 @@ export class Studio {
     for (const link of this.page.querySelectorAll('[data-room]')) link.onclick = () => this.go(link.dataset.room);
     this.page.querySelector('[role=tablist]').onkeydown = (event) => this.onTabKey(event);
     this.stage.addEventListener('change', () => this.refresh());
+    this.stage.addEventListener('code', () => this.showCode(this.stage.take));
+    this.stage.addEventListener('star', () => this.star(this.stage.take));
     this.status.addEventListener('models', ({ detail }) => this.offer(detail));
     this.socket.addEventListener('session', ({ detail }) => (this.limits = detail.limits ?? {}));
     this.listenToPreferences();
@@ -181,6 +187,12 @@ export class Studio {
     tab.title = served ? '' : unserved.textContent;
   }
 
+  /** What tells a model from another. @param {string} id */
+  modelOf(id) {
+    const card = [...this.cards.values()].find((one) => one.id === id);
+    return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
+  }
+
   // --- speaking
 
   get text() {
@@ -231,6 +243,27 @@ export class Studio {
     return seed;
   }
 
+  /**
+   * Put a kept take's text, settings and seed back into the form of its room.
+   *
+   * @param {Object} record a take's stored JSON
+   */
+  async restore(record) {
+    const reference = await this.history.reference(record);
+    const own = this.room(record.room);
+    const room = own?.restore ? own : this.rooms.find(({ mode }) => mode === record.mode);
+    this.go(room.id);
+    this.text = record.text;
+    this.seed.value = record.seed ?? '';
+    this.lock.checked = this.seed.value !== '';
+    room.restore({ ...record, reference });
+  }
+
+  /** Show a take's request as code. @param {import('./take.js').Take|Object} take */
+  showCode(take) {
+    this.code.show(take);
+  }
+
   /** Silence now, here and in the runtime. */
   stop() {
     this.stage.stop();
@@ -247,6 +280,16 @@ export class Studio {
     this.note.textContent = this.noteOf(this.stage.take);
   }
 
+  /** @param {import('./take.js').Take} take */
+  async star(take) {
+    try {
+      take.record = await this.history.favourite(take.id, !take.record.favourite);
+      this.stage.refresh();
+    } catch (error) {
+      this.toast(error.message);
+    }
+  }
+
   noteOf(take) {
     if (!take || take.state === 'stopped') return '';
     if (!take.queue) return (take.start?.notes ?? []).join(' ');
@@ -258,6 +301,7 @@ export class Studio {
   // --- keys
 
   onKey(event) {
+    if (event.target.closest?.('dialog')) return; // its own keys
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       this.speak();

@@ -1,4 +1,6 @@
-/** The Library room. */
+/** The Library: what was spoken, and the voices that were kept. */
+
+import { TakesPanel } from '../takes_panel.js';
 
 export class LibraryRoom {
   static id = 'library';
@@ -7,5 +9,14 @@ export class LibraryRoom {
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
     Object.assign(this, { root, studio });
+    this.takes = new TakesPanel(root.querySelector('#vw-library-takes'), studio);
+  }
+
+  enter() {
+    this.takes.refresh();
+  }
+
+  onLanguage() {
+    this.takes.onLanguage();
   }
 }

@@ -1,0 +1,43 @@
+/** What can be done with the take on the stage: its file in each format, the star, its request as code. */
+
+import { api } from './api.js';
+
+export class Keep {
+  /** @param {HTMLElement} root @param {EventTarget} stage hears 'star' and 'code' */
+  constructor(root, stage) {
+    this.star = root.querySelector('#vw-star');
+    this.wav = root.querySelector('#vw-download');
+    this.others = [...root.querySelectorAll('[data-format]')];
+    this.code = root.querySelector('#vw-copy-code');
+    /** @type {import('./take.js').Take|null} whose file is behind the link */
+    this.offered = null;
+    this.star.onclick = () => stage.dispatchEvent(new Event('star'));
+    this.code.onclick = () => stage.dispatchEvent(new Event('code'));
+  }
+
+  /** @param {import('./take.js').Take|null} take */
+  show(take) {
+    const { record } = take ?? {};
+    this.code.disabled = !take;
+    this.star.hidden = !record;
+    this.star.dataset.icon = record?.favourite ? 'starred' : 'star';
+    this.star.setAttribute('aria-pressed', String(Boolean(record?.favourite)));
+    for (const link of this.others) {
+      link.hidden = !record;
+      if (record) link.href = api.address(`studio/takes/${record.id}/audio?format=${link.dataset.format}`);
+    }
+    this.offer(take && !take.live && take.samples ? take : null);
+  }
+
+  /** Put the take's own sound behind the first link, as it was heard. @param {import('./take.js').Take|null} take */
+  offer(take) {
+    const { wav } = this;
+    wav.setAttribute('aria-disabled', String(!take));
+    if (this.offered === take) return;
+    this.offered = take;
+    URL.revokeObjectURL(wav.href);
+    if (!take) return wav.removeAttribute('href');
+    wav.href = URL.createObjectURL(take.wav());
+    wav.download = take.filename;
+  }
+}
