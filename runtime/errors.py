@@ -12,7 +12,7 @@
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
-    │  └─ NotKept · VisitorUnknown · StoreFull · TranscriberMissing
+    │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull · TranscriberMissing
     ├─ Busy                  try again later:
     │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
     │  └─ StudioOpening · TranscriberBusy
@@ -144,6 +144,9 @@ TABLE: dict[str, Outcome] = {
     ),
     # --- what the studio keeps
     "not_found": Outcome(404, 1008, False, "There is no {what} of that id here; it may have been deleted."),
+    "changed_meanwhile": Outcome(
+        409, 1008, False, "The {what} was changed elsewhere meanwhile; take that version, or keep yours."
+    ),
     "visitor_unknown": Outcome(
         401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
     ),
@@ -370,6 +373,10 @@ class TranscriberMissing(BadRequest):
 
 class NotKept(BadRequest):
     code = "not_found"
+
+
+class ChangedMeanwhile(BadRequest):
+    code = "changed_meanwhile"
 
 
 class VisitorUnknown(BadRequest):

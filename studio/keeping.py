@@ -12,6 +12,7 @@ from starlette.routing import Route
 from runtime.errors import SpeechError
 from runtime.settings import Settings
 from studio.routes.answers import Aside
+from studio.routes.exports import ExportRoutes
 from studio.routes.me import Features, MeRoutes
 from studio.routes.scripts import ScriptRoutes
 from studio.routes.takes import TakeRoutes
@@ -44,6 +45,7 @@ class Keeping:
         store, visitors, aside = self.store, self.visitors, self._aside
         return [
             *TakeRoutes(store, visitors, aside, Settings.from_env().limits.max_config_bytes).routes(),
+            *ExportRoutes(store, visitors, aside).routes(),
             *ScriptRoutes(store, visitors, aside).routes(),
             *MeRoutes(store, visitors, aside, self._features).routes(),
         ]

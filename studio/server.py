@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import Limits, Settings
@@ -128,15 +128,29 @@ def build(runtime: Runtime, opening: Opening, keeping: Keeping, desk: Desk, sett
     return app
 
 
-def page(runtime: Runtime) -> FastAPI:
-    """Compose the page. Takes the seconds that Gradio's import needs; the runtime loads its weights meanwhile."""
+def page(studio: ASGIApp) -> FastAPI:
+    """Compose the page, and the doors for programs beside it: Gradio's API and MCP, over the studio's own routes.
+
+    Takes the seconds that Gradio's import needs; the runtime loads its weights meanwhile.
+    """
     import gradio
 
+    from studio.actions import mcp_tools
     from studio.page import blocks, head, theme
 
+    tools = mcp_tools.tools(studio)
+    routes = tools.streamable_http_app().routes
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with tools.session_manager.run():
+            yield
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.routes.extend(routes)
     mounted: FastAPI = gradio.mount_gradio_app(
-        FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
-        blocks(runtime),
+        app,
+        blocks(studio),
         path="/",
         head=head(),
         favicon_path=ASSETS / "images" / "favicon.svg",
@@ -166,9 +180,10 @@ async def serve(settings: StudioSettings) -> int:
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
     opening = Opening()
-    server = _Server(_config(build(runtime, opening, keeping, desk, settings)))
+    app = build(runtime, opening, keeping, desk, settings)
+    server = _Server(_config(app))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    handing_over = asyncio.create_task(opening.hand_over(lambda: page(runtime)))
+    handing_over = asyncio.create_task(opening.hand_over(partial(page, app)))
     announcing = asyncio.create_task(_announce(opening, listener))
     await asyncio.wait({supervision, serving, handing_over, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
     for task in (serving, handing_over):

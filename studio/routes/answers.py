@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import unicodedata
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -90,17 +89,15 @@ def said(value: object, status: int = 200) -> JSONResponse:
 
 def attached(data: bytes, media_type: str, name: str, *, inline: bool = False, **headers: str) -> Response:
     """A file under a name that people gave, to be saved, or to be used by the page."""
+    return Response(data, media_type=media_type, headers={**named(name, inline=inline), **headers})
+
+
+def named(name: str, *, inline: bool = False) -> dict[str, str]:
+    """The headers of a file that is private and has a name."""
     plain = "".join(one if one.isascii() and (one.isalnum() or one in " ._-()") else "_" for one in name)
     way = "inline" if inline else "attachment"
     disposition = f"{way}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
-    return Response(data, media_type=media_type, headers={**PRIVATE, "content-disposition": disposition, **headers})
-
-
-def file_name(words: str, suffix: str, most: int = 60) -> str:
-    """A name for a file on anybody's disk, made of what people wrote."""
-    seen = "".join(" " if unicodedata.category(one)[0] in "CZ" or one in '<>:"/\\|?*' else one for one in words)
-    words = " ".join(seen.split())[:most].strip(" .")
-    return f"{words or 'take'}.{suffix}"
+    return {**PRIVATE, "content-disposition": disposition}
 
 
 async def body_of(request: Request) -> bytes:

@@ -15,13 +15,12 @@ from studio.routes.answers import (
     answering,
     attached,
     body_of,
-    file_name,
     form_of,
     is_yes,
     said,
     whole_number,
 )
-from studio.store.files_out import FORMATS, encoded, kind_of, version_of
+from studio.store.files_out import FORMATS, encoded, file_name, kind_of, version_of
 from studio.store.provenance import tags_of, title_of
 from studio.store.records import TakeChanges, TakeFields, decode, read
 from studio.store.store import Store

@@ -106,6 +106,7 @@ class ScriptFields(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     name: Annotated[Line, Field(max_length=120)] = ""
+    updated_at: float | None = None
     lines: Annotated[list[ScriptLine], Field(max_length=MOST_LINES)] = []
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from runtime.errors import InvalidConfig, NotKept, StoreFull
+from runtime.errors import ChangedMeanwhile, InvalidConfig, NotKept, StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owners import VISITOR
@@ -50,16 +50,21 @@ class Scripts:
     def put(self, owner: str, script_id: str, fields: ScriptFields) -> dict[str, Any]:
         """Keep a script in the place of what was there under its id, and return it as it is kept.
 
+        ``updated_at`` of the fields is the version that the page knows; None: whatever is there is replaced.
+
         Raises:
+            ChangedMeanwhile: another version is kept by now.
             InvalidConfig: it is too large.
             StoreFull: the owner has as many as may be kept.
         """
         kept = {name: value for name, value in fields.model_dump().items() if name not in _OF_THE_STORE}
-        script = {"id": script_id, "updated_at": round(time.time(), 3), **kept}
-        text = json.dumps(script, ensure_ascii=False)
-        if (size := len(text.encode())) > MAX_BYTES:
-            raise InvalidConfig(where="The script", why=f"it has {size} bytes; the limit is {MAX_BYTES}", param="lines")
         with self._database.writing("The script") as connection:
+            updated_at = self._next_version(owner, script_id, fields.updated_at)
+            script = {"id": script_id, "updated_at": updated_at, **kept}
+            text = json.dumps(script, ensure_ascii=False)
+            if (size := len(text.encode())) > MAX_BYTES:
+                why = f"it has {size} bytes; the limit is {MAX_BYTES}"
+                raise InvalidConfig(where="The script", why=why, param="lines")
             query = "SELECT count(*) FROM scripts WHERE owner = ? AND id != ? AND deleted_at IS NULL"
             ((others,),) = connection.execute(query, (owner, script_id)).fetchall()
             if others >= self._settings.max_scripts:
@@ -67,7 +72,7 @@ class Scripts:
                 raise StoreFull(what="The script", why=why)
             connection.execute(
                 "INSERT OR REPLACE INTO scripts VALUES (?, ?, ?, NULL, ?)",
-                (owner, script_id, script["updated_at"], text),
+                (owner, script_id, updated_at, text),
             )
         return script
 
@@ -97,6 +102,13 @@ class Scripts:
                 "DELETE FROM scripts WHERE deleted_at < ? OR (owner LIKE ? AND updated_at < ?)",
                 (now - self._settings.bin_s, f"{VISITOR}%", old),
             )
+
+    def _next_version(self, owner: str, script_id: str, known: float | None) -> float:
+        query = "SELECT updated_at FROM scripts WHERE owner = ? AND id = ? AND deleted_at IS NULL"
+        versions = [version for (version,) in self._database.rows(query, (owner, script_id))]
+        if known is not None and versions not in ([], [known]):
+            raise ChangedMeanwhile(what="script")
+        return round(max([time.time(), *(version + 0.001 for version in versions)]), 3)
 
     def _mark(self, owner: str, script_id: str, state: str, deleted_at: float | None) -> None:
         with self._database.writing("The script") as connection:

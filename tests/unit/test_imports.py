@@ -51,7 +51,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "fastapi": ("runtime/server/", "studio/"),
     "starlette": ("runtime/server/", "studio/"),
     "uvicorn": ("runtime/server/", "studio/"),
-    "pydantic": ("runtime/server/", "studio/store/"),
+    "pydantic": ("runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
     "websockets": ("runtime/server/", "runtime/client/", "studio/"),
     "gradio": ("studio/",),
     # speech.py runs the network of silero-vad, which comes as TorchScript.
