@@ -31,8 +31,10 @@ class KnownSpeaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
-    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence; ``readings``,
-    to be read aloud for a clone, likewise."""
+    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence.
+
+    So are ``readings``, which somebody reads aloud to be cloned.
+    """
 
     texts: dict[str, str]
     readings: dict[str, str]

@@ -57,7 +57,7 @@ export class Speech {
       },
       onAudio: (pcm) => {
         take.state = 'streaming';
-        take.timing.first ??= performance.now();
+        take.arrivals.push({ at: performance.now(), samples: pcm.length });
         take.append(pcm);
         progress();
       },

@@ -63,8 +63,14 @@ export class Stage extends EventTarget {
    * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: seconds; clicked: performance.now()
    */
   play(take, { from = 0, gainDb = 0, clicked } = {}) {
-    if (clicked !== undefined) take.timing = { clicked, ttfa: null, audible: null, underruns: null };
+    if (clicked !== undefined) this.watch(take, clicked);
     return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
+  }
+
+  /** Measure a take that is still to come, and learn from how it came. @param {Take} take @param {number} clicked */
+  watch(take, clicked) {
+    take.timing = { clicked, ttfa: null, audible: null, underruns: null };
+    take.addEventListener('done', () => this.player.pace.learn(take.arrivals));
   }
 
   /**
@@ -214,8 +220,8 @@ export class Stage extends EventTarget {
   paint() {
     const { take, slider } = this;
     const timing = take?.timing;
-    if (timing && timing.ttfa === null && timing.first && timing.clicked !== null) {
-      timing.ttfa = timing.first - timing.clicked;
+    if (timing?.ttfa === null && timing.clicked !== null && take.arrivals.length) {
+      timing.ttfa = take.arrivals[0].at - timing.clicked;
     }
     this.waveform.seek(this.at);
     this.meter.show(take);

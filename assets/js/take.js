@@ -32,6 +32,8 @@ export class Take extends EventTarget {
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.samples = 0;
+    /** When its sound came. @type {{at: number, samples: number}[]} */
+    this.arrivals = [];
     /** The model that speaks: id, fingerprint, device, dtype. @type {Object|null} */
     this.model = null;
     /** @type {Object|null} audio.start */

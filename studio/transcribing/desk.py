@@ -1,17 +1,22 @@
-"""Recordings are written down one at a time, on a thread, by a recogniser that is loaded when it is first wanted."""
+"""Recordings are written down one at a time, in a process of their own that is started when it is first wanted."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
 
 from runtime.audio import Sound, resample
-from runtime.errors import SpeechError, TranscriberBusy, TranscriberMissing, TranscriptionFailed
+from runtime.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 from runtime.voices.reference import read_reference
-from studio.transcribing.plugin import RATE, Choice, Heard, Transcriber
+from studio.transcribing.plugin import RATE, Choice
+from studio.transcribing.worker import begin, written_down
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +34,7 @@ class Desk:
 
     def __init__(self, choice: Choice, limits: Limits) -> None:
         self.choice, self._limits = choice, limits
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="transcriber")
-        self._transcriber: Transcriber | None = None
+        self._process: ProcessPoolExecutor | None = None
         self._waiting = 0
 
     def feature(self) -> dict[str, object]:
@@ -52,24 +56,30 @@ class Desk:
             raise TranscriberBusy(retry_after_s=AGAIN_S)
         self._waiting += 1
         try:
-            work = asyncio.get_running_loop().run_in_executor(self._thread, self._work, recording, language.lower())
-            return await work
+            samples = await asyncio.to_thread(self._heard, recording)
+            return await self._written_down(samples, language.lower())
         finally:
             self._waiting -= 1
 
-    def _work(self, recording: bytes, language: str) -> dict[str, str | None]:
-        samples = resample(Sound(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
+    def _heard(self, recording: bytes) -> NDArray[np.float32]:
+        return resample(Sound(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
+
+    async def _written_down(self, samples: NDArray[np.float32], language: str) -> dict[str, str | None]:
         code = CODES.get(language, language if language in CODES.values() else None)
+        if self._process is None:
+            spawn = multiprocessing.get_context("spawn")  # a fork would copy our sockets and locks
+            self._process = ProcessPoolExecutor(1, mp_context=spawn, initializer=begin)
+        process = self._process
         try:
-            if self._transcriber is None:
-                self._transcriber = self.choice.load()
-            heard: Heard = self._transcriber.transcribe(samples, code)
-            return {"text": heard.text.strip(), "language": heard.language, "by": self._transcriber.name}
-        except SpeechError:
-            raise
-        except Exception:
+            return await asyncio.get_running_loop().run_in_executor(process, written_down, self.choice, samples, code)
+        except Exception as error:
+            if process is self._process and isinstance(error, RuntimeError):  # a broken pool: the process is gone
+                self.close()
             log.exception("%s could not write down a recording", self.choice.setting)
             raise TranscriptionFailed from None
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Forget what waits; what is being written down may end."""
+        if self._process is not None:
+            self._process.shutdown(wait=False, cancel_futures=True)
+            self._process = None

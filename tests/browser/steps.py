@@ -32,6 +32,18 @@ def await_end(page: Page) -> None:
     expect(page.locator("#vw-stop")).to_be_disabled(timeout=PLAYED_MS)
 
 
+def speak_whole(page: Page, text: str) -> None:
+    """Speak a text to its end."""
+    page.fill("#vw-text", text)
+    play_through(page, "#vw-speak")
+
+
+def clock(page: Page) -> float:
+    """Where the sound is, in seconds."""
+    minutes, seconds = reading(page, "time").split(":")
+    return 60 * int(minutes) + float(seconds)
+
+
 def seed(page: Page) -> int:
     return int(page.input_value("#vw-seed"))
 

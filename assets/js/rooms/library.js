@@ -1,6 +1,7 @@
 /** The Library: what was spoken, and the voices that were kept. */
 
 import { TakesPanel } from '../takes_panel.js';
+import { VoicesPanel } from '../voices_panel.js';
 
 export class LibraryRoom {
   static id = 'library';
@@ -10,13 +11,16 @@ export class LibraryRoom {
   constructor(root, studio) {
     Object.assign(this, { root, studio });
     this.takes = new TakesPanel(root.querySelector('#vw-library-takes'), studio);
+    this.voices = new VoicesPanel(root.querySelector('#vw-library-voices'), studio);
   }
 
   enter() {
     this.takes.refresh();
+    this.voices.refresh();
   }
 
   onLanguage() {
     this.takes.onLanguage();
+    this.voices.onLanguage();
   }
 }

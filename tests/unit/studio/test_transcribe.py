@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import io
-import pkgutil
-import threading
+import os
+import time
 from importlib.metadata import PackageNotFoundError
+from itertools import pairwise
 
 import httpx
 import numpy as np
@@ -102,36 +103,40 @@ def test_a_recogniser_that_breaks_is_told_without_its_reason(caplog: pytest.LogC
 
 
 class Slow:
-    """Says how many were at it at the same time, and what it was given."""
+    """Tells what it was given, when it was at it, and how many of it there are."""
 
     name = "slow"
-    at_once = most = made = 0
-    given: tuple[int, str | None] = (0, None)
+    made = 0
 
     def __init__(self) -> None:
         type(self).made += 1
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
-        kind = type(self)
-        kind.at_once += 1
-        kind.most = max(kind.most, kind.at_once)
-        kind.given = (len(samples), language)
-        threading.Event().wait(0.4)
-        kind.at_once -= 1
-        return Heard(" text ")
+        begun = time.monotonic()
+        time.sleep(0.4)
+        return Heard(f" {len(samples)} {language} {type(self).made} {os.getpid()} {begun} {time.monotonic()} ")
+
+
+def crash() -> Slow:
+    os._exit(9)
 
 
 def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait() -> None:
-    slow: type[Slow] = pkgutil.resolve_name("tests.unit.studio.test_transcribe:Slow")
     sound = wav(voice(2, 1))
-    choice = Choice.of("tests.unit.studio.test_transcribe:Slow")
-    answers = asked(choice, *[sound] * 10, query="?language=German")
-    assert (slow.most, slow.made) == (1, 1)
-    assert slow.given == (2 * RATE, "de")
-    statuses = [answer.status_code for answer in answers]
-    assert desk_module.MOST_WAITING <= statuses.count(200) < 10
+    answers = asked(Choice.of("tests.unit.studio.test_transcribe:Slow"), *[sound] * 10, query="?language=German")
+    done = [answer.json()["text"].split(" ") for answer in answers if answer.status_code == 200]
+    assert desk_module.MOST_WAITING <= len(done) < 10
     assert {code(answer)[1] for answer in answers if answer.status_code != 200} == {"transcriber_busy"}
-    assert next(answer for answer in answers if answer.status_code == 200).json()["text"] == "text"
+    assert {tuple(said[:3]) for said in done} == {(str(2 * RATE), "de", "1")}
+    (process,) = {int(said[3]) for said in done}
+    assert process != os.getpid()
+    times = sorted((float(said[4]), float(said[5])) for said in done)
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
+
+
+def test_a_recogniser_that_crashes_takes_nobody_with_it() -> None:
+    answers = asked(Choice.of("tests.unit.studio.test_transcribe:crash"), wav(voice(2, 1)), wav(voice(2, 2)))
+    assert {code(answer)[1] for answer in answers} == {"transcription_failed"}
 
 
 @pytest.mark.parametrize("setting", ["whisper", "a:b:c", "../x:y", "a b:c", ":x", "module:"])
