@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from studio.actions.asking import ActionRefused, Asking
-from studio.actions.offering import ACTIONS, Action, shaped
+from studio.actions.offering import ACTIONS, Action, described, shaped
 from studio.visitors import is_https
 
 PATH = "/mcp"
@@ -47,7 +47,11 @@ def tools(app: ASGIApp) -> FastMCP:
     for action in ACTIONS:
         name = action.__name__
         marks = ToolAnnotations(readOnlyHint=name in READS, destructiveHint=name == "delete_voice", openWorldHint=False)
-        server.add_tool(_tool(app, action), annotations=marks)
+        about = (action.__doc__ or "").partition("Args:")[0].strip()
+        server.add_tool(_tool(app, action), description=about, annotations=marks)
+        properties = server._tool_manager.get_tool(name).parameters["properties"]
+        for argument, words in described(action).items():
+            properties[argument]["description"] = words
     return server
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import typing
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,6 +25,12 @@ ACTIONS: tuple[Action, ...] = (
     scripts.script,
     scripts.export,
 )
+
+
+def described(action: Action) -> dict[str, str]:
+    """What the docstring says of each argument."""
+    _, _, listed = inspect.cleandoc(action.__doc__ or "").partition("Args:\n")
+    return dict(re.findall(r"^ {4}(\w+): (.+)$", listed, re.MULTILINE))
 
 
 def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:

@@ -126,7 +126,7 @@ async def reproduce(studio: Asking, take: str) -> Reproduced:
         reference = await studio("GET", f"/studio/takes/{take}/reference")
         config["ref_audio"] = f"data:application/octet-stream;base64,{base64.b64encode(reference.content).decode()}"
     config.setdefault("task_type", record["mode"])
-    pcm, done = await studio.speech({**_body(config), "input": record["text"], "seed": record["seed"]})
+    pcm, done = await studio.speech({**config, "input": record["text"], "seed": record["seed"]})
     identical = hashlib.sha256(pcm).hexdigest() == record["sha256"]
     kept = await _keep(studio, record["text"], record["config"], pcm, done, record["mode"], record["label"], take)
     return Reproduced(take=kept, identical=identical, seed=done["seed"])
@@ -141,7 +141,7 @@ async def _spoken(
     studio: Asking, text: str, config: dict[str, Any], seed: int | None, label: str | None = None
 ) -> Spoken:
     drawn = secrets.randbelow(2**32) if seed is None else seed
-    pcm, done = await studio.speech({**_body(config), "input": text, "seed": drawn})
+    pcm, done = await studio.speech({**config, "input": text, "seed": drawn})
     mode = config.get("task_type") or await _mode_of(studio, config.get("voice", ""))
     take = await _keep(studio, text, config, pcm, done, mode, label)
     return Spoken(
@@ -153,11 +153,6 @@ async def _spoken(
         stop_reason=done["stop_reason"],
         wav=base64.b64encode(wav(pcm)).decode(),
     )
-
-
-def _body(config: dict[str, Any]) -> dict[str, Any]:
-    """A config of the WebSocket as the body of a request: the same fields, and a voice that need not be one."""
-    return {"model": "", "voice": "", **config}
 
 
 async def _keep(
