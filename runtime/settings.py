@@ -185,7 +185,8 @@ class ServerSettings:
     reference_addresses: bool = knob(
         False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"
     )
-    voices: str = knob("", "VOICEWRIGHT_VOICES", "folder of the voice library; empty: the user's data folder")
+    data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
+    voices: str = knob("", "VOICEWRIGHT_VOICES", "folder of the voice library; empty: voices in the data folder")
     owned_voices: int = knob(
         64, "VOICEWRIGHT_OWNED_VOICES", "voices that may be kept for one X-Voice-Owner; 0: any number", low=0
     )

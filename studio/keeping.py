@@ -23,6 +23,7 @@ from studio.visitors import MemberOf, Visitors
 log = logging.getLogger(__name__)
 
 TIDY_S = 3600.0
+EXPORTS = 2  # that are made at the same time
 
 
 class Keeping:
@@ -38,14 +39,14 @@ class Keeping:
         self.store = Store(settings)
         self.store.open()
         self.visitors = Visitors(each=settings.each(), member_of=member_of)
-        self._aside = Aside()
+        self._aside, self._slowly = Aside(), Aside(EXPORTS)
         self._features = features
 
     def routes(self) -> list[Route]:
         store, visitors, aside = self.store, self.visitors, self._aside
         return [
             *TakeRoutes(store, visitors, aside, Settings.from_env().limits.max_config_bytes).routes(),
-            *ExportRoutes(store, visitors, aside).routes(),
+            *ExportRoutes(store, visitors, aside, self._slowly).routes(),
             *ScriptRoutes(store, visitors, aside).routes(),
             *MeRoutes(store, visitors, aside, self._features).routes(),
         ]
@@ -70,4 +71,5 @@ class Keeping:
 
     def _close(self) -> None:
         self._aside.close()
+        self._slowly.close()
         self.store.close()

@@ -22,7 +22,7 @@ TRANSCRIBER = "faster-whisper:small"  # used where it is installed; VOICEWRIGHT_
 class StoreSettings:
     """What the studio keeps, for whom and how much of it (docs/store.md)."""
 
-    data: str = knob("", "VOICEWRIGHT_DATA", "folder of takes and scripts; empty: the user's data folder")
+    data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
     visitors: str = knob(
         "auto",
         "VOICEWRIGHT_VISITORS",
@@ -48,8 +48,8 @@ class StoreSettings:
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
-        return Path(self.data) if self.data else Path(user_data_dir("voicewright")) / "studio"
+        """Where it lies; the voices lie in it too unless they have a folder of their own."""
+        return Path(self.data or user_data_dir("voicewright"))
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
         """Whether every visitor has an own history."""

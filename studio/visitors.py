@@ -78,7 +78,8 @@ class VisitorCookies:
         self.app, self.visitors = app, visitors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self.visitors.each or scope["type"] != "http" or scope["path"] not in GIVEN_AT:
+        asks = scope["type"] == "http" and scope["path"] in GIVEN_AT and scope["method"] in {"GET", "HEAD"}
+        if not (self.visitors.each and asks):
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)

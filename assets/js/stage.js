@@ -49,6 +49,7 @@ export class Stage extends EventTarget {
     this.slider.onpointerdown = (event) => this.onPointer(event);
     this.player.addEventListener('counters', () => this.follow());
     this.player.addEventListener('finished', () => this.onFinished());
+    this.refresh();
   }
 
   /** Whether anything is to be heard, now or as soon as it comes. */
@@ -64,6 +65,7 @@ export class Stage extends EventTarget {
    */
   play(take, { from = 0, gainDb = 0, clicked } = {}) {
     if (clicked !== undefined) this.watch(take, clicked);
+    if (take !== this.take) this.put(take); // at once: it may have to wait for its sound
     return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
   }
 
@@ -193,6 +195,7 @@ export class Stage extends EventTarget {
   }
 
   put(take) {
+    this.at = 0;
     for (const event of ['progress', 'done', 'error', 'stored']) {
       this.take?.removeEventListener(event, this.onChange);
       take?.addEventListener(event, this.onChange);

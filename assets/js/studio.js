@@ -74,6 +74,7 @@ export class Studio {
     document.addEventListener('pointerdown', arm, { capture: true });
     document.addEventListener('keydown', arm, { capture: true });
     document.addEventListener('keydown', (event) => this.onKey(event));
+    this.page.addEventListener('click', leaveFocus);
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = () => this.stop();
     this.seed.oninput = () => (this.lock.checked = this.seed.value !== '');
@@ -113,6 +114,7 @@ export class Studio {
     document.documentElement.lang = language;
     this.words.apply(this.page);
     this.offer([...new Set(this.cards.values())]);
+    this.status.name();
     this.stage.refresh();
     for (const room of this.rooms) room.onLanguage?.();
   }
@@ -351,6 +353,12 @@ export class Studio {
   toast(sentence, options) {
     this.toasts.show(sentence, options);
   }
+}
+
+/** A button that was clicked by hand lets go of the keys, so that Space plays and pauses. @param {MouseEvent} event */
+function leaveFocus({ detail, target }) {
+  const button = detail > 0 ? target.closest?.('button:not([role=tab])') : null;
+  if (button && button === document.activeElement && !button.closest('dialog')) button.blur();
 }
 
 /** Whether the key belongs to a field. @param {KeyboardEvent} event */

@@ -1,6 +1,6 @@
 /** One kept take in the history: what it says, what it was made with, and what can be done with it. */
 
-import { api } from './api.js';
+import { kept } from './keep.js';
 import { languageName, title } from './rooms/fields.js';
 import { clock } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
@@ -132,7 +132,7 @@ export class TakeRow {
     const links = FORMATS.map((format) => {
       const link = cell('a', format === 'opus' ? 'Opus' : format.toUpperCase());
       link.className = 'vw-button vw-quiet';
-      link.href = api.address(`studio/takes/${record.id}/audio?format=${format}`);
+      link.href = kept(record, format);
       link.download = '';
       return link;
     });

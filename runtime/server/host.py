@@ -51,7 +51,9 @@ class Host:
 
     def __init__(self, settings: Settings, open_engine: OpenEngine, library: Library | None = None) -> None:
         self.settings = settings
-        self.library = Library(library_folder(settings.server.voices)) if library is None else library
+        self.library = (
+            Library(library_folder(settings.server.voices, settings.server.data)) if library is None else library
+        )
         self.shelves = Shelves(self.library, settings.server.owned_voices)
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP

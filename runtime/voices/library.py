@@ -38,9 +38,9 @@ LOOK_AGAIN = 0  # the time of no folder
 SETTLED_NS = 100_000_000  # a folder that changed a moment ago may change again within one tick of its clock
 
 
-def library_folder(setting: str) -> Path:
-    """The folder that the settings name, or the user's own."""
-    return Path(setting) if setting else Path(user_data_dir("voicewright")) / "voices"
+def library_folder(voices: str, data: str = "") -> Path:
+    """The folder that the settings name, or the one in the data folder, which is the user's own if none is named."""
+    return Path(voices) if voices else Path(data or user_data_dir("voicewright")) / "voices"
 
 
 class Library:

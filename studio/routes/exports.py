@@ -18,10 +18,13 @@ PIECE = 2**18  # bytes
 
 
 class ExportRoutes:
-    """The route. Thread: the event loop; sound is made and read aside."""
+    """The route. Thread: the event loop; sound is made and read aside.
 
-    def __init__(self, store: Store, visitors: Visitors, aside: Aside) -> None:
-        self._store, self._visitors, self._aside = store, visitors, aside
+    ``slowly`` are workers of their own, so that the page's lists need not wait for an hour that is being joined.
+    """
+
+    def __init__(self, store: Store, visitors: Visitors, aside: Aside, slowly: Aside) -> None:
+        self._store, self._visitors, self._aside, self._slowly = store, visitors, aside, slowly
 
     def routes(self) -> list[Route]:
         return [Route("/studio/exports", answering(self.make), methods=["POST"])]
@@ -29,7 +32,7 @@ class ExportRoutes:
     async def make(self, request: Request) -> Response:
         """Make the file that the body describes, and send it."""
         owner = self._visitors.of(request).known
-        made = await self._aside(self._make, owner, await body_of(request))
+        made = await self._slowly(self._make, owner, await body_of(request))
         headers = {**named(made.name), "content-length": str(made.size)}
         return StreamingResponse(self._pieces(made), media_type=made.media_type, headers=headers)
 

@@ -19,7 +19,6 @@ import soundfile
 from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from tests.support.app import ROOT, App, running_app
-from tests.support.checkpoints import MODES, TINY, write_checkpoint
 from tests.support.signals import SAMPLE_RATE, voice
 
 HOW_TO_GET_IT = "Chromium was not found; get it with: apt-get install chromium (or set CHROMIUM to its path)"
@@ -97,14 +96,9 @@ def blank(browser: Browser, modules: str) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="package")
-def app(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """The studio with a tiny random checkpoint for each mode."""
-    folder = tmp_path_factory.mktemp("checkpoints")
-    arguments = []
-    for mode in MODES:
-        write_checkpoint(folder / mode, TINY, mode, seed=1)
-        arguments += ["--model", f"{mode}={folder / mode}"]
-    with running_app(arguments) as running:
+def app(chromium: str) -> Iterator[App]:
+    """The studio as `make run` starts it: the demo voice, which serves every mode."""
+    with running_app([]) as running:
         yield running
 
 

@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import soundfile
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.support.signals import voice
 
@@ -36,6 +36,21 @@ def speak_whole(page: Page, text: str) -> None:
     """Speak a text to its end."""
     page.fill("#vw-text", text)
     play_through(page, "#vw-speak")
+
+
+def kept_take(page: Page, text: str) -> str:
+    """Speak a text and wait until the studio keeps it. Returns the take's id."""
+    page.fill("#vw-text", text)
+    with page.expect_response(lambda reply: reply.url.endswith("/studio/takes"), timeout=2 * PLAYED_MS) as kept:
+        page.click("#vw-speak")
+    record = kept.value.json()
+    expect(page.locator("#vw-star")).to_be_visible()
+    return str(record["id"])
+
+
+def history_row(page: Page, words: str) -> Locator:
+    """The newest take of that text or name in the library."""
+    return page.locator("#vw-takes-list .vw-take", has_text=words).first
 
 
 def clock(page: Page) -> float:

@@ -231,7 +231,7 @@ def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
         listing = route.fetch().json()
         route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
 
-    assert "custom_voice on cpu" in studio.inner_text("#vw-models")
+    assert "demo-voice on cpu" in studio.inner_text("#vw-models")
     expect(studio.locator("#vw-status")).to_have_text("Ready")
     studio.route("**/v1/models", mute)
     studio.reload(wait_until="domcontentloaded")

@@ -112,7 +112,7 @@ def test_a_sequence_is_handed_out_in_order_from_wherever_it_is_begun(blank: Page
         for await (const pcm of louder.pieces()) loud.push(...pcm);
         return {
           whole: await whole,
-          place: [0, 149, 150, 389, 390, 449].map((at) => (({ span, at: inside }) => [span.index, inside])(programme.locate(at))),
+          place: [0, 149, 150, 389, 390, 449].map((at) => programme.locate(at)).map(({ span, at }) => [span.index, at]),
           again: await read({ index: 2, at: 40 }),
           loud,
         };

@@ -41,6 +41,17 @@ def test_suggestions_have_short_names_and_texts_within_the_limits() -> None:
             assert 10 <= len(suggestion.text) <= Limits().max_instruct_chars
 
 
+def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> None:
+    speakers = {speaker.name.lower(): speaker for speaker in Presets.load().speakers}
+    published = {"vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee"}
+    assert speakers.keys() == published | {"angus", "clara", "nora", "reed", "mia", "bruno"}
+    for name, speaker in speakers.items():
+        assert speaker.language in LANGUAGES, name
+        assert speaker.character.keys() >= {"en", "zh"}, name
+        assert all(5 <= len(words) <= 80 for words in speaker.character.values()), name
+        assert 10 <= len(speaker.sample) <= 80, name
+
+
 def test_they_go_to_the_page_as_json() -> None:
     presets = Presets.load().as_json()
     assert json.loads(json.dumps(presets))["designs"][0].keys() == {"name", "text"}
@@ -55,4 +66,4 @@ def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_holds_nothing_else() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == {"texts.toml", "designs.toml", "instructs.toml"}
+    assert {file.name for file in FOLDER.iterdir()} == {"texts.toml", "designs.toml", "instructs.toml", "speakers.toml"}

@@ -43,7 +43,8 @@ def library(folder: Path) -> Iterator[Library]:
 
 def test_without_a_setting_it_is_the_users_own_and_never_that_of_who_runs_the_tests(voices_of_nobody: Path) -> None:
     assert library_folder("").is_relative_to(voices_of_nobody)
-    assert library_folder("here") == Path("here")
+    assert library_folder("here", "data") == Path("here")
+    assert library_folder("", "data") == Path("data/voices")
 
 
 def opened(folder: Path) -> Library:
