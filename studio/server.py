@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -24,6 +25,7 @@ from starlette.types import ASGIApp, Scope
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import Limits, Settings
 from studio.keeping import Keeping
+from studio.limits import VisitLimits
 from studio.opening import Opening
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
@@ -31,6 +33,7 @@ from studio.routes.host import HostRoutes
 from studio.routes.transcribe import transcribe_routes
 from studio.routes.voices import voice_routes
 from studio.settings import StudioSettings
+from studio.sign_in import SignIn
 from studio.store.voice_bin import VoiceBin
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
 from studio.transcribing.desk import Desk
@@ -75,7 +78,14 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime, opening: Opening, keeping: Keeping, desk: Desk, settings: StudioSettings) -> FastAPI:
+def build(
+    runtime: Runtime,
+    opening: Opening,
+    keeping: Keeping,
+    desk: Desk,
+    settings: StudioSettings,
+    sign_in: SignIn | None = None,
+) -> FastAPI:
     """Compose the application. Routes come first: the mount at / takes whatever is left."""
     told = Settings.from_env()  # the same variables tell the runtime
     relay = Relay(runtime, told.server.keys[0] if told.server.keys else "", whose_voices(keeping.visitors))
@@ -110,6 +120,10 @@ def build(runtime: Runtime, opening: Opening, keeping: Keeping, desk: Desk, sett
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
+    must = settings.visits.sign_in == "required"
+    app.add_middleware(VisitLimits, visitors=keeping.visitors, settings=settings.visits, must_sign_in=must)
+    if sign_in is not None:
+        sign_in.add_to(app)  # its session around all that asks who it is
     app.router.routes.extend(keeping.routes())
     app.router.routes.extend(HostRoutes(runtime, settings, relay.key).routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
@@ -175,10 +189,17 @@ async def serve(settings: StudioSettings) -> int:
         GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
     )
     desk = Desk(settings.transcriber, Settings.from_env().limits)
-    features = partial(_features, desk)
-    keeping = await asyncio.to_thread(partial(Keeping, settings.store, features=features))
+    sign_in = _sign_in(settings)
+    keeping = await asyncio.to_thread(
+        partial(
+            Keeping,
+            settings.store,
+            member_of=sign_in.member_of if sign_in else None,
+            features=partial(_features, desk, sign_in),
+        )
+    )
     opening = Opening()
-    app = build(runtime, opening, keeping, desk, settings)
+    app = build(runtime, opening, keeping, desk, settings, sign_in)
     server = _Server(_config(app))
     # From here on nothing may fail: asyncio cannot cancel a child that is just being started.
     supervision = asyncio.create_task(runtime.run())
@@ -200,9 +221,22 @@ async def serve(settings: StudioSettings) -> int:
     return code
 
 
-def _features(desk: Desk, _: Request) -> dict[str, Any]:
+def _features(desk: Desk, sign_in: SignIn | None, _: Request) -> dict[str, Any]:
     """What the studio can do beside keeping things."""
-    return {"transcribe": desk.feature()}
+    return {"transcribe": desk.feature(), "oauth": None if sign_in is None else sign_in.feature()}
+
+
+def _sign_in(settings: StudioSettings) -> SignIn | None:
+    """Signing in, where visitors are kept apart and a provider is set.
+
+    Raises:
+        InvalidSetting: it is required or set, and cannot work.
+    """
+    wanted = settings.visits.sign_in
+    if wanted == "off" or not settings.store.each():
+        return None
+    is_set = bool(os.environ.get("OPENID_PROVIDER_URL"))
+    return SignIn(os.environ, required=wanted == "required") if is_set or wanted == "required" else None
 
 
 class _Server(uvicorn.Server):
@@ -228,6 +262,8 @@ def _config(app: FastAPI) -> uvicorn.Config:
         ws_per_message_deflate=False,  # PCM does not compress
         ws_max_size=2 * limits.max_config_bytes,  # as the runtime's own transport
         timeout_graceful_shutdown=GRACE_S,
+        # A Space is reached through its proxy only, which tells by what name and from where.
+        forwarded_allow_ips="*" if os.environ.get("SPACE_ID") else None,
         log_level="warning",
     )
 

@@ -31,14 +31,14 @@ class ActionRefused(Exception):
 class Asking:
     """The studio's routes for one caller. Thread: the event loop."""
 
-    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str], address: str = "127.0.0.1") -> None:
         """
         Raises:
             ActionRefused: a page of another site asks.
         """
         if not same_origin(headers):
             raise ActionRefused("This origin may not use the studio.", "origin_refused")
-        self._app = app
+        self._app, self._address = app, address
         self._headers = {name: headers[name] for name in PASSED_ON if name in headers}
 
     async def __call__(self, method: str, path: str, **content: Any) -> httpx.Response:
@@ -47,7 +47,7 @@ class Asking:
         Raises:
             ActionRefused: the studio or the runtime says no.
         """
-        transport = httpx.ASGITransport(self._app)
+        transport = httpx.ASGITransport(self._app, client=(self._address, 0))
         async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=self._headers, timeout=None) as client:  # noqa: S113
             answer = await client.request(method, path, **content)
         if answer.is_success:

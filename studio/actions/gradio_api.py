@@ -25,7 +25,9 @@ def _function(app: ASGIApp, action: Action) -> Action:
     async def call(*given: Any, request: gr.Request | None = None, **named: Any) -> Any:
         *arguments, caller = [*given, request] if request is not None or not given else given
         try:
-            studio = Asking(app, caller.headers if isinstance(caller, gr.Request) else {})
+            studio = (
+                Asking(app, caller.headers, caller.client.host) if isinstance(caller, gr.Request) else Asking(app, {})
+            )
             return await action(studio, *arguments, **named)
         except ActionRefused as refusal:
             raise gr.Error(refusal.message, title=refusal.code, print_exception=False) from None

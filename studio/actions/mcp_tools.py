@@ -49,7 +49,9 @@ def tools(app: ASGIApp) -> FastMCP:
         marks = ToolAnnotations(readOnlyHint=name in READS, destructiveHint=name == "delete_voice", openWorldHint=False)
         about = (action.__doc__ or "").partition("Args:")[0].strip()
         server.add_tool(_tool(app, action), description=about, annotations=marks)
-        properties = server._tool_manager.get_tool(name).parameters["properties"]
+        added = server._tool_manager.get_tool(name)
+        assert added is not None
+        properties = added.parameters["properties"]
         for argument, words in described(action).items():
             properties[argument]["description"] = words
     return server
@@ -60,7 +62,8 @@ def _tool(app: ASGIApp, action: Action) -> Action:
         request = context.request_context.request
         assert isinstance(request, Request)  # the only transport is HTTP
         try:
-            told = await action(Asking(app, request.headers), **arguments)
+            address = request.client.host if request.client else ""
+            told = await action(Asking(app, request.headers, address), **arguments)
         except ActionRefused as refusal:
             words = TextContent(type="text", text=f"{refusal.message} [{refusal.code}]")
             return CallToolResult(content=[words], isError=True)

@@ -53,7 +53,8 @@ def test_a_model_designs_three_takes_keeps_one_and_speaks_with_it(app: App) -> N
             assert [take["seed"] for take in takes] == [1, 2, 3]
             assert len({take["take"] for take in takes}) == 3
             assert "wav" not in str(takes)
-            heard = httpx.get(takes[1]["audio"], trust_env=False)  # the address is whole
+            async with httpx.AsyncClient(trust_env=False) as client:
+                heard = await client.get(takes[1]["audio"])  # the address is whole
             samples, rate = soundfile.read(io.BytesIO(heard.content))
             assert (rate, len(samples) / rate) == (24_000, pytest.approx(takes[1]["seconds"], abs=1e-3))
 

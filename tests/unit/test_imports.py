@@ -68,6 +68,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
     "av": ("runtime/encoding.py", "runtime/loudness.py"),
     "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
+    "authlib": ("studio/sign_in.py",),
+    "mcp": ("studio/actions/mcp_tools.py",),
     "subprocess": ("runtime/voices/decoding.py", "studio/"),
     "sqlite3": ("runtime/voices/", "studio/store/"),
     "prometheus_client": ("runtime/server/metrics.py", "studio/figures.py"),
