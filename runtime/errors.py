@@ -174,8 +174,8 @@ TABLE: dict[str, Outcome] = {
         429,
         1013,
         True,
-        "Your {limit:g} s of speech for today are spent; there are more in {retry_after_s:g} s, or after signing in where "
-        "the studio offers it.",
+        "Your {limit:g} s of speech for today are spent; there are more in {retry_after_s:g} s, or after signing in "
+        "where the studio offers it.",
     ),
     "studio_opening": Outcome(503, 1013, True, "The studio is still being opened; try again in a moment."),
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+import httpx
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
@@ -92,12 +93,13 @@ class SignIn:
     async def come_back(self, request: Request) -> Response:
         """Take the provider's word for who it is."""
         from authlib.common.errors import AuthlibBaseError
+        from joserfc.errors import JoseError
 
         try:
             token: dict[str, Any] = await self._provider.authorize_access_token(request)
             told = token["userinfo"]
             member = {"id": str(told["sub"]), "name": str(told.get("preferred_username") or told.get("name") or "")}
-        except (AuthlibBaseError, KeyError) as error:
+        except (AuthlibBaseError, JoseError, httpx.HTTPError, KeyError) as error:
             request.session.clear()
             raise SignInFailed(why="the provider's answer does not fit the question; begin again") from error
         request.session.clear()  # of the question nothing is needed any more

@@ -69,6 +69,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "av": ("runtime/encoding.py", "runtime/loudness.py"),
     "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
     "authlib": ("studio/sign_in.py",),
+    "joserfc": ("studio/sign_in.py",),
     "mcp": ("studio/actions/mcp_tools.py",),
     "subprocess": ("runtime/voices/decoding.py", "studio/"),
     "sqlite3": ("runtime/voices/", "studio/store/"),
