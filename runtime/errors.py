@@ -79,7 +79,7 @@ TABLE: dict[str, Outcome] = {
         "This is for the host of the studio: open it on the host's own machine, or send the host's key as X-Host-Key.",
     ),
     "sign_in_needed": Outcome(401, 1008, False, "This studio asks you to sign in first: open studio/sign-in."),
-    "sign_in_failed": Outcome(502, 1008, True, "Signing in failed: {why}."),
+    "sign_in_failed": Outcome(502, 1008, False, "Signing in failed: {why}."),
     # --- the text
     "empty_text": Outcome(422, 1008, False, "The text is empty; send at least one letter or digit."),
     "text_too_long": Outcome(

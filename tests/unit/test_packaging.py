@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -144,3 +145,19 @@ def test_a_spaces_readme_says_what_the_hub_reads(name: str) -> None:
     assert len(said["short_description"]) <= 60
     assert {said["colorFrom"], said["colorTo"]} <= COLOURS
     assert said.get("preload_from_hub", []) == said.get("models", [])
+
+
+def test_tritons_module_is_made_without_a_card_and_missed_where_it_was_not_made(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    if shutil.which("gcc") is None:
+        pytest.skip("the build stage has a compiler; get one with: apt-get install gcc")
+
+    def launcher(word: str, cache: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / cache)}
+        command = [sys.executable, "spaces/triton_launcher.py", word]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    assert launcher("make", "made").returncode == 0
+    assert launcher("check", "made").returncode == 0
+    missed = launcher("check", "empty")
+    assert (missed.returncode, "another module" in missed.stderr) == (1, True)
