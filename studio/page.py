@@ -20,7 +20,11 @@ MOUNT = "import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.
 
 
 def head() -> str:
-    """What stands in the page's <head>: the style of the shell, then of the rooms that have one."""
+    """What stands in the page's <head>: the style of the shell, then of the rooms that have one; the modules.
+
+    All modules are named, or the browser would find them one import after another, a round trip each.
+    """
+    modules = sorted(path.relative_to(ASSETS).as_posix() for path in (ASSETS / "js").rglob("*.js"))
     rooms = (f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())
     sheets = ["studio.css", "controls.css", "stage.css", *rooms]
     return "\n".join(
@@ -28,7 +32,7 @@ def head() -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1" />',
             '<meta name="color-scheme" content="light dark" />',
             *(f'<link rel="stylesheet" href="studio/css/{sheet}" />' for sheet in sheets),
-            '<link rel="modulepreload" href="studio/js/studio.js" />',
+            *(f'<link rel="modulepreload" href="studio/{path}" />' for path in modules if "worklet" not in path),
         )
     )
 

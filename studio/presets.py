@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 FOLDER = Path(__file__).resolve().parent.parent / "presets"
+# What a described voice is for; a description in presets/designs.toml names one, the page has a word for each.
+USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,17 @@ class Suggestion:
 
     name: str
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A described voice: its name for the picker, the description, and a sample text of its language."""
+
+    use: str
+    language: str
+    name: str
+    text: str
+    sample: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +51,7 @@ class Presets:
 
     texts: dict[str, str]
     readings: dict[str, str]
-    designs: tuple[Suggestion, ...]
+    designs: tuple[Design, ...]
     instructs: tuple[Suggestion, ...]
     speakers: tuple[KnownSpeaker, ...]
 
@@ -52,7 +65,7 @@ class Presets:
         return cls(
             texts=_read(folder / "texts.toml")["texts"],
             readings=_read(folder / "readings.toml")["readings"],
-            designs=_suggestions(folder / "designs.toml", "design"),
+            designs=tuple(Design(**entry) for entry in _read(folder / "designs.toml")["design"]),
             instructs=_suggestions(folder / "instructs.toml", "instruct"),
             speakers=tuple(KnownSpeaker(**entry) for entry in _read(folder / "speakers.toml")["speaker"]),
         )

@@ -89,7 +89,7 @@ def build(
     """Compose the application. Routes come first: the mount at / takes whatever is left."""
     told = Settings.from_env()  # the same variables tell the runtime
     relay = Relay(runtime, told.server.keys[0] if told.server.keys else "", whose_voices(keeping.visitors))
-    voice_bin = VoiceBin(settings.store.folder / "voices", settings.store.bin_s)
+    voice_bin = VoiceBin(settings.store.folder / "deleted-voices", settings.store.bin_s)
     presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager

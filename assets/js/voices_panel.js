@@ -117,7 +117,7 @@ export class VoicesPanel {
       row.update(voice);
       return row;
     });
-    for (const { voice } of rows) this.rows.set(voice.id, rows.find((row) => row.voice === voice));
+    for (const row of rows) this.rows.set(row.voice.id, row);
     // Elements that stay are left where they are: to move one would take the focus away.
     rows.forEach(({ element }, index) => {
       if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);

@@ -86,7 +86,7 @@ export function paintBars(canvas, peaks, bins, colour) {
   }
 }
 
-/** @param {number} value in [-1, 1] */
-function shown(value) {
+/** How far from the middle a sample is drawn. @param {number} value in [-1, 1] */
+export function shown(value) {
   return Math.sign(value) * Math.abs(value) ** SHOWN;
 }

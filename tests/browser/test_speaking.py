@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 from numpy.typing import NDArray
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import (
@@ -23,11 +22,9 @@ from tests.browser.steps import (
     reading,
     seed,
     speaker,
-    wav,
 )
 from tests.browser.wire import active_slots, sound_of, speak
 from tests.support.app import App
-from tests.support.signals import voice
 
 pytestmark = pytest.mark.browser
 
@@ -187,49 +184,6 @@ def test_a_locked_seed_gives_the_same_take_and_an_open_one_another(app: App, stu
     typed_seed, typed = take()
     assert typed_seed == first_seed
     assert off_by(typed, first) <= 1
-
-
-def test_the_microphone_records_a_reference_that_base_speaks_with(studio: Page) -> None:
-    studio.click("#vw-tab-clone")
-    studio.click("#vw-clone-record")
-    expect(studio.locator("#vw-clone-record")).to_have_text("Stop recording")
-    studio.wait_for_function("document.querySelector('#vw-clone-level').value > 0.1")
-    studio.wait_for_function("parseFloat(document.querySelector('#vw-clone-name').textContent) > 2")
-    studio.click("#vw-clone-record")
-    expect(studio.locator("#vw-clone-name")).to_contain_text("recorded")
-    recorded = bytes(
-        studio.evaluate(
-            """async () => {
-              const bytes = await (await fetch(document.querySelector('#vw-clone-audio').src)).arrayBuffer();
-              return [...new Uint8Array(bytes)];
-            }"""
-        )
-    )
-    samples, rate = soundfile.read(io.BytesIO(recorded))
-    assert (rate, samples.ndim) == (24000, 1)
-    assert samples.size > 1.9 * 24000
-    # The fake microphone plays tests/support/signals.voice: it must be that, not noise of the same level.
-    heard, played = np.abs(np.fft.rfft(samples)), np.abs(np.fft.rfft(voice(2.5, seed=3)))
-    bands = [np.interp(np.linspace(0, 1, 4000), np.linspace(0, 1, s.size), s) for s in (heard, played)]
-    smooth = [np.convolve(b, np.ones(25) / 25, "same")[:1000] for b in bands]
-    assert np.corrcoef(*smooth)[0, 1] > 0.6
-    studio.fill("#vw-clone-transcript", "Something that was said.")
-    studio.fill("#vw-text", SHORT)
-    studio.click("#vw-speak")
-    await_sound(studio)
-    studio.click("#vw-stop")
-
-
-def test_an_uploaded_reference_speaks_without_transcript_by_x_vector(studio: Page) -> None:
-    studio.click("#vw-tab-clone")
-    studio.set_input_files("#vw-clone-file", wav(2.0, rate=44100))
-    expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
-    assert studio.is_visible("#vw-clone-audio")
-    studio.check("#vw-clone-xvector")
-    assert studio.is_disabled("#vw-clone-transcript")
-    studio.click("#vw-speak")
-    await_sound(studio)
-    studio.click("#vw-stop")
 
 
 def test_ctrl_enter_speaks_and_escape_stops(app: App, studio: Page) -> None:

@@ -15,16 +15,20 @@ from tests.unit.test_errors import leaves
 TESTS = Path(__file__).resolve().parents[1]
 # The studio's own: while it starts a runtime, of what it keeps, of recordings that are written down.
 OF_THE_STUDIO = {
-    *(errors.RuntimeUnavailable, errors.NotKept, errors.VisitorUnknown, errors.StoreFull, errors.TakeDamaged),
-    *(
-        errors.StudioOpening,
-        errors.ChangedMeanwhile,
-        errors.HostOnly,
-        errors.SignInNeeded,
-        errors.SignInFailed,
-        errors.SpeechSpent,
-    ),
-    *(errors.TranscriberMissing, errors.TranscriberBusy, errors.TranscriptionFailed),
+    errors.RuntimeUnavailable,
+    errors.NotKept,
+    errors.ChangedMeanwhile,
+    errors.VisitorUnknown,
+    errors.StoreFull,
+    errors.TakeDamaged,
+    errors.TranscriberMissing,
+    errors.TranscriberBusy,
+    errors.TranscriptionFailed,
+    errors.StudioOpening,
+    errors.HostOnly,
+    errors.SignInNeeded,
+    errors.SignInFailed,
+    errors.SpeechSpent,
 }
 ABOUT_ALL = {"test_errors.py", "test_every_error.py"}  # they know every error and reach none
 

@@ -5,6 +5,7 @@ import { Clinic } from '../clone/clinic.js';
 import { KeepForm } from '../clone/keep_form.js';
 import { alike } from '../clone/likeness.js';
 import { Microphone } from '../clone/microphone.js';
+import { SAMPLE_RATE } from '../outputs.js';
 import { decoded, Reference } from '../reference.js';
 import { Trimmer } from '../trimmer.js';
 import { heard } from '../voice_sound.js';
@@ -271,11 +272,12 @@ export class CloneRoom {
     const { studio, reference, trimmer } = this;
     if (studio.stage.sounding && studio.stage.take === this.sounding) return studio.stage.pause();
     this.sounding = heard(reference.chosen, reference.name);
+    studio.stage.show(this.sounding);
     studio.stage.play(this.sounding);
     const follow = () => {
       const on = studio.stage.sounding && studio.stage.take === this.sounding && this.reference === reference;
       this.play.dataset.icon = on ? 'pause' : 'play';
-      trimmer.follow(on ? reference.start + studio.stage.at / 24000 : null);
+      trimmer.follow(on ? reference.start + studio.stage.at / SAMPLE_RATE : null);
       if (on) requestAnimationFrame(follow);
     };
     follow();

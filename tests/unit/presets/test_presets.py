@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 from runtime.settings import Limits
-from studio.presets import FOLDER, Presets
+from runtime.speech_rate import expected_seconds
+from studio.presets import FOLDER, USES, Presets
+from studio.words import languages, words
 
 LANGUAGES = {
     "chinese",
@@ -32,13 +35,48 @@ def test_every_language_of_the_published_checkpoints_has_a_text() -> None:
 
 
 def test_suggestions_have_short_names_and_texts_within_the_limits() -> None:
-    presets = Presets.load()
-    for suggestions in (presets.designs, presets.instructs):
-        assert len(suggestions) >= 4
-        assert len({suggestion.name for suggestion in suggestions}) == len(suggestions)
-        for suggestion in suggestions:
-            assert 1 <= len(suggestion.name) <= 16
-            assert 10 <= len(suggestion.text) <= Limits().max_instruct_chars
+    suggestions = Presets.load().instructs
+    assert len(suggestions) >= 4
+    assert len({suggestion.name for suggestion in suggestions}) == len(suggestions)
+    for suggestion in suggestions:
+        assert 1 <= len(suggestion.name) <= 16
+        assert 10 <= len(suggestion.text) <= Limits().max_instruct_chars
+
+
+def test_every_language_has_a_described_voice_for_every_use() -> None:
+    designs = Presets.load().designs
+    assert {(design.language, design.use) for design in designs} == {(one, use) for one in LANGUAGES for use in USES}
+    assert len({(design.language, design.name) for design in designs}) == len(designs)
+    for design in designs:
+        assert 1 <= len(design.name) <= 16
+        assert 20 <= len(design.text) <= Limits().max_instruct_chars
+        assert design.text == design.text.strip()
+        assert design.sample == design.sample.strip()
+    assert len({design.sample for design in designs}) == len({design.text for design in designs}) == len(designs)
+
+
+@pytest.mark.parametrize("language", languages())
+def test_every_use_has_a_word_in_the_page_s_languages(language: str) -> None:
+    assert {f"design.use.{use}" for use in USES} <= words(language).keys()
+
+
+def test_the_sample_of_a_described_voice_makes_a_good_reference() -> None:
+    """Long enough to keep the voice by, short enough for one breath of the smallest checkpoint."""
+    lengths = {design.name: expected_seconds(design.sample) for design in Presets.load().designs}
+    assert min(lengths.values()) >= 7, min(lengths, key=lengths.__getitem__)
+    assert max(lengths.values()) <= 15, max(lengths, key=lengths.__getitem__)
+
+
+SCRIPTS = {"chinese": "CJK", "japanese": "HIRAGANA", "korean": "HANGUL", "russian": "CYRILLIC"}
+
+
+def test_descriptions_and_samples_are_written_in_their_language() -> None:
+    for design in Presets.load().designs:
+        script = SCRIPTS.get(design.language, "LATIN")
+        for text in (design.text, design.sample):
+            letters = [unicodedata.name(letter) for letter in text if letter.isalpha()]
+            share = sum(name.startswith(script) for name in letters) / len(letters)
+            assert share > (0.4 if script == "HIRAGANA" else 0.95), (design.name, share)
 
 
 def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> None:
@@ -54,7 +92,7 @@ def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> No
 
 def test_they_go_to_the_page_as_json() -> None:
     presets = Presets.load().as_json()
-    assert json.loads(json.dumps(presets))["designs"][0].keys() == {"name", "text"}
+    assert json.loads(json.dumps(presets))["designs"][0].keys() == {"use", "language", "name", "text", "sample"}
 
 
 def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
@@ -66,4 +104,5 @@ def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_holds_nothing_else() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == {"texts.toml", "designs.toml", "instructs.toml", "speakers.toml"}
+    known = {"texts", "readings", "designs", "instructs", "speakers"}
+    assert {file.name for file in FOLDER.iterdir()} == {f"{name}.toml" for name in known}

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.requests import HTTPConnection
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from websockets.asyncio.client import connect
 
 from runtime.errors import OriginRefused, StorageFailed, VoiceNotFound
@@ -22,6 +22,8 @@ from studio.relay import HTTP_METHODS, Relay
 from studio.routes.voices import voice_routes
 from studio.store.voice_bin import VoiceBin
 from studio.supervisor import GivenRuntime
+from studio.visitors import COOKIE, Visitors
+from studio.voice_owners import whose_voices
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
 from tests.unit.studio.serving import served
@@ -149,12 +151,29 @@ def test_visitors_neither_see_nor_change_nor_delete_each_others_voices(play: Cal
     play(scenario, by_cookie)
 
 
+def test_a_visitor_is_known_by_the_studios_cookie_and_keeps_nothing_without_it(play: Callable[..., None]) -> None:
+    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+        anna, bert = ({"cookie": f"{COOKIE}={letter * 43}"} for letter in "ab")
+        made = await kept(client, **anna)
+        assert [one["id"] for one in (await client.get(VOICES, headers=anna)).json()["data"]] == [made["id"]]
+        for headers in (bert, {}, {"cookie": f"{COOKIE}=forged"}):
+            assert (await client.get(VOICES, headers=headers)).json()["data"] == []
+        files = {"audio_sample": recording()}
+        refusal = await client.post(VOICES, data={"name": "x", "consent": CONSENT}, files=files)
+        assert code(refusal) == (401, "visitor_unknown")
+        assert code(await client.delete(f"/studio/voices/{made['id']}")) == (401, "visitor_unknown")
+        assert code(await client.patch(f"{VOICES}/{made['id']}", json={"name": "x"})) == (401, "visitor_unknown")
+        assert (await client.post(f"{VOICES}/check", files=files)).status_code == 200  # keeps nothing
+        assert (await client.delete(f"/studio/voices/{made['id']}", headers=anna)).status_code == 200
+
+    play(scenario, whose_voices(Visitors(each=True)))
+    assert whose_voices(Visitors(each=False)) is None
+
+
 def test_a_visitors_socket_speaks_with_its_own_voices(running: RunningServer) -> None:
     async def scenario() -> None:
         relay = Relay(GivenRuntime(running.http), whose=by_cookie)
         routes: list[Any] = [Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
-        from starlette.routing import WebSocketRoute
-
         routes.append(WebSocketRoute("/v1/{path:path}", relay.websocket))
         async with served(routes) as place, httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client:
             await kept(client, "Anna's", cookie="who=anna")
