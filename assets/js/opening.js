@@ -2,11 +2,20 @@
  * The waiting page: says how far the studio and its runtime are, and makes room for the studio when that is there.
  */
 
+import { preferred, Words } from './words.js';
+
 const ASK_MS = 500;
 
 document.documentElement.classList.toggle('dark', matchMedia('(prefers-color-scheme: dark)').matches);
 
 const line = document.querySelector('#vw-opening-what');
+
+async function translate() {
+  const words = new Words();
+  await words.load(preferred(['en', 'zh']));
+  words.apply(document);
+  document.documentElement.lang = words.language;
+}
 
 async function ask() {
   try {
@@ -24,4 +33,5 @@ async function ask() {
   setTimeout(ask, ASK_MS);
 }
 
+translate().catch(() => {}); // English stands there
 ask();
