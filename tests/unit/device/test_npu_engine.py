@@ -18,6 +18,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.prompt import Prompt
 from runtime.engine.runner import FrameRunner
 from runtime.engine.slots import LevelChoice, RowSettings
+from runtime.engine.sound_graphs import Family
 from runtime.errors import DeviceUnavailable
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
@@ -43,6 +44,13 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def _as_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "WITHOUT_SHIFTS", ("cpu",))
+
+
+@pytest.fixture
+def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two buckets a track, of different frames: every engine would spend seconds on the 32 that one test captures."""
+    families = {Track.FIRST_SOUND: Family((1, 2), (1,)), Track.SOUND: Family((1, 2), (2,))}
+    monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
 
 
 def varied(count: int) -> list[SpeechRequest]:
@@ -80,6 +88,7 @@ def test_several_requests_have_the_cpu_s_codes(
     assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT, BOTTOM_RIGHT}
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(loaded: Loaded, npu: NpuDevice) -> None:
     odd = loaded("odd", "custom_voice")
     requests = [custom_voice("a b c", voice=name, seed=3, sampling=Sampling()) for name in ("ada", "bob_2", "mei")]
@@ -87,12 +96,14 @@ def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(loaded: Loaded,
     assert_same_codes(on_npu, engine_of(odd, slots=3), requests)
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 def test_every_mode_has_the_cpu_s_codes(cloner: Checkpoint, designer: Checkpoint, npu: NpuDevice) -> None:
     for checkpoint, request in ((cloner, cloned()), (designer, voice_design(sampling=Sampling()))):
         on_npu = engine_of(checkpoint, slots=2, device=npu, dtype="float32")
         assert np.array_equal(said(on_npu, request).codes, said(engine_of(checkpoint, slots=2), request).codes)
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 def test_text_that_grows_has_the_cpu_s_codes(speaker: Checkpoint, npu: NpuDevice) -> None:
     on_npu = engine_of(speaker, slots=2, device=npu, dtype="float32")
     assert np.array_equal(said(on_npu, streamed()).codes, said(engine_of(speaker, slots=2), streamed()).codes)
@@ -110,6 +121,7 @@ class InFloat64(CpuDevice):
         return super().attend_rows(q.double(), keys.double(), values.double(), rows, lengths).to(q.dtype)
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 def test_half_precision_has_the_cpu_s_codes_through_the_operator_for_inference(
     folder_of: FolderOf, ascend: StandIn, npu: NpuDevice
 ) -> None:
@@ -133,6 +145,7 @@ def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
         runner.capture()
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 def test_opening_lays_code2wav_s_weights_out(folder_of: FolderOf, ascend: StandIn) -> None:
     settings = EngineSettings(device="npu", dtype="float32", max_slots=2)
     engine = Engine.open(Settings(models=(str(folder_of("tiny", "custom_voice")),), engine=settings))
