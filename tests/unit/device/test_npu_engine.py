@@ -77,14 +77,14 @@ def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechReque
 
 
 @pytest.mark.parametrize("eager", [True, False])
-def test_several_requests_have_the_cpu_s_codes(
-    speaker: Checkpoint, npu: NpuDevice, ascend: StandIn, eager: bool
-) -> None:
+def test_several_requests_have_the_cpu_s_codes(loaded: Loaded, npu: NpuDevice, ascend: StandIn, eager: bool) -> None:
+    """All sixteen codes of a frame, and sound from graphs of every shape."""
+    tiny = loaded("tiny", "custom_voice")
     device = NpuDevice(eager=eager)
-    on_npu = engine_of(speaker, slots=5, device=device, dtype="float32")
+    on_npu = engine_of(tiny, slots=5, device=device, dtype="float32")
     assert len(station_of(on_npu).runner._graphs) == (0 if eager else 5)  # 1, 2, 3, 4 and 6 rows
     assert bool(ascend.npu.graphs) != eager
-    assert_same_codes(on_npu, engine_of(speaker, slots=5), varied(7))
+    assert_same_codes(on_npu, engine_of(tiny, slots=5), varied(7))
     assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT, BOTTOM_RIGHT}
 
 
@@ -125,7 +125,7 @@ class InFloat64(CpuDevice):
 def test_half_precision_has_the_cpu_s_codes_through_the_operator_for_inference(
     folder_of: FolderOf, ascend: StandIn, npu: NpuDevice
 ) -> None:
-    checkpoint = load_checkpoint(str(folder_of("tiny", "custom_voice")), CPU, torch.bfloat16)
+    checkpoint = load_checkpoint(str(folder_of("brief", "custom_voice")), CPU, torch.bfloat16)
     on_npu = engine_of(checkpoint, slots=4, device=npu)
     on_cpu = engine_of(checkpoint, slots=4, device=InFloat64())
     for request in varied(4):
@@ -148,7 +148,7 @@ def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
 @pytest.mark.usefixtures("few_shapes_of_sound")
 def test_opening_lays_code2wav_s_weights_out(folder_of: FolderOf, ascend: StandIn) -> None:
     settings = EngineSettings(device="npu", dtype="float32", max_slots=2)
-    engine = Engine.open(Settings(models=(str(folder_of("tiny", "custom_voice")),), engine=settings))
+    engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),), engine=settings))
     laid = set(ascend.formats.values())
     convolutions = [
         module

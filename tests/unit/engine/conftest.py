@@ -7,7 +7,10 @@ from itertools import count
 import pytest
 
 from tests.support import engines
+from tests.support.brief import cloner, designer, speaker
 from tests.support.late_device import LateDevice
+
+__all__ = ["cloner", "designer", "each_device", "speaker"]
 
 
 @pytest.fixture(params=["at once", "late"])
