@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from runtime.device.npu import NpuDevice
-from tests.support.brief import cloner, designer, speaker
+from tests.support.brief import cloner, designer, few_shapes_of_sound, speaker
 from tests.support.torch_npu_stand_in import StandIn, install
 
-__all__ = ["ascend", "cloner", "designer", "npu", "speaker"]
+__all__ = ["ascend", "cloner", "designer", "few_shapes_of_sound", "npu", "speaker"]
 
 
 @pytest.fixture

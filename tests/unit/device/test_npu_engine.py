@@ -18,7 +18,6 @@ from runtime.engine.engine import Engine
 from runtime.engine.prompt import Prompt
 from runtime.engine.runner import FrameRunner
 from runtime.engine.slots import LevelChoice, RowSettings
-from runtime.engine.sound_graphs import Family
 from runtime.errors import DeviceUnavailable
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
@@ -44,13 +43,6 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def _as_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "WITHOUT_SHIFTS", ("cpu",))
-
-
-@pytest.fixture
-def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two buckets a track, of different frames: every engine would spend seconds on the 32 that one test captures."""
-    families = {Track.FIRST_SOUND: Family((1, 2), (1,)), Track.SOUND: Family((1, 2), (2,))}
-    monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
 
 
 def varied(count: int) -> list[SpeechRequest]:
