@@ -19,7 +19,7 @@ run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
 
 # Processes that share the tests (tests/conftest.py says how); JOBS=0 runs them all in one.
-JOBS ?= auto
+JOBS ?= logical
 
 # Tensors are tiny, and a second thread of torch's only takes a core from the other process.
 test: export OMP_NUM_THREADS = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.prompt import Prompt
 from runtime.engine.runner import FrameRunner
 from runtime.engine.slots import LevelChoice, RowSettings
+from runtime.engine.sound_graphs import FAMILIES
 from runtime.errors import DeviceUnavailable
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
@@ -68,9 +70,10 @@ def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechReque
         assert len(theirs.codes) > 2
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 @pytest.mark.parametrize("eager", [True, False])
 def test_several_requests_have_the_cpu_s_codes(loaded: Loaded, npu: NpuDevice, ascend: StandIn, eager: bool) -> None:
-    """All sixteen codes of a frame, and sound from graphs of every shape."""
+    """All sixteen codes of a frame."""
     tiny = loaded("tiny", "custom_voice")
     device = NpuDevice(eager=eager)
     on_npu = engine_of(tiny, slots=5, device=device, dtype="float32")
@@ -137,8 +140,9 @@ def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
         runner.capture()
 
 
-@pytest.mark.usefixtures("few_shapes_of_sound")
-def test_opening_lays_code2wav_s_weights_out(folder_of: FolderOf, ascend: StandIn) -> None:
+def test_opening_lays_code2wav_s_weights_out_and_captures_every_shape_of_sound(
+    folder_of: FolderOf, ascend: StandIn
+) -> None:
     settings = EngineSettings(device="npu", dtype="float32", max_slots=2)
     engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),), engine=settings))
     laid = set(ascend.formats.values())
@@ -150,7 +154,12 @@ def test_opening_lays_code2wav_s_weights_out(folder_of: FolderOf, ascend: StandI
     assert laid == {"FRACTAL_Z"}  # Code2Wav is float32, whose matrices have no format of their own
     for module in convolutions:
         assert (module.weight.data_ptr() in ascend.formats) == (module.groups == 1)
-    assert len(said(engine, custom_voice()).pcm) > 0
+    streams = station_of(engine).streams
+    for track, family in FAMILIES.items():
+        shapes = product(family.frames, family.up_to(2).batches)
+        assert all(streams.graphs.bucket(track, *shape) is not None for shape in shapes)
+    assert len(said(engine, custom_voice(max_frames=30)).pcm) > 0
+    assert streams.uncaptured == 0
 
 
 # --- frames, one by one
