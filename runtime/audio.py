@@ -7,7 +7,7 @@ decoded: 10 MB of FLAC can hold 25 GB of silence.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 import soundfile
@@ -64,6 +64,20 @@ def read_sound(file: BinaryIO | int, *, limit_s: float) -> Sound:
     if len(samples) > limit_s * rate:
         raise ReferenceTooLong(seconds=len(samples) / rate, limit=limit_s)
     return Sound(samples, rate)
+
+
+def read_pcm(file: BinaryIO | str) -> bytes:
+    """The samples of a 16-bit mono file of our own, as s16le, bit for bit.
+
+    Raises:
+        BadReferenceAudio: it is damaged.
+        OSError: it cannot be read.
+    """
+    try:
+        samples, _ = soundfile.read(file, dtype="int16")
+    except soundfile.LibsndfileError:
+        raise BadReferenceAudio(why="it is damaged") from None
+    return cast("NDArray[np.int16]", samples).astype("<i2", copy=False).tobytes()
 
 
 def check_shape(rate: int, channels: int) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import cast
+from typing import BinaryIO, cast
 
 import av
 import av.audio.stream
@@ -24,6 +24,7 @@ from runtime.request import SAMPLE_RATE
 
 COMMENT = "AI-generated speech"  # written where the container has tags
 SPEEDS = (0.25, 4.0)
+TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}  # RIFF knows no others
 UNKNOWN_SIZE = 0xFFFFFFFF  # of a WAV that is still being made
 
 _BYTES_PER_SAMPLE = 2
@@ -94,17 +95,23 @@ class Encoder:
         speed: float = 1.0,
         bit_rate: int | None = None,
         whole: bool = False,
+        tags: Mapping[str, str] | None = None,
     ) -> None:
+        """``tags`` stand in the file's metadata, beside the comment that the speech was made.
+
+        WAV takes title, comment, software and date, and the others as one line with the comment.
+        """
         form = FORMATS[response_format]
         if bit_rate is not None:
             form = replace(form, bit_rate=bit_rate)
         self.media_type = form.media_type
         self._reshaper = None if (rate, speed) == (SAMPLE_RATE, 1.0) else _Reshaper(rate, speed)
         self._writer: _Coded | _Wav | _Plain
+        tags = {"comment": COMMENT, **(tags or {})}
         if form.codec is not None:
-            self._writer = _Coded(form, form.codec, rate, whole)
+            self._writer = _Coded(form, form.codec, rate, whole, tags)
         elif response_format == "wav":
-            self._writer = _Wav(rate, whole)
+            self._writer = _Wav(rate, whole, tags)
         else:
             self._writer = _Plain()
 
@@ -136,8 +143,8 @@ class _Plain:
 class _Wav:
     """RIFF with the 44-byte header that simple clients expect; tags go behind the samples."""
 
-    def __init__(self, rate: int, whole: bool) -> None:
-        self._rate = rate
+    def __init__(self, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
+        self._rate, self._tags = rate, tags
         self._held = bytearray() if whole else None
         self._begun = False
 
@@ -152,9 +159,7 @@ class _Wav:
     def finish(self) -> bytes:
         if self._held is None:
             return b"" if self._begun else wav_header(self._rate)
-        text = COMMENT.encode() + b"\0"
-        comment = b"INFOICMT" + struct.pack("<I", len(text)) + text + b"\0" * (len(text) % 2)
-        tags = b"LIST" + struct.pack("<I", len(comment)) + comment
+        tags = _riff("LIST", b"INFO" + b"".join(_riff(*tag) for tag in _wav_tags(self._tags)))
         sizes = (36 + len(self._held) + len(tags), len(self._held))
         return wav_header(self._rate, sizes=sizes) + self._held + tags
 
@@ -162,14 +167,15 @@ class _Wav:
 class _Coded:
     """A codec and its container."""
 
-    def __init__(self, form: Format, codec: str, rate: int, whole: bool) -> None:
+    def __init__(self, form: Format, codec: str, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
         self._rate, self._samples, self._whole = rate, form.samples, whole
         # A container that can seek goes back and writes lengths into its head.
         self._out: io.BytesIO | _Pipe = io.BytesIO() if whole else _Pipe()
         options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
-        self._container.metadata["comment"] = COMMENT
-        frame = {} if form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
+        self._container.metadata.update(tags)
+        # A file that nobody waits for is smaller in frames of the codec's own length.
+        frame = {} if whole or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
         self._stream = cast(av.audio.stream.AudioStream, stream)
         self._stream.format = form.samples
@@ -264,6 +270,34 @@ def wav_header(
     format_ = struct.pack("<IHHIIHH", 16, code, 1, rate, rate * width, width, 8 * width)
     riff, data = (struct.pack("<I", size) for size in sizes)
     return b"RIFF" + riff + b"WAVEfmt " + format_ + b"data" + data
+
+
+def read_tags(file: str | BinaryIO) -> dict[str, str]:
+    """The metadata of a sound file, by names in lower case; empty if it has none or is none.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        with av.open(file, metadata_errors="replace") as container:
+            streams = [dict(stream.metadata) for stream in container.streams.audio]
+            found = {name: value for tags in (*streams, container.metadata) for name, value in tags.items()}
+    except (av.InvalidDataError, av.EOFError):
+        return {}
+    return {name.lower(): value for name, value in found.items()}
+
+
+def _wav_tags(tags: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    others = [f"{name}: {value}" for name, value in tags.items() if name not in TAGS_IN_WAV]
+    for name, value in tags.items():
+        if name in TAGS_IN_WAV:
+            text = "; ".join([value, *others]) if name == "comment" else value
+            yield TAGS_IN_WAV[name], text.encode() + b"\0"
+
+
+def _riff(name: str, content: bytes) -> bytes:
+    """One chunk of RIFF: its name, its length, its content, and a byte where that is odd."""
+    return name.encode() + struct.pack("<I", len(content)) + content + b"\0" * (len(content) % 2)
 
 
 def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFrame:

@@ -11,12 +11,14 @@
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
-    │  └─ VoiceNotFound · VoiceNameTaken · VoiceFileInvalid · ConsentRequired
+    │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
+    │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull
     ├─ Busy                  try again later:
     │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
-    │  └─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable · StorageFailed
+    │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable
+    │  └─ StorageFailed · TakeDamaged
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
@@ -122,11 +124,26 @@ TABLE: dict[str, Outcome] = {
     ),
     "address_refused": Outcome(422, 1008, False, "The address in {where} is not opened: {why}."),
     "voice_not_found": Outcome(404, 1008, False, "There is no voice of that name or id; see /v1/audio/voices."),
+    "voice_not_yours": Outcome(
+        403, 1008, False, "That voice belongs to this server; it can be used, and not changed or deleted."
+    ),
+    "too_many_voices": Outcome(
+        409, 1008, False, "{limit} voices are kept for you, which is the limit; delete one of them first."
+    ),
     "voice_name_taken": Outcome(409, 1008, False, "Another voice has that name; choose another or delete that one."),
     "invalid_voice_file": Outcome(422, 1008, False, "The voice file cannot be used: {why}."),
     "consent_required": Outcome(
         422, 1008, False, "A voice is kept only with the speaker's consent; send consent with the upload."
     ),
+    # --- what the studio keeps
+    "not_found": Outcome(404, 1008, False, "There is no {what} of that id here; it may have been deleted."),
+    "changed_meanwhile": Outcome(
+        409, 1008, False, "The {what} was changed elsewhere meanwhile; take that version, or keep yours."
+    ),
+    "visitor_unknown": Outcome(
+        401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
+    ),
+    "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -156,7 +173,10 @@ TABLE: dict[str, Outcome] = {
     "checkpoint_unusable": Outcome(
         500, 1011, False, "The checkpoint for the mode {mode} could not be loaded; the cause is in the server's log."
     ),
-    "storage_failed": Outcome(507, 1011, False, "The voice could not be kept: {why}."),
+    "storage_failed": Outcome(507, 1011, False, "{what} could not be kept: {why}."),
+    "take_damaged": Outcome(
+        500, 1011, False, "The sound of this take was damaged on the disk and is not what was made; make it anew."
+    ),
     # --- set-up, for the operator's eyes
     "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
     "checkpoint_invalid": Outcome(500, 1011, False, "{path}: {why}."),
@@ -308,6 +328,14 @@ class VoiceNotFound(BadRequest):
     code = "voice_not_found"
 
 
+class VoiceNotYours(BadRequest):
+    code = "voice_not_yours"
+
+
+class TooManyVoices(BadRequest):
+    code = "too_many_voices"
+
+
 class VoiceNameTaken(BadRequest):
     code = "voice_name_taken"
 
@@ -318,6 +346,22 @@ class VoiceFileInvalid(BadRequest):
 
 class ConsentRequired(BadRequest):
     code = "consent_required"
+
+
+class NotKept(BadRequest):
+    code = "not_found"
+
+
+class ChangedMeanwhile(BadRequest):
+    code = "changed_meanwhile"
+
+
+class VisitorUnknown(BadRequest):
+    code = "visitor_unknown"
+
+
+class StoreFull(BadRequest):
+    code = "store_full"
 
 
 class Busy(SpeechError):
@@ -390,6 +434,10 @@ class CheckpointUnusable(Failed):
 
 class StorageFailed(Failed):
     code = "storage_failed"
+
+
+class TakeDamaged(Failed):
+    code = "take_damaged"
 
 
 class SetUpError(SpeechError):

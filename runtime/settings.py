@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from runtime.errors import InvalidSetting
 from runtime.request import Mode
 
-Group = TypeVar("Group", "Limits", "ModeSettings", "EngineSettings", "ServerSettings")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Group = TypeVar("Group", bound="DataclassInstance")  # of knobs
 
 DEMO_CHECKPOINT = Path(__file__).resolve().parent.parent / "assets" / "demo-voice"
 
@@ -182,7 +185,11 @@ class ServerSettings:
     reference_addresses: bool = knob(
         False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"
     )
-    voices: str = knob("", "VOICEWRIGHT_VOICES", "folder of the voice library; empty: the user's data folder")
+    data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
+    voices: str = knob("", "VOICEWRIGHT_VOICES", "folder of the voice library; empty: voices in the data folder")
+    owned_voices: int = knob(
+        64, "VOICEWRIGHT_OWNED_VOICES", "voices that may be kept for one X-Voice-Owner; 0: any number", low=0
+    )
     log_format: str = knob("text", "VOICEWRIGHT_LOG_FORMAT", "form of the log lines", words=("text", "json"))
     log_text: bool = knob(False, "VOICEWRIGHT_LOG_TEXT", "write the texts that are spoken into the log")
 
@@ -213,10 +220,10 @@ class Settings:
         models = tuple(env.get("VOICEWRIGHT_MODEL", "").split()) or cls().models
         return cls(
             models=models,
-            limits=_from_env(Limits, env),
-            engine=_from_env(EngineSettings, env),
+            limits=group_from_env(Limits, env),
+            engine=group_from_env(EngineSettings, env),
             modes={mode: _mode_from_env(mode, env) for mode in Mode},
-            server=_from_env(ServerSettings, env),
+            server=group_from_env(ServerSettings, env),
         )
 
 
@@ -231,11 +238,16 @@ def override(group: Group, **values: Any) -> Group:
 
 def _mode_from_env(mode: Mode, env: Mapping[str, str]) -> ModeSettings:
     """VOICEWRIGHT_X holds for every mode, VOICEWRIGHT_BASE_X for Base only."""
-    both = _from_env(ModeSettings, env, "VOICEWRIGHT_")
-    return _from_env(ModeSettings, env, f"VOICEWRIGHT_{mode.upper()}_", both)
+    both = group_from_env(ModeSettings, env, "VOICEWRIGHT_")
+    return group_from_env(ModeSettings, env, f"VOICEWRIGHT_{mode.upper()}_", both)
 
 
-def _from_env(group: type[Group], env: Mapping[str, str], prefix: str = "", base: Group | None = None) -> Group:
+def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "", base: Group | None = None) -> Group:
+    """Read a group of knobs from the environment over ``base`` or the defaults.
+
+    Raises:
+        InvalidSetting: a variable does not parse or is out of its range.
+    """
     values: dict[str, Any] = {}
     for knob_ in fields(group):
         name = prefix + knob_.metadata["env"]

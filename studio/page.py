@@ -1,6 +1,7 @@
 """The page as Gradio serves it: one HTML component, whose markup and modules lie in assets/.
 
 Gradio carries the page; live sound goes from the socket to the audio thread and never through its events.
+A room is a file of the same name in assets/html/rooms, js/rooms and css/rooms, and its words in i18n.
 """
 
 from __future__ import annotations
@@ -13,15 +14,22 @@ from studio.speaking import Speaker
 from studio.supervisor import Runtime
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-ROOMS = ("custom_voice", "voice_design", "base")
+ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 
-HEAD = """
-<meta name="viewport" content="width=device-width, initial-scale=1" />
-<meta name="color-scheme" content="light dark" />
-<link rel="stylesheet" href="studio/css/studio.css" />
-<link rel="modulepreload" href="studio/js/studio.js" />
-"""
 MOUNT = "import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.mount(element));"
+
+
+def head() -> str:
+    """What stands in the page's <head>: the style of the shell, then of the rooms that have one."""
+    sheets = ["studio.css", *(f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())]
+    return "\n".join(
+        (
+            '<meta name="viewport" content="width=device-width, initial-scale=1" />',
+            '<meta name="color-scheme" content="light dark" />',
+            *(f'<link rel="stylesheet" href="studio/css/{sheet}" />' for sheet in sheets),
+            '<link rel="modulepreload" href="studio/js/studio.js" />',
+        )
+    )
 
 
 def theme() -> gr.themes.Base:
@@ -32,15 +40,20 @@ def theme() -> gr.themes.Base:
 def blocks(runtime: Runtime) -> gr.Blocks:
     """Compose the page, and the API beside it."""
     with gr.Blocks(title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
-        gr.HTML(html_template=_markup(), js_on_load=MOUNT, apply_default_css=False)
+        gr.HTML(html_template=markup(), js_on_load=MOUNT, apply_default_css=False)
         # How many may speak at once is the runtime's to say.
         gr.api(Speaker(runtime).speak, api_name="speak", concurrency_limit=None)
     return page
 
 
-def _markup() -> str:
-    rooms = "\n".join(_read(room) for room in ROOMS)
-    return _read("studio").replace("@rooms", rooms)
+def markup() -> str:
+    """The shell with every room in it, all but hidden until one is entered."""
+    return _read("studio").replace("@rooms", "\n".join(_panel(room) for room in ROOMS))
+
+
+def _panel(room: str) -> str:
+    attributes = f'class="vw-room" id="vw-room-{room}" role="tabpanel" aria-labelledby="vw-tab-{room}"'
+    return f"<section {attributes} hidden>\n{_read(f'rooms/{room}')}</section>"
 
 
 def _read(name: str) -> str:

@@ -20,10 +20,13 @@ from starlette.types import Scope
 
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import Limits, Settings
+from studio.keeping import Keeping
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.settings import StudioSettings
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+from studio.visitors import VisitorCookies
+from studio.words import languages, words
 
 GRACE_S = 2  # for open requests when the process ends
 # Gradio routes that take or give files or fetch for others. The page has no use for them.
@@ -61,20 +64,21 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime) -> FastAPI:
+def build(runtime: Runtime, keeping: Keeping) -> FastAPI:
     """Compose the application. Routes come first: the page's mount at / takes whatever is left."""
     # Gradio takes seconds to import; in here, the runtime loads its weights meanwhile.
     import gradio
 
-    from studio.page import ASSETS, HEAD, blocks, theme
+    from studio.page import ASSETS, blocks, head, theme
 
     keys = Settings.from_env().server.keys  # the same variable tells the runtime
     relay = Relay(runtime, keys[0] if keys else "")
-    presets = Presets.load().as_json()
+    presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with keeping.running():
+            yield
         await relay.aclose()
 
     async def status(_: Request) -> Response:
@@ -83,6 +87,12 @@ def build(runtime: Runtime) -> FastAPI:
     async def starting_values(_: Request) -> Response:
         return JSONResponse(presets)
 
+    async def words_of(request: Request) -> Response:
+        try:
+            return JSONResponse(words(request.path_params["language"]), headers={"cache-control": "no-cache"})
+        except KeyError:
+            return Response(status_code=404)
+
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -90,9 +100,12 @@ def build(runtime: Runtime) -> FastAPI:
         return Response(status_code=404)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(VisitorCookies, visitors=keeping.visitors)
+    app.router.routes.extend(keeping.routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
+    app.add_route("/studio/i18n/{language}", words_of, methods=["GET", "HEAD"])
     for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
@@ -104,7 +117,7 @@ def build(runtime: Runtime) -> FastAPI:
         app,
         blocks(runtime),
         path="/",
-        head=HEAD,
+        head=head(),
         favicon_path=ASSETS / "images" / "favicon.svg",
         theme=theme(),
         footer_links=[],
@@ -120,14 +133,16 @@ async def serve(settings: StudioSettings) -> int:
 
     Raises:
         PortInUse: another process has the port.
+        InvalidSetting: the studio's data was written by a newer one.
     """
     listener = listen(settings.host, settings.port)
     runtime: Runtime = (
         GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
     )
+    keeping = await asyncio.to_thread(Keeping, settings.store)
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
-    server = _Server(_config(await asyncio.to_thread(build, runtime)))
+    server = _Server(_config(await asyncio.to_thread(build, runtime, keeping)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     announcing = asyncio.create_task(_announce(runtime, listener))
     await asyncio.wait({supervision, serving, told_to_end}, return_when=asyncio.FIRST_COMPLETED)

@@ -5,10 +5,53 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
+from platformdirs import user_data_dir
+
 from runtime.errors import InvalidSetting
+from runtime.settings import group_from_env, knob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """What the studio keeps, for whom and how much of it (docs/store.md)."""
+
+    data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
+    visitors: str = knob(
+        "auto",
+        "VOICEWRIGHT_VISITORS",
+        "whose is what is kept: one, all visitors share it; each, every visitor has an own history; "
+        "auto is each on a Hugging Face Space and one elsewhere",
+        words=("auto", "one", "each"),
+    )
+    visitor_days: int = knob(
+        30, "VOICEWRIGHT_VISITOR_DAYS", "days that takes of visitors are kept, of those who each have their own", low=1
+    )
+    bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds in which what was deleted can be brought back", low=1)
+    max_take_bytes: int = knob(
+        32 * 2**20, "VOICEWRIGHT_MAX_TAKE_BYTES", "bytes of one take's samples, 48000 a second", low=48000
+    )
+    max_takes: int = knob(
+        1000, "VOICEWRIGHT_MAX_TAKES", "takes kept for one owner; the oldest that are no favourites go first", low=1
+    )
+    max_scripts: int = knob(200, "VOICEWRIGHT_MAX_SCRIPTS", "scripts kept for one owner", low=1)
+    max_store_bytes: int = knob(
+        10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all files of takes together", low=2**20
+    )
+    max_export_s: float = knob(3600.0, "VOICEWRIGHT_MAX_EXPORT_S", "seconds of sound in one export", low=1)
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies; the voices lie in it too unless they have a folder of their own."""
+        return Path(self.data or user_data_dir("voicewright"))
+
+    def each(self, env: Mapping[str, str] | None = None) -> bool:
+        """Whether every visitor has an own history."""
+        env = os.environ if env is None else env
+        return self.visitors == "each" or (self.visitors == "auto" and bool(env.get("SPACE_ID")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +62,15 @@ class StudioSettings:
     port: int = 7860
     runtime_url: str | None = None  # None: start one as a child
     runtime_args: tuple[str, ...] = ()
+    store: StoreSettings = field(default_factory=StoreSettings)
 
     @classmethod
     def from_command_line(cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> Self:
         """Read arguments over the environment (HOST, PORT, VOICEWRIGHT_RUNTIME_URL) over the defaults.
 
         Raises:
-            InvalidSetting: a port is no port, or a runtime's arguments came with the URL of a running one.
+            InvalidSetting: a port is no port, a variable is out of its range, or a runtime's arguments came with
+                the URL of a running one.
         """
         env = os.environ if env is None else env
         default = cls()
@@ -51,6 +96,7 @@ class StudioSettings:
             port=_port(known.port),
             runtime_url=known.runtime_url.rstrip("/") if known.runtime_url else None,
             runtime_args=tuple(rest),
+            store=group_from_env(StoreSettings, env),
         )
 
 

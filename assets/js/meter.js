@@ -1,72 +1,49 @@
-/** The take's figures. Times run from the user's click; RTF and stop reason are the runtime's own. */
+/** A take's figures: times from the click as this page saw them, the rest as the runtime says. */
 
 import { SAMPLE_RATE } from './outputs.js';
 
 const FRAME_SAMPLES = 1920;
-const REASONS = {
-  eos: 'end of speech',
-  max_tokens: 'frame limit',
-  runaway: 'no end came',
-  cancelled: 'stopped',
-  error: 'error',
-};
+const NONE = '–';
 
 export class Meter {
-  /** @param {ParentNode} page */
-  constructor(page) {
-    const cell = (name) => page.querySelector(`#vw-${name}`);
-    this.cells = {
-      ttfa: cell('ttfa'),
-      audible: cell('audible'),
-      rtf: cell('rtf'),
-      frames: cell('frames'),
-      underruns: cell('underruns'),
-      reason: cell('reason'),
+  /** @param {ParentNode} page @param {(key: string, values?: Object) => string} t */
+  constructor(page, t) {
+    this.t = t;
+    const names = ['queue', 'prefill', 'ttfa', 'audible', 'rtf', 'frames', 'underruns', 'reason'];
+    this.cells = Object.fromEntries(names.map((name) => [name, page.querySelector(`#vw-${name}`)]));
+  }
+
+  /** @param {import('./take.js').Take|null} take */
+  show(take) {
+    const figures = take ? this.figures(take) : {};
+    for (const [name, cell] of Object.entries(this.cells)) {
+      const text = figures[name] ?? NONE;
+      if (cell.textContent !== text) cell.textContent = text;
+    }
+  }
+
+  figures({ queue, metrics, samples, stopReason, timing }) {
+    return {
+      queue: queue ? `${queue.position + 1}.` : milliseconds(metrics?.queue_ms),
+      prefill: milliseconds(metrics?.prefill_ms),
+      ttfa: milliseconds(timing.ttfa ?? metrics?.heard?.ttfa_ms),
+      audible: milliseconds(timing.audible ?? metrics?.heard?.audible_ms),
+      rtf: metrics?.rtf?.toFixed(2),
+      frames: samples ? String(Math.round(samples / FRAME_SAMPLES)) : undefined,
+      underruns: timing.underruns?.toString(),
+      reason: stopReason ? this.t(`shell.reason.${stopReason}`) : undefined,
     };
-  }
-
-  /** @param {number} clicked performance.now() of the click */
-  begin(clicked) {
-    this.clicked = clicked;
-    this.heard = false;
-    this.audible = false;
-    for (const cell of Object.values(this.cells)) cell.textContent = '–';
-  }
-
-  /** @param {number} samples received so far */
-  received(samples) {
-    this.cells.frames.textContent = Math.round(samples / FRAME_SAMPLES);
-    if (this.heard) return;
-    this.heard = true;
-    this.cells.ttfa.textContent = milliseconds(performance.now() - this.clicked);
-  }
-
-  /** @param {import('./player.js').Player} player */
-  follow(player) {
-    if (!player.counters) return;
-    this.cells.underruns.textContent = player.counters.underruns;
-    const at = this.audible ? null : player.audibleAt();
-    if (at === null) return;
-    this.audible = true;
-    this.cells.audible.textContent = milliseconds(at - this.clicked);
-  }
-
-  /** @param {Object} done the server's audio.done */
-  done(done) {
-    const rtf = done.metrics?.rtf;
-    this.cells.rtf.textContent = rtf == null ? '–' : rtf.toFixed(2);
-    this.cells.reason.textContent = REASONS[done.stop_reason] ?? done.stop_reason;
-  }
-
-  cancelled() {
-    this.cells.reason.textContent = REASONS.cancelled;
-  }
-
-  failed() {
-    this.cells.reason.textContent = REASONS.error;
   }
 }
 
+/** @param {number|null|undefined} value */
 function milliseconds(value) {
+  if (value == null) return undefined;
   return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
+}
+
+/** Write a length as people read it. @param {number} samples */
+export function clock(samples) {
+  const seconds = samples / SAMPLE_RATE;
+  return `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(1).padStart(4, '0')}`;
 }

@@ -8,9 +8,14 @@
 const ASK_MS = 1000;
 
 export class Status extends EventTarget {
-  /** @param {ParentNode} page @param {import('./ws_client.js').SpeechSocket} socket */
-  constructor(page, socket) {
+  /**
+   * @param {ParentNode} page
+   * @param {import('./ws_client.js').SpeechSocket} socket
+   * @param {(key: string) => string} t
+   */
+  constructor(page, socket, t) {
     super();
+    this.t = t;
     this.line = page.querySelector('#vw-status');
     this.models = page.querySelector('#vw-models');
     this.socket = socket;
@@ -26,7 +31,7 @@ export class Status extends EventTarget {
   async ask() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.ask(), ASK_MS);
-    let sentence = 'The studio does not answer. It is tried again every few seconds.';
+    let sentence = this.t('shell.silent_studio');
     try {
       const response = await fetch(new URL('studio/status', document.baseURI), { cache: 'no-store' });
       const status = await response.json();
@@ -54,7 +59,7 @@ export class Status extends EventTarget {
   /** @param {import('./rooms/fields.js').ModelCard[]} cards */
   introduce(cards) {
     const mute = cards.some(({ speaks }) => !speaks);
-    this.show(mute ? 'mute' : 'ready', mute ? 'Random weights: sound, not speech' : 'Ready');
+    this.show(mute ? 'mute' : 'ready', this.t(mute ? 'shell.mute' : 'shell.ready'));
     this.models.textContent = cards
       .map(({ id, device, dtype }) => `${id} on ${device}, ${dtype}`)
       .join(' · ');

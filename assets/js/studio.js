@@ -1,245 +1,260 @@
-/**
- * The page's glue: rooms, socket, player and read-outs meet here and nowhere else.
- *
- * @typedef {import('./rooms/fields.js').ModelCard} ModelCard
- */
+/** The page's glue: rooms, socket, stage and store meet here and nowhere else. What a room gets: docs/studio.md. */
 
-import { Player } from './player.js';
-import { SAMPLE_RATE } from './outputs.js';
-import { BaseRoom } from './rooms/base.js';
-import { CustomVoiceRoom } from './rooms/custom_voice.js';
+import { api, StudioError } from './api.js';
+import { TakeHistory } from './history.js';
+import { Preferences } from './preferences.js';
+import { CloneRoom } from './rooms/clone.js';
+import { DesignRoom } from './rooms/design.js';
 import { FieldError } from './rooms/fields.js';
-import { VoiceDesignRoom } from './rooms/voice_design.js';
-import { Meter } from './meter.js';
+import { HostRoom } from './rooms/host.js';
+import { LibraryRoom } from './rooms/library.js';
+import { ScriptRoom } from './rooms/script.js';
+import { SpeakersRoom } from './rooms/speakers.js';
+import { Speech } from './speech.js';
+import { Stage } from './stage.js';
 import { Status } from './status.js';
-import { Take } from './take.js';
-import { Waveform } from './waveform.js';
-import { SpeechSocket } from './ws_client.js';
+import { Toasts } from './toast.js';
+import { Voices } from './voices.js';
+import { Words } from './words.js';
+import { SpeechError, SpeechSocket } from './ws_client.js';
 
-/** Fields of the wire under which an error may be shown in a room, by the name that the server gives. */
+/** @typedef {import('./rooms/fields.js').ModelCard} ModelCard */
+
+const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, HostRoom];
+const MODES = ['custom_voice', 'voice_design', 'base'];
+
+/** Names of the wire under which an error stands in a room, by the name that the server gives. */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
-/** @param {number} position 0 is next @param {number|null} etaMs null where nobody knows */
-function placeInQueue(position, etaMs) {
-  const place = position ? `${position} before you in the queue` : 'Next in the queue';
-  return etaMs === null ? `${place}.` : `${place}, about ${Math.ceil(etaMs / 1000)} s.`;
-}
-
-class Studio {
-  /** @param {HTMLElement} page @param {Object} presets */
-  constructor(page, presets) {
-    this.page = page;
-    this.presets = presets;
-    this.text = page.querySelector('#vw-text');
+export class Studio {
+  /** @param {HTMLElement} page @param {{presets: Object, me: Object, words: Words, preferences: Preferences}} given */
+  constructor(page, { presets, me, words, preferences }) {
+    Object.assign(this, { page, presets, me, words, preferences, api });
+    this.t = (key, values) => words.t(key, values);
+    this.textField = page.querySelector('#vw-text');
+    this.textField.value = presets.texts.auto;
     this.speakButton = page.querySelector('#vw-speak');
     this.stopButton = page.querySelector('#vw-stop');
     this.seed = page.querySelector('#vw-seed');
     this.lock = page.querySelector('#vw-lock');
-    this.again = page.querySelector('#vw-again');
-    this.download = page.querySelector('#vw-download');
     this.note = page.querySelector('#vw-note');
     this.tabs = [...page.querySelectorAll('[role=tab]')];
-    const complain = (field, sentence) => this.complain(field, sentence);
-    this.rooms = [
-      new CustomVoiceRoom(page, presets),
-      new VoiceDesignRoom(page, presets),
-      new BaseRoom(page, complain),
-    ];
     /** @type {Map<string, ModelCard>} */
     this.cards = new Map();
-    this.player = new Player();
-    this.waveform = new Waveform(page.querySelector('#vw-wave'));
-    this.meter = new Meter(page);
+    /** What the server allows, of session.created. @type {Object<string, number>} */
+    this.limits = {};
+    this.toasts = new Toasts(page.querySelector('#vw-toasts'));
+    this.stage = new Stage(page, this.t);
     this.socket = new SpeechSocket(socketUrl());
-    this.status = new Status(page, this.socket);
-    /** @type {Take|null} */
-    this.take = null;
-    this.utterance = null;
-    this.attempts = 0;
-    this.text.value = presets.texts.auto;
+    this.speech = new Speech(this.socket, {
+      onFailed: (take) => this.complain(take.error.param ?? 'request', take.error, take.room),
+      onUnkept: (_, error) => this.toast(this.t('shell.not_kept', { why: error.message })),
+    });
+    this.voices = new Voices();
+    this.history = new TakeHistory(this.speech);
+    this.rooms = ROOMS.map((Room) => this.build(Room));
+    this.status = new Status(page, this.socket, this.t);
+    this.clicked = 0;
     this.listen();
-    this.enter(this.rooms[0]);
+    this.go('speakers');
+  }
+
+  build(Room) {
+    const id = Room.id;
+    return new Room(this.page.querySelector(`#vw-room-${id}`), this);
   }
 
   listen() {
-    const arm = () => this.player.arm().catch(() => {});
+    const arm = () => this.stage.player.arm().catch(() => {});
     document.addEventListener('pointerdown', arm, { capture: true });
     document.addEventListener('keydown', arm, { capture: true });
     document.addEventListener('keydown', (event) => this.onKey(event));
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = () => this.stop();
-    this.again.onclick = () => this.playAgain();
     this.seed.oninput = () => (this.lock.checked = this.seed.value !== '');
-    for (const tab of this.tabs) tab.onclick = () => this.enter(this.room(tab.dataset.mode));
+    for (const link of this.page.querySelectorAll('[data-room]')) link.onclick = () => this.go(link.dataset.room);
     this.page.querySelector('[role=tablist]').onkeydown = (event) => this.onTabKey(event);
-    this.page.addEventListener('change', (event) => this.onLanguage(event.target));
-    this.player.addEventListener('finished', () => this.onFinished());
+    this.stage.addEventListener('change', () => this.refresh());
     this.status.addEventListener('models', ({ detail }) => this.offer(detail));
-    this.socket.addEventListener('session', ({ detail }) => this.room('base').limit(detail.limits ?? {}));
+    this.socket.addEventListener('session', ({ detail }) => (this.limits = detail.limits ?? {}));
+    this.listenToPreferences();
     this.socket.open();
   }
 
-  room(mode) {
-    return this.rooms.find((room) => room.mode === mode);
+  listenToPreferences() {
+    const { preferences } = this;
+    const choice = this.page.querySelector('#vw-language');
+    const theme = this.page.querySelector('#vw-theme');
+    choice.replaceChildren(...Object.entries(preferences.languages).map(([code, name]) => new Option(name, code)));
+    choice.onchange = () => preferences.choose({ language: choice.value });
+    theme.onclick = () => preferences.nextTheme();
+    const show = () => {
+      choice.value = preferences.language;
+      theme.dataset.theme = preferences.theme;
+      theme.ariaLabel = theme.title = this.t(`shell.theme.${preferences.theme}`);
+    };
+    preferences.addEventListener('change', async ({ detail }) => {
+      if (detail.language) await this.speakPageIn(detail.language);
+      show();
+    });
+    show();
   }
 
-  /** Show one room and hide the others. */
-  enter(room) {
-    this.current = room;
-    for (const tab of this.tabs) {
-      const chosen = tab.dataset.mode === room.mode;
-      tab.setAttribute('aria-selected', chosen);
-      tab.tabIndex = chosen ? 0 : -1;
-      this.page.querySelector(`#vw-room-${tab.dataset.mode}`).hidden = !chosen;
+  /** Change the language of the page itself. @param {string} language */
+  async speakPageIn(language) {
+    await this.words.load(language);
+    this.words.apply(this.page);
+    document.documentElement.lang = language;
+    this.offer([...new Set(this.cards.values())]);
+    this.stage.refresh();
+    for (const room of this.rooms) room.onLanguage?.();
+  }
+
+  // --- rooms
+
+  /** @param {string} id */
+  room(id) {
+    return this.rooms.find((room) => room.id === id);
+  }
+
+  /** Show one room and hide the others; what is handed over is the room's to understand. @param {string} id @param {Object} [given] */
+  go(id, given = {}) {
+    const room = this.room(id);
+    if (room !== this.current) {
+      this.current?.leave?.();
+      this.current = room;
+      for (const tab of this.page.querySelectorAll('[data-room]')) {
+        const chosen = tab.dataset.room === id;
+        if (tab.role === 'tab') tab.setAttribute('aria-selected', String(chosen));
+        else tab.toggleAttribute('aria-current', chosen);
+      }
+      for (const tab of this.tabs) tab.tabIndex = tab.dataset.room === id || (id === 'host' && tab === this.tabs[0]) ? 0 : -1;
+      for (const { id: other, root } of this.rooms) root.hidden = other !== id;
+      this.furnish(room.root);
     }
     this.clearComplaints();
+    room.enter?.(given);
     this.refresh();
+  }
+
+  /** Put the shared text field and the Speak row where the room wants them. @param {HTMLElement} root */
+  furnish(root) {
+    for (const name of ['text', 'actions']) {
+      const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? this.page.querySelector('#vw-shared');
+      slot.append(this.page.querySelector(`#vw-shared-${name}`));
+    }
   }
 
   /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
   offer(cards) {
+    if (cards.length === 0) return;
     const first = this.cards.size === 0;
     this.cards.clear();
-    for (const room of this.rooms) {
-      const card = cards.find(({ modes }) => modes.includes(room.mode));
-      const tab = this.tabs.find(({ dataset }) => dataset.mode === room.mode);
-      const unserved = this.page.querySelector(`#vw-room-${room.mode} .vw-unserved`);
-      tab.setAttribute('aria-disabled', !card);
-      unserved.hidden = Boolean(card);
-      unserved.textContent = `No loaded checkpoint serves ${tab.firstChild.textContent.trim()}. Start with --model ${room.mode}=PATH to use it.`;
-      tab.title = card ? '' : unserved.textContent;
-      if (!card) continue;
-      this.cards.set(room.mode, card);
-      room.offer(card);
+    for (const mode of MODES) {
+      const card = cards.find(({ modes }) => modes.includes(mode));
+      if (card) this.cards.set(mode, card);
     }
-    const served = this.rooms.find(({ mode }) => this.cards.has(mode));
-    if (first && served && !this.cards.has(this.current.mode)) this.enter(served);
+    for (const room of this.rooms) {
+      this.mark(room);
+      room.offer?.(cards);
+    }
+    if (first && !this.serves(this.current)) this.go(this.rooms.find((room) => room.mode && this.serves(room)).id);
+    this.voices.refresh().catch(() => {});
     this.refresh();
   }
 
-  /** Make the buttons say what can be done. */
-  refresh() {
-    this.speakButton.disabled = !this.cards.has(this.current.mode);
-    this.stopButton.disabled = !this.utterance && !this.player.sounding;
-    const whole = Boolean(this.take?.samples) && !this.utterance;
-    this.again.disabled = !whole;
-    this.download.setAttribute('aria-disabled', !whole);
-    if (whole) this.take.offer(this.download);
-    else this.download.removeAttribute('href');
+  /** Whether the room has what it needs. */
+  serves(room) {
+    return !room.mode || this.cards.has(room.mode);
   }
 
+  /** Say in a room, and on its tab, that nothing serves it. */
+  mark(room) {
+    const unserved = room.root.querySelector('.vw-unserved');
+    if (!room.mode || !unserved) return;
+    const served = this.serves(room);
+    const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
+    unserved.hidden = served;
+    unserved.textContent = this.t('shell.unserved', { mode: room.mode });
+    tab.setAttribute('aria-disabled', String(!served));
+    tab.title = served ? '' : unserved.textContent;
+  }
+
+  // --- speaking
+
+  get text() {
+    return this.textField.value;
+  }
+
+  set text(text) {
+    this.textField.value = text;
+  }
+
+  /** The primary button, and Ctrl+Enter: what it does is the room's. */
   async speak() {
-    if (this.speakButton.disabled) return;
-    const clicked = performance.now();
+    const { current } = this;
+    if (!current.speak || !this.serves(current) || this.cards.size === 0) return;
+    this.clicked = performance.now();
     this.stop();
     this.clearComplaints();
-    const attempt = ++this.attempts;
-    this.player.arm().catch(() => this.complain('request', 'The browser would not open an audio output.'));
+    this.stage.player.arm().catch(() => this.complain('request', this.t('shell.no_output')));
     try {
-      const config = await this.config();
-      if (attempt === this.attempts) this.start(clicked, config);
+      await current.speak({ clicked: this.clicked });
     } catch (error) {
-      if (!(error instanceof FieldError)) throw error;
-      this.complain(error.field, error.message);
+      if (!(error instanceof FieldError || error instanceof StudioError || error instanceof SpeechError)) throw error;
+      this.complain(error.field ?? error.param ?? 'request', error, current.id);
     }
+    this.refresh();
   }
 
-  async config() {
-    if (!this.text.value.trim()) throw new FieldError('text', 'Write something to say first.');
-    return { ...(await this.current.config()), seed: this.nextSeed() };
+  /**
+   * Ask for a take at once; it is kept when it is whole. It does not play: hand it to the stage.
+   *
+   * @param {import('./take.js').Asked} asked
+   * @returns {import('./take.js').Take}
+   * @throws {FieldError} there is nothing to say
+   */
+  say(asked) {
+    if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
+    const take = this.speech.say({ room: this.current.id, ...asked });
+    for (const event of ['progress', 'done', 'error']) take.addEventListener(event, () => this.refresh());
+    this.refresh();
+    return take;
   }
 
+  /** The seed of the next take: the locked one, or a new one. @throws {FieldError} */
   nextSeed() {
     if (!this.lock.checked) this.seed.value = crypto.getRandomValues(new Uint32Array(1))[0];
     const seed = this.seed.valueAsNumber;
-    if (!Number.isInteger(seed) || seed < 0 || seed > 0xffffffff) {
-      throw new FieldError('seed', 'A seed is a whole number from 0 to 4294967295.');
-    }
+    if (!Number.isInteger(seed) || seed < 0 || seed > 0xffffffff) throw new FieldError('seed', this.t('shell.seed_range'));
     return seed;
-  }
-
-  start(clicked, config) {
-    const playing = this.player.begin();
-    const take = new Take(this.current.mode, config.seed);
-    this.take = take;
-    this.waveform.clear();
-    this.meter.begin(clicked);
-    this.utterance = this.socket.speak(config, this.text.value, {
-      onQueue: (position, etaMs) => this.say(placeInQueue(position, etaMs)),
-      onStart: (start) => this.say((start.notes ?? []).join(' ')),
-      onAudio: (pcm) => {
-        this.player.push(playing, pcm);
-        take.append(pcm);
-        this.meter.received(take.samples);
-        this.waveform.append(pcm);
-      },
-      onDone: (done) => {
-        this.player.end(playing);
-        this.meter.done(done);
-        this.finishUtterance();
-      },
-      onError: (error) => {
-        this.player.end(playing);
-        this.meter.failed();
-        this.finishUtterance();
-        this.complain(PLACE[error.param] ?? error.param ?? 'request', error.message);
-      },
-    });
-    this.refresh();
-    this.animate();
-  }
-
-  finishUtterance() {
-    this.utterance = null;
-    this.refresh();
   }
 
   /** Silence now, here and in the runtime. */
   stop() {
-    this.attempts += 1;
-    this.player.stop();
-    if (this.utterance) {
-      this.utterance.cancel();
-      this.meter.cancelled();
-    }
-    this.say('');
-    this.finishUtterance();
-  }
-
-  async playAgain() {
-    await this.player.arm();
-    const playing = this.player.begin();
-    for (const pcm of this.take.chunks) this.player.push(playing, pcm);
-    this.player.end(playing);
-    this.refresh();
-    this.animate();
-  }
-
-  onFinished() {
-    this.waveform.seek(this.player.position());
-    this.meter.follow(this.player);
+    this.stage.stop();
+    this.speech.cancel();
+    for (const room of this.rooms) room.stop?.();
     this.refresh();
   }
 
-  /** Follow the sound until it has ended. */
-  animate() {
-    cancelAnimationFrame(this.frame);
-    const step = () => {
-      this.waveform.seek(this.player.position());
-      this.meter.follow(this.player);
-      if (this.utterance || this.player.sounding) this.frame = requestAnimationFrame(step);
-    };
-    this.frame = requestAnimationFrame(step);
+  /** Make the shell say what is and what can be done. */
+  refresh() {
+    if (!this.current) return;
+    this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
+    this.stopButton.disabled = !this.stage.sounding && this.speech.live.size === 0;
+    this.note.textContent = this.noteOf(this.stage.take);
   }
 
-  /** Speak the sample sentence of a newly chosen language, unless the text is the user's own. */
-  onLanguage(select) {
-    if (select !== this.current.language) return;
-    const { texts } = this.presets;
-    const untouched = Object.values(texts).includes(this.text.value);
-    const sample = texts[select.value.toLowerCase()];
-    if (untouched && sample) this.text.value = sample;
+  noteOf(take) {
+    if (!take || take.state === 'stopped') return '';
+    if (!take.queue) return (take.start?.notes ?? []).join(' ');
+    const { position: n, etaMs } = take.queue;
+    const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
+    return this.t(key, { n, s: Math.ceil(etaMs / 1000) });
   }
+
+  // --- keys
 
   onKey(event) {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
@@ -247,44 +262,79 @@ class Studio {
       this.speak();
     } else if (event.key === 'Escape' && !this.stopButton.disabled) {
       this.stop();
+    } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      if (this.current.onKey?.(event)) event.preventDefault();
+      else if (event.key === ' ' && !isPressing(event)) {
+        event.preventDefault();
+        this.stage.toggle();
+      }
     }
   }
 
   onTabKey(event) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const at = this.rooms.indexOf(this.current);
-    this.enter(this.rooms[(at + step + this.rooms.length) % this.rooms.length]);
-    this.tabs.find(({ tabIndex }) => tabIndex === 0).focus();
+    const at = this.tabs.findIndex(({ tabIndex }) => tabIndex === 0);
+    const tab = this.tabs[(at + step + this.tabs.length) % this.tabs.length];
+    this.go(tab.dataset.room);
+    tab.focus();
   }
 
-  say(sentence) {
-    this.note.textContent = sentence;
-  }
+  // --- telling
 
-  /** Show a sentence where its cause is, or at the Speak button where the page has no such place. */
-  complain(field, sentence) {
-    const room = this.page.querySelector(`#vw-room-${this.current.mode}`);
-    const place =
-      room.querySelector(`[data-error-for="${CSS.escape(field)}"]`) ??
-      this.page.querySelector(`.vw-desk > section > [data-error-for="${CSS.escape(field)}"]`) ??
-      this.page.querySelector('[data-error-for=request]');
-    place.textContent = sentence;
+  /**
+   * Show a sentence at its place: an element, or the name of a field; at the Speak row where the room has no such place.
+   *
+   * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one
+   */
+  complain(place, error, room = this.current.id) {
+    const sentence = typeof error === 'string' ? error : error.message;
+    if (place instanceof HTMLElement) return void (place.textContent = sentence);
+    if (room !== this.current.id) return sentence && this.toast(sentence);
+    const { root } = this.room(room);
+    const find = (field) => root.querySelector(`[data-error-for="${CSS.escape(field)}"]`);
+    const holder = find(PLACE[place] ?? place) ?? find('request');
+    if (holder) holder.textContent = sentence;
+    else if (sentence) this.toast(sentence);
   }
 
   clearComplaints() {
     for (const place of this.page.querySelectorAll('[data-error-for]')) place.textContent = '';
   }
+
+  /** @param {string} sentence @param {{action?: string, onAction?: () => void}} [options] */
+  toast(sentence, options) {
+    this.toasts.show(sentence, options);
+  }
+}
+
+/** Whether the key belongs to a field. @param {KeyboardEvent} event */
+function isTyping({ target }) {
+  return target.matches?.('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
+}
+
+/** Whether Space already means something where the focus is. @param {KeyboardEvent} event */
+function isPressing({ target }) {
+  return target.closest?.('button, a[href], summary, input, audio, [role=button]') != null;
 }
 
 function socketUrl() {
-  const url = new URL('v1/audio/speech/stream', document.baseURI);
+  const url = api.address('v1/audio/speech/stream');
   url.protocol = url.protocol.replace('http', 'ws');
   return url;
 }
 
 /** Bring the page in `element` to life. @param {HTMLElement} element */
 export async function mount(element) {
-  const presets = await (await fetch(new URL('studio/presets', document.baseURI))).json();
-  new Studio(element.querySelector('#vw'), presets);
+  const page = element.querySelector('#vw');
+  const [presets, me] = await Promise.all([
+    api.get('studio/presets'),
+    api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),
+  ]);
+  const preferences = new Preferences(me, presets.languages);
+  const words = new Words();
+  await words.load(preferences.language);
+  words.apply(page);
+  document.documentElement.lang = preferences.language;
+  new Studio(page, { presets, me, words, preferences });
 }

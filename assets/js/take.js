@@ -1,16 +1,73 @@
-/** One take: the PCM as it was received, and the file that it can be saved as. */
+/**
+ * One take: what was asked for, the PCM as it comes, and what is known of it in the end.
+ *
+ * Events: 'progress' (sound, start or queue), then one of 'done' (also when it was stopped) and 'error',
+ * and 'stored' once the studio keeps it.
+ *
+ * @typedef {Object} Asked
+ * @property {string} room
+ * @property {'custom_voice'|'voice_design'|'base'} mode
+ * @property {Object} config      fields of session.config without seed and ref_audio
+ * @property {string} text
+ * @property {number} seed
+ * @property {string} [label]     what stands beside the waveform
+ * @property {string|null} [parent]  id of the take that this one repeats or varies
+ * @property {Blob|null} [reference]
+ */
 
 import { SAMPLE_RATE } from './outputs.js';
 import { wavBlob } from './wav.js';
 
-export class Take {
-  /** @param {string} mode @param {number} seed */
-  constructor(mode, seed) {
-    this.mode = mode;
-    this.seed = seed;
+export class Take extends EventTarget {
+  /** @param {Asked} asked */
+  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null }) {
+    super();
+    Object.assign(this, { room, mode, config, text, seed, label, parent, reference });
+    /** @type {string|null} */
+    this.id = null;
+    /** @type {'queued'|'streaming'|'done'|'stopped'|'failed'} */
+    this.state = 'queued';
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.samples = 0;
+    /** @type {Object|null} audio.start */
+    this.start = null;
+    /** @type {Object|null} metrics of audio.done */
+    this.metrics = null;
+    /** @type {string|null} */
+    this.stopReason = null;
+    /** @type {{position: number, etaMs: number|null}|null} */
+    this.queue = null;
+    /** @type {Object|null} the stored JSON */
+    this.record = null;
+    this.error = null;
+    this.utterance = null;
+    this.unkept = false; // the studio has no place for it
+    /** What this page measured, ms after `clicked` (performance.now()). */
+    this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
+  }
+
+  /** A kept take with its sound, to be played and shown like a fresh one. @param {Object} record @param {Int16Array} pcm */
+  static kept(record, pcm) {
+    const take = new Take({ ...record, reference: null });
+    take.append(pcm);
+    Object.assign(take, { metrics: record.metrics, stopReason: record.stop_reason, state: 'done' });
+    Object.assign(take, { id: record.id, record });
+    return take;
+  }
+
+  /** Whether sound may still come. */
+  get live() {
+    return this.state === 'queued' || this.state === 'streaming';
+  }
+
+  get seconds() {
+    return this.samples / SAMPLE_RATE;
+  }
+
+  /** Integrated loudness, null before it is known or where the take is too short for one. */
+  get lufs() {
+    return this.record?.lufs ?? null;
   }
 
   /** @param {Int16Array} pcm */
@@ -19,12 +76,54 @@ export class Take {
     this.samples += pcm.length;
   }
 
-  /** Put the file behind a link. @param {HTMLAnchorElement} link */
-  offer(link) {
-    if (link.take === this && link.hasAttribute('href')) return;
-    URL.revokeObjectURL(link.href);
-    link.href = URL.createObjectURL(wavBlob(this.chunks, SAMPLE_RATE));
-    link.download = `voicewright-${this.mode}-${this.seed}.wav`;
-    link.take = this;
+  /** Stop the runtime's work on it; what has come stays. */
+  cancel() {
+    if (!this.live) return;
+    this.utterance?.cancel();
+    this.stopReason = 'cancelled';
+    this.enter('stopped', 'done');
+  }
+
+  /** @param {Take['state']} state @param {string} event */
+  enter(state, event) {
+    this.state = state;
+    this.tell(event);
+  }
+
+  /** @param {string} event */
+  tell(event) {
+    this.wake?.();
+    this.changing = null;
+    this.dispatchEvent(new Event(event));
+  }
+
+  /** Resolve at the next event. */
+  change() {
+    this.changing ??= new Promise((resolve) => (this.wake = resolve));
+    return this.changing;
+  }
+
+  /** Resolve with the take when no more sound will come; reject where it failed. */
+  async whole() {
+    while (this.live) await this.change();
+    if (this.state === 'failed') throw this.error;
+    return this;
+  }
+
+  /** Resolve with the take when the studio keeps it, or will not; reject where it failed. */
+  async stored() {
+    await this.whole();
+    while (this.state === 'done' && !this.record && !this.unkept) await this.change();
+    return this;
+  }
+
+  /** @returns {Blob} */
+  wav() {
+    return wavBlob(this.chunks, SAMPLE_RATE);
+  }
+
+  /** @returns {string} */
+  get filename() {
+    return `voicewright-${this.mode}-${this.seed}.wav`;
   }
 }

@@ -1,13 +1,11 @@
 /**
- * The take as it grows: lowest and highest sample of each 10 ms, on a canvas.
+ * A take on a canvas, as it grows: what was played in the accent colour, what waits in a quiet one.
  *
- * What was played stands in the accent colour, what waits in a quiet one. Colours are the CSS variables
- * --vw-accent, --vw-wave and --vw-line of the canvas.
+ * Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
  */
 
-import { SAMPLE_RATE } from './outputs.js';
+import { BIN, Peaks } from './peaks.js';
 
-const BIN = SAMPLE_RATE / 100;
 // The shortest stretch of time that fills the width, so that a first chunk does not look like a whole take.
 const MIN_BINS = 400;
 
@@ -15,40 +13,31 @@ export class Waveform {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
     this.canvas = canvas;
-    this.clear();
+    /** @type {import('./take.js').Take|null} */
+    this.take = null;
+    this.played = 0;
+    this.onProgress = () => this.draw();
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  clear() {
-    /** @type {number[]} */
-    this.low = [];
-    /** @type {number[]} */
-    this.high = [];
-    this.samples = 0;
+  /** @param {import('./take.js').Take|null} take */
+  show(take) {
+    this.take?.removeEventListener('progress', this.onProgress);
+    this.take = take;
+    this.take?.addEventListener('progress', this.onProgress);
     this.played = 0;
     this.draw();
-  }
-
-  /** @param {Int16Array} pcm */
-  append(pcm) {
-    for (const sample of pcm) {
-      const bin = Math.floor(this.samples / BIN);
-      const value = sample / 32768;
-      if (bin === this.low.length) {
-        this.low.push(value);
-        this.high.push(value);
-      } else {
-        if (value < this.low[bin]) this.low[bin] = value;
-        if (value > this.high[bin]) this.high[bin] = value;
-      }
-      this.samples += 1;
-    }
   }
 
   /** @param {number} played samples */
   seek(played) {
     this.played = played;
     this.draw();
+  }
+
+  /** Samples that the width stands for. */
+  get span() {
+    return Math.max(this.take ? this.take.samples : 0, MIN_BINS * BIN);
   }
 
   draw() {
@@ -63,24 +52,26 @@ export class Waveform {
     pen.clearRect(0, 0, width, height);
     pen.fillStyle = style.getPropertyValue('--vw-line');
     pen.fillRect(0, Math.floor(height / 2), width, Math.max(1, Math.floor(ratio)));
-    this.bars(pen, width, height, ratio, style);
+    if (this.take) this.bars(pen, Peaks.of(this.take), width, height, ratio, style);
   }
 
-  bars(pen, width, height, ratio, style) {
+  /** @param {CanvasRenderingContext2D} pen @param {Peaks} peaks */
+  bars(pen, peaks, width, height, ratio, style) {
+    const { low, high } = peaks;
     const step = 3 * ratio;
     const columns = Math.floor(width / step);
-    const bins = Math.max(this.low.length, MIN_BINS);
+    const bins = this.span / BIN;
     const playedBin = this.played / BIN;
     const accent = style.getPropertyValue('--vw-accent');
     const quiet = style.getPropertyValue('--vw-wave');
     for (let column = 0; column < columns; column++) {
       const from = Math.floor((column / columns) * bins);
       const to = Math.max(from + 1, Math.floor(((column + 1) / columns) * bins));
-      if (from >= this.low.length) return;
-      const low = Math.min(...this.low.slice(from, to));
-      const high = Math.max(...this.high.slice(from, to));
-      const top = ((1 - high) / 2) * height;
-      const tall = Math.max(ratio, ((high - low) / 2) * height);
+      if (from >= low.length) return;
+      const lowest = Math.min(...low.slice(from, to));
+      const highest = Math.max(...high.slice(from, to));
+      const top = ((1 - highest) / 2) * height;
+      const tall = Math.max(ratio, ((highest - lowest) / 2) * height);
       pen.fillStyle = from < playedBin ? accent : quiet;
       pen.fillRect(column * step, top, 2 * ratio, tall);
     }

@@ -15,8 +15,8 @@ from runtime.server import cartesia_bytes, metrics, openai, protocol, replies, s
 from runtime.server.gate import Gate, Tickets
 from runtime.server.host import Host
 from runtime.server.refusals import refusal
-from runtime.server.version import package_version
 from runtime.server.voices_routes import voices_router
+from runtime.version import package_version
 
 GET = ["GET", "HEAD"]
 

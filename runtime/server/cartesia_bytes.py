@@ -16,6 +16,7 @@ from runtime.server.host import Host
 from runtime.server.openai import read_fields
 from runtime.server.pcm_formats import PcmWriter
 from runtime.server.speaking import LiveReply, Speaking, counted, reply_headers
+from runtime.server.voice_library import VoiceLibrary
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}  # RIFF's code; width
@@ -28,7 +29,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def tts_bytes(request: Request) -> Response:
         """Speak one text."""
         body = read_bytes_body(await read_fields(request, host), host.settings.limits)
-        file = _SpokenFile(host, body)
+        file = _SpokenFile(host, body, host.shelf(request.headers))
         return LiveReply(
             file.pieces(),
             media_type=_MEDIA_TYPES[body.output_format.container],
@@ -43,9 +44,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
 class _SpokenFile:
     """Serves one body, once. Thread: event loop; stored voices are read and sound is encoded by workers."""
 
-    def __init__(self, host: Host, body: BytesBody) -> None:
+    def __init__(self, host: Host, body: BytesBody, library: VoiceLibrary) -> None:
         self.id = secrets.token_hex(8)
-        self._host, self._body = host, body
+        self._host, self._body, self._library = host, body, library
         self._speech: Speaking | None = None
 
     def late_headers(self) -> dict[str, str]:
@@ -71,11 +72,11 @@ class _SpokenFile:
     async def _request(self) -> SpeechRequest:
         host, body = self._host, self._body
         cards = host.engine.cards
-        role = body.cast(Casting(cards, host.library), {card.name for card in cards})
+        role = body.cast(Casting(cards, self._library), {card.name for card in cards})
         reference = None
         if role.stored is not None:
             loop = asyncio.get_running_loop()
-            reference = await loop.run_in_executor(host.decoders, host.library.reference, role.stored)
+            reference = await loop.run_in_executor(host.decoders, self._library.reference, role.stored)
         return body.request(body.transcript, role, reference, open_text=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.uploads import fetcher_for
 from runtime.settings import Settings
 from runtime.voices.library import Library, library_folder
+from runtime.voices.shelves import Shelf, Shelves
 
 if TYPE_CHECKING:
     from runtime.server.socket import SpeechSocket
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
+OWNER = "x-voice-owner"  # whose voices a request sees beside the common ones
 _DECODERS = 2  # threads that decode reference audio, for the whole process
 _ENCODERS = 2  # threads that encode sound; not the decoders, which a long recording keeps for a second
 _WATCH_S = 0.2  # between looks at the engine; a dead one is to be told to everybody within a second
@@ -49,7 +51,10 @@ class Host:
 
     def __init__(self, settings: Settings, open_engine: OpenEngine, library: Library | None = None) -> None:
         self.settings = settings
-        self.library = Library(library_folder(settings.server.voices)) if library is None else library
+        self.library = (
+            Library(library_folder(settings.server.voices, settings.server.data)) if library is None else library
+        )
+        self.shelves = Shelves(self.library, settings.server.owned_voices)
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
@@ -105,6 +110,10 @@ class Host:
             raise Loading
         return self._engine
 
+    def shelf(self, headers: Mapping[str, str]) -> Shelf:
+        """The voices that a request with these headers sees."""
+        return self.shelves.of(headers.get(OWNER, ""))
+
     @contextmanager
     def answering(self) -> Iterator[None]:
         """Count an HTTP request while it is under way; a drain waits for it."""
@@ -140,7 +149,7 @@ class Host:
         self._engine.start()
         if isinstance(self._problem, Loading):  # and not draining already
             self._problem = None
-        self._prompts = PromptKeeper(self.library, self._engine, self.decoders)
+        self._prompts = PromptKeeper(self.shelves.libraries, self._engine, self.decoders)
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
 
     def wake_prompts(self) -> None:
@@ -198,4 +207,4 @@ class Host:
             closing = threading.Thread(target=self._engine.close, name="closer", daemon=True)
             closing.start()
             closing.join(_CLOSE_S)
-        self.library.close()
+        self.shelves.close()

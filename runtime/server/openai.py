@@ -29,6 +29,7 @@ from runtime.server.rendition import Rendition, Whole, usage
 from runtime.server.replies import Reply
 from runtime.server.schema import decode
 from runtime.server.speaking import LiveReply, while_connected
+from runtime.server.voice_library import VoiceLibrary
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def speech(request: Request) -> Response:
         """Speak one text."""
         body = read_speech(await read_fields(request, host))
-        rendition = Rendition(host, body)
+        rendition = Rendition(host, body, host.shelf(request.headers))
         if body.is_whole:
             whole = await while_connected(request.receive, rendition.whole(), host.replies)
             return _gone() if whole is None else _whole_reply(rendition, whole)
@@ -61,7 +62,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         """Speak several texts; each succeeds or fails by itself."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
         host.engine  # noqa: B018  nobody is served while there is none
-        results = await while_connected(request.receive, _batch(host, items), host.replies)
+        results = await while_connected(request.receive, _batch(host, items, host.shelf(request.headers)), host.replies)
         if results is None:
             return _gone()
         succeeded = sum(result["status"] == "success" for result in results)
@@ -140,22 +141,22 @@ def _whole_reply(rendition: Rendition, whole: Whole) -> Response:
     return Response(whole.audio, media_type=whole.media_type, headers=headers)
 
 
-async def _batch(host: Host, items: list[dict[str, Any]]) -> list[Reply]:
+async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary) -> list[Reply]:
     """Serve the items, as many at a time as there are slots, so that one batch never fills the queue."""
     room = asyncio.Semaphore(host.engine.load().slots)
 
     async def one(index: int, fields: dict[str, Any]) -> Reply:
         async with room:
-            return {"index": index, **await _item(host, fields)}
+            return {"index": index, **await _item(host, fields, library)}
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(index, fields), name="speech-batch") for index, fields in enumerate(items)]
     return [task.result() for task in tasks]
 
 
-async def _item(host: Host, fields: dict[str, Any]) -> Reply:
+async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary) -> Reply:
     try:
-        whole = await _when_there_is_room(host, read_speech(fields))
+        whole = await _when_there_is_room(host, read_speech(fields), library)
     except SpeechError as error:
         host.refused(error)
         return _failure(error)
@@ -173,13 +174,13 @@ async def _item(host: Host, fields: dict[str, Any]) -> Reply:
     }
 
 
-async def _when_there_is_room(host: Host, body: SpeechBody) -> Whole:
+async def _when_there_is_room(host: Host, body: SpeechBody, library: VoiceLibrary) -> Whole:
     """Others may have filled the queue since the batch was taken; an item waits for ``queue_s`` as they do."""
     loop = asyncio.get_running_loop()
     end = loop.time() + host.settings.limits.queue_s
     while True:
         try:
-            return await Rendition(host, body).whole()
+            return await Rendition(host, body, library).whole()
         except Overloaded as error:
             wait_s = cast(float, error.facts["retry_after_s"])
             if loop.time() + wait_s > end:

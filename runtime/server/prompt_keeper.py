@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from functools import partial
 
@@ -26,8 +27,8 @@ MAKE_S = 120.0  # for one prompt
 class PromptKeeper:
     """A task of the process. Thread: event loop."""
 
-    def __init__(self, library: Library, engine: SpeechEngine, workers: Executor) -> None:
-        self._library, self._engine, self._workers = library, engine, workers
+    def __init__(self, libraries: Callable[[], Iterable[Library]], engine: SpeechEngine, workers: Executor) -> None:
+        self._libraries, self._engine, self._workers = libraries, engine, workers
         self._woken = asyncio.Event()
         self._failed: set[tuple[str, str]] = set()  # voice and fingerprint: not tried again before the next upload
 
@@ -49,22 +50,25 @@ class PromptKeeper:
                 async with asyncio.timeout(LOOK_S):
                     await self._woken.wait()
 
-    def _next(self) -> tuple[str, str] | None:
-        """A voice without a prompt, and the fingerprint of the checkpoint that is to make it."""
+    def _next(self) -> tuple[Library, str, str] | None:
+        """A voice without a prompt, where it lies, and the fingerprint of the checkpoint that is to make it."""
         bases = (card.fingerprint for card in self._engine.cards if Mode.BASE in card.modes and card.loaded)
         fingerprint = next(bases, None)
         if fingerprint is None:
             return None
-        self._library.fingerprint = fingerprint
-        missing = ((voice_id, fingerprint) for voice_id in self._library.without_prompt(fingerprint))
-        return next((one for one in missing if one not in self._failed), None)
+        for library in self._libraries():
+            library.fingerprint = fingerprint
+            for voice_id in library.without_prompt(fingerprint):
+                if (voice_id, fingerprint) not in self._failed:
+                    return library, voice_id, fingerprint
+        return None
 
-    async def _make(self, voice_id: str, fingerprint: str) -> None:
+    async def _make(self, library: Library, voice_id: str, fingerprint: str) -> None:
         loop = asyncio.get_running_loop()
         try:
-            reference = await loop.run_in_executor(self._workers, self._library.reference, voice_id)
+            reference = await loop.run_in_executor(self._workers, library.reference, voice_id)
             prompt = await self._prepared(reference)
-            keep = partial(self._library.keep_prompt, voice_id, prompt, made_of=reference.samples)
+            keep = partial(library.keep_prompt, voice_id, prompt, made_of=reference.samples)
             await loop.run_in_executor(self._workers, keep)
         except SpeechError as error:
             log.warning("no prompt is kept for voice %s: %s", voice_id, error.code)

@@ -20,6 +20,7 @@ from runtime.server.refusals import error_body
 from runtime.server.replies import Reply
 from runtime.server.speaking import Speaking, counted, reply_headers
 from runtime.server.uploads import read_upload
+from runtime.server.voice_library import VoiceLibrary
 
 SEEDS = 2**63
 
@@ -37,9 +38,9 @@ class Whole:
 class Rendition:
     """Serves one body, once, in one of three ways. Thread: event loop; decoding and encoding are done by workers."""
 
-    def __init__(self, host: Host, body: SpeechBody) -> None:
+    def __init__(self, host: Host, body: SpeechBody, library: VoiceLibrary) -> None:
         self.id = secrets.token_hex(8)
-        self._host, self._body = host, body
+        self._host, self._body, self._library = host, body, library
         self._speech: Speaking | None = None
 
     def headers(self) -> dict[str, str]:
@@ -121,7 +122,7 @@ class Rendition:
 
     async def _request(self) -> SpeechRequest:
         host, body = self._host, self._body
-        casting = Casting(host.engine.cards, host.library)
+        casting = Casting(host.engine.cards, self._library)
         role = casting.cast(
             mode=body.task_type, model=body.model, voice=body.voice, has_reference=body.ref_audio is not None
         )
@@ -130,7 +131,7 @@ class Rendition:
     async def _reference(self, role: Role) -> Reference | None:
         host, body, loop = self._host, self._body, asyncio.get_running_loop()
         if role.stored is not None:
-            return await loop.run_in_executor(host.decoders, host.library.reference, role.stored)
+            return await loop.run_in_executor(host.decoders, self._library.reference, role.stored)
         if role.mode is not Mode.BASE or body.ref_audio is None:
             return None
         samples = await loop.run_in_executor(

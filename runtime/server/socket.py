@@ -151,7 +151,9 @@ class SpeechSocket:
                     case Decode(upload, ref_audio):
                         self._read_reference(upload, partial(_decoded, ref_audio, self._host))
                     case Recall(upload, voice_id):
-                        self._read_reference(upload, partial(_recalled, self._host.library, voice_id))
+                        self._read_reference(
+                            upload, partial(_recalled, self._host.shelf(self._websocket.headers), voice_id)
+                        )
 
     def _with_ticket(self, utterance: int, tell: Callable[[int], None]) -> None:
         if (ticket := self._tickets.get(utterance)) is not None:

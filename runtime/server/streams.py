@@ -18,7 +18,7 @@ from runtime.server.omni import OmniSession
 from runtime.server.replies import PROTOCOL, Reply
 from runtime.server.session import Session
 from runtime.server.socket import SpeechSocket
-from runtime.server.version import package_version
+from runtime.version import package_version
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -34,14 +34,16 @@ def add_routes(app: FastAPI, host: Host) -> None:
             if problem is not None:
                 await _turn_away(websocket, host, problem, replies.error(problem))
             else:
-                await speak(websocket, host, _native(host, session_id), name="voicewright", session_id=session_id)
+                await speak(
+                    websocket, host, _native(host, websocket, session_id), name="voicewright", session_id=session_id
+                )
         elif offered:
             error = SubprotocolRequired(protocol=PROTOCOL)
             await _turn_away(websocket, host, error, replies.error(error))
         elif problem is not None:
             await _turn_away(websocket, host, problem, omni_replies.error(str(problem), problem))
         else:
-            await speak(websocket, host, _omni(host), name="omni", session_id=session_id)
+            await speak(websocket, host, _omni(host, websocket), name="omni", session_id=session_id)
 
     @app.websocket("/tts/websocket")
     async def cartesia(websocket: WebSocket) -> None:
@@ -51,30 +53,30 @@ def add_routes(app: FastAPI, host: Host) -> None:
         if problem is not None:
             await _turn_away(websocket, host, problem, cartesia_contexts.error(problem, None, session_id))
         else:
-            await speak(websocket, host, _cartesia(host, session_id), name="cartesia", session_id=session_id)
+            await speak(websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id)
 
 
-def _native(host: Host, session_id: str) -> Session:
-    return Session(**_shared(host), session_id=session_id, server=package_version())
+def _native(host: Host, websocket: WebSocket, session_id: str) -> Session:
+    return Session(**_shared(host, websocket), session_id=session_id, server=package_version())
 
 
-def _omni(host: Host) -> OmniSession:
+def _omni(host: Host, websocket: WebSocket) -> OmniSession:
     return OmniSession(
-        **_shared(host),
+        **_shared(host, websocket),
         open_encoder=lambda response_format, speed: Encoder(response_format, speed=speed, whole=True),
     )
 
 
-def _cartesia(host: Host, session_id: str) -> CartesiaSession:
-    return CartesiaSession(**_shared(host), session_id=session_id)
+def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSession:
+    return CartesiaSession(**_shared(host, websocket), session_id=session_id)
 
 
-def _shared(host: Host) -> dict[str, Any]:
-    """What every dialect knows of the process."""
+def _shared(host: Host, websocket: WebSocket) -> dict[str, Any]:
+    """What every dialect knows of the process, and of who is there."""
     return {
         "limits": host.settings.limits,
         "cards": host.engine.cards,
-        "library": host.library,
+        "library": host.shelf(websocket.headers),
         "clock": asyncio.get_running_loop().time,
     }
 

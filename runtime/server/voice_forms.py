@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from fastapi import Request
@@ -25,11 +26,19 @@ from runtime.errors import (
 )
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.voices.intake import take_in
-from runtime.voices.names import checked_name, new_id
+from runtime.voices.intake import Examination, examine, take_in
+from runtime.voices.names import checked_name, checked_tags, new_id
 from runtime.voices.reference import read_reference
-from runtime.voices.voice import Consent, Voice, to_pcm
-from runtime.voices.voice_file import LANGUAGE, MAX_TRANSCRIPT, MAX_WORDS, read_voice
+from runtime.voices.voice import Consent, Edit, Voice, to_pcm
+from runtime.voices.voice_file import (
+    LANGUAGE,
+    MAX_ENTRIES,
+    MAX_TRANSCRIPT,
+    MAX_WORDS,
+    parsed_object,
+    provenance,
+    read_voice,
+)
 
 FIELD_BYTES = 32 * 2**10
 MOST_FIELDS, MOST_FILES = 16, 2
@@ -74,7 +83,7 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
     except MultiPartException:
         _refuse("body", "it is not a valid form, or has too many or too large fields")
     except OSError:
-        raise StorageFailed(why="the upload could not be stored while it came") from None
+        raise StorageFailed(what="The voice", why="the upload could not be stored while it came") from None
     try:
         fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
         files = {name: await _content(one, limits) for name, one in form.multi_items() if isinstance(one, UploadFile)}
@@ -98,12 +107,23 @@ def voice_of(form: VoiceForm, limits: Limits) -> Voice:
     return _recorded(form.recording or b"", form, consent, limits)
 
 
+def examined(form: VoiceForm, limits: Limits) -> Examination:
+    """What can be said of the recording in a form; nothing of it is kept.
+
+    Raises:
+        BadRequest: it is no recording, or one that could not be kept whatever else the form said.
+    Thread: a worker; a minute of sound takes a second or two.
+    """
+    if form.recording is None:
+        _refuse("audio_sample", "send the recording that is to be checked")
+    transcript = _text(form, "ref_text", MAX_TRANSCRIPT)
+    with _about("audio_sample"):
+        return examine(read_reference(form.recording, limits), transcript)
+
+
 def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Limits) -> Voice:
-    try:
+    with _about("file"):
         voice = read_voice(file)
-    except SpeechError as error:
-        error.param = "file"
-        raise
     seconds = len(voice.reference) / SAMPLE_RATE
     if seconds > limits.max_reference_s:
         raise ReferenceTooLong(seconds=seconds, limit=limits.max_reference_s, param="file")
@@ -120,17 +140,38 @@ def _recorded(recording: bytes, form: VoiceForm, consent: Consent, limits: Limit
         reference=np.zeros(0, np.int16),
         language=_language(form),
         description=_text(form, "speaker_description", MAX_WORDS),
+        tags=checked_tags(tag for tag in form.fields.get("tags", "").split(",") if tag.strip()),
         transcript=_text(form, "ref_text", MAX_TRANSCRIPT),
         created_at=time.time(),
         consent=consent,
-        provenance={"source": "recording"},
+        provenance={"source": "recording", **_provenance(form)},
     )
-    try:
+    with _about("audio_sample"):
         taken = take_in(read_reference(recording, limits), voice.transcript, limits)
-    except SpeechError as error:
-        error.param = error.param or "audio_sample"
-        raise
     return replace(voice, reference=to_pcm(taken.samples), advice=tuple(advice.sentence for advice in taken.advice))
+
+
+def edit_of(fields: dict[str, Any]) -> Edit:
+    """What a JSON object changes of a voice; ``null`` takes a description away.
+
+    Raises:
+        InvalidConfig: it names nothing that can be changed, or is of another type or too long.
+    """
+    if not fields.keys() & {"name", "description", "tags"}:
+        _refuse("body", "send name, description or tags")
+    name, tags = fields.get("name"), fields.get("tags")
+    description = fields.get("description", "") or ""
+    if "name" in fields and not isinstance(name, str):
+        _refuse("name", "it must be text")
+    if not isinstance(description, str):
+        _refuse("description", "it must be text")
+    if "tags" in fields and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
+        _refuse("tags", "it must be a list of texts")
+    return Edit(
+        name=name,
+        description=_checked_text("description", description, MAX_WORDS) if "description" in fields else None,
+        tags=None if tags is None else tuple(tags),
+    )
 
 
 async def _bounded(request: Request, limits: Limits) -> AsyncGenerator[bytes, None]:
@@ -179,6 +220,27 @@ def _consent(form: VoiceForm) -> Consent | None:
     return Consent(words=words, who=_text(form, "consent_who", MAX_WORDS) or "", when=time.time())
 
 
+def _provenance(form: VoiceForm) -> dict[str, str]:
+    text = form.fields.get("provenance", "").strip()
+    if not text:
+        return {}
+    try:
+        return provenance(parsed_object(text))
+    except ValueError:
+        why = f"it must be a JSON object of at most {MAX_ENTRIES} texts of {MAX_WORDS} characters under short names"
+        _refuse("provenance", why)
+
+
+@contextmanager
+def _about(part: str) -> Iterator[None]:
+    """Errors that name no part of the form are about this one."""
+    try:
+        yield
+    except SpeechError as error:
+        error.param = error.param or part
+        raise
+
+
 def _language(form: VoiceForm) -> str:
     language = (form.fields.get("language") or "auto").strip()
     if LANGUAGE.fullmatch(language) is None:
@@ -188,12 +250,16 @@ def _language(form: VoiceForm) -> str:
 
 def _text(form: VoiceForm, name: str, most: int) -> str | None:
     """A field without white space around it; None where it says nothing."""
-    text = form.fields.get(name, "").strip()
+    return _checked_text(name, form.fields.get(name, ""), most) or None
+
+
+def _checked_text(name: str, text: str, most: int) -> str:
+    text = text.strip()
     if len(text) > most:
         _refuse(name, f"it has {len(text)} characters; the limit is {most}")
     if "\x00" in text:
         _refuse(name, "it holds a NUL character")
-    return text or None
+    return text
 
 
 def _refuse(where: str, why: str) -> NoReturn:

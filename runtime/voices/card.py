@@ -13,6 +13,7 @@ class VoiceCard:
     name: str
     language: str = "auto"
     description: str | None = None
+    tags: tuple[str, ...] = ()
     transcript: str | None = None  # None: it clones by x-vector only
     seconds: float = 0.0  # of the reference audio
     file_bytes: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ SHORT_S, LONG_S = 3.0, 30.0  # of speech: less says little about a voice, more c
 FULL_SCALE = 0.998
 CLIPPED = 5e-4  # share of samples at full scale; a peak that touches it is less
 NOISY_DB = 20.0  # speech over pauses; a quiet room gives 40
-QUIET_LEVEL = 0.01  # -40 dBFS over the speech
+QUIET_DB = -40.0  # of full scale, over the speech
 PAUSES_S = 0.3  # of pauses, from which noise can be judged
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
@@ -37,7 +38,35 @@ class Advice:
     sentence: str
 
 
-def advise(samples: NDArray[np.float32], activity: Activity, *, is_speech: bool) -> Iterator[Advice]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """How loud a recording is, in dB of full scale; None: there is nothing of which it could be told."""
+
+    peak_db: float | None
+    speech_db: float | None
+    pauses_db: float | None
+    clipped: float  # share of samples at full scale
+
+
+def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
+    """Measure a recording before it is cut.
+
+    Shapes: samples [N] float32, mono, 24 kHz.
+    """
+    levels = window_levels(samples, activity.window_s)
+    spoken = activity.windows[: len(levels)]
+    pauses = levels[~spoken]
+    # A low quantile and not the mean: a breath, a chair or the tail of a word is no noise floor.
+    can_tell = len(pauses) * activity.window_s >= PAUSES_S
+    return Levels(
+        peak_db=_decibels(float(np.abs(samples).max(initial=0.0))),
+        speech_db=_decibels(float(np.sqrt((levels[spoken] ** 2).mean()))) if spoken.any() else None,
+        pauses_db=_decibels(float(np.quantile(pauses, 0.2))) if can_tell else None,
+        clipped=float((np.abs(samples) >= FULL_SCALE).mean()),
+    )
+
+
+def advise(samples: NDArray[np.float32], activity: Activity, levels: Levels, *, is_speech: bool) -> Iterator[Advice]:
     """Everything that can be said about a recording before it was cut.
 
     Shapes: samples [N] float32, mono, 24 kHz.
@@ -45,9 +74,9 @@ def advise(samples: NDArray[np.float32], activity: Activity, *, is_speech: bool)
     if not is_speech:
         yield Advice("no_speech", "No clear speech was found in the recording; the clone may not sound like a voice.")
     yield from _length(activity.seconds)
-    if (np.abs(samples) >= FULL_SCALE).mean() > CLIPPED:
+    if levels.clipped > CLIPPED:
         yield Advice("clipping", "The recording is clipped; record it again with less gain.")
-    yield from _levels(samples, activity)
+    yield from _judged(levels)
     silent = 1 - activity.seconds / (len(samples) / SAMPLE_RATE)
     if silent > SILENT_SHARE:
         yield Advice("silence", f"{silent:.0%} of the recording is silence; speak without long pauses.")
@@ -86,22 +115,18 @@ def _length(speech_s: float) -> Iterator[Advice]:
         )
 
 
-def _levels(samples: NDArray[np.float32], activity: Activity) -> Iterator[Advice]:
-    levels = window_levels(samples, activity.window_s)
-    spoken = activity.windows[: len(levels)]
-    if not spoken.any():
+def _judged(levels: Levels) -> Iterator[Advice]:
+    if levels.speech_db is None:
         return
-    loud = float(np.sqrt((levels[spoken] ** 2).mean()))
-    if loud < QUIET_LEVEL:
+    if levels.speech_db < QUIET_DB:
         yield Advice("quiet", "The recording is very quiet; record it closer to the microphone or with more gain.")
-    pauses = levels[~spoken]
-    # A low quantile and not the mean: a breath, a chair or the tail of a word is no noise floor.
-    if len(pauses) * activity.window_s >= PAUSES_S and (floor := float(np.quantile(pauses, 0.2))) > 0:
-        decibels = 20 * np.log10(loud / floor)
-        if decibels < NOISY_DB:
-            yield Advice(
-                "noise", f"The recording is noisy, {decibels:.0f} dB under the speech; record in a quieter room."
-            )
+    if levels.pauses_db is not None and (above := levels.speech_db - levels.pauses_db) < NOISY_DB:
+        yield Advice("noise", f"The recording is noisy, {above:.0f} dB under the speech; record in a quieter room.")
+
+
+def _decibels(level: float) -> float | None:
+    """Of full scale; None for digital silence."""
+    return 20 * math.log10(level) if level > 0 else None
 
 
 def _share_above(samples: NDArray[np.float32], hertz: float) -> float:

@@ -20,7 +20,7 @@ FILE = "index.sqlite"
 WAIT_S = 2.0  # for another process that writes
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS voices_1 (
+CREATE TABLE IF NOT EXISTS voices_2 (
     file TEXT PRIMARY KEY,
     version TEXT NOT NULL,
     words TEXT NOT NULL,
@@ -77,7 +77,7 @@ class Index:
         return cls(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
 
     def entries(self) -> list[Entry]:
-        rows = self._connection.execute("SELECT file, version, card, prompts, problem FROM voices_1")
+        rows = self._connection.execute("SELECT file, version, card, prompts, problem FROM voices_2")
         return [
             Entry(file, version, _card(card), frozenset(json.loads(prompts)), problem)
             for file, version, card, prompts, problem in rows
@@ -98,14 +98,14 @@ class Index:
         ]
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany("DELETE FROM voices_1 WHERE file = ?", [(file,) for file in gone])
-            self._connection.executemany("INSERT OR REPLACE INTO voices_1 VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._connection.executemany("DELETE FROM voices_2 WHERE file = ?", [(file,) for file in gone])
+            self._connection.executemany("INSERT OR REPLACE INTO voices_2 VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def search(self, words: str) -> set[str]:
-        """Ids of the voices whose name, description, language or transcript holds every one of the words."""
+        """Ids of the voices whose name, description, tags, language or transcript hold every one of the words."""
         parts = [f"%{_escaped(word)}%" for word in name_key(words).split()]
         condition = " AND ".join(["card IS NOT NULL", *["words LIKE ? ESCAPE '\\'"] * len(parts)])
-        rows = self._connection.execute(f"SELECT card FROM voices_1 WHERE {condition}", parts)  # noqa: S608  ours, whole
+        rows = self._connection.execute(f"SELECT card FROM voices_2 WHERE {condition}", parts)  # noqa: S608  ours, whole
         return {json.loads(card)["id"] for (card,) in rows}
 
     def close(self) -> None:
@@ -116,13 +116,13 @@ def _card(text: str | None) -> VoiceCard | None:
     if text is None:
         return None
     values = json.loads(text)
-    return VoiceCard(**{**values, "advice": tuple(values["advice"])})
+    return VoiceCard(**{**values, "tags": tuple(values["tags"]), "advice": tuple(values["advice"])})
 
 
 def _words(card: VoiceCard | None) -> str:
     if card is None:
         return ""
-    return name_key(" ".join([card.name, card.language, card.description or "", card.transcript or ""]))
+    return name_key(" ".join([card.name, card.language, card.description or "", *card.tags, card.transcript or ""]))
 
 
 def _escaped(word: str) -> str:

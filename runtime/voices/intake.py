@@ -7,14 +7,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.errors import TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 from runtime.voices.activity import Activity, by_loudness
-from runtime.voices.checks import Advice, advise, check_transcript
+from runtime.voices.checks import Advice, Levels, advise, check_transcript, levels_of
 
 MARGIN_S = 0.1  # kept around the speech: onsets and decays lie below the first thing that is sure to be speech
 PAUSE_S = 0.5  # appended silence, so that the clone does not begin in the middle of the reference's last sound
 LEAST_SPEECH_S = 1.0  # less than that found, the network did not understand the recording
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What can be said of a recording and its transcript before anything is kept."""
+
+    seconds: float
+    speech_s: float  # of speech in it, without the pauses
+    start_s: float  # what is worth keeping, with a margin
+    end_s: float
+    levels: Levels
+    advice: tuple[Advice, ...]
+    mismatch: TranscriptMismatch | None  # the transcript is that of another recording
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,6 +43,32 @@ class Intake:
     advice: tuple[Advice, ...]
 
 
+def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination:
+    """Judge a recording that `read_reference` accepted.
+
+    Shapes: samples [N] float32, mono, 24 kHz.
+    Thread: a worker; a minute of sound takes 0.6 s.
+    """
+    activity, is_speech = _activity(samples)
+    levels = levels_of(samples, activity)
+    advice, mismatch = list(advise(samples, activity, levels, is_speech=is_speech)), None
+    if transcript is not None and activity.seconds:
+        try:
+            advice += check_transcript(transcript, activity.seconds)
+        except TranscriptMismatch as error:
+            mismatch = error
+    start, end = _kept(samples, activity)
+    return Examination(
+        seconds=len(samples) / SAMPLE_RATE,
+        speech_s=activity.seconds,
+        start_s=start / SAMPLE_RATE,
+        end_s=end / SAMPLE_RATE,
+        levels=levels,
+        advice=tuple(advice),
+        mismatch=mismatch,
+    )
+
+
 def take_in(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
     """Prepare a recording that `read_reference` accepted, and judge it.
 
@@ -37,16 +77,12 @@ def take_in(samples: NDArray[np.float32], transcript: str | None, limits: Limits
         TranscriptMismatch: the transcript cannot be that of the recording.
     Thread: a worker; a minute of sound takes 0.6 s.
     """
-    activity, is_speech = _activity(samples)
-    advice = list(advise(samples, activity, is_speech=is_speech))
-    if transcript is not None and activity.seconds:
-        advice += check_transcript(transcript, activity.seconds)
+    found = examine(samples, transcript)
+    if found.mismatch is not None:
+        raise found.mismatch
     longest = int(limits.max_reference_s * SAMPLE_RATE)  # of what a request may use, the pause included
-    return Intake(
-        samples=_cut(samples, activity)[:longest],
-        speech_s=activity.seconds,
-        advice=tuple(advice),
-    )
+    kept = _ended(samples[round(found.start_s * SAMPLE_RATE) : round(found.end_s * SAMPLE_RATE)])
+    return Intake(samples=kept[:longest], speech_s=found.speech_s, advice=found.advice)
 
 
 def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -54,7 +90,8 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
     Shapes: samples [N] -> [M], float32, mono, 24 kHz.
     """
-    return _cut(samples, _activity(samples)[0])
+    start, end = _kept(samples, _activity(samples)[0])
+    return _ended(samples[start:end])
 
 
 def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
@@ -65,7 +102,13 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
     return (speech, True) if speech.seconds >= LEAST_SPEECH_S else (by_loudness(samples), False)
 
 
-def _cut(samples: NDArray[np.float32], activity: Activity) -> NDArray[np.float32]:
+def _kept(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
+    """First and one past last sample of what is speech, with a margin; everything, where nothing is."""
     start, end = activity.span or (0.0, len(samples) / SAMPLE_RATE)
-    kept = samples[max(0, round((start - MARGIN_S) * SAMPLE_RATE)) : round((end + MARGIN_S) * SAMPLE_RATE)]
-    return np.concatenate([kept, np.zeros(int(PAUSE_S * SAMPLE_RATE), np.float32)])
+    first, last = round((start - MARGIN_S) * SAMPLE_RATE), round((end + MARGIN_S) * SAMPLE_RATE)
+    return max(0, first), min(last, len(samples))
+
+
+def _ended(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The samples with a pause behind them. Shapes: [N] -> [M]."""
+    return np.concatenate([samples, np.zeros(int(PAUSE_S * SAMPLE_RATE), np.float32)])

@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from platformdirs import user_data_dir
 
 from runtime.errors import SpeechError, VoiceNameTaken, VoiceNotFound
+from runtime.files import locked, remove_file, replace_file, storing, sweep
 from runtime.request import Reference, VoicePrompt
 from runtime.voices.card import VoiceCard
 from runtime.voices.index import Entry, Index
 from runtime.voices.listing import SUFFIX, Listing, Problem, file_of, listed
 from runtime.voices.names import checked_name, is_id, name_key, new_id
-from runtime.voices.storage import locked, read_file, remove_file, replace_file, storing, sweep
-from runtime.voices.voice import Voice, to_float
+from runtime.voices.storage import read_file
+from runtime.voices.voice import Edit, Voice, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, read_voice, write_voice
 
 log = logging.getLogger(__name__)
@@ -37,9 +38,9 @@ LOOK_AGAIN = 0  # the time of no folder
 SETTLED_NS = 100_000_000  # a folder that changed a moment ago may change again within one tick of its clock
 
 
-def library_folder(setting: str) -> Path:
-    """The folder that the settings name, or the user's own."""
-    return Path(setting) if setting else Path(user_data_dir("voicewright")) / "voices"
+def library_folder(voices: str, data: str = "") -> Path:
+    """The folder that the settings name, or the one in the data folder, which is the user's own if none is named."""
+    return Path(voices) if voices else Path(data or user_data_dir("voicewright")) / "voices"
 
 
 class Library:
@@ -84,7 +85,7 @@ class Library:
         return listing.by_id.get(name_or_id) or listing.by_name.get(name_key(name_or_id))
 
     def search(self, words: str, *, newest_first: bool = False) -> tuple[VoiceCard, ...]:
-        """The voices whose name, description, language or transcript holds every one of the words."""
+        """The voices whose name, description, tags, language or transcript hold every one of the words."""
         listing = self._current()
         with self._lock:
             try:
@@ -148,16 +149,16 @@ class Library:
             is_free = not (self.folder / file_of(voice.id)).exists()
             return self._put(replace(voice, id=voice.id if is_free else new_id()))
 
-    def rename(self, voice_id: str, name: str) -> VoiceCard:
-        """Give a voice another name.
+    def change(self, voice_id: str, edit: Edit) -> VoiceCard:
+        """Give a voice another name, description or tags.
 
         Raises:
-            InvalidConfig: that cannot be a name.
-            VoiceNameTaken: another voice has it.
+            InvalidConfig: it cannot have them.
+            VoiceNameTaken: another voice has the name.
             VoiceNotFound, VoiceFileInvalid: there is no such voice any more.
         """
         with self._writing():
-            return self._put(replace(self._read(voice_id), name=checked_name(name)))
+            return self._put(edit.of(self._read(voice_id)))
 
     def delete(self, voice_id: str) -> None:
         """Delete a voice for good.
@@ -189,7 +190,7 @@ class Library:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """Alone in the folder, and up to date."""
-        with self._lock, storing():
+        with self._lock, storing("The voice", "voices"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with locked(self.folder):
                 self._refresh()

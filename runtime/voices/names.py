@@ -1,14 +1,16 @@
-"""Names and ids of voices. A name is data that people read, and never becomes a path; an id is ours."""
+"""Names, tags and ids of voices. A name is data that people read, and never becomes a path; an id is ours."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 import uuid
+from collections.abc import Iterable
 
 from runtime.errors import InvalidConfig
 
 LONGEST = 64  # characters
+LONGEST_TAG, MOST_TAGS = 32, 16
 JOINERS = frozenset("\u200c\u200d")  # Persian and emoji need them
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # controls, bidi overrides, half characters, line ends
 
@@ -30,17 +32,35 @@ def checked_name(name: str) -> str:
     Raises:
         InvalidConfig: it is empty or too long, holds what cannot be seen, or looks like an id.
     """
-    name = unicodedata.normalize("NFC", name).strip()
-    why = None
-    if not 1 <= len(name) <= LONGEST:
-        why = f"it must have 1 to {LONGEST} characters"
-    elif any(unicodedata.category(one) in UNSEEN and one not in JOINERS for one in name):
-        why = "it holds characters that cannot be seen"
-    elif is_id(name.lower()):
-        why = "it looks like the id of a voice"
-    if why is not None:
-        raise InvalidConfig(where="name", why=why, param="name")
+    name = _seen(name, LONGEST, "name", "it")
+    if is_id(name.lower()):
+        raise InvalidConfig(where="name", why="it looks like the id of a voice", param="name")
     return name
+
+
+def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Tags as they are kept: each composed and trimmed, none twice without regard to case, in the order given.
+
+    Raises:
+        InvalidConfig: there are too many, or one is empty or too long, or holds what cannot be seen.
+    """
+    kept: dict[str, str] = {}
+    for tag in tags:
+        seen = _seen(tag, LONGEST_TAG, "tags", "a tag")
+        kept.setdefault(name_key(seen), seen)
+    if len(kept) > MOST_TAGS:
+        raise InvalidConfig(where="tags", why=f"there are {len(kept)}; the limit is {MOST_TAGS}", param="tags")
+    return tuple(kept.values())
+
+
+def _seen(text: str, longest: int, where: str, what: str) -> str:
+    """The text composed (NFC), without white space around it; refused where people could not read it."""
+    text = unicodedata.normalize("NFC", text).strip()
+    if not 1 <= len(text) <= longest:
+        raise InvalidConfig(where=where, why=f"{what} must have 1 to {longest} characters", param=where)
+    if any(unicodedata.category(one) in UNSEEN and one not in JOINERS for one in text):
+        raise InvalidConfig(where=where, why=f"{what} holds characters that cannot be seen", param=where)
+    return text
 
 
 def name_key(name: str) -> str:

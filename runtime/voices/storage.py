@@ -1,87 +1,12 @@
-"""Files of one folder, written so that a kill at any moment leaves the old one or the new one, never half of one."""
+"""Reading a voice's file: what is no regular file, or too large, is not read."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import os
 import stat
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
-from runtime.errors import StorageFailed, VoiceFileInvalid, VoiceNotFound
-
-LOCK = ".lock"
-TEMPORARY = ".tmp"
-
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
-
-
-@contextlib.contextmanager
-def storing() -> Iterator[None]:
-    """Turn what the system says of a failed write into our error.
-
-    Raises:
-        StorageFailed: the disk is full, the folder cannot be written, or the disk is broken.
-    """
-    try:
-        yield
-    except OSError as error:
-        why = "the disk gave an error"
-        if error.errno in _FULL:
-            why = "the disk is full"
-        elif error.errno in _CLOSED:
-            why = "the folder of the voices cannot be written"
-        raise StorageFailed(why=why) from None
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing in the folder. The lock goes with the process that holds it."""
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def replace_file(folder: Path, name: str, data: bytes) -> None:
-    """Write a file whole, or leave what was there. Under the lock.
-
-    Raises:
-        OSError: it could not be written.
-    """
-    temporary = folder / f".{name}.{uuid.uuid4().hex[:8]}{TEMPORARY}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / name)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(folder)
-
-
-def remove_file(folder: Path, name: str) -> None:
-    """Delete a file for good. Under the lock.
-
-    Raises:
-        OSError: it could not be deleted.
-    """
-    (folder / name).unlink(missing_ok=True)
-    _sync_folder(folder)
-
-
-def sweep(folder: Path) -> None:
-    """Delete what writers that were killed have left over. Under the lock, so that no writer is at work."""
-    for path in folder.glob(f".*{TEMPORARY}"):
-        path.unlink(missing_ok=True)
+from runtime.errors import VoiceFileInvalid, VoiceNotFound
 
 
 def read_file(path: Path, most: int) -> bytes:
@@ -106,11 +31,3 @@ def read_file(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise VoiceFileInvalid(why=f"it has more than {most // 2**20} MB")
     return data
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
 from runtime.voices.card import VoiceCard
+from runtime.voices.names import checked_name, checked_tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class Voice:
     reference: NDArray[np.int16]
     language: str = "auto"
     description: str | None = None
+    tags: tuple[str, ...] = ()
     transcript: str | None = None  # the exact words of the reference; None: it clones by x-vector only
     created_at: float = 0.0  # seconds since the epoch
     consent: Consent | None = None
@@ -46,6 +48,7 @@ class Voice:
             name=self.name,
             language=self.language,
             description=self.description,
+            tags=self.tags,
             transcript=self.transcript,
             seconds=len(self.reference) / SAMPLE_RATE,
             file_bytes=file_bytes,
@@ -62,6 +65,28 @@ class Voice:
             text=self.transcript,
             x_vector_only=self.transcript is None,
             prompt=self.prompts.get(fingerprint) if fingerprint else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What is to become different of a stored voice; None: that stays."""
+
+    name: str | None = None
+    description: str | None = None  # empty: it shall have none
+    tags: tuple[str, ...] | None = None
+
+    def of(self, voice: Voice) -> Voice:
+        """The voice after it.
+
+        Raises:
+            InvalidConfig: a name or a tag cannot be one.
+        """
+        return replace(
+            voice,
+            name=voice.name if self.name is None else checked_name(self.name),
+            description=voice.description if self.description is None else self.description or None,
+            tags=voice.tags if self.tags is None else checked_tags(self.tags),
         )
 
 

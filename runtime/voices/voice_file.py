@@ -19,10 +19,11 @@ from safetensors.numpy import load, save
 
 from runtime.errors import SpeechError, VoiceFileInvalid
 from runtime.request import SAMPLE_RATE, VoicePrompt
-from runtime.voices.names import checked_name, is_id
+from runtime.voices.names import checked_name, checked_tags, is_id
 from runtime.voices.voice import Consent, Voice
 
-FORMAT, VERSION = "voicewright.voice", "1"
+FORMAT, VERSIONS = "voicewright.voice", ("1", "2")
+TAGGED = "2"  # the version that brought tags; a voice without them is written as version 1, for older readers
 
 MAX_BYTES = 16 * 2**20
 MAX_HEADER_BYTES = 256 * 2**10
@@ -31,12 +32,14 @@ MAX_PROMPTS = 8
 MAX_X_VECTOR = 8192
 MAX_FRAMES, MAX_CODEBOOKS, MAX_CODE = 4096, 64, 2**20
 MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # characters of the transcript; of any other text
+MAX_KEY = 64  # characters of a name in provenance
 MAX_ENTRIES = 32  # of provenance and of advice
 
 LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
 
 REQUIRED = frozenset({"format", "version", "id", "name", "language", "created_at", "sha256"})
-OPTIONAL = frozenset({"description", "transcript", "consent", "provenance", "advice"})
+OPTIONAL = {"1": frozenset({"description", "transcript", "consent", "provenance", "advice"})}
+OPTIONAL[TAGGED] = OPTIONAL["1"] | {"tags"}
 
 _PROMPT = re.compile(r"prompt\.([A-Za-z0-9_-]{1,64})\.(x_vector|codes)")
 
@@ -53,7 +56,7 @@ def write_voice(voice: Voice) -> bytes:
             tensors[f"prompt.{fingerprint}.codes"] = np.ascontiguousarray(prompt.codes, np.int64)
     metadata = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": TAGGED if voice.tags else VERSIONS[0],
         "id": voice.id,
         "name": voice.name,
         "language": voice.language,
@@ -61,6 +64,8 @@ def write_voice(voice: Voice) -> bytes:
     }
     if voice.description is not None:
         metadata["description"] = voice.description
+    if voice.tags:
+        metadata["tags"] = _json(list(voice.tags))
     if voice.transcript is not None:
         metadata["transcript"] = voice.transcript
     if voice.consent is not None:
@@ -93,6 +98,7 @@ def read_voice(data: bytes) -> Voice:
             reference=tensors["reference"],
             language=_matching(LANGUAGE, metadata["language"]),
             description=_words(metadata, "description", MAX_WORDS),
+            tags=_tags(metadata),
             transcript=_words(metadata, "transcript", MAX_TRANSCRIPT),
             created_at=_moment(float(metadata["created_at"])),
             consent=_consent(metadata),
@@ -117,15 +123,16 @@ def _checked_header(data: bytes) -> dict[str, str]:
     if len(data) < 8 or not 2 <= size <= min(MAX_HEADER_BYTES, len(data) - 8):
         _refuse("it is no safetensors file, or a torn one")
     try:
-        header = json.loads(data[8 : 8 + size], object_pairs_hook=_once, parse_constant=_refuse_constant)
+        header = _loads(data[8 : 8 + size])
     except (ValueError, RecursionError):
         _refuse("its header is not valid JSON")
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         _refuse("it is not a voice file")
-    if metadata.get("version") != VERSION:
-        _refuse(f"its version is not {VERSION}")
-    if not set(metadata) >= REQUIRED or not set(metadata) <= REQUIRED | OPTIONAL:
+    version = metadata.get("version")
+    if version not in VERSIONS:
+        _refuse(f"its version is not {' or '.join(VERSIONS)}")
+    if not set(metadata) >= REQUIRED or not set(metadata) <= REQUIRED | OPTIONAL[version]:
         _refuse("its metadata lack an entry or have one too many")
     if not all(isinstance(value, str) for value in metadata.values()):
         _refuse("its metadata are not text")
@@ -196,14 +203,50 @@ def _consent(metadata: Mapping[str, str]) -> Consent | None:
 
 
 def _provenance(metadata: Mapping[str, str]) -> dict[str, str]:
-    said = _parsed(metadata, "provenance", dict)
-    return {_text(name, 64): _text(value, MAX_WORDS) for name, value in said.items()}
+    return provenance(_parsed(metadata, "provenance", dict))
+
+
+def provenance(said: Mapping[str, object]) -> dict[str, str]:
+    """Where a voice comes from, as a file may hold it.
+
+    Raises:
+        ValueError: a name or a text is no text or too long, or there are too many.
+    """
+    if len(said) > MAX_ENTRIES:
+        raise ValueError("provenance")
+    return {_text(name, MAX_KEY): _text(value, MAX_WORDS) for name, value in said.items()}
+
+
+def _tags(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    given = tuple(_text(one, MAX_WORDS) for one in _parsed(metadata, "tags", list))
+    if checked_tags(given) != given:
+        raise ValueError("tags")
+    return given
+
+
+def parsed_object(text: str) -> dict[str, object]:
+    """A JSON object whose keys differ, with numbers that JSON has.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        value = _loads(text)
+    except RecursionError:
+        raise ValueError("nested") from None
+    if not isinstance(value, dict):
+        raise ValueError("object")
+    return value
+
+
+def _loads(text: str | bytes) -> Any:
+    return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse_constant)
 
 
 def _parsed(metadata: Mapping[str, str], name: str, kind: type[Kind]) -> Kind:
     if name not in metadata:
         return kind()
-    value = json.loads(metadata[name], object_pairs_hook=_once, parse_constant=_refuse_constant)
+    value = _loads(metadata[name])
     if not isinstance(value, kind) or len(value) > MAX_ENTRIES:  # type: ignore[arg-type]  # a list or a dict
         raise ValueError(name)
     return value

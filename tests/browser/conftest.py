@@ -91,7 +91,7 @@ def modules() -> Iterator[str]:
 def blank(browser: Browser, modules: str) -> Iterator[Page]:
     """An empty page on the modules' origin."""
     page = browser.new_page()
-    page.goto(f"{modules}/html/base.html")
+    page.goto(f"{modules}/html/studio.html")
     yield page
     page.close()
 

@@ -27,6 +27,7 @@ def a_voice(name: str = "Clara", samples: int = 1200, **changes: Any) -> Voice:
         reference=(np.arange(samples) + int(voice_id[:3], 16)).astype(np.int16),
         language="English",
         description="calm, close",
+        tags=("warm", "Erzählerin"),
         transcript="„Guten Morgen“, 你好.",
         created_at=1_795_000_000.123456,
         consent=Consent(words="I allow it.", who="Clara", when=1.5),

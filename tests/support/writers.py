@@ -11,6 +11,7 @@ from pathlib import Path
 
 from runtime.errors import VoiceNameTaken, VoiceNotFound
 from runtime.voices.library import Library
+from runtime.voices.voice import Edit
 from tests.support.voices import a_voice
 
 
@@ -44,7 +45,7 @@ def write(folder: Path, who: str, times: int) -> None:
     library.open()
     for number in range(times):
         made = library.add(a_voice(f"{who} {number}"))
-        library.rename(made.id, f"{who} {number}!")
+        library.change(made.id, Edit(name=f"{who} {number}!"))
         if number % 2:
             library.delete(made.id)
         try:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder
+from runtime.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, read_tags
 from tests.support.signals import voice
 
 FRAME = 3840  # bytes of 80 ms
@@ -185,3 +185,23 @@ def test_an_encoder_that_is_dropped_in_the_middle_is_no_trouble(response_format:
 def test_only_the_plain_formats_are_instant() -> None:
     assert [name for name in FORMATS if Encoder(name).is_instant] == ["wav", "pcm"]
     assert not Encoder("pcm", rate=8_000).is_instant
+
+
+TAGS = {"title": "Ein Gruß, 你好", "model": "demo voice", "seed": "7", "software": "Voicewright"}
+
+
+@pytest.mark.parametrize("response_format", ["mp3", "opus", "flac", "wav"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_tags_that_are_given_are_read_back(response_format: str, whole: bool) -> None:
+    tags = read_tags(io.BytesIO(encoded(response_format, whole=whole, tags=TAGS)))
+    if response_format == "wav":
+        line = f"{COMMENT}; model: demo voice; seed: 7"
+        assert (tags["title"], tags["comment"]) == (TAGS["title"], line) if whole else tags == {}
+    else:
+        assert tags["comment"] == COMMENT
+        assert {name: tags[name] for name in TAGS} == TAGS
+
+
+def test_what_is_no_sound_has_no_tags() -> None:
+    assert read_tags(io.BytesIO(b"")) == {}
+    assert read_tags(io.BytesIO(b"not a sound at all" * 50)) == {}

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("runtime", "studio", "presets", "benchmarks", "tests", "tools", "app")
 
-VALUES = ("runtime.errors", "runtime.request", "runtime.settings", "runtime.speech_rate")
+VALUES = ("runtime.errors", "runtime.request", "runtime.settings", "runtime.speech_rate", "runtime.version")
 
 # Which of our own modules a file may import; the longest matching path counts.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -19,8 +19,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/request.py": ("runtime.errors",),
     "runtime/settings.py": ("runtime.errors", "runtime.request"),
     "runtime/speech_rate.py": (),
+    "runtime/version.py": (),
     "runtime/audio.py": VALUES,
-    "runtime/voices/": (*VALUES, "runtime.audio", "runtime.voices"),
+    "runtime/loudness.py": (*VALUES, "runtime.audio"),
+    "runtime/files.py": ("runtime.errors",),
+    "runtime/voices/": (*VALUES, "runtime.audio", "runtime.files", "runtime.voices"),
     "runtime/device/": (*VALUES, "runtime.device"),
     "runtime/model/": (*VALUES, "runtime.device", "runtime.model"),
     "runtime/engine/": (*VALUES, "runtime.device", "runtime.model", "runtime.engine"),
@@ -30,6 +33,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/cli.py": (*VALUES, "runtime.say", "runtime.server.serve", "benchmarks"),
     "runtime/": VALUES,
     "studio/": (*VALUES, "runtime.client", "studio", "presets"),  # the runtime's public side only
+    # What keeps takes shares with the runtime what knows nothing of speech: files, codecs, loudness.
+    "studio/store/": (
+        *VALUES,
+        *("runtime.audio", "runtime.encoding", "runtime.files", "runtime.loudness", "runtime.voices.names"),
+        *("studio.settings", "studio.store"),
+    ),
     "presets/": (),
     "app.py": (*VALUES, "studio"),
 }
@@ -40,7 +49,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "fastapi": ("runtime/server/", "studio/"),
     "starlette": ("runtime/server/", "studio/"),
     "uvicorn": ("runtime/server/", "studio/"),
-    "pydantic": ("runtime/server/",),
+    "pydantic": ("runtime/server/", "studio/store/"),
     "websockets": ("runtime/server/", "runtime/client/", "studio/"),
     "gradio": ("studio/",),
     # speech.py runs the network of silero-vad, which comes as TorchScript.
@@ -53,10 +62,10 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "huggingface_hub": ("runtime/model/",),
     "soundfile": ("runtime/audio.py",),
     "soxr": ("runtime/audio.py", "runtime/server/pcm_formats.py"),
-    "av": ("runtime/encoding.py",),
+    "av": ("runtime/encoding.py", "runtime/loudness.py"),
     "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
     "subprocess": ("runtime/voices/decoding.py", "studio/"),
-    "sqlite3": ("runtime/voices/",),
+    "sqlite3": ("runtime/voices/", "studio/store/"),
     "prometheus_client": ("runtime/server/metrics.py",),
     "pickle": (),
     "importlib.import_module": (),  # no import that this test cannot see

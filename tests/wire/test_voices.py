@@ -17,7 +17,9 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
+from websockets.sync.client import connect
 
+from runtime.server.replies import PROTOCOL
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf
@@ -113,6 +115,125 @@ def test_a_voice_is_renamed_fetched_and_deleted(client: httpx.Client) -> None:
     assert client.get(VOICES).json()["data"] == []
 
 
+def test_description_and_tags_are_changed_and_survive_an_export(client: httpx.Client) -> None:
+    made = upload(client, tags="calm, Radio,,calm ", speaker_description="low").json()
+    assert (made["tags"], made["yours"]) == (["calm", "Radio"], True)
+    place = f"{VOICES}/{made['id']}"
+    changed = client.patch(place, json={"description": "bright", "tags": ["day", "night show"]}).json()
+    assert (changed["name"], changed["description"], changed["tags"]) == ("Clara", "bright", ["day", "night show"])
+    assert client.patch(place, json={"description": None}).json()["description"] is None
+    assert client.get(VOICES, params={"search": "night"}).json()["data"][0]["id"] == made["id"]
+    file = client.get(f"{place}/file").content
+    client.delete(place)
+    assert client.post(VOICES, files={"file": file}).json()["tags"] == ["day", "night show"]
+
+
+def test_where_a_voice_comes_from_is_kept_with_it(client: httpx.Client) -> None:
+    provenance = {"source": "design", "model": "demo-voice", "seed": "7", "description": "Eine „ruhige“ Stimme"}
+    made = upload(client, provenance=json.dumps(provenance)).json()
+    assert made["provenance"] == provenance
+    assert upload(client, "Bert").json()["provenance"] == {"source": "recording"}
+    for wrong in ("[]", "7", '{"seed": 7}', '{"a": "x", "a": "y"}', "[" * 9000, json.dumps({"a": "x" * 501})):
+        refused(upload(client, "Carl", provenance=wrong), 422, "invalid_config", "provenance")
+
+
+def check(client: httpx.Client, sound: bytes, **fields: str) -> httpx.Response:
+    return client.post(f"{VOICES}/check", data=fields or {"x": ""}, files={"audio_sample": sound})
+
+
+def test_a_recording_is_checked_without_being_kept(client: httpx.Client) -> None:
+    said = check(client, recording(4.0), ref_text=WORDS).json()
+    kept = upload(client, ref_text=WORDS).json()
+    assert [one["sentence"] for one in said["advice"]] == kept["advice"]
+    assert said["usable"] is True
+    assert said["seconds"] == 4.0
+    assert said["trim"]["end_s"] - said["trim"]["start_s"] == pytest.approx(kept["seconds"] - 0.5, abs=0.01)
+    assert -7 < said["levels"]["peak_db"] < -5  # its peak is half of full scale
+    assert said["levels"]["clipped"] == 0
+    assert [one["name"] for one in client.get(VOICES).json()["data"]] == ["Clara"]
+
+
+def test_a_transcript_of_something_else_is_told_beside_the_other_advice(client: httpx.Client) -> None:
+    said = check(client, recording(), ref_text="x" * 400).json()
+    assert said["usable"] is False
+    sentence = refused(upload(client, ref_text="x" * 400), 422, "transcript_mismatch", "ref_text")
+    assert {"code": "transcript_mismatch", "sentence": sentence} in said["advice"]
+    assert len(said["advice"]) > 1
+
+
+def test_what_could_never_be_kept_is_refused_by_the_check_too(client: httpx.Client) -> None:
+    refused(check(client, b"no sound"), 422, "invalid_ref_audio", "audio_sample")
+    refused(check(client, recording(0.4)), 422, "ref_too_short", "audio_sample")
+    refused(client.post(f"{VOICES}/check", files={"file": b"x"}), 422, "invalid_config", "audio_sample")
+    refused(check(client, recording(), ref_text="x" * 4097), 422, "invalid_config", "ref_text")
+
+
+def test_voices_of_owners_are_seen_by_them_only(client: httpx.Client, running: RunningServer) -> None:
+    anna, bert = ({"X-Voice-Owner": name} for name in ("anna", "bert"))
+    common = upload(client, "House").json()
+
+    def keep(owner: dict[str, str], seed: int) -> Any:
+        files = {"audio_sample": recording(seed=seed)}
+        return client.post(VOICES, data={"name": "Clara", "consent": CONSENT}, files=files, headers=owner).json()
+
+    annas, berts = keep(anna, 5), keep(bert, 6)
+    listed = client.get(VOICES, headers=anna).json()["data"]
+    assert [(one["id"], one["yours"]) for one in listed] == [(annas["id"], True), (common["id"], False)]
+    assert [one["name"] for one in client.get(VOICES).json()["data"]] == ["House"]
+    for tail in ("", "/file", "/audio"):
+        refused(client.get(f"{VOICES}/{annas['id']}{tail}", headers=bert), 404, "voice_not_found", None)
+        assert client.get(f"{VOICES}/{common['id']}{tail}", headers=bert).status_code == 200
+    refused(client.delete(f"{VOICES}/{annas['id']}", headers=bert), 404, "voice_not_found", None)
+    refused(client.delete(f"{VOICES}/{common['id']}", headers=bert), 403, "voice_not_yours", None)
+    refused(client.patch(f"{VOICES}/house", json={"name": "x"}, headers=bert), 403, "voice_not_yours", None)
+
+    def speak(voice: str, owner: dict[str, str]) -> httpx.Response:
+        body = {"input": "Hi.", "voice": voice, "task_type": "base", "seed": 1, "response_format": "wav"}
+        return client.post("/v1/audio/speech", json={**body, "max_new_tokens": 8}, headers=owner)
+
+    assert speak(annas["id"], anna).status_code == 200
+    sentence = refused(speak(annas["id"], bert), 404, "unknown_voice", "voice")
+    assert "House" in sentence
+    assert annas["id"] not in sentence
+    assert speak("clara", anna).content != speak("clara", bert).content  # two voices of one name
+    refused(speak("clara", {}), 404, "unknown_voice", "voice")
+    for made, owner in [(annas, anna), (berts, bert)]:
+        assert client.delete(f"{VOICES}/{made['id']}", headers=owner).status_code == 200
+
+
+def test_a_socket_speaks_with_its_owners_voices(client: httpx.Client, running: RunningServer) -> None:
+    anna = {"X-Voice-Owner": "anna"}
+    files = {"audio_sample": recording()}
+    made = client.post(VOICES, data={"name": "Clara", "consent": CONSENT}, files=files, headers=anna).json()
+    assert spoken_over_socket(running, "Clara", anna) == "audio.done"
+    assert spoken_over_socket(running, "Clara", {}) == "unknown_voice"
+    client.delete(f"{VOICES}/{made['id']}", headers=anna)
+
+
+def spoken_over_socket(running: RunningServer, voice: str, headers: dict[str, str]) -> str:
+    """How an utterance ends: its last message's type, or the code of an error."""
+    with connect(running.socket, subprotocols=[PROTOCOL], additional_headers=headers) as socket:
+        socket.send(json.dumps({"type": "session.config", "task_type": "base", "voice": voice, "max_frames": 8}))
+        socket.send(json.dumps({"type": "input.text", "text": "Hi."}))
+        socket.send(json.dumps({"type": "input.done"}))
+        while True:
+            if isinstance(data := socket.recv(timeout=30), str):
+                message = json.loads(data)
+                if message["type"] in {"audio.done", "error"}:
+                    return str(message.get("code", message["type"]))
+
+
+def test_an_owner_keeps_no_more_voices_than_it_may(folder_of: FolderOf, tmp_path: Path) -> None:
+    settings = ServerSettings(voices=str(tmp_path / "v"), owned_voices=1)
+    with (
+        running_server(folder_of("tiny", "base"), server=settings) as server,
+        httpx.Client(base_url=server.http, timeout=30) as client,
+    ):
+        client.headers["X-Voice-Owner"] = "anna"
+        assert upload(client).status_code == 200
+        refused(upload(client, "Bert"), 409, "too_many_voices", None)
+
+
 def test_an_exported_voice_comes_back_whole(client: httpx.Client) -> None:
     made = upload(client, ref_text=WORDS).json()
     wait_for_prompt(client, made["id"])
@@ -192,6 +313,7 @@ def test_the_list_can_be_searched(client: httpx.Client) -> None:
         ({"type": "prompt"}, 422, "invalid_config", "type"),
         ({"speaker_embedding": "[0.1]"}, 422, "invalid_config", "speaker_embedding"),
         ({"language": "../en"}, 422, "invalid_config", "language"),
+        ({"tags": "x" * 33}, 422, "invalid_config", "tags"),
         ({"speaker_description": "x" * 501}, 422, "invalid_config", "speaker_description"),
         ({"ref_text": "x" * 400}, 422, "transcript_mismatch", "ref_text"),
     ],
@@ -221,7 +343,19 @@ def test_other_bodies_are_refused(client: httpx.Client) -> None:
     refused(client.post(VOICES, files={"file": b"x" * 100}), 422, "invalid_voice_file", "file")
     made = upload(client).json()
     refused(client.patch(f"{VOICES}/{made['id']}", content=b"["), 400, "invalid_json", None)
-    refused(client.patch(f"{VOICES}/{made['id']}", json={"name": 7}), 422, "invalid_config", "name")
+    for field, wrong in [
+        ("name", 7),
+        ("name", None),
+        ("description", 7),
+        ("tags", "calm"),
+        ("tags", [7]),
+        ("tags", None),
+    ]:
+        refused(client.patch(f"{VOICES}/{made['id']}", json={field: wrong}), 422, "invalid_config", field)
+    refused(client.patch(f"{VOICES}/{made['id']}", json={"colour": "red"}), 422, "invalid_config", "body")
+    refused(
+        client.patch(f"{VOICES}/{made['id']}", json={"description": "x" * 501}), 422, "invalid_config", "description"
+    )
     refused(client.patch(f"{VOICES}/nobody", json={"name": "x"}), 404, "voice_not_found", None)
 
 

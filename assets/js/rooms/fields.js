@@ -26,9 +26,9 @@ export function fillSelect(select, choices) {
   if (choices.some(([value]) => value === before)) select.value = before;
 }
 
-/** @param {HTMLSelectElement} select @param {ModelCard} card */
-export function fillLanguages(select, card) {
-  fillSelect(select, [['auto', 'Auto'], ...card.languages.map((name) => [name, title(name)])]);
+/** @param {HTMLSelectElement} select @param {ModelCard} card @param {(key: string) => string} t */
+export function fillLanguages(select, card, t) {
+  fillSelect(select, [['auto', t('shell.auto')], ...card.languages.map((name) => [name, title(name)])]);
 }
 
 /** Buttons that put a suggestion into a field. */

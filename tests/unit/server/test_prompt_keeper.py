@@ -72,7 +72,7 @@ def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptKeep
 
     async def both() -> None:
         with ThreadPoolExecutor(2) as workers:
-            keeper = PromptKeeper(library, engine, workers)  # type: ignore[arg-type]
+            keeper = PromptKeeper(lambda: [library], engine, workers)  # type: ignore[arg-type]
             task = asyncio.create_task(keeper.run())
             await during(keeper)
             task.cancel()

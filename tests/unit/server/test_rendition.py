@@ -43,7 +43,7 @@ def requested(**fields: Any) -> SpeechRequest:
         engine = ScriptedEngine({1: [started(), chunk(), finished()]})
         async with hosting(engine, (CLARAS_CARD, CLARA)) as host:
             body = read_speech({"input": "Hello.", "stream": False, "response_format": "pcm", **fields})
-            await Rendition(host, body).whole()
+            await Rendition(host, body, host.library).whole()
         return engine.requests[0]
 
     return asyncio.run(ask())
@@ -86,7 +86,9 @@ def test_in_an_empty_library_there_are_no_stored_voices() -> None:
     async def ask() -> None:
         async with hosting(ScriptedEngine()) as host:
             with pytest.raises(UnknownVoice):
-                await Rendition(host, read_speech({"input": "Hi.", "voice": "clara", "stream": False})).whole()
+                await Rendition(
+                    host, read_speech({"input": "Hi.", "voice": "clara", "stream": False}), host.library
+                ).whole()
 
     asyncio.run(ask())
 
@@ -102,7 +104,7 @@ def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[lis
         engine = ScriptedEngine(dict(script))
         async with hosting(engine) as host:
             body = {"input": "Hi.", "stream": False, "response_format": "pcm", "retries": retries, "seed": seed}
-            whole = await Rendition(host, read_speech(body)).whole()
+            whole = await Rendition(host, read_speech(body), host.library).whole()
         return [request.seed for request in engine.requests], whole.audio, whole.seed
 
     return asyncio.run(ask())
@@ -126,7 +128,7 @@ def heard(script: list[Any], **fields: Any) -> list[dict[str, Any]]:
     async def ask() -> list[dict[str, Any]]:
         async with hosting(ScriptedEngine({1: script})) as host:
             body = read_speech({"input": "Hi.", "stream_format": "sse", "response_format": "pcm", **fields})
-            blocks = [block async for block in Rendition(host, body).as_events()]
+            blocks = [block async for block in Rendition(host, body, host.library).as_events()]
             assert all(block.endswith(b"\n\n") for block in blocks)
             return [json.loads(block.split(b"data: ")[1]) for block in blocks]
 

@@ -98,7 +98,7 @@ def play(scenario: Scenario, **settings: Any) -> Host:
 
         host = Host(Settings(server=ServerSettings(**settings)), opened, two_voices())
         await host.load()
-        websocket = WebSocket({"type": "websocket"}, client.receive, client.send)
+        websocket = WebSocket({"type": "websocket", "headers": []}, client.receive, client.send)
         client.inbox.put_nowait({"type": "websocket.connect"})
         await websocket.accept()
         await client.heard.get()

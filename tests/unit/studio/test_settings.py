@@ -5,13 +5,16 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from dataclasses import Field, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runtime.errors import InvalidSetting, PortInUse
+from runtime.voices.library import library_folder
 from studio.server import listen
-from studio.settings import StudioSettings
+from studio.settings import StoreSettings, StudioSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -58,3 +61,31 @@ def test_a_taken_port_is_one_sentence_and_status_2() -> None:
 def test_an_address_that_is_not_ours_is_refused() -> None:
     with pytest.raises(InvalidSetting, match=r"192\.0\.2\.1"):
         listen("192.0.2.1", 0)
+
+
+STORE = fields(StoreSettings)
+
+
+@pytest.mark.parametrize("knob", STORE, ids=lambda knob: knob.name)
+def test_every_limit_of_the_store_can_be_set(knob: Field[Any]) -> None:
+    default, words, low = knob.default, knob.metadata["words"], knob.metadata["low"]
+    value = words[-1] if words else "here" if isinstance(default, str) else type(default)(default + 1)
+    read = StudioSettings.from_command_line([], {knob.metadata["env"]: str(value)})
+    assert getattr(read.store, knob.name) == value
+    if low is not None:
+        with pytest.raises(InvalidSetting, match="at least"):
+            StudioSettings.from_command_line([], {knob.metadata["env"]: str(type(default)(low - 1))})
+
+
+@pytest.mark.parametrize(
+    ("setting", "space", "each"),
+    [("auto", "", False), ("auto", "me/x", True), ("one", "me/x", False), ("each", "", True)],
+)
+def test_visitors_have_a_history_each_on_a_space_or_where_told(setting: str, space: str, each: bool) -> None:
+    assert StoreSettings(visitors=setting).each({"SPACE_ID": space}) is each
+
+
+def test_all_that_is_kept_lies_in_one_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert StoreSettings().folder == tmp_path / "voicewright" == library_folder("").parent
+    assert StoreSettings(data="/data").folder == Path("/data") == library_folder("", "/data").parent

@@ -18,7 +18,7 @@ from runtime.settings import Limits
 from runtime.voices.activity import by_likelihood, by_loudness
 from runtime.voices.checks import check_transcript
 from runtime.voices.decoding import ROOT
-from runtime.voices.intake import MARGIN_S, PAUSE_S, clean_reference, take_in
+from runtime.voices.intake import MARGIN_S, PAUSE_S, clean_reference, examine, take_in
 from runtime.voices.speech import find_speech
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, spoken
@@ -150,6 +150,31 @@ def test_advice_is_one_sentence_a_fault() -> None:
         assert one.sentence[0].isupper() or one.sentence[0].isdigit()
         assert one.sentence.endswith(".")
         assert "\n" not in one.sentence
+
+
+# --- before anything is kept
+
+
+def test_an_examination_says_what_would_be_kept_and_how_loud_it_is(speech: Samples) -> None:
+    found = examine(np.concatenate([silence(2), speech, silence(3)]) + noise(len(speech) + 120_000, 1e-4), WORDS)
+    kept = take_in(np.concatenate([silence(2), speech, silence(3)]), WORDS, LIMITS)
+    assert found.end_s - found.start_s == pytest.approx(len(kept.samples) / SAMPLE_RATE - PAUSE_S, abs=0.05)
+    assert found.start_s == pytest.approx(1.9, abs=0.3)
+    assert found.seconds == pytest.approx(5 + len(speech) / SAMPLE_RATE)
+    assert found.levels.peak_db == pytest.approx(20 * np.log10(np.abs(speech).max()), abs=0.1)
+    assert found.levels.pauses_db == pytest.approx(-80, abs=1)
+    assert found.levels.speech_db is not None
+    assert -35 < found.levels.speech_db < -5
+    assert found.levels.clipped == 0
+    quieter = examine(0.1 * speech, None).levels
+    assert quieter.speech_db == pytest.approx(examine(speech, None).levels.speech_db - 20, abs=0.5)
+
+
+def test_a_foreign_transcript_is_told_beside_the_rest(speech: Samples) -> None:
+    found = examine(np.concatenate([speech, silence(8)]), "Quite another and very much longer text. " * 10)
+    assert isinstance(found.mismatch, TranscriptMismatch)
+    assert "silence" in {advice.code for advice in found.advice}
+    assert examine(silence(2), None).levels.peak_db is None
 
 
 # --- transcript against audio

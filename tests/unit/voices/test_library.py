@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import InvalidConfig, StorageFailed, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
-from runtime.voices import storage
+from runtime.files import LOCK
 from runtime.voices.index import FILE
 from runtime.voices.library import A_LOOK, Library, library_folder
 from runtime.voices.names import name_key, new_id
-from runtime.voices.voice import to_float
+from runtime.voices.voice import Edit, to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
 from tests.support.voices import a_prompt, a_voice
 
@@ -43,7 +43,8 @@ def library(folder: Path) -> Iterator[Library]:
 
 def test_without_a_setting_it_is_the_users_own_and_never_that_of_who_runs_the_tests(voices_of_nobody: Path) -> None:
     assert library_folder("").is_relative_to(voices_of_nobody)
-    assert library_folder("here") == Path("here")
+    assert library_folder("here", "data") == Path("here")
+    assert library_folder("", "data") == Path("data/voices")
 
 
 def opened(folder: Path) -> Library:
@@ -59,7 +60,7 @@ def names(library: Library) -> list[str]:
 
 def files(folder: Path) -> set[str]:
     """What lies in the folder, the index and its lock aside."""
-    return {name for name in os.listdir(folder) if not name.startswith((FILE, storage.LOCK))}
+    return {name for name in os.listdir(folder) if not name.startswith((FILE, LOCK))}
 
 
 def test_nothing_is_written_before_the_first_voice(library: Library, folder: Path) -> None:
@@ -130,8 +131,8 @@ def test_names_are_unique_without_regard_to_case(library: Library) -> None:
             library.add(a_voice(name))
     second = library.add(a_voice("Weg"))
     with pytest.raises(VoiceNameTaken):
-        library.rename(second.id, "strasse")
-    assert library.rename(first.id, "STRASSE").name == "STRASSE"  # its own name may change its case
+        library.change(second.id, Edit(name="strasse"))
+    assert library.change(first.id, Edit(name="STRASSE")).name == "STRASSE"  # its own name may change its case
     assert names(library) == ["STRASSE", "Weg"]
 
 
@@ -151,15 +152,29 @@ def test_a_voice_can_be_replaced_in_its_place(library: Library, folder: Path) ->
 
 def test_renaming_and_deleting(library: Library, folder: Path) -> None:
     card = library.add(a_voice("Clara"))
-    assert library.rename(card.id, "  Zoë ").name == "Zoë"
+    assert library.change(card.id, Edit(name="  Zoë ")).name == "Zoë"
     assert library.find("Clara") is None
     with pytest.raises(InvalidConfig):
-        library.rename(card.id, "a\nb")
+        library.change(card.id, Edit(name="a\nb"))
     library.delete(card.id)
     assert files(folder) == set()
-    for work in (library.delete, library.reference, library.export, lambda one: library.rename(one, "x")):
+    for work in (library.delete, library.reference, library.export, lambda one: library.change(one, Edit(name="x"))):
         with pytest.raises(VoiceNotFound):
             work(card.id)
+
+
+def test_description_and_tags_can_be_changed_and_searched(library: Library, folder: Path) -> None:
+    card = library.add(a_voice("Clara", tags=("warm",)))
+    changed = library.change(card.id, Edit(description="Bright", tags=("Radio", " radio ", "night show")))
+    assert (changed.name, changed.description, changed.tags) == ("Clara", "Bright", ("Radio", "night show"))
+    assert [one.id for one in library.search("RADIO show")] == [card.id]
+    assert library.search("warm") == ()
+    assert opened(folder).cards() == (changed,)
+    assert library.change(card.id, Edit(description="", tags=())).description is None
+    for tags in ([""], ["x" * 33], ["a\nb"], [str(number) for number in range(17)]):
+        with pytest.raises(InvalidConfig):
+            library.change(card.id, Edit(tags=tuple(tags)))
+    assert library.find("Clara") == library.change(card.id, Edit())
 
 
 def test_an_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path: Path) -> None:
@@ -254,7 +269,7 @@ def test_two_files_with_one_name_leave_it_to_the_older(library: Library, folder:
     (folder / f"{older.id}.voice").write_bytes(write_voice(older))
     assert [card.id for card in library.cards()] == [older.id]
     assert [problem.file for problem in library.problems()] == [f"{newer.id}.voice"]
-    library.rename(older.id, "Klara")
+    library.change(older.id, Edit(name="Klara"))
     assert {card.id for card in library.cards()} == {older.id, newer.id}
 
 
@@ -272,7 +287,7 @@ def test_what_another_process_does_is_seen(library: Library, folder: Path) -> No
     for turn in range(20):
         card = other.add(a_voice(f"Clara {turn}"))
         assert library.find(card.id) == card
-        assert library.find(other.rename(card.id, f"Zoe {turn}").name) is not None
+        assert library.find(other.change(card.id, Edit(name=f"Zoe {turn}")).name) is not None
         other.delete(card.id)
         assert library.find(card.id) is None
 
@@ -281,7 +296,7 @@ def test_two_processes_write_at_once_and_lose_nothing(library: Library, folder: 
     keeper = library.add(a_voice("Keeper"))
     commands = [[sys.executable, "-m", "tests.support.writers", "write", str(folder), who, "25"] for who in "AB"]
     writers = [subprocess.Popen(command, cwd=ROOT) for command in commands]
-    threads = [threading.Thread(target=library.rename, args=(keeper.id, f"Keeper {n}")) for n in range(5)]
+    threads = [threading.Thread(target=library.change, args=(keeper.id, Edit(name=f"Keeper {n}"))) for n in range(5)]
     for thread in threads:
         thread.start()
     assert [writer.wait(60) for writer in writers] == [0, 0]
@@ -321,7 +336,7 @@ def test_a_failed_write_is_said_so_and_changes_nothing(
         for work in (
             lambda: library.add(a_voice("Other")),
             lambda: library.add(a_voice("Clara"), replace_id=card.id),
-            lambda: library.rename(card.id, "Other"),
+            lambda: library.change(card.id, Edit(name="Other")),
         ):
             with pytest.raises(StorageFailed, match=why):
                 work()
@@ -360,8 +375,8 @@ def test_an_index_of_other_files_is_corrected(library: Library, folder: Path) ->
     first, second = library.add(a_voice("First")), library.add(a_voice("Second"))
     library.close()
     with sqlite3.connect(folder / FILE) as index:
-        index.execute("UPDATE voices_1 SET version = 'old', card = replace(card, 'First', 'Wrong')")
-        index.execute("DELETE FROM voices_1 WHERE file = ?", (f"{second.id}.voice",))
+        index.execute("UPDATE voices_2 SET version = 'old', card = replace(card, 'First', 'Wrong')")
+        index.execute("DELETE FROM voices_2 WHERE file = ?", (f"{second.id}.voice",))
     assert {card.id: card.name for card in opened(folder).cards()} == {first.id: "First", second.id: "Second"}
 
 

@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from runtime.voices.voice import Consent, Voice, to_float, to_pcm
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, MAX_REFERENCE_S, read_voice, write_voice
 from tests.support.signals import voice as signal
 from tests.support.voices import a_prompt, a_voice
+
+FIRST = Path(__file__).with_name("data") / "first_version.voice"  # written before there were tags
 
 
 def assert_same(one: Voice, other: Voice) -> None:
@@ -41,7 +44,7 @@ def assert_same(one: Voice, other: Voice) -> None:
     [
         {},
         {"prompts": {}},
-        {"description": None, "transcript": None, "consent": None, "provenance": {}, "advice": ()},
+        {"description": None, "tags": (), "transcript": None, "consent": None, "provenance": {}, "advice": ()},
         {"name": "Zoë 🎙️ می‌خواهم"},
         {"reference": np.array([-32768, 0, 32767], np.int16)},
         {
@@ -56,6 +59,17 @@ def test_what_is_written_is_read(changes: dict[str, Any]) -> None:
     read = read_voice(write_voice(made))
     assert_same(read, made)
     assert all(prompt.x_vector.flags.writeable for prompt in read.prompts.values())
+
+
+def test_a_voice_without_tags_can_be_read_where_there_were_none() -> None:
+    for tags, version in [((), b'"version":"1"'), (("calm",), b'"version":"2"')]:
+        assert version in write_voice(a_voice(tags=tags))
+
+
+def test_a_file_of_the_first_version_is_still_read() -> None:
+    voice = read_voice(FIRST.read_bytes())
+    assert (voice.name, voice.tags, voice.transcript) == ("Clara", (), "„Guten Morgen“, 你好.")
+    assert list(voice.prompts) == ["abc", "d-e_f"]
 
 
 def test_samples_on_the_16_bit_grid_survive_exactly() -> None:
@@ -110,7 +124,8 @@ def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda header: header["__metadata__"].update(version="2"), "version"),
+        (lambda header: header["__metadata__"].update(version="3"), "version"),
+        (lambda header: header["__metadata__"].update(version="1"), "metadata"),  # which had no tags
         (lambda header: header["__metadata__"].update(format="pt"), "not a voice file"),
         (lambda header: header.pop("__metadata__"), "not a voice file"),
         (lambda header: header["__metadata__"].pop("sha256"), "metadata"),
@@ -146,6 +161,10 @@ def test_a_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str,
         {"language": "../en"},
         {"description": "x" * 501},
         {"transcript": "x" * 4097},
+        {"tags": ("x" * 33,)},
+        {"tags": ("calm", "Calm")},
+        {"tags": (" calm",)},
+        {"tags": tuple(f"{number}" for number in range(17))},
         {"created_at": float("inf")},
         {"consent": Consent(words="x" * 501)},
         {"provenance": {str(number): "x" for number in range(33)}},

@@ -1,30 +1,26 @@
-/** The Base room: a voice from reference audio, uploaded or recorded here. The audio leaves the page only to speak. */
+/** The Clone room: a voice from reference audio, uploaded or recorded here (Base). */
 
 import { microphoneObstacle, Recorder } from '../recorder.js';
-import { dataUrl } from '../wav.js';
 import { FieldError, fillLanguages } from './fields.js';
 
-/** @typedef {import('./fields.js').ModelCard} ModelCard */
-
-export class BaseRoom {
+export class CloneRoom {
+  static id = 'clone';
+  id = 'clone';
   mode = 'base';
 
-  /**
-   * @param {ParentNode} page
-   * @param {(field: string, sentence: string) => void} complain
-   */
-  constructor(page, complain) {
-    this.complain = complain;
-    this.record = page.querySelector('#vw-b-record');
-    this.file = page.querySelector('#vw-b-file');
-    this.level = page.querySelector('#vw-b-level');
-    this.name = page.querySelector('#vw-b-name');
-    this.audio = page.querySelector('#vw-b-audio');
-    this.transcript = page.querySelector('#vw-b-transcript');
-    this.xVectorOnly = page.querySelector('#vw-b-xvector');
-    this.language = page.querySelector('#vw-b-language');
-    this.maxSeconds = 60;
-    this.maxBytes = Infinity;
+  /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
+  constructor(root, studio) {
+    Object.assign(this, { root, studio });
+    const page = root;
+    this.complain = (field, sentence) => studio.complain(field, sentence, this.id);
+    this.record = page.querySelector('#vw-clone-record');
+    this.file = page.querySelector('#vw-clone-file');
+    this.level = page.querySelector('#vw-clone-level');
+    this.name = page.querySelector('#vw-clone-name');
+    this.audio = page.querySelector('#vw-clone-audio');
+    this.transcript = page.querySelector('#vw-clone-transcript');
+    this.xVectorOnly = page.querySelector('#vw-clone-xvector');
+    this.language = page.querySelector('#vw-clone-language');
     /** @type {Blob|null} */
     this.reference = null;
     /** @type {Recorder|null} */
@@ -48,20 +44,23 @@ export class BaseRoom {
     if (obstacle) this.name.textContent = obstacle;
   }
 
-  /** @param {ModelCard} card */
-  offer(card) {
-    fillLanguages(this.language, card);
+  offer() {
+    const card = this.studio.cards.get(this.mode);
+    if (card) fillLanguages(this.language, card, this.studio.t);
   }
 
-  /** @param {Object<string, number>} limits */
-  limit(limits) {
-    this.maxSeconds = limits.max_reference_s ?? this.maxSeconds;
-    // base64 makes four bytes of three, and the rest of the message needs some room.
-    this.maxBytes = limits.max_config_bytes ? (limits.max_config_bytes - 65536) * 0.75 : this.maxBytes;
+  get maxSeconds() {
+    return this.studio.limits.max_reference_s ?? 60;
+  }
+
+  /** base64 makes four bytes of three, and the rest of the message needs some room. */
+  get maxBytes() {
+    const { max_config_bytes: most } = this.studio.limits;
+    return most ? (most - 65536) * 0.75 : Infinity;
   }
 
   /** The fields of session.config that are this room's. */
-  async config() {
+  config() {
     if (this.recorder) throw new FieldError('ref_audio', 'Stop the recording first.');
     if (!this.reference) throw new FieldError('ref_audio', 'Record or upload the voice to clone first.');
     const ref_text = this.transcript.value.trim();
@@ -71,12 +70,16 @@ export class BaseRoom {
       throw new FieldError('ref_text', sentence);
     }
     return {
-      task_type: 'Base',
       language: this.language.value,
-      ref_audio: await dataUrl(this.reference),
       x_vector_only_mode: only,
       ...(!only && { ref_text }),
     };
+  }
+
+  async speak({ clicked }) {
+    const { studio, mode, reference } = this;
+    const take = studio.say({ room: this.id, mode, config: this.config(), text: studio.text, seed: studio.nextSeed(), reference });
+    studio.stage.play(take, { clicked });
   }
 
   async startRecording() {

@@ -1,0 +1,72 @@
+/** The studio's and the runtime's HTTP, as JSON in and out; whatever is refused is thrown as one sentence. */
+
+/** A refusal, or no answer at all, with a stable code. */
+export class StudioError extends Error {
+  /** @param {{code: string, message: string, param?: string|null, status?: number}} fields */
+  constructor({ code, message, param = null, status = 0 }) {
+    super(message);
+    Object.assign(this, { code, param, status });
+  }
+
+  /** Whether this studio simply has no such route. */
+  get missing() {
+    return this.code === 'http_404' || this.code === 'http_405';
+  }
+}
+
+/** @param {string} path relative, as 'studio/takes' */
+export function address(path) {
+  return new URL(path, document.baseURI);
+}
+
+/** @param {Response} response */
+async function refusal(response) {
+  let fields = {};
+  try {
+    fields = (await response.json()).error ?? {};
+  } catch {
+    // Not ours to read: the status must do.
+  }
+  return new StudioError({
+    code: fields.code ?? `http_${response.status}`,
+    message: fields.message ?? `The studio answered with ${response.status}.`,
+    param: fields.param,
+    status: response.status,
+  });
+}
+
+/** @param {string} path @param {RequestInit} [options] @returns {Promise<Response>} */
+async function ask(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(address(path), { cache: 'no-store', ...options });
+  } catch {
+    throw new StudioError({
+      code: 'studio_unreachable',
+      message: 'The studio does not answer. Check that it still runs, then try again.',
+    });
+  }
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
+/** @param {string} method @param {string} path @param {Object} [json] */
+async function send(method, path, json) {
+  const body = json === undefined ? undefined : JSON.stringify(json);
+  const headers = body === undefined ? {} : { 'content-type': 'application/json' };
+  const response = await ask(path, { method, headers, body });
+  return response.status === 204 ? null : response.json();
+}
+
+export const api = {
+  get: (path) => send('GET', path),
+  post: (path, json = {}) => send('POST', path, json),
+  patch: (path, json) => send('PATCH', path, json),
+  put: (path, json) => send('PUT', path, json),
+  delete: (path) => send('DELETE', path),
+  /** @param {string} path @param {FormData} data @param {string} [method] */
+  form: async (path, data, method = 'POST') => (await ask(path, { method, body: data })).json(),
+  /** @param {string} path @param {RequestInit} [options] @returns {Promise<Blob>} */
+  blob: async (path, options) => (await ask(path, options)).blob(),
+  address,
+};

@@ -1,0 +1,89 @@
+/** The kept takes, newest first, page by page; what can be done with one. Event: 'change'. */
+
+import { api } from './api.js';
+import { Take } from './take.js';
+
+const PAGE = 30;
+
+export class TakeHistory extends EventTarget {
+  /** @type {Object[]} records */
+  list = [];
+  /** @type {string|null} */
+  next = null;
+  /** What is listed: search, room, favourite. */
+  wanted = {};
+
+  /** @param {import('./speech.js').Speech} speech */
+  constructor(speech) {
+    super();
+    this.speech = speech;
+  }
+
+  /** List anew. @param {{search?: string, room?: string, favourite?: boolean}} [wanted] */
+  async refresh(wanted = this.wanted) {
+    this.wanted = wanted;
+    const { takes, next } = await this.page(null);
+    if (wanted !== this.wanted) return; // asked for something else meanwhile
+    this.show(takes, next);
+  }
+
+  async more() {
+    if (!this.next) return;
+    const { takes, next } = await this.page(this.next);
+    this.show([...this.list, ...takes], next);
+  }
+
+  page(cursor) {
+    const query = new URLSearchParams({ limit: PAGE });
+    for (const [name, value] of Object.entries({ ...this.wanted, cursor })) if (value) query.set(name, value);
+    return api.get(`studio/takes?${query}`);
+  }
+
+  show(list, next = this.next) {
+    Object.assign(this, { list, next });
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** @param {string} id @param {Object} fields name, tags, favourite, notes */
+  async change(id, fields) {
+    const record = await api.patch(`studio/takes/${id}`, fields);
+    this.show(this.list.map((take) => (take.id === id ? record : take)));
+    return record;
+  }
+
+  favourite(id, on) {
+    return this.change(id, { favourite: on });
+  }
+
+  async remove(id) {
+    await api.delete(`studio/takes/${id}`);
+    this.show(this.list.filter((take) => take.id !== id));
+  }
+
+  async restore(id) {
+    await api.post(`studio/takes/${id}/restore`);
+    await this.refresh();
+  }
+
+  /** A kept take with its sound, ready for the stage. @param {Object} record */
+  async load(record) {
+    const blob = await api.blob(`studio/takes/${record.id}/audio?format=pcm&inline=1`);
+    return Take.kept(record, new Int16Array(await blob.arrayBuffer()));
+  }
+
+  /** @param {Object} record @returns {Promise<Blob|null>} */
+  async reference(record) {
+    return record.reference ? api.blob(`studio/takes/${record.id}/reference`) : null;
+  }
+
+  /** Ask for the same once more. The take plays if it is handed to the stage. @param {string} id */
+  async reproduce(id, { onTake = () => {} } = {}) {
+    const record = await api.get(`studio/takes/${id}`);
+    const { room, mode, config, text, seed, label } = record;
+    const reference = await this.reference(record);
+    const take = this.speech.say({ room, mode, config, text, seed, label, parent: id, reference });
+    onTake(take);
+    await take.stored();
+    return { take, identical: take.record?.sha256 === record.sha256 };
+  }
+}

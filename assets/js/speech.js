@@ -1,0 +1,121 @@
+/** Asking for takes: over the socket, into a Take, and from there into the studio's store. */
+
+import { api } from './api.js';
+import { Take } from './take.js';
+import { dataUrl } from './wav.js';
+
+/** @typedef {import('./take.js').Asked} Asked */
+
+export class Speech {
+  /**
+   * @param {import('./ws_client.js').SpeechSocket} socket
+   * @param {{onFailed: (take: Take) => void, onUnkept: (take: Take, error: Error) => void}} listeners
+   */
+  constructor(socket, { onFailed, onUnkept }) {
+    Object.assign(this, { socket, onFailed, onUnkept });
+    /** Takes whose sound may still come. @type {Set<Take>} */
+    this.live = new Set();
+    /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
+    this.urls = new WeakMap();
+    this.keeps = true; // until the studio says that it has no store
+  }
+
+  /** @param {Asked} asked @returns {Take} */
+  say(asked) {
+    const take = new Take(asked);
+    this.live.add(take);
+    if (!asked.reference) this.ask(take, null);
+    else this.travelling(asked.reference).then((url) => take.live && this.ask(take, url), (error) => this.fail(take, error));
+    take.addEventListener('done', () => this.live.delete(take));
+    return take;
+  }
+
+  /** @param {Blob} reference */
+  travelling(reference) {
+    if (!this.urls.has(reference)) this.urls.set(reference, dataUrl(reference));
+    return this.urls.get(reference);
+  }
+
+  /** @param {Take} take @param {string|null} referenceUrl */
+  ask(take, referenceUrl) {
+    const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }) };
+    const progress = () => take.tell('progress');
+    take.utterance = this.socket.speak(config, take.text, {
+      onQueue: (position, etaMs) => {
+        take.queue = { position, etaMs };
+        progress();
+      },
+      onStart: (start) => {
+        take.start = start;
+        take.queue = null;
+        progress();
+      },
+      onAudio: (pcm) => {
+        take.state = 'streaming';
+        take.timing.first ??= performance.now();
+        take.append(pcm);
+        progress();
+      },
+      onDone: (done) => {
+        Object.assign(take, { metrics: done.metrics, stopReason: done.stop_reason, queue: null });
+        take.enter('done', 'done');
+        this.keep(take);
+      },
+      onError: (error) => this.fail(take, error),
+    });
+  }
+
+  fail(take, error) {
+    this.live.delete(take);
+    Object.assign(take, { error, stopReason: 'error', queue: null });
+    take.enter('failed', 'error');
+    this.onFailed(take);
+  }
+
+  /** Hand a finished take to the studio's store. @param {Take} take */
+  async keep(take) {
+    const unkept = (error) => {
+      take.unkept = true;
+      take.tell('stored');
+      if (error) this.onUnkept(take, error);
+    };
+    if (!this.keeps) return unkept(null);
+    const form = new FormData();
+    form.append('take', JSON.stringify(describe(take)));
+    form.append('pcm', new Blob(take.chunks, { type: 'application/octet-stream' }), 'take.pcm');
+    if (take.reference) form.append('reference', take.reference, take.reference.name ?? 'reference.wav');
+    try {
+      take.record = await api.form('studio/takes', form);
+      take.id = take.record.id;
+      take.tell('stored');
+    } catch (error) {
+      if (error.missing) this.keeps = false;
+      unkept(error.missing ? null : error);
+    }
+  }
+
+  /** Stop all that may still sound. */
+  cancel() {
+    for (const take of [...this.live]) take.cancel();
+  }
+}
+
+/** What is stored of a take beside its sound. @param {Take} take */
+function describe(take) {
+  const { room, mode, text, label, config, seed, parent, metrics, stopReason, samples, start } = take;
+  return {
+    room,
+    mode,
+    text,
+    label,
+    config,
+    seed,
+    parent,
+    metrics,
+    stop_reason: stopReason,
+    samples,
+    model: start?.model ?? null,
+    voice: start?.voice ?? config.voice ?? null,
+    language: config.language ?? 'auto',
+  };
+}

@@ -1,0 +1,248 @@
+/**
+ * The one loudspeaker with all that follows it: waveform, transport, meter.
+ *
+ * What is played is a programme, most often of one take. Pause and seek end it and begin again from where it
+ * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else.
+ *
+ * @typedef {import('./take.js').Take} Take
+ */
+
+import { clock, Meter } from './meter.js';
+import { SAMPLE_RATE } from './outputs.js';
+import { Player } from './player.js';
+import { Programme } from './programme.js';
+import { Waveform } from './waveform.js';
+
+const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp: 5, PageDown: -5 }; // seconds
+
+export class Stage extends EventTarget {
+  /** @param {ParentNode} page @param {(key: string, values?: Object) => string} t */
+  constructor(page, t) {
+    super();
+    this.t = t;
+    this.player = new Player();
+    this.waveform = new Waveform(page.querySelector('#vw-wave'));
+    this.meter = new Meter(page, t);
+    this.slider = page.querySelector('#vw-seek');
+    this.button = page.querySelector('#vw-play');
+    this.time = page.querySelector('#vw-time');
+    this.caption = page.querySelector('#vw-caption');
+    this.download = page.querySelector('#vw-download');
+    /** @type {Take|null} what is shown */
+    this.take = null;
+    /** @type {Programme|null} */
+    this.programme = null;
+    this.onItem = null;
+    this.index = 0; // of the programme's item that is shown
+    this.at = 0; // samples into the take that is shown
+    this.playing = 0;
+    this.onChange = () => this.refresh();
+    this.listen();
+  }
+
+  listen() {
+    this.button.onclick = () => this.toggle();
+    this.slider.onkeydown = (event) => this.onKey(event);
+    this.slider.onpointerdown = (event) => this.onPointer(event);
+    this.player.addEventListener('counters', () => this.follow());
+    this.player.addEventListener('finished', () => this.onFinished());
+  }
+
+  /** Whether anything is to be heard, now or as soon as it comes. */
+  get sounding() {
+    return this.player.sounding;
+  }
+
+  /**
+   * Play a take, also one that still streams; what played before is cut.
+   *
+   * @param {Take} take
+   * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: seconds; clicked: performance.now()
+   */
+  play(take, { from = 0, gainDb = 0, clicked } = {}) {
+    if (clicked !== undefined) take.timing = { clicked, ttfa: null, audible: null, underruns: null };
+    return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
+  }
+
+  /**
+   * Play takes and silences one after another without a gap.
+   *
+   * @param {Iterable<Take|{silence: number}>|AsyncIterable<Take|{silence: number}>} items
+   * @param {{onItem?: (index: number, item: Take|{silence: number}) => void}} [options]
+   */
+  sequence(items, { onItem } = {}) {
+    return this.begin(new Programme(items), {}, onItem);
+  }
+
+  /** Show a take without playing it. @param {Take|null} take */
+  show(take) {
+    if (this.sounding) this.stop();
+    this.programme = take && new Programme([take]);
+    this.onItem = null;
+    Object.assign(this, { index: 0, at: 0 });
+    this.put(take);
+  }
+
+  begin(programme, { index = 0, at = 0 } = {}, onItem = null) {
+    Object.assign(this, { programme, onItem, index, at, told: -1 });
+    const playing = this.player.begin();
+    this.playing = playing;
+    const pumped = this.pump(programme, playing, { index, at });
+    this.refresh();
+    this.animate();
+    return pumped;
+  }
+
+  async pump(programme, playing, from) {
+    for await (const pcm of programme.pieces(from)) {
+      if (playing !== this.playing) return;
+      this.player.push(playing, pcm);
+    }
+    if (playing === this.playing) this.player.end(playing);
+  }
+
+  pause() {
+    if (!this.sounding) return;
+    this.follow();
+    this.silence();
+  }
+
+  resume() {
+    if (this.sounding || !this.programme) return;
+    if (this.take && !this.take.live && this.at >= this.take.samples) Object.assign(this, { index: 0, at: 0 });
+    this.player.arm().catch(() => {});
+    this.begin(this.programme, { index: this.index, at: this.at }, this.onItem);
+  }
+
+  toggle() {
+    if (this.sounding) this.pause();
+    else this.resume();
+  }
+
+  /** Be silent now, and begin from the beginning next time. */
+  stop() {
+    this.silence();
+    Object.assign(this, { index: 0, at: 0 });
+  }
+
+  silence() {
+    this.playing = 0;
+    this.player.stop();
+    this.refresh();
+  }
+
+  /** Go to a place of the take that is shown; what sounds goes on from there. @param {number} at samples */
+  seek(at) {
+    if (!this.take) return;
+    this.at = Math.max(0, Math.min(this.take.samples, Math.round(at)));
+    if (this.sounding) this.begin(this.programme, { index: this.index, at: this.at }, this.onItem);
+    this.paint();
+  }
+
+  onKey(event) {
+    const { key } = event;
+    if (!this.take) return;
+    if (key in STEPS) this.seek(this.at + STEPS[key] * SAMPLE_RATE);
+    else if (key === 'Home') this.seek(0);
+    else if (key === 'End') this.seek(this.take.samples);
+    else return;
+    event.preventDefault();
+  }
+
+  onPointer(event) {
+    if (!this.take?.samples || event.button !== 0) return;
+    const { left, width } = this.waveform.canvas.getBoundingClientRect();
+    this.seek(((event.clientX - left) / width) * this.waveform.span);
+    this.resume();
+  }
+
+  /** Read where the sound is, and show it. */
+  follow() {
+    const { player } = this;
+    if (this.playing === player.take && player.counters && this.programme) {
+      const place = this.programme.locate(player.position());
+      if (place) this.enter(place.span, place.at);
+    }
+    this.paint();
+  }
+
+  /** @param {import('./programme.js').Span} span @param {number} at */
+  enter({ item, index, start }, at) {
+    if (this.told !== index) {
+      this.told = index;
+      this.index = index;
+      this.onItem?.(index, item);
+    }
+    if ('silence' in item) return;
+    if (item !== this.take) this.put(item);
+    this.at = Math.min(at, item.samples);
+    const { timing } = item;
+    timing.underruns = this.player.counters.underruns;
+    if (timing.clicked === null || timing.audible !== null || start > 0) return;
+    const audible = this.player.audibleAt();
+    if (audible !== null) timing.audible = audible - timing.clicked;
+  }
+
+  put(take) {
+    for (const event of ['progress', 'done', 'error', 'stored']) {
+      this.take?.removeEventListener(event, this.onChange);
+      take?.addEventListener(event, this.onChange);
+    }
+    this.take = take;
+    this.waveform.show(take);
+    this.refresh();
+  }
+
+  onFinished() {
+    this.follow();
+    this.refresh();
+  }
+
+  /** Follow the sound until it has ended. */
+  animate() {
+    cancelAnimationFrame(this.frame);
+    const step = () => {
+      this.follow();
+      if (this.sounding) this.frame = requestAnimationFrame(step);
+    };
+    this.frame = requestAnimationFrame(step);
+  }
+
+  paint() {
+    const { take, slider } = this;
+    const timing = take?.timing;
+    if (timing && timing.ttfa === null && timing.first && timing.clicked !== null) {
+      timing.ttfa = timing.first - timing.clicked;
+    }
+    this.waveform.seek(this.at);
+    this.meter.show(take);
+    this.time.textContent = clock(this.at);
+    slider.setAttribute('aria-valuenow', (this.at / SAMPLE_RATE).toFixed(1));
+    slider.setAttribute('aria-valuemax', (take?.seconds ?? 0).toFixed(1));
+    slider.setAttribute('aria-valuetext', `${clock(this.at)} / ${clock(take?.samples ?? 0)}`);
+  }
+
+  refresh() {
+    const { take } = this;
+    const label = this.t(this.sounding ? 'shell.pause' : 'shell.play');
+    this.button.dataset.state = this.sounding ? 'playing' : 'paused';
+    if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
+    this.button.disabled = !this.sounding && !take?.samples;
+    this.caption.textContent = take?.label ?? '';
+    this.offer(take && !take.live && take.samples ? take : null);
+    this.paint();
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** Put the take's file behind the link. @param {Take|null} take */
+  offer(take) {
+    const { download } = this;
+    download.setAttribute('aria-disabled', String(!take));
+    if (this.offered === take) return;
+    this.offered = take;
+    URL.revokeObjectURL(download.href);
+    if (!take) return download.removeAttribute('href');
+    download.href = URL.createObjectURL(take.wav());
+    download.download = take.filename;
+  }
+}

@@ -1,0 +1,33 @@
+/** Sentences that come and go at the edge of the page, each with at most one thing to do about it. */
+
+const STAY_MS = 8000;
+
+export class Toasts {
+  /** @param {HTMLElement} holder */
+  constructor(holder) {
+    this.holder = holder;
+  }
+
+  /**
+   * @param {string} sentence
+   * @param {{action?: string, onAction?: () => void}} [options]
+   */
+  show(sentence, { action, onAction } = {}) {
+    const toast = document.createElement('p');
+    toast.className = 'vw-toast';
+    toast.append(Object.assign(document.createElement('span'), { textContent: sentence }));
+    const leave = () => toast.remove();
+    if (action) {
+      const button = Object.assign(document.createElement('button'), { type: 'button', textContent: action });
+      button.onclick = () => {
+        leave();
+        onAction?.();
+      };
+      toast.append(button);
+    }
+    let timer = setTimeout(leave, STAY_MS);
+    toast.onpointerenter = toast.onfocusin = () => clearTimeout(timer);
+    toast.onpointerleave = toast.onfocusout = () => (timer = setTimeout(leave, STAY_MS));
+    this.holder.append(toast);
+  }
+}

@@ -1,0 +1,20 @@
+/** The stored voices, as the runtime lists them. Event: 'change'. */
+
+import { api } from './api.js';
+
+export class Voices extends EventTarget {
+  /** @type {Object[]} voice cards: id, name, … */
+  list = [];
+
+  async refresh() {
+    const { data } = await api.get('v1/audio/voices');
+    this.list = data;
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** @param {string} idOrName */
+  find(idOrName) {
+    const name = idOrName.toLowerCase();
+    return this.list.find((voice) => voice.id === idOrName) ?? this.list.find((voice) => voice.name.toLowerCase() === name) ?? null;
+  }
+}

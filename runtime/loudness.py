@@ -1,0 +1,157 @@
+"""How loud sound is to a listener (ITU-R BS.1770, EBU R 128), and making it as loud as wanted. Thin over PyAV.
+
+s16le mono at 24 kHz, as everywhere. The meter is FFmpeg's ebur128; loudness is in LUFS, peaks are true peaks in dBTP.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import av
+import av.filter
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.audio import Sound, resample
+from runtime.request import SAMPLE_RATE
+
+SILENCE_LUFS = -70.0  # what the gate of the measure takes for silence
+CEILING_DBTP = -1.0
+MAX_GAIN_DB = 30.0  # more would raise the noise of what is all but silent
+
+_PIECE = 10 * SAMPLE_RATE  # samples that are measured at once
+_OVERSAMPLED = 4  # BS.1770's, for peaks between samples
+_BLOCK = SAMPLE_RATE // 1000  # the limiter's gain moves from one millisecond to the next
+_AHEAD = 6  # blocks before and behind a peak over which it moves
+_PASSES = 4
+
+
+def integrated(samples: NDArray[np.int16]) -> float | None:
+    """Gated loudness of the whole in LUFS; None where there are less than 400 ms, or nothing but silence.
+
+    Shapes: samples [N].
+    """
+    graph = av.filter.Graph()
+    graph.link_nodes(
+        graph.add_abuffer(sample_rate=SAMPLE_RATE, format="s16", layout="mono", time_base=Fraction(1, SAMPLE_RATE)),
+        graph.add("ebur128", "metadata=1:framelog=quiet"),
+        graph.add("abuffersink"),
+    ).configure()
+    loudness = SILENCE_LUFS
+    for start in range(0, len(samples), _PIECE):
+        piece = np.ascontiguousarray(samples[start : start + _PIECE])
+        frame = av.AudioFrame.from_ndarray(piece[None], format="s16", layout="mono")
+        frame.sample_rate, frame.time_base, frame.pts = SAMPLE_RATE, Fraction(1, SAMPLE_RATE), start
+        graph.push(frame)
+        loudness = _last_loudness(graph, loudness)
+    graph.push(None)
+    loudness = _last_loudness(graph, loudness)
+    return None if loudness <= SILENCE_LUFS else round(loudness, 2)
+
+
+def true_peak(samples: NDArray[np.int16]) -> float:
+    """The highest magnitude between and at samples, as a factor of full scale.
+
+    Shapes: samples [N].
+    """
+    return float(_block_peaks(samples, np.ones(_blocks(samples))).max(initial=0.0))
+
+
+def gain_to(target_lufs: float, samples: NDArray[np.int16]) -> float:
+    """The gain in dB that brings sound to a loudness; 0 where it has none that can be measured."""
+    loudness = integrated(samples)
+    return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
+
+
+def levelled(
+    samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
+) -> NDArray[np.int16]:
+    """Sound at that loudness, with its peaks held under the ceiling; as it was where it has no loudness.
+
+    The limiter looks ahead and moves slowly, and takes loudness away where it works, so that a few passes are made.
+
+    Shapes: samples [N] -> [N].
+    """
+    gain_db = gain_to(target_lufs, samples)
+    if integrated(samples) is None:
+        return samples
+    for _ in range(_PASSES):
+        out = _limited(samples, 10 ** (gain_db / 20), 10 ** (ceiling_dbtp / 20))
+        missing = target_lufs - (integrated(out) or target_lufs)
+        if abs(missing) < 0.1 or gain_db + missing > MAX_GAIN_DB:
+            break
+        gain_db += missing
+    return out
+
+
+def _limited(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray[np.int16]:
+    """Apply a gain, and hold every true peak under the ceiling by moving it over some milliseconds.
+
+    Piece by piece: an hour as floats would take gigabytes.
+    """
+    ceiling -= 2 / 32768  # room for rounding to 16 bits
+    gains = np.full(_blocks(samples), gain)
+    for _ in range(2):  # the moving gain may lift a peak between two samples by a little; the second time takes that
+        needed = np.minimum(1.0, ceiling / np.maximum(_block_peaks(samples, gains), 1e-9))
+        if needed.min(initial=1.0) >= 1.0:
+            break
+        gains = gains * _smoothed(needed)
+    if (peak := _block_peaks(samples, gains).max(initial=0.0)) > ceiling:
+        gains = gains * (ceiling / peak)
+    out = np.empty_like(samples)
+    for start in range(0, len(samples), _PIECE):
+        end = min(len(samples), start + _PIECE)
+        out[start:end] = np.round(_scaled(samples, gains, start, end) * 32768).clip(-32768, 32767)
+    return out
+
+
+def _blocks(samples: NDArray[np.int16]) -> int:
+    return -(-len(samples) // _BLOCK)
+
+
+def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int) -> NDArray[np.float32]:
+    """Some of the samples in [-1, 1]; gains go in straight lines from the middle of one block to the next."""
+    first = max(0, start // _BLOCK - 1)
+    around = gains[first : end // _BLOCK + 2]
+    centres = (np.arange(first, first + len(around)) + 0.5) * _BLOCK - 0.5
+    return (np.interp(np.arange(start, end), centres, around) * samples[start:end] / 32768).astype(np.float32)
+
+
+def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A gain for every block, so that on the straight line to the next one too it is nowhere above what is needed.
+
+    The least of the blocks around is taken before the average over one block less on either side.
+    """
+    padded = np.pad(needed, _AHEAD, mode="edge")
+    least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AHEAD + 1).min(axis=1)
+    window = np.hanning(2 * _AHEAD + 1)[1:-1]  # 2 * _AHEAD - 1 blocks
+    return np.convolve(np.pad(least, _AHEAD - 1, mode="edge"), window / window.sum(), mode="valid")
+
+
+def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDArray[np.float64]:
+    """True peak of every millisecond under gains a block: [N], [blocks] -> [blocks]."""
+    context = 50 * _BLOCK
+    parts = [np.zeros(0)]
+    for start in range(0, len(samples), _PIECE):
+        first, end = max(0, start - context), min(len(samples), start + _PIECE)
+        values = _scaled(samples, gains, first, min(len(samples), end + context))
+        dense = resample(Sound(values, SAMPLE_RATE), _OVERSAMPLED * SAMPLE_RATE).samples
+        dense = np.abs(dense[_OVERSAMPLED * (start - first) : _OVERSAMPLED * (end - first)])
+        plain = np.abs(values[start - first : end - first])
+        parts.append(np.maximum(_highest(dense, _OVERSAMPLED * _BLOCK), _highest(plain, _BLOCK)))
+    return np.concatenate(parts)
+
+
+def _highest(values: NDArray[np.float32], size: int) -> NDArray[np.float64]:
+    """The highest of every ``size`` values."""
+    return np.pad(values, (0, -len(values) % size)).reshape(-1, size).max(axis=1).astype(np.float64)
+
+
+def _last_loudness(graph: av.filter.Graph, loudness: float) -> float:
+    while True:
+        try:
+            frame = graph.pull()
+        except (av.BlockingIOError, av.EOFError):
+            return loudness
+        if frame is not None:
+            loudness = float(frame.metadata.get("lavfi.r128.I", loudness))

@@ -1,0 +1,75 @@
+"""Composes what keeps things: the store, who visits it, its routes, and the hourly tidying."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.routing import Route
+
+from runtime.errors import SpeechError
+from runtime.settings import Settings
+from studio.routes.answers import Aside
+from studio.routes.exports import ExportRoutes
+from studio.routes.me import Features, MeRoutes
+from studio.routes.scripts import ScriptRoutes
+from studio.routes.takes import TakeRoutes
+from studio.settings import StoreSettings
+from studio.store.store import Store
+from studio.visitors import MemberOf, Visitors
+
+log = logging.getLogger(__name__)
+
+TIDY_S = 3600.0
+EXPORTS = 2  # that are made at the same time
+
+
+class Keeping:
+    """The store behind its routes. Opened when it is made; that may take a moment, before anybody listens.
+
+    Raises:
+        InvalidSetting: a newer Voicewright has written the folder.
+    """
+
+    def __init__(
+        self, settings: StoreSettings, *, member_of: MemberOf | None = None, features: Features | None = None
+    ) -> None:
+        self.store = Store(settings)
+        self.store.open()
+        self.visitors = Visitors(each=settings.each(), member_of=member_of)
+        self._aside, self._slowly = Aside(), Aside(EXPORTS)
+        self._features = features
+
+    def routes(self) -> list[Route]:
+        store, visitors, aside = self.store, self.visitors, self._aside
+        return [
+            *TakeRoutes(store, visitors, aside, Settings.from_env().limits.max_config_bytes).routes(),
+            *ExportRoutes(store, visitors, aside, self._slowly).routes(),
+            *ScriptRoutes(store, visitors, aside).routes(),
+            *MeRoutes(store, visitors, aside, self._features).routes(),
+        ]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Empty the bin now and then, and close what is open at the end."""
+        tidying = asyncio.create_task(self._tidy())
+        try:
+            yield
+        finally:
+            tidying.cancel()
+            await asyncio.to_thread(self._close)
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_S)
+            try:
+                await self._aside(self.store.tidy)
+            except SpeechError as error:
+                log.warning("the bin could not be emptied: %s", error)
+
+    def _close(self) -> None:
+        self._aside.close()
+        self._slowly.close()
+        self.store.close()

@@ -1,0 +1,183 @@
+"""What all routes of the studio share: bodies in, answers and refusals out, and slow work beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+from urllib.parse import quote
+
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from runtime.errors import InvalidConfig, MessageTooLarge, OriginRefused, SessionIdle, SpeechError, StorageFailed
+from studio.relay import SAFE_METHODS, same_origin
+
+BODY_BYTES = 2 * 2**20  # of a JSON body
+FIELD_BYTES = 2**20  # of one text field of a form
+IDLE_S = 60.0  # until the next piece of a body must have come
+# Of who asked, and never to be guessed at by a shared cache, another site or a browser.
+PRIVATE = {
+    "cache-control": "private, no-cache",
+    "cross-origin-resource-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
+
+Value = TypeVar("Value")
+Given = ParamSpec("Given")
+Handler = Callable[[Request], Awaitable[Response]]
+
+# It warns of every damaged form, and anybody may send as many as he likes.
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
+
+
+class Aside:
+    """Workers for what waits for the disk or encodes sound. Thread: the event loop hands work in."""
+
+    def __init__(self, workers: int = 4) -> None:
+        self._workers = ThreadPoolExecutor(workers, thread_name_prefix="studio")
+
+    async def __call__(self, work: Callable[Given, Value], *args: Given.args, **named: Given.kwargs) -> Value:
+        """Run something slow and wait for it."""
+        call = functools.partial(work, *args, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._workers, call)
+
+    def close(self) -> None:
+        """Let what runs end; nothing new begins."""
+        self._workers.shutdown(wait=True, cancel_futures=True)
+
+
+def answering(handler: Handler) -> Handler:
+    """Say refusals as the runtime does, and refuse what another site's page sends."""
+
+    @functools.wraps(handler)
+    async def answer(request: Request) -> Response:
+        try:
+            if request.method not in SAFE_METHODS and not same_origin(request.headers):
+                raise OriginRefused
+            return await handler(request)
+        except SpeechError as error:
+            return refusal(error)
+        except ClientDisconnect:
+            return Response(status_code=499)
+
+    return answer
+
+
+def refusal(error: SpeechError) -> JSONResponse:
+    """The error in the runtime's own shape."""
+    outcome = error.outcome
+    body = {
+        "message": str(error),
+        "type": "server_error" if outcome.http >= 500 else "invalid_request_error",
+        "param": error.param,
+        "code": error.code,
+        "retryable": outcome.retryable,
+    }
+    return JSONResponse({"error": body}, status_code=outcome.http, headers={"cache-control": "no-store"})
+
+
+def said(value: object, status: int = 200) -> JSONResponse:
+    """JSON that belongs to who asked."""
+    return JSONResponse(value, status_code=status, headers={**PRIVATE, "cache-control": "no-store"})
+
+
+def attached(data: bytes, media_type: str, name: str, *, inline: bool = False, **headers: str) -> Response:
+    """A file under a name that people gave, to be saved, or to be used by the page."""
+    return Response(data, media_type=media_type, headers={**named(name, inline=inline), **headers})
+
+
+def named(name: str, *, inline: bool = False) -> dict[str, str]:
+    """The headers of a file that is private and has a name."""
+    plain = "".join(one if one.isascii() and (one.isalnum() or one in " ._-()") else "_" for one in name)
+    way = "inline" if inline else "attachment"
+    disposition = f"{way}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+    return {**PRIVATE, "content-disposition": disposition}
+
+
+async def body_of(request: Request) -> bytes:
+    """The body, no more of it than a JSON body may have.
+
+    Raises:
+        MessageTooLarge, SessionIdle: it is too large, or stopped coming.
+    """
+    return b"".join([piece async for piece in _bounded(request, BODY_BYTES)])
+
+
+async def form_of(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:
+    """Fields of a multipart form; files, by ``largest``, may have so many bytes. What is large lies on disk meanwhile.
+
+    Raises:
+        InvalidConfig: it is no form, or has other files.
+        MessageTooLarge, SessionIdle: it is too large, or stopped coming.
+    """
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise InvalidConfig(where="The body", why="send a multipart/form-data form", param="body")
+    most = sum(largest.values()) + 4 * FIELD_BYTES
+    parser = MultiPartParser(
+        request.headers, _bounded(request, most), max_files=len(largest), max_fields=4, max_part_size=FIELD_BYTES
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException:
+        why = "it is not a valid form, or has too many or too large fields"
+        raise InvalidConfig(where="The body", why=why, param="body") from None
+    except OSError:
+        raise StorageFailed(what="The upload", why="the disk is full or cannot be written") from None
+    try:
+        return {name: await _content(name, one, largest) for name, one in form.multi_items()}
+    finally:
+        await form.close()
+
+
+async def _content(name: str, value: UploadFile | str, largest: dict[str, int]) -> str | bytes:
+    if isinstance(value, str):
+        return value
+    if name not in largest:
+        raise InvalidConfig(where=name, why=f"files are taken as {' or '.join(largest)} only", param=name)
+    if (size := value.size or 0) > largest[name]:
+        raise MessageTooLarge(what=f"The file {name}", size=size, limit=largest[name], param=name)
+    return await value.read()
+
+
+async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
+    """The body piece by piece."""
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced[:19]) > most:
+        raise MessageTooLarge(what="The body", size=announced[:19], limit=most)
+    size, pieces = 0, aiter(request.stream())
+    while True:
+        try:
+            async with asyncio.timeout(IDLE_S):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise SessionIdle(limit=IDLE_S) from None
+        size += len(piece)
+        if size > most:
+            raise MessageTooLarge(what="The body", size=f"over {most}", limit=most)
+        yield piece
+
+
+def whole_number(request: Request, name: str, default: int) -> int:
+    """A number of the query.
+
+    Raises:
+        InvalidConfig: it is none.
+    """
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal() or len(text) > 9:
+        raise InvalidConfig(where=name, why="it must be a whole number", param=name)
+    return int(text)
+
+
+def is_yes(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "").lower() in {"1", "true", "yes"}

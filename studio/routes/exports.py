@@ -1,0 +1,48 @@
+"""`studio/exports`: takes joined, as files, as subtitles, or all of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from studio.routes.answers import Aside, answering, body_of, named
+from studio.store.exports import Export, ExportFields, export
+from studio.store.records import decode, read
+from studio.store.store import Store
+from studio.visitors import Visitors
+
+PIECE = 2**18  # bytes
+
+
+class ExportRoutes:
+    """The route. Thread: the event loop; sound is made and read aside.
+
+    ``slowly`` are workers of their own, so that the page's lists need not wait for an hour that is being joined.
+    """
+
+    def __init__(self, store: Store, visitors: Visitors, aside: Aside, slowly: Aside) -> None:
+        self._store, self._visitors, self._aside, self._slowly = store, visitors, aside, slowly
+
+    def routes(self) -> list[Route]:
+        return [Route("/studio/exports", answering(self.make), methods=["POST"])]
+
+    async def make(self, request: Request) -> Response:
+        """Make the file that the body describes, and send it."""
+        owner = self._visitors.of(request).known
+        made = await self._slowly(self._make, owner, await body_of(request))
+        headers = {**named(made.name), "content-length": str(made.size)}
+        return StreamingResponse(self._pieces(made), media_type=made.media_type, headers=headers)
+
+    def _make(self, owner: str, body: bytes) -> Export:
+        wanted = read(ExportFields, decode(body))
+        return export(self._store.takes, owner, wanted, self._store.settings.max_export_s)
+
+    async def _pieces(self, made: Export) -> AsyncIterator[bytes]:
+        try:
+            while piece := await self._aside(made.file.read, PIECE):
+                yield piece
+        finally:
+            made.file.close()

@@ -1,0 +1,58 @@
+"""`studio/me`: who asks, what the studio can do for them, and what they chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from studio.routes.answers import Aside, answering, body_of, said
+from studio.store.files_out import FORMATS
+from studio.store.records import decode, preferences_of
+from studio.store.store import Store
+from studio.visitors import Visitors
+
+# What the studio can do beside, told anew with each answer: speech recognition, signing in.
+Features = Callable[[Request], dict[str, Any]]
+
+PLAIN: dict[str, Any] = {
+    "transcribe": {"available": False, "how": "No speech recognition is installed."},
+    "oauth": None,
+}
+
+
+class MeRoutes:
+    """The route. Thread: the event loop."""
+
+    def __init__(self, store: Store, visitors: Visitors, aside: Aside, features: Features | None = None) -> None:
+        self._store, self._visitors, self._aside, self._features = store, visitors, aside, features
+
+    def routes(self) -> list[Route]:
+        table = [(self.me, ["GET"]), (self.prefer, ["PATCH"])]
+        return [Route("/studio/me", answering(endpoint), methods=methods) for endpoint, methods in table]
+
+    async def me(self, request: Request) -> Response:
+        visitor = self._visitors.of(request)
+        chosen = {} if visitor.owner is None else await self._aside(self._store.preferences, visitor.owner)
+        features = PLAIN | {"formats": list(FORMATS)} | (self._features(request) if self._features else {})
+        note = self._store.temporary_note
+        return said(
+            {
+                "visitor": {"kind": visitor.kind, "name": visitor.name},
+                "persistent": note is None,
+                "temporary_note": note,
+                "notice": self._store.notice,
+                "features": features,
+                "preferences": {"language": None, "theme": None} | chosen,
+            }
+        )
+
+    async def prefer(self, request: Request) -> Response:
+        """Change preferences; null takes one away."""
+        owner = self._visitors.of(request).known
+        changes = preferences_of(decode(await body_of(request)))
+        await self._aside(self._store.prefer, owner, changes)
+        return await self.me(request)

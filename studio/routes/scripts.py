@@ -1,0 +1,64 @@
+"""`studio/scripts`: each visitor's scripts, as the page made them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.errors import InvalidConfig
+from studio.routes.answers import Aside, answering, body_of, said
+from studio.store.records import ScriptFields, decode, is_script_id, read
+from studio.store.store import Store
+from studio.visitors import Visitors
+
+
+class ScriptRoutes:
+    """The routes. Thread: the event loop; all that waits for the disk goes aside."""
+
+    def __init__(self, store: Store, visitors: Visitors, aside: Aside) -> None:
+        self._store, self._visitors, self._aside = store, visitors, aside
+
+    def routes(self) -> list[Route]:
+        one = "/studio/scripts/{id}"
+        table = [
+            ("/studio/scripts", self.all, ["GET"]),
+            (one, self.find, ["GET"]),
+            (one, self.put, ["PUT"]),
+            (one, self.delete, ["DELETE"]),
+            (f"{one}/restore", self.restore, ["POST"]),
+        ]
+        return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
+
+    async def all(self, request: Request) -> Response:
+        """Every script, with the number of its lines in their place."""
+        owner = self._visitors.of(request).owner
+        scripts = [] if owner is None else await self._aside(self._store.scripts.all, owner)
+        return said({"scripts": scripts})
+
+    async def find(self, request: Request) -> Response:
+        return said(await self._aside(self._store.scripts.find, *self._named(request)))
+
+    async def put(self, request: Request) -> Response:
+        """Keep a script under the id that the page gave it."""
+        owner, script_id = self._named(request)
+        if not is_script_id(script_id):
+            raise InvalidConfig(where="id", why="it must have 1 to 64 letters, digits, - or _", param="id")
+        body = await body_of(request)
+        return said(await self._aside(self._put, owner, script_id, body))
+
+    def _put(self, owner: str, script_id: str, body: bytes) -> dict[str, Any]:
+        return self._store.scripts.put(owner, script_id, read(ScriptFields, decode(body)))
+
+    async def delete(self, request: Request) -> Response:
+        owner, script_id = self._named(request)
+        await self._aside(self._store.scripts.delete, owner, script_id)
+        return said({"id": script_id, "deleted": True})
+
+    async def restore(self, request: Request) -> Response:
+        return said(await self._aside(self._store.scripts.restore, *self._named(request)))
+
+    def _named(self, request: Request) -> tuple[str, str]:
+        return self._visitors.of(request).known, request.path_params["id"]

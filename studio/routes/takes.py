@@ -1,0 +1,124 @@
+"""`studio/takes`: the history of what was spoken, each visitor's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.errors import InvalidConfig, UnsupportedFormat
+from studio.routes.answers import (
+    PRIVATE,
+    Aside,
+    answering,
+    attached,
+    body_of,
+    form_of,
+    is_yes,
+    said,
+    whole_number,
+)
+from studio.store.files_out import FORMATS, encoded, file_name, kind_of, version_of
+from studio.store.provenance import tags_of, title_of
+from studio.store.records import TakeChanges, TakeFields, decode, read
+from studio.store.store import Store
+from studio.store.takes import Wanted
+from studio.visitors import Visitors
+
+
+class TakeRoutes:
+    """The routes. Thread: the event loop; all that waits for the disk or encodes goes aside."""
+
+    def __init__(self, store: Store, visitors: Visitors, aside: Aside, max_reference_bytes: int) -> None:
+        self._store, self._visitors, self._aside = store, visitors, aside
+        # A byte more than may be, so that the store says which limit it is.
+        self._largest = {"pcm": store.settings.max_take_bytes + 2, "reference": max_reference_bytes}
+
+    def routes(self) -> list[Route]:
+        one = "/studio/takes/{id}"
+        table = [
+            ("/studio/takes", self.page, ["GET"]),
+            ("/studio/takes", self.add, ["POST"]),
+            (one, self.record, ["GET"]),
+            (one, self.change, ["PATCH"]),
+            (one, self.delete, ["DELETE"]),
+            (f"{one}/restore", self.restore, ["POST"]),
+            (f"{one}/audio", self.audio, ["GET"]),
+            (f"{one}/reference", self.reference, ["GET"]),
+        ]
+        return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
+
+    async def page(self, request: Request) -> Response:
+        """Newest first, those that hold every word of ``search``."""
+        query = request.query_params
+        wanted = Wanted(
+            search=query.get("search", "")[:256],
+            room=query.get("room", "")[:32],
+            favourite=is_yes(request, "favourite"),
+            before=query.get("cursor", "")[:80],
+            limit=whole_number(request, "limit", 30),
+        )
+        owner = self._visitors.of(request).owner
+        if owner is None:
+            return said({"takes": [], "next": None})
+        records, following = await self._aside(self._store.takes.page, owner, wanted)
+        return said({"takes": records, "next": following})
+
+    async def add(self, request: Request) -> Response:
+        """Keep a take: a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and perhaps ``reference``."""
+        owner = self._visitors.of(request).known
+        form = await form_of(request, self._largest)
+        take, pcm, reference = form.get("take"), form.get("pcm"), form.get("reference")
+        if take is None:
+            raise InvalidConfig(where="take", why="the form needs it, as JSON", param="take")
+        if not isinstance(pcm, bytes):
+            raise InvalidConfig(where="pcm", why="the form needs it, as a file", param="pcm")
+        if isinstance(reference, str):
+            raise InvalidConfig(where="reference", why="it must be a file", param="reference")
+        record = await self._aside(self._add, owner, take, pcm, reference)
+        return said(record, 201)
+
+    def _add(self, owner: str, take: str | bytes, pcm: bytes, reference: bytes | None) -> dict[str, Any]:
+        return self._store.takes.add(owner, read(TakeFields, decode(take)), pcm, reference or None)
+
+    async def record(self, request: Request) -> Response:
+        return said(await self._aside(self._store.takes.find, *self._named(request)))
+
+    async def change(self, request: Request) -> Response:
+        changes = read(TakeChanges, decode(await body_of(request)))
+        return said(await self._aside(self._store.takes.change, *self._named(request), changes))
+
+    async def delete(self, request: Request) -> Response:
+        await self._aside(self._store.takes.delete, *self._named(request))
+        return said({"id": self._named(request)[1], "deleted": True})
+
+    async def restore(self, request: Request) -> Response:
+        return said(await self._aside(self._store.takes.restore, *self._named(request)))
+
+    async def audio(self, request: Request) -> Response:
+        """The sound in any of the formats; pcm, wav and flac are bit for bit what was kept."""
+        wanted = request.query_params.get("format", "wav")
+        if wanted not in FORMATS:
+            raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
+        owner, take_id = self._named(request)
+        record = await self._aside(self._store.takes.find, owner, take_id)
+        etag = f'"{version_of(wanted, tags_of(record))}"'
+        if etag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers={**PRIVATE, "etag": etag})
+        data = await self._aside(self._sound, owner, take_id, wanted)
+        name = file_name(title_of(record), wanted)
+        return attached(data, FORMATS[wanted], name, inline=is_yes(request, "inline"), etag=etag)
+
+    def _sound(self, owner: str, take_id: str, wanted: str) -> bytes:
+        record, pcm = self._store.takes.pcm(owner, take_id)
+        return encoded(wanted, pcm, tags_of(record))
+
+    async def reference(self, request: Request) -> Response:
+        data = await self._aside(self._store.takes.reference, *self._named(request))
+        media_type, suffix = kind_of(data)
+        return attached(data, media_type, f"reference.{suffix}")
+
+    def _named(self, request: Request) -> tuple[str, str]:
+        return self._visitors.of(request).known, request.path_params["id"]

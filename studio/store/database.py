@@ -1,0 +1,165 @@
+"""The studio's SQLite file: opened, brought to the newest form, and moved aside where it is damaged.
+
+Thread: any; one at a time holds the connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from runtime.errors import InvalidSetting, StorageFailed
+
+log = logging.getLogger(__name__)
+
+FILE = "studio.sqlite"
+WAIT_S = 5.0  # for another process that writes
+
+# The form of the file is PRAGMA user_version: how many of these it has been through. Only ever append.
+MIGRATIONS = (
+    """
+    CREATE TABLE takes (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        room TEXT NOT NULL,
+        favourite INTEGER NOT NULL,
+        deleted_at REAL,
+        bytes INTEGER NOT NULL,
+        reference TEXT,
+        reference_bytes INTEGER NOT NULL,
+        words TEXT NOT NULL,
+        record TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX takes_of_owner ON takes (owner, created_ms, id);
+    CREATE INDEX takes_with_reference ON takes (reference);
+    CREATE TABLE scripts (
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        updated_at REAL NOT NULL,
+        deleted_at REAL,
+        script TEXT NOT NULL,
+        PRIMARY KEY (owner, id)
+    ) STRICT;
+    CREATE TABLE preferences (
+        owner TEXT PRIMARY KEY,
+        seen_at REAL NOT NULL,
+        chosen TEXT NOT NULL
+    ) STRICT;
+    """,
+)
+
+_FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
+
+
+class Database:
+    """One connection. ``moved_aside`` is where a damaged file was moved when this one was begun."""
+
+    def __init__(self, connection: sqlite3.Connection, moved_aside: Path | None = None) -> None:
+        self._connection = connection
+        self._lock = threading.RLock()
+        self.moved_aside = moved_aside
+
+    @classmethod
+    def open(cls, folder: Path) -> Database:
+        """Open the file in the folder, or begin a new one.
+
+        Raises:
+            InvalidSetting: a newer Voicewright has written it.
+            sqlite3.OperationalError: it is locked, or cannot be written.
+        """
+        path = folder / FILE
+        try:
+            return cls(_opened(path))
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:  # not a database, or a damaged one
+            aside = _move_aside(path)
+        log.warning("%s was damaged; it was moved to %s and a new one begun", path, aside.name)
+        return cls(_opened(path), aside)
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Read.
+
+        Raises:
+            StorageFailed: the file cannot be read.
+        """
+        with self._lock, _told("What is kept"):
+            return self._connection.execute(query, values).fetchall()
+
+    @contextlib.contextmanager
+    def writing(self, what: str) -> Iterator[sqlite3.Connection]:
+        """Write, all or nothing.
+
+        Raises:
+            StorageFailed: ``what`` could not be kept.
+        """
+        with self._lock, _told(what):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        log.warning("the studio's database: %s", error)
+        why = "the database gave an error"
+        if code in _FULL:
+            why = "the disk is full"
+        elif code in _CLOSED:
+            why = "the folder of the takes cannot be written"
+        raise StorageFailed(what=what, why=why) from None
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != ("ok",):
+            raise sqlite3.DatabaseError(f"{found}")
+        _migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        why = f"{path} was written by a newer Voicewright; use that one, or another folder"
+        raise InvalidSetting(name="VOICEWRIGHT_DATA", value=repr(str(path.parent)), why=why)
+    for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+        # One script, one transaction: a kill leaves the old form.
+        connection.executescript(f"BEGIN IMMEDIATE; {migration} PRAGMA user_version = {number}; COMMIT;")
+
+
+def _move_aside(path: Path) -> Path:
+    """Give the file and its journals names that nothing opens, and return the file's."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    aside = path.with_name(f"{FILE}.damaged-{stamp}-{time.time_ns() % 1_000_000:06d}")
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside

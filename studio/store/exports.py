@@ -1,0 +1,140 @@
+"""Takes on their way to other programs: joined, a file a line, subtitles, or all of it in one archive.
+
+What is made lies in a temporary file, in memory while it is small. Thread: any; long ones take seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from typing import IO, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from runtime.errors import InvalidConfig, UnsupportedFormat
+from studio.store.files_out import FORMATS, encoded, file_name
+from studio.store.programme import Clip, Part, Samples, joined, parts_of, silence, subtitles
+from studio.store.provenance import joined_tags
+from studio.store.records import Line
+from studio.store.takes import Takes
+
+MOST_CLIPS = 4000
+MOST_SILENCE_S = 60.0
+LOUDNESS_LUFS = (-40.0, -5.0)
+IN_MEMORY = 16 * 2**20  # bytes
+
+
+class ClipFields(BaseModel):
+    """A take or a silence. Clips in a row with the same ``line`` are one file and one subtitle."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    take: str | None = None
+    silence_s: Annotated[float, Field(ge=0, le=MOST_SILENCE_S)] | None = None
+    line: Annotated[int, Field(ge=0, le=10**9)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> ClipFields:
+        if (self.take is None) == (self.silence_s is None):
+            raise ValueError("a clip is either a take or a silence_s")
+        return self
+
+
+def _format(name: str) -> str:
+    if name not in FORMATS:
+        raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
+    return name
+
+
+class ExportFields(BaseModel):
+    """What is asked for."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    clips: Annotated[list[ClipFields], Field(min_length=1, max_length=MOST_CLIPS)]
+    format: Annotated[str, AfterValidator(_format)] = "wav"
+    shape: Literal["joined", "files", "srt", "all"] = "joined"
+    loudness_lufs: Annotated[float, Field(ge=LOUDNESS_LUFS[0], le=LOUDNESS_LUFS[1])] | None = None
+    name: Annotated[Line, Field(max_length=120)] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A file that is ready to be sent, and is gone when it is closed."""
+
+    file: IO[bytes]
+    size: int
+    media_type: str
+    name: str
+
+
+def export(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> Export:
+    """Make what is asked for of the owner's takes.
+
+    Raises:
+        NotKept, TakeDamaged: a take is not there, or not what was kept.
+        InvalidConfig: it would be too long, or holds no take.
+        StorageFailed: the takes cannot be read.
+    """
+    name = wanted.name or "script"
+    clips = _clips(takes, owner, wanted, most_s)
+    parts = parts_of(clips)
+    if not parts:
+        raise InvalidConfig(where="clips", why="there is no take among them", param="clips")
+    if wanted.shape == "srt":
+        return _whole(subtitles(parts).encode(), "application/x-subrip", file_name(name, "srt"))
+    programme = joined(clips, wanted.loudness_lufs)
+    if wanted.shape == "joined":
+        data = _encoded(wanted.format, programme, parts, name)
+        return _whole(data, FORMATS[wanted.format], file_name(name, wanted.format))
+    return _archive(wanted, name, programme, parts)
+
+
+def _clips(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> list[Clip]:
+    records = {one.take: takes.find(owner, one.take) for one in wanted.clips if one.take is not None}
+    seconds = sum(records[one.take]["seconds"] if one.take else one.silence_s or 0.0 for one in wanted.clips)
+    if seconds > most_s:
+        raise InvalidConfig(where="clips", why=f"they last {seconds:.0f} s; the limit is {most_s:g} s", param="clips")
+    if wanted.shape == "srt":  # lengths are all that is needed
+        sounds = {name: np.broadcast_to(np.int16(0), record["samples"]) for name, record in records.items()}
+    else:
+        sounds = {name: np.frombuffer(takes.pcm(owner, name)[1], "<i2") for name in records}
+    return [
+        silence(one.silence_s or 0.0, one.line)
+        if one.take is None
+        else Clip(sounds[one.take], records[one.take], one.line)
+        for one in wanted.clips
+    ]
+
+
+def _archive(wanted: ExportFields, name: str, programme: Samples, parts: list[Part]) -> Export:
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by who sends it
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # sound does not compress
+        if wanted.shape == "all":
+            archive.writestr(file_name(name, wanted.format), _encoded(wanted.format, programme, parts, name))
+            archive.writestr(file_name(name, "srt"), subtitles(parts))
+        digits = max(3, len(str(len(parts))))
+        for number, part in enumerate(parts, 1):
+            words = f"{number:0{digits}} {part.text}"
+            inside = file_name(words, wanted.format, 40)
+            sound = programme[part.start : part.end]
+            archive.writestr(f"lines/{inside}", _encoded(wanted.format, sound, [part], part.text[:80]))
+    size = file.seek(0, 2)
+    file.seek(0)
+    return Export(file, size, "application/zip", file_name(name, "zip"))
+
+
+def _encoded(format_: str, samples: Samples, parts: list[Part], title: str) -> bytes:
+    pcm = samples.astype("<i2", copy=False).tobytes()
+    records: list[dict[str, Any]] = [record for part in parts for record in part.records]
+    return encoded(format_, pcm, joined_tags(records, title, hashlib.sha256(pcm).hexdigest()))
+
+
+def _whole(data: bytes, media_type: str, name: str) -> Export:
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by who sends it
+    file.write(data)
+    file.seek(0)
+    return Export(file, len(data), media_type, name)

@@ -1,0 +1,115 @@
+"""Takes and silences one after another: a programme, made as loud as wanted, cut into lines, told as subtitles.
+
+Samples are int16, mono, 24 kHz throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.loudness import gain_to, levelled
+from runtime.request import SAMPLE_RATE
+
+Samples = NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A take with its sound, or a silence, which has no record. Clips of one ``line`` in a row belong together.
+
+    Shapes: samples [N].
+    """
+
+    samples: Samples
+    record: dict[str, Any] | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A line of the programme: from the first sample of its first take to the last of its last."""
+
+    start: int
+    end: int
+    records: tuple[dict[str, Any], ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(record["text"].split()) for record in self.records)
+
+
+def silence(seconds: float, line: int | None = None) -> Clip:
+    return Clip(np.zeros(round(seconds * SAMPLE_RATE), np.int16), None, line)
+
+
+def parts_of(clips: Iterable[Clip]) -> list[Part]:
+    """The lines, with their places in the programme."""
+    parts: list[Part] = []
+    for _, group in groupby(_placed(clips), key=lambda item: item[0]):
+        takes = [(start, clip) for _, start, clip in group if clip.record is not None]
+        if takes:
+            last, clip = takes[-1]
+            records = tuple(clip.record for _, clip in takes if clip.record is not None)
+            parts.append(Part(takes[0][0], last + len(clip.samples), records))
+    return parts
+
+
+def joined(clips: list[Clip], loudness_lufs: float | None) -> Samples:
+    """All of it as one; without a loudness every sample is as it was made.
+
+    With one, each voice is brought to it before the whole is: so that speakers match, and a whisper among the lines of
+    a voice stays one. Peaks are held under -1 dBTP.
+    """
+    if loudness_lufs is None:
+        return np.concatenate([np.zeros(0, np.int16), *(clip.samples for clip in clips)])
+    gains: dict[object, float] = {}
+    for voice in dict.fromkeys(_voice(clip) for clip in clips if clip.record is not None):
+        spoken = np.concatenate([clip.samples for clip in clips if clip.record is not None and _voice(clip) == voice])
+        gains[voice] = gain_to(loudness_lufs, spoken)
+    # Towards the loudest of them, so that no sample leaves the range before the limiter sees it.
+    loudest = max(gains.values(), default=0.0)
+    matched = [_scaled(clip, gains[_voice(clip)] - loudest) if clip.record is not None else clip for clip in clips]
+    return levelled(joined(matched, None), loudness_lufs)
+
+
+def subtitles(parts: Iterable[Part]) -> str:
+    """The lines as SRT."""
+    cues = [
+        f"{number}\n{_time(part.start)} --> {_time(part.end)}\n{part.text.replace('-->', '->')}\n"
+        for number, part in enumerate(parts, 1)
+    ]
+    return "\n".join(cues)
+
+
+def _placed(clips: Iterable[Clip]) -> Iterator[tuple[object, int, Clip]]:
+    """Which line, from which sample on, what. A clip without a line is one of its own."""
+    at = 0
+    for number, clip in enumerate(clips):
+        yield ("line", clip.line) if clip.line is not None else ("clip", number), at, clip
+        at += len(clip.samples)
+
+
+def _voice(clip: Clip) -> tuple[object, ...]:
+    """What makes two takes the same voice."""
+    record = clip.record or {}
+    model = record.get("model")
+    described = record["config"].get("instructions") if record.get("mode") == "voice_design" else None
+    named = model.get("id") if isinstance(model, dict) else model
+    return record.get("mode"), record.get("voice"), record.get("reference"), named, described
+
+
+def _scaled(clip: Clip, gain_db: float) -> Clip:
+    """Quieter."""
+    values = np.round(clip.samples * 10 ** (min(gain_db, 0.0) / 20)).astype(np.int16)
+    return Clip(values, clip.record, clip.line)
+
+
+def _time(sample: int) -> str:
+    ms = round(1000 * sample / SAMPLE_RATE)
+    return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02},{ms % 1000:03}"

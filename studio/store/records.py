@@ -1,0 +1,180 @@
+"""What the page may say of a take and of a script, checked at the edge.
+
+Everything else in a take's record is the store's own: its id, when it was made, and what is measured of its sound.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from runtime.errors import InvalidConfig, InvalidMessage
+from runtime.request import Mode
+from runtime.voices.names import UNSEEN
+
+MOST_LINES = 1000  # of a script
+
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_SCRIPT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
+
+
+def _no_nul(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("it holds a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a character") from None
+    return text
+
+
+def _one_line(text: str) -> str:
+    text = unicodedata.normalize("NFC", text).strip()
+    if any(unicodedata.category(one) in UNSEEN - {"Cf"} for one in text):
+        raise ValueError("it holds characters that cannot be seen")
+    return text
+
+
+def _mode(word: str) -> str:
+    if word not in set(Mode):
+        raise ValueError(f"it must be one of {', '.join(Mode)}")
+    return word
+
+
+def _without_sound(config: dict[str, Any]) -> dict[str, Any]:
+    if "ref_audio" in config:
+        raise ValueError("the recording goes into the form's field reference, not into ref_audio")
+    return config
+
+
+Text = Annotated[str, AfterValidator(_no_nul)]
+Line = Annotated[Text, AfterValidator(_one_line)]
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Tag = Annotated[Line, Field(min_length=1, max_length=40)]
+
+
+class _Fields(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class TakeChanges(_Fields):
+    """What may be changed of a take afterwards. Only what is set is changed."""
+
+    name: Annotated[Line, Field(max_length=120)] | None = None
+    tags: Annotated[list[Tag], Field(max_length=16)] = []
+    favourite: bool = False
+    notes: Annotated[Text, Field(max_length=4000)] = ""
+
+
+class TakeFields(TakeChanges):
+    """What the page says of a new take. ``samples`` and ``sha256`` are compared with the sound that came with it."""
+
+    room: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+    mode: Annotated[str, AfterValidator(_mode)]
+    text: Annotated[Text, Field(max_length=100_000)]
+    label: Annotated[Text, Field(max_length=200)] | None = None
+    config: Annotated[dict[str, Any], AfterValidator(_without_sound)] = {}
+    seed: Annotated[int, Field(ge=0, le=2**64 - 1)] | None = None
+    model: str | dict[str, Any] | None = None
+    voice: Annotated[Text, Field(max_length=200)] | None = None
+    language: Annotated[Text, Field(max_length=64)] | None = None
+    metrics: dict[str, Any] | None = None
+    stop_reason: Annotated[str, Field(max_length=40)] | None = None
+    parent: Id | None = None
+    samples: int | None = None
+    sha256: str | None = None
+
+
+class ScriptLine(BaseModel):
+    """What of a line the store reads; the page may keep more in it."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+    id: Id
+    text: Annotated[Text, Field(max_length=100_000)] = ""
+
+
+class ScriptFields(BaseModel):
+    """A script as the page keeps it."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+    name: Annotated[Line, Field(max_length=120)] = ""
+    updated_at: float | None = None
+    lines: Annotated[list[ScriptLine], Field(max_length=MOST_LINES)] = []
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read(model: type[Model], fields: dict[str, Any]) -> Model:
+    """Check what a client sent.
+
+    Raises:
+        InvalidConfig: a field is missing, unknown, or not what it must be.
+    """
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "body"
+        why = first["msg"].removeprefix("Value error, ")
+        raise InvalidConfig(where=where, why=why[0].lower() + why[1:], param=where) from None
+
+
+def decode(text: bytes | str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        InvalidMessage: it is none, or holds a number that is not finite.
+    """
+    try:
+        value = json.loads(text, parse_constant=_not_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise InvalidMessage(why="it cannot be read as JSON") from None
+    if not isinstance(value, dict):
+        raise InvalidMessage(why="it is not an object")
+    return value
+
+
+def is_script_id(text: str) -> bool:
+    """Whether a page may call a script so."""
+    return _SCRIPT_ID.fullmatch(text) is not None
+
+
+def preferences_of(fields: dict[str, Any]) -> dict[str, Any]:
+    """Check preferences: short values by short names; None takes one away.
+
+    Raises:
+        InvalidConfig: one cannot be kept.
+    """
+    for name, value in fields.items():
+        why = None
+        if _KEY.fullmatch(name) is None:
+            why = "a preference has a short name of small letters, digits and _"
+        elif not isinstance(value, str | int | float | bool | None):
+            why = "it must be a text, a number, a yes or no, or null"
+        elif isinstance(value, str) and (len(value) > 1000 or "\x00" in value):
+            why = "it must be a text of at most 1000 characters"
+        elif name == "language" and value is not None and not _LANGUAGE.fullmatch(str(value)):
+            why = "it must be the code of a language, as en or zh"
+        elif name == "theme" and value not in {None, "system", "light", "dark"}:
+            why = "it must be system, light or dark"
+        if why is not None:
+            raise InvalidConfig(where=name[:40], why=why, param=name[:40])
+    return fields
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _not_finite(digits)
+
+
+def _not_finite(_: str) -> NoReturn:
+    raise InvalidMessage(why="a number in it is not finite")

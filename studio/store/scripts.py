@@ -1,0 +1,139 @@
+"""Scripts: lines and who speaks them, as the page made them. Every call names the owner. Thread: any."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from runtime.errors import ChangedMeanwhile, InvalidConfig, NotKept, StoreFull
+from studio.settings import StoreSettings
+from studio.store.database import Database
+from studio.store.owners import VISITOR
+from studio.store.records import ScriptFields
+
+MAX_BYTES = 2**20  # of one script as JSON
+_OF_THE_STORE = {"id", "updated_at"}
+
+
+class Scripts:
+    """The scripts of everybody, each seen by its owner only; two owners may use one id.
+
+    Raises (every method):
+        StorageFailed: the database does not do it; nothing has changed then.
+    """
+
+    def __init__(self, database: Database, settings: StoreSettings) -> None:
+        self._database, self._settings = database, settings
+
+    def all(self, owner: str) -> list[dict[str, Any]]:
+        """Every script without its lines, the last changed first."""
+        rows = self._database.rows(
+            "SELECT script FROM scripts WHERE owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id", (owner,)
+        )
+        scripts = [json.loads(script) for (script,) in rows]
+        return [{**script, "lines": len(script["lines"])} for script in scripts]
+
+    def find(self, owner: str, script_id: str) -> dict[str, Any]:
+        """The script.
+
+        Raises:
+            NotKept: the owner has no such script, or has deleted it.
+        """
+        query = "SELECT script FROM scripts WHERE owner = ? AND id = ? AND deleted_at IS NULL"
+        rows = self._database.rows(query, (owner, script_id))
+        if not rows:
+            raise NotKept(what="script")
+        return json.loads(rows[0][0])
+
+    def put(self, owner: str, script_id: str, fields: ScriptFields) -> dict[str, Any]:
+        """Keep a script in the place of what was there under its id, and return it as it is kept.
+
+        ``updated_at`` of the fields is the version that the page knows; None: whatever is there is replaced.
+
+        Raises:
+            ChangedMeanwhile: another version is kept by now.
+            InvalidConfig: it is too large.
+            StoreFull: the owner has as many as may be kept.
+        """
+        kept = {name: value for name, value in fields.model_dump().items() if name not in _OF_THE_STORE}
+        with self._database.writing("The script") as connection:
+            updated_at = self._next_version(owner, script_id, fields.updated_at)
+            script = {"id": script_id, "updated_at": updated_at, **kept}
+            text = json.dumps(script, ensure_ascii=False)
+            if (size := len(text.encode())) > MAX_BYTES:
+                why = f"it has {size} bytes; the limit is {MAX_BYTES}"
+                raise InvalidConfig(where="The script", why=why, param="lines")
+            query = "SELECT count(*) FROM scripts WHERE owner = ? AND id != ? AND deleted_at IS NULL"
+            ((others,),) = connection.execute(query, (owner, script_id)).fetchall()
+            if others >= self._settings.max_scripts:
+                why = f"{self._settings.max_scripts} scripts are kept, which is the limit; delete some"
+                raise StoreFull(what="The script", why=why)
+            connection.execute(
+                "INSERT OR REPLACE INTO scripts VALUES (?, ?, ?, NULL, ?)",
+                (owner, script_id, updated_at, text),
+            )
+        return script
+
+    def delete(self, owner: str, script_id: str) -> None:
+        """Put a script into the bin.
+
+        Raises:
+            NotKept: the owner has no such script.
+        """
+        self._mark(owner, script_id, "IS NULL", time.time())
+
+    def restore(self, owner: str, script_id: str) -> dict[str, Any]:
+        """Bring a script back from the bin.
+
+        Raises:
+            NotKept: the owner has none of that id there.
+        """
+        self._mark(owner, script_id, "IS NOT NULL", None)
+        return self.find(owner, script_id)
+
+    def purge(self) -> None:
+        """Delete for good what has lain in the bin long enough, and what visitors left behind."""
+        now = time.time()
+        old = now - 86400 * self._settings.visitor_days
+        with self._database.writing("The scripts") as connection:
+            connection.execute(
+                "DELETE FROM scripts WHERE deleted_at < ? OR (owner LIKE ? AND updated_at < ?)",
+                (now - self._settings.bin_s, f"{VISITOR}%", old),
+            )
+
+    def _next_version(self, owner: str, script_id: str, known: float | None) -> float:
+        query = "SELECT updated_at FROM scripts WHERE owner = ? AND id = ? AND deleted_at IS NULL"
+        versions = [version for (version,) in self._database.rows(query, (owner, script_id))]
+        if known is not None and versions not in ([], [known]):
+            raise ChangedMeanwhile(what="script")
+        return round(max([time.time(), *(version + 0.001 for version in versions)]), 3)
+
+    def _mark(self, owner: str, script_id: str, state: str, deleted_at: float | None) -> None:
+        with self._database.writing("The script") as connection:
+            done = connection.execute(
+                f"UPDATE scripts SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}",  # noqa: S608
+                (deleted_at, owner, script_id),
+            )
+            if not done.rowcount:
+                raise NotKept(what="script")
+
+
+def takes_in_scripts(database: Database, owner: str) -> set[str]:
+    """Ids of the takes that an owner's scripts speak of."""
+    rows = database.rows("SELECT script FROM scripts WHERE owner = ? AND deleted_at IS NULL", (owner,))
+    return {take for (script,) in rows for take in _takes_in(json.loads(script)["lines"])}
+
+
+def _takes_in(value: object) -> Iterator[str]:
+    """Whatever is called ``take``, however deep: a line may have one take or several parts."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _takes_in(one)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            if name == "take" and isinstance(one, str):
+                yield one
+            else:
+                yield from _takes_in(one)

@@ -1,0 +1,135 @@
+"""A take's sound on disk: FLAC, with all that is known of the take in its metadata, written whole or not at all.
+
+So a take can be found again without the database. References lie beside it under their checksum, each once.
+Thread: any; whoever writes holds the lock of the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from runtime.audio import read_pcm
+from runtime.encoding import Encoder, read_tags
+from runtime.errors import BadReferenceAudio, NotKept, TakeDamaged
+from runtime.files import locked, remove_file, replace_file, storing, sweep
+from runtime.voices.names import is_id
+
+log = logging.getLogger(__name__)
+
+TAKES, REFERENCES = "takes", "references"
+SUFFIX = ".flac"
+RECORD = "voicewright_take"  # the tag that holds it
+
+
+class SoundFiles:
+    """The two folders of files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.takes = folder / TAKES
+        self.references = folder / REFERENCES
+
+    def open(self) -> None:
+        """Make the folders, and sweep what killed writers left. Under the lock.
+
+        Raises:
+            OSError: they cannot be made.
+        """
+        for folder in (self.takes, self.references):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            sweep(folder)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Alone in the folders.
+
+        Raises:
+            StorageFailed: the disk is full or broken, or the folder cannot be written.
+        """
+        with storing("The take", "takes"), locked(self.folder):
+            yield
+
+    def write(self, take_id: str, encoded: bytes) -> None:
+        replace_file(self.takes, take_id + SUFFIX, encoded)
+
+    def write_reference(self, sha256: str, data: bytes) -> None:
+        if not (self.references / sha256).exists():
+            replace_file(self.references, sha256, data)
+
+    def remove(self, take_ids: Iterable[str]) -> None:
+        for take_id in take_ids:
+            remove_file(self.takes, take_id + SUFFIX)
+
+    def remove_references(self, names: Iterable[str]) -> None:
+        for name in names:
+            remove_file(self.references, name)
+
+    def take_ids(self) -> set[str]:
+        """Ids of the takes that have a file."""
+        names = {name.removesuffix(SUFFIX) for name in os.listdir(self.takes) if name.endswith(SUFFIX)}
+        return {name for name in names if is_id(name)}
+
+    def reference_names(self) -> set[str]:
+        return {name for name in os.listdir(self.references) if not name.startswith(".")}
+
+    def pcm(self, take_id: str, sha256: str) -> bytes:
+        """The samples, s16le, and no others than were kept.
+
+        Raises:
+            TakeDamaged: the file is gone or damaged.
+        """
+        try:
+            pcm = read_pcm(str(self.takes / (take_id + SUFFIX)))
+        except (BadReferenceAudio, OSError):
+            raise TakeDamaged from None
+        if hashlib.sha256(pcm).hexdigest() != sha256:
+            raise TakeDamaged
+        return pcm
+
+    def reference(self, sha256: str) -> bytes:
+        """The bytes of a reference.
+
+        Raises:
+            NotKept: they are gone or damaged.
+        """
+        try:
+            data = (self.references / sha256).read_bytes()
+        except OSError:
+            raise NotKept(what="reference") from None
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise NotKept(what="reference")
+        return data
+
+    def record(self, take_id: str) -> tuple[str, dict[str, Any]] | None:
+        """Owner and record as the file holds them; None if it holds none, or is damaged."""
+        path = self.takes / (take_id + SUFFIX)
+        try:
+            held = json.loads(read_tags(str(path)).get(RECORD, ""))
+            owner, record = held["owner"], held["record"]
+            self.pcm(take_id, record["sha256"])
+        except (OSError, ValueError, KeyError, TypeError, TakeDamaged):
+            log.warning("%s is not a take of this studio, or damaged; it is left alone", path)
+            return None
+        return (owner, record) if record.get("id") == take_id and isinstance(owner, str) else None
+
+    def bytes_of(self, take_id: str) -> int:
+        return (self.takes / (take_id + SUFFIX)).stat().st_size
+
+    def reference_bytes(self, sha256: str | None) -> int:
+        try:
+            return 0 if sha256 is None else (self.references / sha256).stat().st_size
+        except OSError:
+            return 0
+
+
+def encoded_take(pcm: bytes, owner: str, record: dict[str, Any]) -> bytes:
+    """The FLAC file of a take."""
+    encoder = Encoder("flac", whole=True, tags={RECORD: json.dumps({"owner": owner, "record": record})})
+    return encoder.add(pcm) + encoder.finish()

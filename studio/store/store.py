@@ -1,0 +1,112 @@
+"""All that the studio keeps, behind one door: opened at the start, tidied now and then, closed at the end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from runtime.errors import InvalidConfig
+from runtime.files import locked
+from studio.settings import StoreSettings
+from studio.store.database import Database
+from studio.store.places import is_lasting
+from studio.store.scripts import Scripts
+from studio.store.sound_files import SoundFiles
+from studio.store.takes import Takes
+
+log = logging.getLogger(__name__)
+
+MAX_PREFERENCES = 64  # of one owner
+
+ON_A_SPACE = (
+    "This Space has no storage of its own: takes, scripts and voices are gone when it restarts. "
+    "Download what you want to keep."
+)
+NO_FOLDER = (
+    "The studio's data folder cannot be written: takes and scripts are gone when the studio ends. "
+    "Download what you want to keep."
+)
+MOVED_ASIDE = "The list of takes was damaged and has been made anew from their files; names and scripts may be missing."
+
+
+class Store:
+    """Takes, scripts and preferences. Thread: any, but for `open` and `close`; every call may wait for the disk."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self.folder = settings.folder
+        self.temporary_note: str | None = None
+        self._spare: tempfile.TemporaryDirectory[str] | None = None
+        self.notice: str | None = None  # what happened that its owner should know
+
+    def open(self) -> None:
+        """Make or open everything, mend what a kill or a broken disk left, and empty the bin.
+
+        Where the folder cannot be written, all is kept in a temporary one, and the note says so.
+
+        Raises:
+            InvalidSetting: a newer Voicewright has written the folder.
+        """
+        try:
+            self._open()
+        except (OSError, sqlite3.OperationalError) as error:
+            log.warning("%s cannot be used (%s); what is kept is gone when the studio ends", self.folder, error)
+            self._spare = tempfile.TemporaryDirectory(prefix="voicewright-")
+            self.folder, self.temporary_note = Path(self._spare.name), NO_FOLDER
+            self._open()
+        if self.temporary_note is None and not is_lasting(self.folder):
+            self.temporary_note = ON_A_SPACE
+        self.takes.reconcile()
+        self.tidy()
+
+    def close(self) -> None:
+        self._database.close()
+        if self._spare is not None:
+            self._spare.cleanup()
+
+    def tidy(self) -> None:
+        """Delete for good what is due; every hour or so, and at the start.
+
+        Raises:
+            StorageFailed: the disk does not do it.
+        """
+        self.takes.purge()
+        self.scripts.purge()
+
+    def preferences(self, owner: str) -> dict[str, Any]:
+        """What the owner chose."""
+        rows = self._database.rows("SELECT chosen FROM preferences WHERE owner = ?", (owner,))
+        return json.loads(rows[0][0]) if rows else {}
+
+    def prefer(self, owner: str, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change preferences; None takes one away. Return all of them.
+
+        Raises:
+            InvalidConfig: there would be too many.
+            StorageFailed: they could not be kept.
+        """
+        with self._database.writing("The preferences") as connection:
+            merged = {name: one for name, one in (self.preferences(owner) | changes).items() if one is not None}
+            if len(merged) > MAX_PREFERENCES:
+                why = f"there are {len(merged)}; at most {MAX_PREFERENCES} are kept"
+                raise InvalidConfig(where="preferences", why=why, param="preferences")
+            connection.execute(
+                "INSERT OR REPLACE INTO preferences VALUES (?, ?, ?)", (owner, time.time(), json.dumps(merged))
+            )
+        return merged
+
+    def _open(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        files = SoundFiles(self.folder)
+        with locked(self.folder):
+            files.open()
+            self._database = Database.open(self.folder)
+        if self._database.moved_aside is not None:
+            self.notice = MOVED_ASIDE
+        self.takes = Takes(self._database, files, self.settings)
+        self.scripts = Scripts(self._database, self.settings)

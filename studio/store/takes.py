@@ -1,0 +1,284 @@
+"""Takes: a row in the database for each, and a file with its sound. Every call names the owner whose takes it sees.
+
+The file is the truth of whether there is a take. A file without a row is taken in again, a row without a file goes, so
+that a kill at any moment leaves a take whole or not at all. Thread: any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.errors import InvalidConfig, NotKept, StorageFailed, StoreFull
+from runtime.voices.names import name_key
+from studio.settings import StoreSettings
+from studio.store.database import Database
+from studio.store.new_take import record_of, words_of
+from studio.store.owners import VISITOR
+from studio.store.records import TakeChanges, TakeFields
+from studio.store.scripts import takes_in_scripts
+from studio.store.sound_files import SoundFiles, encoded_take
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 100  # takes in one page of the list
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which takes of the list. ``before`` is the cursor that the page before gave."""
+
+    search: str = ""
+    room: str = ""
+    favourite: bool = False
+    before: str = ""
+    limit: int = 30
+
+
+class Takes:
+    """The takes of everybody, each seen by its owner only.
+
+    Raises (every method):
+        StorageFailed: the database or the disk does not do it; nothing has changed then.
+    """
+
+    def __init__(self, database: Database, files: SoundFiles, settings: StoreSettings) -> None:
+        self._database, self._files, self._settings = database, files, settings
+
+    # --- one owner's
+
+    def add(self, owner: str, fields: TakeFields, pcm: bytes, reference: bytes | None = None) -> dict[str, Any]:
+        """Keep a take and return its record.
+
+        Raises:
+            InvalidConfig: the sound is empty, or is not what ``fields`` say of it.
+            MessageTooLarge: it is too long.
+            StoreFull: there is no place, and none of the owner's may go.
+        """
+        record = record_of(fields, pcm, reference, self._settings.max_take_bytes)
+        data = encoded_take(pcm, owner, record)
+        with self._files.writing():
+            going = self._to_make_room(owner, len(data) + len(reference or b""))
+            try:
+                if reference is not None:
+                    self._files.write_reference(record["reference"], reference)
+                self._files.write(record["id"], data)
+                self._insert(owner, record)
+            except (OSError, StorageFailed):
+                with contextlib.suppress(OSError, StorageFailed):
+                    self._files.remove([record["id"]])
+                    self._remove_unused_references()
+                raise
+            # Only now, so that nothing has gone in vain; what is left over goes with the next take.
+            with contextlib.suppress(OSError, StorageFailed):
+                self._purge(going)
+        return record
+
+    def find(self, owner: str, take_id: str) -> dict[str, Any]:
+        """The record.
+
+        Raises:
+            NotKept: the owner has no such take, or has deleted it.
+        """
+        query = "SELECT record FROM takes WHERE id = ? AND owner = ? AND deleted_at IS NULL"
+        rows = self._database.rows(query, (take_id, owner))
+        if not rows:
+            raise NotKept(what="take")
+        return json.loads(rows[0][0])
+
+    def page(self, owner: str, wanted: Wanted) -> tuple[list[dict[str, Any]], str | None]:
+        """Records, newest first, and the cursor of those that follow.
+
+        Raises:
+            InvalidConfig: the cursor is none.
+        """
+        conditions, values = ["owner = ?", "deleted_at IS NULL"], [owner]
+        for word in name_key(wanted.search).split():
+            conditions.append("instr(words, ?) > 0")
+            values.append(word)
+        if wanted.room:
+            conditions.append("room = ?")
+            values.append(wanted.room)
+        if wanted.favourite:
+            conditions.append("favourite = 1")
+        if wanted.before:
+            conditions.append("(created_ms, id) < (CAST(? AS INTEGER), ?)")
+            values += _cursor(wanted.before)
+        limit = max(1, min(wanted.limit, MOST_AT_ONCE))
+        query = f"""SELECT record, created_ms, id FROM takes WHERE {" AND ".join(conditions)}
+                    ORDER BY created_ms DESC, id DESC LIMIT {limit + 1}"""  # noqa: S608  ours, whole
+        rows = self._database.rows(query, values)
+        following = f"{rows[limit - 1][1]}-{rows[limit - 1][2]}" if len(rows) > limit else None
+        return [json.loads(record) for record, _, _ in rows[:limit]], following
+
+    def change(self, owner: str, take_id: str, changes: TakeChanges) -> dict[str, Any]:
+        """Change what people say of a take; its sound and how it was made stay.
+
+        Raises:
+            NotKept: the owner has no such take.
+        """
+        with self._database.writing("The change") as connection:
+            record = self.find(owner, take_id) | changes.model_dump(exclude_unset=True)
+            connection.execute(
+                "UPDATE takes SET record = ?, words = ?, favourite = ? WHERE id = ?",
+                (json.dumps(record), words_of(record), int(record["favourite"]), take_id),
+            )
+        return record
+
+    def delete(self, owner: str, take_id: str) -> None:
+        """Put a take into the bin.
+
+        Raises:
+            NotKept: the owner has no such take.
+        """
+        self._mark(owner, take_id, "IS NULL", time.time())
+
+    def restore(self, owner: str, take_id: str) -> dict[str, Any]:
+        """Bring a take back from the bin.
+
+        Raises:
+            NotKept: the owner has none of that id there.
+        """
+        self._mark(owner, take_id, "IS NOT NULL", None)
+        return self.find(owner, take_id)
+
+    def pcm(self, owner: str, take_id: str) -> tuple[dict[str, Any], bytes]:
+        """Record and samples, s16le.
+
+        Raises:
+            NotKept: the owner has no such take.
+            TakeDamaged: the file is gone or damaged.
+        """
+        record = self.find(owner, take_id)
+        return record, self._files.pcm(take_id, record["sha256"])
+
+    def reference(self, owner: str, take_id: str) -> bytes:
+        """The recording that was sent with the take's request, as it came.
+
+        Raises:
+            NotKept: the owner has no such take, or none was sent with it.
+        """
+        sha256 = self.find(owner, take_id)["reference"]
+        if sha256 is None:
+            raise NotKept(what="reference")
+        return self._files.reference(sha256)
+
+    # --- everybody's
+
+    def reconcile(self) -> None:
+        """Bring rows and files in step, at the start."""
+        with self._files.writing():
+            known = {take_id for (take_id,) in self._database.rows("SELECT id FROM takes")}
+            found = self._files.take_ids()
+            with self._database.writing("The takes") as connection:
+                connection.executemany("DELETE FROM takes WHERE id = ?", [(one,) for one in known - found])
+            adopted = 0
+            for take_id in found - known:
+                held = self._files.record(take_id)
+                if held is not None:
+                    self._insert(*held)
+                    adopted += 1
+            self._remove_unused_references()
+        if known - found:
+            log.warning("%d takes have lost their files and are gone", len(known - found))
+        if adopted:
+            log.warning("%d takes that were in no list have been taken in again", adopted)
+
+    def purge(self) -> None:
+        """Delete for good what has lain in the bin long enough, and what visitors left behind."""
+        now = time.time()
+        query = "SELECT id FROM takes WHERE deleted_at < ? OR (owner LIKE ? AND created_ms < ?)"
+        old_ms = 1000 * (now - 86400 * self._settings.visitor_days)
+        values = (now - self._settings.bin_s, f"{VISITOR}%", old_ms)
+        if self._database.rows(query + " LIMIT 1", values):
+            with self._files.writing():
+                self._purge([take_id for (take_id,) in self._database.rows(query, values)])
+
+    def bytes(self) -> int:
+        """Of all files, those in the bin among them."""
+        ((takes,),) = self._database.rows("SELECT coalesce(sum(bytes), 0) FROM takes")
+        ((references,),) = self._database.rows(
+            "SELECT coalesce(sum(size), 0) FROM (SELECT max(reference_bytes) AS size FROM takes GROUP BY reference)"
+        )
+        return takes + references
+
+    # --- under the lock of the files
+
+    def _insert(self, owner: str, record: dict[str, Any]) -> None:
+        row = (
+            record["id"],
+            owner,
+            round(1000 * record["created_at"]),
+            record["room"],
+            int(record["favourite"]),
+            None,
+            self._files.bytes_of(record["id"]),
+            record["reference"],
+            self._files.reference_bytes(record["reference"]),
+            words_of(record),
+            json.dumps(record),
+        )
+        with self._database.writing("The take") as connection:
+            connection.execute("INSERT INTO takes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _to_make_room(self, owner: str, size: int) -> list[str]:
+        """The owner's oldest takes that nobody asked to keep, as many as must go for a new one.
+
+        Raises:
+            StoreFull: there are not enough of them.
+        """
+        settings = self._settings
+        ((count,),) = self._database.rows("SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NULL", (owner,))
+        surplus, excess = count + 1 - settings.max_takes, self.bytes() + size - settings.max_store_bytes
+        if surplus <= 0 and excess <= 0:
+            return []
+        in_use = takes_in_scripts(self._database, owner)
+        going: list[str] = []
+        # What is in the bin takes bytes but is not counted, so it goes first where bytes are short.
+        for take_id, bytes_, is_deleted in self._database.rows(
+            """SELECT id, bytes, deleted_at IS NOT NULL FROM takes WHERE owner = ?
+               AND (favourite = 0 OR deleted_at IS NOT NULL) ORDER BY deleted_at IS NULL, created_ms""",
+            (owner,),
+        ):
+            if take_id in in_use or (surplus <= 0 and excess <= 0) or (is_deleted and excess <= 0):
+                continue
+            going.append(take_id)
+            surplus, excess = surplus - (not is_deleted), excess - bytes_
+        if surplus > 0:
+            why = f"{settings.max_takes} takes are kept, all favourites or in scripts; delete some"
+            raise StoreFull(what="The take", why=why)
+        if excess > 0:
+            why = f"all takes together may have {settings.max_store_bytes // 2**20} MB; delete some"
+            raise StoreFull(what="The take", why=why)
+        return going
+
+    def _purge(self, take_ids: list[str]) -> None:
+        # Files first: a row without a file goes at the next start, a file without a row would come back.
+        self._files.remove(take_ids)
+        with self._database.writing("The takes") as connection:
+            connection.executemany("DELETE FROM takes WHERE id = ?", [(take_id,) for take_id in take_ids])
+        self._remove_unused_references()
+
+    def _remove_unused_references(self) -> None:
+        rows = self._database.rows("SELECT DISTINCT reference FROM takes WHERE reference IS NOT NULL")
+        self._files.remove_references(self._files.reference_names() - {name for (name,) in rows})
+
+    def _mark(self, owner: str, take_id: str, state: str, deleted_at: float | None) -> None:
+        with self._database.writing("The change") as connection:
+            done = connection.execute(
+                f"UPDATE takes SET deleted_at = ? WHERE id = ? AND owner = ? AND deleted_at {state}",  # noqa: S608
+                (deleted_at, take_id, owner),
+            )
+            if not done.rowcount:
+                raise NotKept(what="take")
+
+
+def _cursor(text: str) -> list[str]:
+    moment, _, take_id = text.partition("-")
+    if not moment.isdecimal() or len(moment) > 18:
+        raise InvalidConfig(where="cursor", why="take it as the page before gave it", param="cursor")
+    return [moment, take_id]

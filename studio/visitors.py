@@ -1,0 +1,119 @@
+"""Who is asking: everybody as one, or each visitor known by an opaque cookie, or a member who has signed in.
+
+The cookie holds a random number and nothing else. It works inside another site's frame, as on a Hugging Face Space,
+where it is kept apart for each site that frames us. What is kept names a hash of it, so that nobody who reads the
+store can pass for a visitor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runtime.errors import VisitorUnknown
+from studio.store.owners import HOST, MEMBER, VISITOR
+
+COOKIE = "voicewright_visitor"
+COOKIE_S = 365 * 86400
+# Where a visitor who has no cookie gets one: the page, before it asks for anything, and a program's first question.
+GIVEN_AT = frozenset({"/", "/studio/me"})
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
+
+# Who has signed in, by the request's headers and session; None: nobody.
+MemberOf = Callable[[Request], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """``owner`` is None for a visitor whose browser keeps no cookie: there is nothing of theirs to see."""
+
+    kind: str  # host, visitor or member
+    owner: str | None
+    name: str | None = None
+
+    @property
+    def known(self) -> str:
+        """The owner.
+
+        Raises:
+            VisitorUnknown: the browser keeps no cookie.
+        """
+        if self.owner is None:
+            raise VisitorUnknown
+        return self.owner
+
+
+class Visitors:
+    """Tells visitors apart, or not. Thread: the event loop."""
+
+    def __init__(self, *, each: bool, member_of: MemberOf | None = None) -> None:
+        self.each = each
+        self.member_of = member_of
+
+    def of(self, request: Request) -> Visitor:
+        """Who sent a request."""
+        if not self.each:
+            return Visitor("host", HOST)
+        member = self.member_of(request) if self.member_of is not None else None
+        if member is not None:
+            return Visitor("member", MEMBER + member, member)
+        token = token_of(request.headers) or request.scope.get("state", {}).get(COOKIE)
+        return Visitor("visitor", None if token is None else VISITOR + _hashed(token))
+
+
+class VisitorCookies:
+    """ASGI middleware that gives each visitor a cookie, and renews it with every visit of the page."""
+
+    def __init__(self, app: ASGIApp, visitors: Visitors) -> None:
+        self.app, self.visitors = app, visitors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asks = scope["type"] == "http" and scope["path"] in GIVEN_AT and scope["method"] in {"GET", "HEAD"}
+        if not (self.visitors.each and asks):
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        known = token_of(headers)
+        token = known or secrets.token_urlsafe(32)
+        scope.setdefault("state", {})[COOKIE] = token  # so that the first answer speaks of the same visitor
+
+        async def with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start" and (known is None or scope["path"] == "/"):
+                MutableHeaders(scope=message).append("set-cookie", cookie(token, secure=is_https(scope, headers)))
+            await send(message)
+
+        await self.app(scope, receive, with_cookie)
+
+
+def token_of(headers: Headers) -> str | None:
+    """The visitor's number; None: no cookie, or not one of ours."""
+    try:
+        held = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return held.value if held is not None and _TOKEN.fullmatch(held.value) else None
+
+
+def cookie(token: str, *, secure: bool) -> str:
+    """The header's value. In a frame of another site a browser takes it over https only, apart for each such site."""
+    place = "SameSite=None; Secure; Partitioned" if secure else "SameSite=Lax"
+    return f"{COOKIE}={token}; Path=/; Max-Age={COOKIE_S}; HttpOnly; {place}"
+
+
+def is_https(scope: MutableMapping[str, Any], headers: Headers) -> bool:
+    """Whether the browser came by https, perhaps to a proxy before us."""
+    return (headers.get("x-forwarded-proto") or str(scope.get("scheme", ""))).split(",")[0].strip() == "https"
+
+
+def _hashed(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()[:32]

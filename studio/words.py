@@ -1,0 +1,33 @@
+"""The page's words: assets/i18n/<language>/<room>.json, flat, merged into one object a language.
+
+A language is a folder; ``shell.language`` in its shell.json is its name in itself. What a language lacks is said
+in English.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / "assets" / "i18n"
+NAME = "shell.language"
+
+
+def languages(folder: Path = FOLDER) -> dict[str, str]:
+    """The languages that the page can speak in, by code, English first."""
+    codes = sorted((path.name for path in folder.iterdir() if path.is_dir()), key=lambda code: (code != "en", code))
+    return {code: words(code, folder)[NAME] for code in codes}
+
+
+def words(language: str, folder: Path = FOLDER) -> dict[str, str]:
+    """All words of one language by key.
+
+    Raises:
+        KeyError: there is no such language.
+    """
+    if language not in {path.name for path in folder.iterdir() if path.is_dir()}:
+        raise KeyError(language)
+    merged: dict[str, str] = {}
+    for path in sorted((folder / language).glob("*.json")):
+        merged |= json.loads(path.read_text("utf-8"))
+    return merged

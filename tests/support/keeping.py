@@ -1,0 +1,102 @@
+"""The studio's store behind its real routes on a real socket, without a page or a runtime."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from studio.keeping import Keeping
+from studio.settings import StoreSettings
+from studio.visitors import VisitorCookies
+from tests.support.signals import voice
+
+
+@contextmanager
+def kept(folder: Path, **settings: Any) -> Iterator[str]:
+    """Serve a folder's store and give its address."""
+    keeping = Keeping(StoreSettings(data=str(folder), **settings))
+
+    async def page(_: object) -> PlainTextResponse:
+        return PlainTextResponse("the page")
+
+    app = Starlette(
+        routes=[Route("/", page), *keeping.routes()],
+        middleware=[Middleware(VisitorCookies, visitors=keeping.visitors)],
+        lifespan=lambda _: keeping.running(),
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@contextmanager
+def visitor(address: str) -> Iterator[httpx.Client]:
+    """A client with cookies of its own that has opened the page."""
+    with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
+        client.get("/").raise_for_status()
+        yield client
+
+
+def pcm_of(seconds: float = 1.0, seed: int = 1) -> bytes:
+    """Samples as a runtime sends them."""
+    return (voice(seconds, seed) * 32767).astype("<i2").tobytes()
+
+
+def a_take(**fields: Any) -> dict[str, Any]:
+    """What a page says of a take."""
+    return {
+        "room": "speakers",
+        "mode": "custom_voice",
+        "text": "Good morning.",
+        "label": None,
+        "config": {"voice": "clara", "instruct": "Calmly"},
+        "seed": 7,
+        "model": {"id": "demo-voice", "fingerprint": "f00d"},
+        "voice": "clara",
+        "language": "english",
+        "metrics": {"ttfa_ms": 80.5},
+        "stop_reason": "eos",
+        "parent": None,
+        **fields,
+    }
+
+
+def post(
+    client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any
+) -> httpx.Response:
+    """Send a take as the page does."""
+    files: dict[str, Any] = {"pcm": ("take.pcm", pcm_of() if pcm is None else pcm, "application/octet-stream")}
+    if reference is not None:
+        files["reference"] = ("reference.wav", reference, "audio/wav")
+    return client.post("/studio/takes", data={"take": json.dumps(a_take(**fields))}, files=files)
+
+
+def keep(client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any) -> Any:
+    """The record of a take that was sent."""
+    answer = post(client, pcm, reference, **fields)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def samples(data: bytes) -> np.ndarray[Any, Any]:
+    return np.frombuffer(data, "<i2")

@@ -1,0 +1,120 @@
+"""Writers of takes that are killed at any moment: ``python -m tests.support.take_writers FOLDER TIMES``.
+
+The moment is a line of the code that writes, so that none is too short to be met.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import random
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from studio.settings import StoreSettings
+from studio.store.database import FILE
+from studio.store.records import TakeFields, read
+from studio.store.store import Store
+from studio.store.takes import Wanted
+from tests.support.keeping import a_take, pcm_of
+
+OWNER = "host"
+KEPT = 4
+WRITING = ("runtime/files.py", "store/database.py", "store/sound_files.py", "store/takes.py")
+
+Trace = Callable[[FrameType, str, Any], Any]
+
+
+def fields(**changes: object) -> TakeFields:
+    return read(TakeFields, a_take(**changes))
+
+
+def killed_after(lines: int) -> None:
+    """End this process, as kill -9 does, before it runs the line of that number in what writes."""
+    left = lines
+
+    def line(_: FrameType, event: str, __: object) -> Trace | None:
+        nonlocal left
+        left -= event == "line"
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return line
+
+    def call(frame: FrameType, _: str, __: object) -> Trace | None:
+        return line if frame.f_code.co_filename.endswith(WRITING) else None
+
+    sys.settrace(call)
+
+
+def write(store: Store, said: int, lines: int) -> None:
+    """Keep takes until the end, so that old ones go, delete some, and say each as soon as it is kept."""
+    sounds = [pcm_of(0.5, seed) for seed in range(3)]
+    killed_after(lines)
+    store.open()
+    for number in itertools.count():
+        reference = b"RIFF" + bytes([number % 5]) * 50_000
+        record = store.takes.add(OWNER, fields(text=f"Sentence {number}"), sounds[number % 3], reference)
+        os.write(said, f"{record['id']}\n".encode())
+        if number % 4 == 3:
+            store.takes.delete(OWNER, record["id"])
+            os.write(said, b"deleted\n")
+
+
+def check(store: Store, said: list[str]) -> None:
+    """Every take is whole, and the last one that was said to be kept is among them."""
+    records, _ = store.takes.page(OWNER, Wanted(limit=100))
+    for record in records:
+        _, pcm = store.takes.pcm(OWNER, record["id"])
+        assert hashlib.sha256(pcm).hexdigest() == record["sha256"]
+        assert len(store.takes.reference(OWNER, record["id"])) == 50_004
+    kept = {record["id"] for record in records}
+    if said and said[-1] != "deleted":
+        # It may have been deleted just before that could be said.
+        assert said[-1] in kept or store.takes.restore(OWNER, said[-1])
+    assert not [path for path in store.folder.rglob("*.tmp")]
+    with contextlib.closing(sqlite3.connect(store.folder / FILE)) as connection:
+        rows = {take_id for (take_id,) in connection.execute("SELECT id FROM takes")}
+    assert {path.stem for path in (store.folder / "takes").iterdir()} == rows >= kept
+
+
+def kill_writers(folder: Path, times: int) -> int:
+    """Start a child that writes, kill it at some moment, look at what it left; many times. Return what was kept."""
+    chance, count = random.Random(7), 0
+    settings = StoreSettings(data=str(folder), max_takes=KEPT)
+    for _ in range(times):
+        reads, writes = os.pipe()
+        lines_to_live = chance.randrange(2000)
+        if (child := os.fork()) == 0:
+            os.close(reads)
+            write(Store(settings), writes, lines_to_live)
+        os.close(writes)
+        with os.fdopen(reads) as told:
+            lines = told.read().split("\n")[:-1]
+        _, status = os.waitpid(child, 0)
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        count += len(lines)
+        store = Store(settings)
+        store.open()
+        check(store, lines)
+        store.close()
+    with_one_more(store)
+    return count
+
+
+def with_one_more(store: Store) -> None:
+    """What the kills left too many goes with the next take."""
+    store.open()
+    store.takes.add(OWNER, fields(), pcm_of(0.1))
+    assert len(store.takes.page(OWNER, Wanted(limit=100))[0]) == KEPT
+    store.close()
+
+
+if __name__ == "__main__":
+    print(kill_writers(Path(sys.argv[1]), int(sys.argv[2])))

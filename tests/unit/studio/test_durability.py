@@ -1,0 +1,348 @@
+"""What is kept outlives restarts, kills, full disks and damaged files; what is deleted goes when it is due."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.errors import InvalidSetting, NotKept, StorageFailed, StoreFull, TakeDamaged
+from studio.settings import StoreSettings
+from studio.store.database import FILE, MIGRATIONS
+from studio.store.places import is_lasting
+from studio.store.records import ScriptFields, TakeChanges, read
+from studio.store.store import MOVED_ASIDE, NO_FOLDER, ON_A_SPACE, Store
+from studio.store.takes import Wanted
+from tests.support.keeping import keep, kept, pcm_of, post, visitor
+from tests.support.take_writers import OWNER, fields
+from tests.unit.studio.test_takes import refused
+
+ROOT = Path(__file__).resolve().parents[3]
+SOUND = pcm_of(0.5)
+
+
+@contextmanager
+def opened(folder: Path, **settings: Any) -> Iterator[Store]:
+    store = Store(StoreSettings(data=str(folder), **settings))
+    store.open()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def add(store: Store, owner: str = OWNER, pcm: bytes = SOUND, reference: bytes | None = None, **said: Any) -> str:
+    return str(store.takes.add(owner, fields(**said), pcm, reference)["id"])
+
+
+def ids(store: Store, owner: str = OWNER) -> list[str]:
+    return [record["id"] for record in store.takes.page(owner, Wanted(limit=100))[0]]
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {
+        ".lock",
+        *(FILE + suffix for suffix in ("", "-wal", "-shm")),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def test_a_restart_keeps_everything(folder: Path) -> None:
+    with kept(folder) as address, visitor(address) as client:
+        record = keep(client, SOUND, reference=b"RIFF....WAVE", name="First", favourite=True)
+        script = client.put("/studio/scripts/s", json={"name": "Play"}).json()
+        client.patch("/studio/me", json={"language": "zh", "theme": "dark"}).raise_for_status()
+    with kept(folder) as address, visitor(address) as client:
+        path = f"/studio/takes/{record['id']}"
+        assert client.get(path).json() == record
+        assert client.get(f"{path}/audio", params={"format": "pcm"}).content == SOUND
+        assert client.get(f"{path}/reference").content == b"RIFF....WAVE"
+        assert client.get("/studio/scripts/s").json() == script
+        assert client.get("/studio/me").json()["preferences"] == {"language": "zh", "theme": "dark"}
+
+
+def test_a_writer_that_is_killed_leaves_every_take_whole(folder: Path) -> None:
+    """Again and again, at any moment; what it said was kept is there, and nothing of what it had only begun."""
+    command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "30"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 12, "the writers have hardly written"
+
+
+def test_a_take_whose_row_was_lost_is_taken_in_again(folder: Path) -> None:
+    with opened(folder) as store:
+        take_id = add(store, reference=b"ID3 sound", text="Found again")
+        before = store.takes.find(OWNER, take_id)
+    with sqlite3.connect(folder / FILE) as connection:
+        connection.execute("DELETE FROM takes")
+    connection.close()
+    with opened(folder) as store:
+        assert store.takes.find(OWNER, take_id) == before
+        assert store.takes.pcm(OWNER, take_id)[1] == SOUND
+        assert store.takes.reference(OWNER, take_id) == b"ID3 sound"
+        with pytest.raises(NotKept):
+            store.takes.find("visitor:other", take_id)
+
+
+def test_a_row_whose_file_was_lost_goes(folder: Path) -> None:
+    with opened(folder) as store:
+        lost, other = add(store), add(store)
+    (folder / "takes" / f"{lost}.flac").unlink()
+    with opened(folder) as store:
+        assert ids(store) == [other]
+
+
+def test_strange_files_are_left_alone(folder: Path) -> None:
+    with opened(folder) as store:
+        add(store)
+    for name in ("holiday.flac", f"{'0' * 32}.flac"):
+        (folder / "takes" / name).write_bytes(b"fLaC of somebody else")
+    with opened(folder) as store:
+        assert len(ids(store)) == 1
+    assert {"takes/holiday.flac", f"takes/{'0' * 32}.flac"} <= files(folder)
+
+
+def test_a_damaged_take_is_said_to_be_and_never_sounds(folder: Path) -> None:
+    with kept(folder) as address, visitor(address) as client:
+        record = keep(client, SOUND)
+        path = folder / "takes" / f"{record['id']}.flac"
+        data = bytearray(path.read_bytes())
+        data[-len(data) // 4] ^= 0x55
+        path.write_bytes(data)
+        refused(client.get(f"/studio/takes/{record['id']}/audio"), 500, "take_damaged")
+        path.unlink()
+        refused(client.get(f"/studio/takes/{record['id']}/audio"), 500, "take_damaged")
+    with opened(folder) as store:
+        other = add(store)
+        (folder / "takes" / f"{other}.flac").write_bytes(b"")
+        with pytest.raises(TakeDamaged):
+            store.takes.pcm(OWNER, other)
+
+
+@pytest.mark.parametrize("how", ["rubbish", "torn", "empty header"])
+def test_a_damaged_database_is_moved_aside_and_made_anew_from_the_files(folder: Path, how: str) -> None:
+    with opened(folder) as store:
+        takes = [add(store, text=f"Sentence {number}" * 50) for number in range(40)]
+        store.scripts.put(OWNER, "s", _script())
+    path = folder / FILE
+    data = bytearray(path.read_bytes())
+    assert len(data) > 3 * 4096
+    match how:
+        case "rubbish":
+            path.write_bytes(b"not a database, at all" * 500)
+        case "torn":
+            data[4096 : len(data) // 2] = os.urandom(len(data) // 2 - 4096)
+            path.write_bytes(data)
+        case _:
+            data[16:100] = bytes(84)
+            path.write_bytes(data)
+    with kept(folder) as address, visitor(address) as client:
+        assert client.get("/studio/me").json()["notice"] == MOVED_ASIDE
+        found = client.get("/studio/takes", params={"limit": 100}).json()["takes"]
+        assert {take["id"] for take in found} == set(takes)
+    assert [path for path in folder.iterdir() if path.name.startswith(f"{FILE}.damaged-")]
+    with kept(folder) as address, visitor(address) as client:
+        assert client.get("/studio/me").json()["notice"] is None
+
+
+def test_a_database_of_a_newer_studio_is_not_touched(folder: Path) -> None:
+    with opened(folder):
+        pass
+    with sqlite3.connect(folder / FILE) as connection:
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    connection.close()
+    before = (folder / FILE).read_bytes()
+    with pytest.raises(InvalidSetting, match="newer"), opened(folder):
+        pass
+    assert (folder / FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("number", "why"), [(errno.ENOSPC, "full"), (errno.EROFS, "cannot be written"), (errno.EIO, "an error")]
+)
+def test_a_disk_that_takes_nothing_is_said_and_changes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str
+) -> None:
+    with kept(folder) as address, visitor(address) as client:
+        first = keep(client, SOUND)
+        before = files(folder)
+
+        def fail(_: int) -> None:
+            raise OSError(number, "no")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fsync", fail)
+            assert why in refused(post(client, pcm_of(0.1)), 507, "storage_failed")
+        assert files(folder) == before
+        assert client.get("/studio/takes").json()["takes"] == [first]
+        keep(client, SOUND)
+
+
+def test_a_take_that_fails_takes_no_older_one_with_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(folder, max_takes=1) as store:
+        first = add(store)
+        with monkeypatch.context() as broken:
+            broken.setattr("studio.store.sound_files.SoundFiles.write", _full)
+            with pytest.raises(StorageFailed, match="full"):
+                add(store, reference=b"RIFF sound")
+        assert ids(store) == [first]
+        assert files(folder) == {f"takes/{first}.flac"}
+        second = add(store)
+        assert ids(store) == [second]
+
+
+def test_a_row_that_cannot_be_written_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("studio.store.database.WAIT_S", 0.1)
+    with opened(folder) as store:
+        first = add(store)
+        before = files(folder)
+        other = sqlite3.connect(folder / FILE, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # another process that does not let go
+        with pytest.raises(StorageFailed, match="The take could not be kept"):
+            add(store)
+        other.execute("ROLLBACK")
+        other.close()
+        assert files(folder) == before
+        assert ids(store) == [first]
+
+
+def test_a_folder_that_cannot_be_used_is_told_and_worked_around(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with kept(tmp_path / "file" / "data") as address, visitor(address) as client:
+        me = client.get("/studio/me").json()
+        assert (me["persistent"], me["temporary_note"]) == (False, NO_FOLDER)
+        keep(client, SOUND)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+# --- limits, and what goes
+
+
+def test_the_oldest_that_nobody_asked_to_keep_go_first(folder: Path) -> None:
+    with opened(folder, max_takes=3) as store:
+        favourite = add(store, favourite=True)
+        old, newer, newest = add(store), add(store), add(store)
+        assert ids(store) == [newest, newer, favourite]
+        with pytest.raises(NotKept):
+            store.takes.find(OWNER, old)
+        assert f"takes/{old}.flac" not in files(folder)
+        add(store, "visitor:other")
+        assert len(ids(store)) == 3
+        for take_id in (newer, newest):
+            store.takes.change(OWNER, take_id, _changes(favourite=True))
+        with pytest.raises(StoreFull, match="3 takes"):
+            add(store)
+
+
+def test_all_takes_together_have_a_limit(folder: Path) -> None:
+    noise = random.Random(1).randbytes(400_000)
+    with opened(folder, max_store_bytes=2**20) as store:
+        first, second = add(store, pcm=noise), add(store, pcm=noise)
+        third = add(store, pcm=noise)
+        assert ids(store) == [third, second]
+        assert store.takes.bytes() <= 2**20
+        with pytest.raises(StoreFull, match="1 MB"):
+            add(store, "visitor:other", pcm=noise)
+        store.takes.delete(OWNER, third)
+        fourth = add(store, pcm=noise)  # what lies in the bin goes first
+        assert ids(store) == [fourth, second]
+        with pytest.raises(NotKept):
+            store.takes.restore(OWNER, third)
+    assert first not in files(folder)
+
+
+def test_a_full_store_is_said_over_http(folder: Path) -> None:
+    with kept(folder, max_takes=1) as address, visitor(address) as client:
+        keep(client, favourite=True)
+        refused(post(client), 507, "store_full")
+
+
+def test_the_bin_is_emptied_at_the_start_and_now_and_then(folder: Path) -> None:
+    with opened(folder, bin_s=3600) as store:
+        gone, stays = add(store, reference=b"RIFF one"), add(store, reference=b"RIFF two")
+        store.takes.delete(OWNER, gone)
+        store.scripts.put(OWNER, "s", _script())
+        store.scripts.delete(OWNER, "s")
+        store.tidy()
+        store.takes.restore(OWNER, gone)
+        store.takes.delete(OWNER, gone)
+    with sqlite3.connect(folder / FILE) as connection:
+        connection.execute("UPDATE takes SET deleted_at = deleted_at - 4000")
+        connection.execute("UPDATE scripts SET deleted_at = deleted_at - 4000")
+    connection.close()
+    with opened(folder, bin_s=3600) as store:
+        with pytest.raises(NotKept):
+            store.takes.restore(OWNER, gone)
+        with pytest.raises(NotKept):
+            store.scripts.restore(OWNER, "s")
+        assert files(folder) == {f"takes/{stays}.flac", f"references/{hashlib.sha256(b'RIFF two').hexdigest()}"}
+
+
+def test_what_visitors_left_goes_after_some_days_and_nothing_else(folder: Path) -> None:
+    owners = ("host", "visitor:one", "member:two")
+    with opened(folder) as store:
+        for owner in owners:
+            add(store, owner)
+            store.scripts.put(owner, "s", _script())
+    with sqlite3.connect(folder / FILE) as connection:
+        connection.execute("UPDATE takes SET created_ms = created_ms - 31 * 86400000")
+        connection.execute("UPDATE scripts SET updated_at = updated_at - 31 * 86400")
+    connection.close()
+    with opened(folder) as store:
+        assert [len(ids(store, owner)) for owner in owners] == [1, 0, 1]
+        assert [len(store.scripts.all(owner)) for owner in owners] == [1, 0, 1]
+
+
+# --- how long it lasts
+
+MOUNTS = """overlay / overlay rw 0 0
+/dev/sda1 /data ext4 rw 0 0
+tmpfs /data/fast tmpfs rw 0 0
+/dev/sdb1 /with\\040space ext4 rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "lasts"),
+    [("/data", True), ("/data/a/b", True), ("/data/fast/a", False), ("/home/x", False), ("/with space/a", True)],
+)
+def test_on_a_space_only_a_mounted_volume_lasts(tmp_path: Path, place: str, lasts: bool) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(MOUNTS)
+    assert is_lasting(Path(place), {"SPACE_ID": "me/voices"}, str(mounts)) is lasts
+    assert is_lasting(Path(place), {}, str(mounts))
+
+
+def test_a_space_without_a_volume_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPACE_ID", "me/voices")
+    monkeypatch.setattr("studio.store.store.is_lasting", lambda _: False)
+    with kept(folder) as address, visitor(address) as client:
+        me = client.get("/studio/me").json()
+        assert (me["persistent"], me["temporary_note"]) == (False, ON_A_SPACE)
+        assert me["visitor"] == {"kind": "visitor", "name": None}
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "no")
+
+
+def _script() -> ScriptFields:
+    return read(ScriptFields, {"name": "Play", "lines": []})
+
+
+def _changes(**changes: Any) -> TakeChanges:
+    return read(TakeChanges, changes)

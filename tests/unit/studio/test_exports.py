@@ -1,0 +1,163 @@
+"""Exports over real HTTP: lengths, loudness, peaks, names, subtitles, and what is said in the files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from runtime.encoding import COMMENT, read_tags
+from runtime.loudness import integrated, true_peak
+from tests.support.keeping import keep, kept, pcm_of, samples, visitor
+from tests.unit.studio.test_takes import refused
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with kept(tmp_path / "data", max_export_s=60.0) as address, visitor(address) as client:
+        yield client
+
+
+def ask(client: httpx.Client, clips: list[dict[str, Any]], **wanted: Any) -> httpx.Response:
+    return client.post("/studio/exports", json={"clips": clips, **wanted})
+
+
+def got(client: httpx.Client, clips: list[dict[str, Any]], **wanted: Any) -> bytes:
+    answer = ask(client, clips, **wanted)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-length"] == str(len(answer.content))
+    return answer.content
+
+
+def louder(pcm: bytes, factor: float) -> bytes:
+    return np.round(samples(pcm) * factor).astype("<i2").tobytes()
+
+
+def dbtp(values: Any) -> float:
+    return float(20 * np.log10(true_peak(values)))
+
+
+def test_joined_without_a_loudness_is_bit_for_bit(client: httpx.Client) -> None:
+    one, two = pcm_of(1.0, 1), pcm_of(0.7, 2)
+    clips = [{"take": keep(client, one)["id"]}, {"silence_s": 0.5}, {"take": keep(client, two)["id"]}]
+    data = got(client, clips, format="pcm")
+    assert data == one + bytes(24_000) + two
+    wav = got(client, clips, name="Two lines")
+    values, rate = soundfile.read(io.BytesIO(wav), dtype="int16")
+    assert (rate, values.tobytes()) == (24_000, data)
+    with soundfile.SoundFile(io.BytesIO(wav)) as file:
+        assert file.title == "Two lines"
+        assert file.comment.startswith(COMMENT)
+        assert f"sha256: {hashlib.sha256(data).hexdigest()}" in file.comment
+
+
+@pytest.mark.parametrize("target", [-30.0, -23.0, -16.0, -14.0])
+def test_joined_at_a_loudness_has_it_and_stays_under_the_ceiling(client: httpx.Client, target: float) -> None:
+    clips = [{"take": keep(client, pcm_of(3.0, seed))["id"]} for seed in (1, 2)]
+    values = samples(got(client, clips, format="pcm", loudness_lufs=target))
+    assert len(values) == 6 * 24_000
+    loudness = integrated(values)
+    assert loudness is not None
+    assert abs(loudness - target) < 0.5
+    assert dbtp(values) <= -1.0
+
+
+def test_voices_match_and_a_whisper_of_a_voice_stays_one(client: httpx.Client) -> None:
+    sound = pcm_of(3.0)
+    said = [
+        keep(client, louder(sound, 0.5), voice="anna"),
+        keep(client, louder(sound, 0.05), voice="anna"),
+        keep(client, louder(sound, 0.1), voice="ben"),
+    ]
+    values = samples(got(client, [{"take": one["id"]} for one in said], format="pcm", loudness_lufs=-20))
+    anna, whisper, ben = (integrated(part) for part in np.split(values, 3))
+    assert anna is not None
+    assert whisper is not None
+    assert ben is not None
+    assert abs(anna - ben) < 1.0
+    assert abs(anna - whisper - 20) < 1.5  # as far apart as they were spoken
+
+
+def test_silence_is_not_made_louder(client: httpx.Client) -> None:
+    quiet = np.zeros(24_000, "<i2").tobytes()
+    assert got(client, [{"take": keep(client, quiet)["id"]}], format="pcm", loudness_lufs=-16) == quiet
+
+
+def test_files_are_one_a_line_in_order(client: httpx.Client) -> None:
+    one, two, three = pcm_of(0.5, 1), pcm_of(0.6, 2), pcm_of(0.7, 3)
+    ids = [
+        keep(client, pcm, text=text)["id"]
+        for pcm, text in ((one, "First: a/b"), (two, "goes on."), (three, "Zweite Zeile"))
+    ]
+    clips = [
+        {"take": ids[0], "line": 1},
+        {"silence_s": 0.25, "line": 1},
+        {"take": ids[1], "line": 1},
+        {"silence_s": 0.4},
+        {"take": ids[2], "line": 2},
+    ]
+    with zipfile.ZipFile(io.BytesIO(got(client, clips, shape="files", format="flac", name="Play"))) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["lines/001 First a b goes on.flac", "lines/002 Zweite Zeile.flac"]
+        values, _ = soundfile.read(io.BytesIO(archive.read(archive.namelist()[0])), dtype="int16")
+        assert values.tobytes() == one + bytes(12_000) + two
+        tags = read_tags(io.BytesIO(archive.read(archive.namelist()[1])))
+        assert (tags["title"], tags["seed"]) == ("Zweite Zeile", "7")
+
+
+def test_subtitles_have_the_times_of_the_sound(client: httpx.Client) -> None:
+    ids = [keep(client, pcm_of(1.25, 1), text="One\n--> two")["id"], keep(client, pcm_of(0.5, 2), text="Drei")["id"]]
+    clips = [{"take": ids[0]}, {"silence_s": 0.5}, {"take": ids[1], "line": 5}, {"take": ids[1], "line": 5}]
+    answer = ask(client, clips, shape="srt", name="Sub")
+    assert answer.headers["content-disposition"].startswith('attachment; filename="Sub.srt"')
+    assert answer.text == (
+        "1\n00:00:00,000 --> 00:00:01,250\nOne -> two\n\n2\n00:00:01,750 --> 00:00:02,750\nDrei Drei\n"
+    )
+
+
+def test_all_is_everything_and_cut_from_one_programme(client: httpx.Client) -> None:
+    clips = [{"take": keep(client, pcm_of(1.0, seed), text=f"Line {seed}")["id"], "line": seed} for seed in (1, 2)]
+    with zipfile.ZipFile(io.BytesIO(got(client, clips, shape="all", loudness_lufs=-18, name="Ünï"))) as archive:
+        assert archive.namelist() == ["Ünï.wav", "Ünï.srt", "lines/001 Line 1.wav", "lines/002 Line 2.wav"]
+        whole, *lines = (
+            soundfile.read(io.BytesIO(archive.read(name)), dtype="int16")[0]
+            for name in archive.namelist()
+            if name.endswith("wav")
+        )
+        assert np.array_equal(np.concatenate(lines), whole)
+
+
+BAD: list[tuple[dict[str, Any], int, str, str | None]] = [
+    ({"clips": []}, 422, "invalid_config", "clips"),
+    ({"clips": [{"silence_s": 1.0}]}, 422, "invalid_config", "clips"),
+    ({"clips": [{}]}, 422, "invalid_config", "clips.0"),
+    ({"clips": [{"take": "x", "silence_s": 1.0}]}, 422, "invalid_config", "clips.0"),
+    ({"clips": [{"silence_s": 61.0}]}, 422, "invalid_config", "clips.0.silence_s"),
+    ({"clips": [{"silence_s": -1.0}]}, 422, "invalid_config", "clips.0.silence_s"),
+    ({"clips": [{"take": "0" * 32}]}, 404, "not_found", None),
+    ({"clips": [{"take": "x"}], "format": "exe"}, 422, "unsupported_format", "format"),
+    ({"clips": [{"take": "x"}], "shape": "ball"}, 422, "invalid_config", "shape"),
+    ({"clips": [{"take": "x"}], "loudness_lufs": 0}, 422, "invalid_config", "loudness_lufs"),
+    ({"clips": [{"take": "x"}], "other": 0}, 422, "invalid_config", "other"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "code", "param"), BAD)
+def test_what_cannot_be_exported_is_refused(
+    client: httpx.Client, body: dict[str, Any], status: int, code: str, param: str | None
+) -> None:
+    refused(client.post("/studio/exports", json=body), status, code, param)
+
+
+def test_an_export_has_a_longest_length(client: httpx.Client) -> None:
+    take = keep(client, pcm_of(0.5))["id"]
+    sentence = refused(ask(client, [{"take": take}, {"silence_s": 60}]), 422, "invalid_config", "clips")
+    assert "they last 60 s; the limit is 60 s" in sentence or "limit is 60 s" in sentence

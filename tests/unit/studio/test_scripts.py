@@ -1,0 +1,91 @@
+"""Scripts over real HTTP: kept as the page made them, and never written over what another tab wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.keeping import keep, kept, pcm_of, visitor
+from tests.unit.studio.test_takes import refused
+
+LINES = [
+    {
+        "id": "a1",
+        "text": "Hello.",
+        "voice": {"mode": "base", "voice": "x"},
+        "instruct": "",
+        "seed": None,
+        "locked": True,
+    },
+    {"id": "a2", "text": "你好", "voice": None, "takes": [{"key": "k", "take": "t", "samples": 5}]},
+]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with kept(tmp_path / "data", max_scripts=2) as address, visitor(address) as client:
+        yield client
+
+
+def test_a_script_comes_back_with_all_that_the_page_keeps_in_it(client: httpx.Client) -> None:
+    sent = {"id": "other", "name": "Play", "gap_s": 0.4, "lines": LINES, "updated_at": None}
+    kept_ = client.put("/studio/scripts/s-1", json=sent).json()
+    assert kept_ == {**sent, "id": "s-1", "updated_at": kept_["updated_at"]}
+    assert client.get("/studio/scripts/s-1").json() == kept_
+    (listed,) = client.get("/studio/scripts").json()["scripts"]
+    assert listed == {**kept_, "lines": 2}
+
+
+def test_the_last_changed_is_listed_first(client: httpx.Client) -> None:
+    for name in ("one", "two", "one"):
+        client.put(f"/studio/scripts/{name}", json={"name": name}).raise_for_status()
+    assert [script["id"] for script in client.get("/studio/scripts").json()["scripts"]] == ["one", "two"]
+
+
+def test_what_another_tab_wrote_is_not_written_over(client: httpx.Client) -> None:
+    first = client.put("/studio/scripts/s", json={"name": "first", "updated_at": None}).json()
+    second = client.put("/studio/scripts/s", json={"name": "second", "updated_at": first["updated_at"]}).json()
+    assert second["updated_at"] > first["updated_at"]
+    refused(
+        client.put("/studio/scripts/s", json={"name": "late", **{"updated_at": first["updated_at"]}}),
+        409,
+        "changed_meanwhile",
+    )
+    assert client.get("/studio/scripts/s").json() == second
+    client.put("/studio/scripts/s", json={"name": "mine", "updated_at": second["updated_at"]}).raise_for_status()
+
+
+def test_deleting_can_be_undone(client: httpx.Client) -> None:
+    script = client.put("/studio/scripts/s", json={"name": "Play", "lines": LINES}).json()
+    assert client.delete("/studio/scripts/s").json() == {"id": "s", "deleted": True}
+    refused(client.get("/studio/scripts/s"), 404, "not_found")
+    refused(client.delete("/studio/scripts/s"), 404, "not_found")
+    assert client.get("/studio/scripts").json() == {"scripts": []}
+    assert client.post("/studio/scripts/s/restore").json() == script
+
+
+def test_what_cannot_be_kept_is_refused(client: httpx.Client) -> None:
+    refused(client.put("/studio/scripts/a.b", json={}), 422, "invalid_config", "id")
+    refused(client.put("/studio/scripts/s", json={"lines": "x"}), 422, "invalid_config", "lines")
+    refused(client.put("/studio/scripts/s", json={"lines": [{"text": "x"}]}), 422, "invalid_config", "lines.0.id")
+    refused(client.put("/studio/scripts/s", content=b"{"), 400, "invalid_json")
+    refused(client.put("/studio/scripts/s", content=b" " * (2**21 + 1)), 413, "message_too_large")
+    long = [{"id": f"l{number}", "text": "x" * 90_000} for number in range(12)]
+    refused(client.put("/studio/scripts/s", json={"lines": long}), 422, "invalid_config", "lines")
+    for name in ("one", "two"):
+        client.put(f"/studio/scripts/{name}", json={}).raise_for_status()
+    assert "2 scripts" in refused(client.put("/studio/scripts/three", json={}), 507, "store_full")
+    client.put("/studio/scripts/one", json={"name": "again"}).raise_for_status()
+
+
+def test_takes_of_a_script_outlive_older_ones(tmp_path: Path) -> None:
+    with kept(tmp_path / "other", max_takes=2) as address, visitor(address) as client:
+        first, second = (keep(client, pcm_of(0.1))["id"] for _ in range(2))
+        lines = [{"id": "a", "takes": [{"key": "k", "take": first}]}]
+        client.put("/studio/scripts/s", json={"lines": lines}).raise_for_status()
+        third = keep(client, pcm_of(0.1))["id"]
+        assert {take["id"] for take in client.get("/studio/takes").json()["takes"]} == {first, third}
+        assert client.get(f"/studio/takes/{second}").status_code == 404

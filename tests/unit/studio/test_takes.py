@@ -1,0 +1,263 @@
+"""Takes over real HTTP: what is sent comes back bit for bit, to its owner and to nobody else."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+import httpx
+import pytest
+import soundfile
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runtime.encoding import COMMENT, read_tags
+from tests.support.keeping import a_take, keep, kept, pcm_of, post, samples, visitor
+
+SOUND = pcm_of(2.0)
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    with kept(tmp_path / "data") as address:
+        yield address
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[httpx.Client]:
+    with visitor(address) as client:
+        yield client
+
+
+def refused(answer: httpx.Response, status: int, code: str, param: str | None = None) -> str:
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (status, code, param), answer.text
+    return str(error["message"])
+
+
+def test_a_take_comes_back_as_it_was_sent(client: httpx.Client) -> None:
+    sent = a_take()
+    record = keep(client, SOUND)
+    assert {name: record[name] for name in sent} == sent
+    assert record["sha256"] == hashlib.sha256(SOUND).hexdigest()
+    assert (record["samples"], record["seconds"]) == (48000, 2.0)
+    assert -30 < record["lufs"] < -10
+    assert (record["name"], record["tags"], record["favourite"], record["notes"]) == (None, [], False, "")
+    assert client.get(f"/studio/takes/{record['id']}").json() == record
+    assert client.get("/studio/takes").json() == {"takes": [record], "next": None}
+    audio = client.get(f"/studio/takes/{record['id']}/audio", params={"format": "pcm"})
+    assert audio.content == SOUND
+
+
+@pytest.mark.parametrize("wanted", ["wav", "flac"])
+def test_lossless_files_hold_every_sample(client: httpx.Client, wanted: str) -> None:
+    record = keep(client, SOUND)
+    audio = client.get(f"/studio/takes/{record['id']}/audio", params={"format": wanted})
+    values, rate = soundfile.read(io.BytesIO(audio.content), dtype="int16")
+    assert rate == 24_000
+    assert values.tobytes() == SOUND
+
+
+@pytest.mark.parametrize("wanted", ["mp3", "flac", "opus"])
+def test_a_file_says_that_it_was_made_by_which_model_from_which_seed(client: httpx.Client, wanted: str) -> None:
+    record = keep(client, SOUND, name="Ein Gruß, 你好")
+    audio = client.get(f"/studio/takes/{record['id']}/audio", params={"format": wanted})
+    tags = read_tags(io.BytesIO(audio.content))
+    assert tags["title"] == "Ein Gruß, 你好"
+    assert COMMENT in tags["comment"]
+    assert tags["model"] == "demo-voice f00d"
+    assert tags["seed"] == "7"
+    assert tags["voice"] == "clara"
+    assert tags["sha256"] == record["sha256"]
+    assert tags["software"].startswith("Voicewright")
+    assert "owner" not in json.dumps(tags)
+
+
+def test_so_does_a_wav_in_the_tags_that_it_has(client: httpx.Client) -> None:
+    record = keep(client, SOUND)
+    data = client.get(f"/studio/takes/{record['id']}/audio").content
+    with wave.open(io.BytesIO(data)) as file:
+        assert file.readframes(10**9) == SOUND
+    with soundfile.SoundFile(io.BytesIO(data)) as file:
+        assert file.title == "Good morning."
+        assert file.software.startswith("Voicewright")
+        assert file.comment.startswith(COMMENT)
+        for said in ("model: demo-voice f00d", "seed: 7", f"sha256: {record['sha256']}"):
+            assert said in file.comment
+
+
+def test_an_mp3_decodes_to_the_sound(client: httpx.Client) -> None:
+    record = keep(client, SOUND)
+    data = client.get(f"/studio/takes/{record['id']}/audio", params={"format": "mp3"}).content
+    with av.open(io.BytesIO(data)) as container:
+        count = sum(frame.samples for frame in container.decode(audio=0))
+    assert abs(count - 48000) < 2400
+
+
+def test_a_file_has_the_name_that_people_gave_and_is_not_sent_twice(client: httpx.Client) -> None:
+    record = keep(client, name='Wer "da"? ../é')
+    answer = client.get(f"/studio/takes/{record['id']}/audio")
+    disposition = answer.headers["content-disposition"]
+    assert disposition.startswith('attachment; filename="Wer da .. _.wav"')
+    assert "/" not in disposition.split("filename*=UTF-8''")[1]
+    again = client.get(answer.url.path, headers={"if-none-match": answer.headers["etag"]})
+    assert again.status_code == 304
+    inline = client.get(f"/studio/takes/{record['id']}/audio", params={"inline": "1"})
+    assert inline.headers["content-disposition"].startswith("inline")
+    client.patch(f"/studio/takes/{record['id']}", json={"name": "Other"}).raise_for_status()
+    renamed = client.get(answer.url.path, headers={"if-none-match": answer.headers["etag"]})
+    assert renamed.status_code == 200
+
+
+def test_a_reference_comes_back_as_what_its_bytes_say(client: httpx.Client) -> None:
+    reference = b"RIFF\x00\x00\x00\x00WAVE<script>"
+    one = keep(client, reference=reference, mode="base", room="clone")
+    two = keep(client, reference=reference, mode="base", room="clone")
+    assert one["reference"] == two["reference"] == hashlib.sha256(reference).hexdigest()
+    answer = client.get(f"/studio/takes/{two['id']}/reference")
+    assert (answer.content, answer.headers["content-type"]) == (reference, "audio/wav")
+    html = keep(client, reference=b"<html><script>alert(1)</script>")
+    answer = client.get(f"/studio/takes/{html['id']}/reference")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    refused(client.get(f"/studio/takes/{keep(client)['id']}/reference"), 404, "not_found")
+
+
+def test_the_list_is_searched_and_paged(client: httpx.Client) -> None:
+    ids = [keep(client, pcm_of(0.1), text=f"Sentence {number}", room="design")["id"] for number in range(7)]
+    other = keep(client, pcm_of(0.1), text="GRÜSSE aus Köln", tags=["Intro"], label="A")["id"]
+
+    def page(**query: Any) -> tuple[list[str], str | None]:
+        answer = client.get("/studio/takes", params=query).json()
+        return [take["id"] for take in answer["takes"]], answer["next"]
+
+    seen: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        found, cursor = page(limit=3, cursor=cursor)
+        assert len(found) <= 3
+        seen += found
+    assert seen == [other, *reversed(ids)]
+    assert page(search="grüsse köln")[0] == [other]
+    assert page(search="intro")[0] == [other]
+    assert page(search="calmly", room="design")[0] == list(reversed(ids))
+    assert page(search="100%")[0] == []
+    client.patch(f"/studio/takes/{ids[2]}", json={"favourite": True, "notes": "the best"})
+    assert page(favourite="1")[0] == [ids[2]]
+    assert page(search="best")[0] == [ids[2]]
+    refused(client.get("/studio/takes", params={"cursor": "x"}), 422, "invalid_config", "cursor")
+    refused(client.get("/studio/takes", params={"limit": "many"}), 422, "invalid_config", "limit")
+
+
+def test_a_page_does_not_shift_while_takes_come_and_go(client: httpx.Client) -> None:
+    ids = [keep(client, pcm_of(0.1))["id"] for _ in range(4)]
+    first = client.get("/studio/takes", params={"limit": 2}).json()
+    keep(client, pcm_of(0.1))
+    client.delete(f"/studio/takes/{ids[3]}")
+    second = client.get("/studio/takes", params={"limit": 2, "cursor": first["next"]}).json()
+    assert [take["id"] for take in second["takes"]] == [ids[1], ids[0]]
+
+
+def test_only_what_is_named_is_changed(client: httpx.Client) -> None:
+    record = keep(client, tags=["one"], notes="before")
+    path = f"/studio/takes/{record['id']}"
+    changed = client.patch(path, json={"name": " Take two ", "favourite": True}).json()
+    assert changed == record | {"name": "Take two", "favourite": True}
+    assert client.patch(path, json={"name": None, "tags": []}).json() == changed | {"name": None, "tags": []}
+    refused(client.patch(path, json={"seed": 8}), 422, "invalid_config", "seed")
+    refused(client.patch(path, json={"favourite": 1}), 422, "invalid_config", "favourite")
+    refused(client.patch(path, json={"tags": ["x" * 41]}), 422, "invalid_config", "tags.0")
+    refused(client.patch(path, content=b"[1]"), 400, "invalid_json")
+    assert client.get(path).json()["seed"] == 7
+
+
+def test_deleting_can_be_undone(client: httpx.Client) -> None:
+    record = keep(client, SOUND)
+    path = f"/studio/takes/{record['id']}"
+    assert client.delete(path).json() == {"id": record["id"], "deleted": True}
+    for answer in (client.get(path), client.get(f"{path}/audio"), client.patch(path, json={}), client.delete(path)):
+        refused(answer, 404, "not_found")
+    assert client.get("/studio/takes").json()["takes"] == []
+    assert client.post(f"{path}/restore").json() == record
+    assert client.get(f"{path}/audio", params={"format": "pcm"}).content == SOUND
+    refused(client.post(f"{path}/restore"), 404, "not_found")
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"mode": "loud"}, "mode"),
+    ({"room": "../x"}, "room"),
+    ({"seed": -1}, "seed"),
+    ({"seed": "7"}, "seed"),
+    ({"text": 5}, "text"),
+    ({"text": "a\x00b"}, "text"),
+    ({"config": {"ref_audio": "data:"}}, "config"),
+    ({"sha256": "0" * 64}, "sha256"),
+    ({"samples": 5}, "samples"),
+    ({"id": "mine"}, "id"),
+    ({"name": "x" * 121}, "name"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), BAD, ids=str)
+def test_what_cannot_be_kept_is_refused_in_one_sentence(
+    client: httpx.Client, fields: dict[str, Any], param: str
+) -> None:
+    sentence = refused(post(client, **fields), 422, "invalid_config", param)
+    assert sentence.startswith(param)
+    assert client.get("/studio/takes").json()["takes"] == []
+
+
+def test_so_is_a_form_that_is_none(client: httpx.Client) -> None:
+    refused(client.post("/studio/takes", json=a_take()), 422, "invalid_config", "body")
+    refused(client.post("/studio/takes", files={"pcm": SOUND}), 422, "invalid_config", "take")
+    take = {"take": json.dumps(a_take())}
+    refused(client.post("/studio/takes", data=take, files={"reference": b"x"}), 422, "invalid_config", "pcm")
+    refused(client.post("/studio/takes", data=take, files={"other": b"x"}), 422, "invalid_config", "other")
+    refused(client.post("/studio/takes", data={"take": "{"}, files={"pcm": SOUND}), 400, "invalid_json")
+    refused(client.post("/studio/takes", data={"take": '{"seed": NaN}'}, files={"pcm": SOUND}), 400, "invalid_json")
+    refused(post(client, b""), 422, "invalid_config", "pcm")
+    refused(post(client, b"odd"), 422, "invalid_config", "pcm")
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    refused(client.post("/studio/takes", content=b"--y", headers=headers), 422, "invalid_config", "body")
+
+
+def test_the_size_of_a_take_has_a_limit(tmp_path: Path) -> None:
+    with kept(tmp_path / "data", max_take_bytes=48_000) as address, visitor(address) as client:
+        keep(client, bytes(48_000))
+        sentence = refused(post(client, bytes(48_002)), 413, "message_too_large")
+        assert "48002 bytes; the limit is 48000" in sentence
+        refused(post(client, bytes(20_000_000)), 413, "message_too_large", "pcm")
+
+
+def test_an_unknown_format_is_refused_by_the_names_of_those_there_are(client: httpx.Client) -> None:
+    answer = client.get(f"/studio/takes/{keep(client)['id']}/audio", params={"format": "aac"})
+    assert "wav, mp3, flac, opus, pcm" in refused(answer, 422, "unsupported_format", "format")
+
+
+def test_another_sites_page_may_not_write(client: httpx.Client) -> None:
+    record = keep(client)
+    answer = client.delete(f"/studio/takes/{record['id']}", headers={"origin": "http://evil.example"})
+    refused(answer, 403, "origin_refused")
+    assert client.get(f"/studio/takes/{record['id']}").status_code == 200
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    pcm=st.binary(min_size=2, max_size=20_000).map(lambda data: data[: len(data) // 2 * 2]),
+    text=st.text(max_size=200).filter(lambda text: "\x00" not in text),
+    config=st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20) | st.booleans(), max_size=4),
+)
+def test_any_sound_and_any_words_come_back(client: httpx.Client, pcm: bytes, text: str, config: dict[str, Any]) -> None:
+    record = keep(client, pcm, text=text, config=config)
+    assert (record["text"], record["config"]) == (text, config)
+    path = f"/studio/takes/{record['id']}"
+    assert client.get(path).json() == record
+    assert client.get(f"{path}/audio", params={"format": "pcm"}).content == pcm
+    assert (samples(client.get(f"{path}/audio").content[44 : 44 + len(pcm)]) == samples(pcm)).all()
+    assert client.get(f"{path}/audio", params={"format": "mp3"}).status_code == 200

@@ -1,0 +1,125 @@
+"""Whose is whose: one visitor never sees, changes or guesses at what another one keeps."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.datastructures import Headers
+
+from studio.store.database import FILE
+from studio.visitors import COOKIE, token_of
+from tests.support.keeping import keep, kept, pcm_of, post, visitor
+from tests.unit.studio.test_takes import refused
+
+SOUND = pcm_of(0.2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def address(folder: Path) -> Iterator[str]:
+    with kept(folder, visitors="each") as address:
+        yield address
+
+
+def test_what_one_keeps_another_cannot_reach_by_any_route(address: str) -> None:
+    with visitor(address) as anna, visitor(address) as ben:
+        record = keep(anna, SOUND, reference=b"RIFF secret")
+        anna.put("/studio/scripts/s", json={"name": "Secret"}).raise_for_status()
+        anna.patch("/studio/me", json={"language": "zh"}).raise_for_status()
+        one = f"/studio/takes/{record['id']}"
+        for answer in (
+            ben.get(one),
+            ben.get(f"{one}/audio"),
+            ben.get(f"{one}/reference"),
+            ben.patch(one, json={"name": "Mine"}),
+            ben.delete(one),
+            ben.post(f"{one}/restore"),
+            ben.post("/studio/exports", json={"clips": [{"take": record["id"]}]}),
+            ben.get("/studio/scripts/s"),
+            ben.delete("/studio/scripts/s"),
+        ):
+            refused(answer, 404, "not_found")
+        assert ben.get("/studio/takes").json() == {"takes": [], "next": None}
+        assert ben.get("/studio/scripts").json() == {"scripts": []}
+        assert ben.get("/studio/me").json()["preferences"] == {"language": None, "theme": None}
+        ben.put("/studio/scripts/s", json={"name": "Ben's own"}).raise_for_status()
+        assert anna.get("/studio/scripts/s").json()["name"] == "Secret"
+        assert anna.get(one).json() == record
+        # The same recording of two visitors lies on the disk once, and each has it by a take of their own only.
+        same = keep(ben, SOUND, reference=b"RIFF secret")
+        anna.delete(one).raise_for_status()
+        assert ben.get(f"/studio/takes/{same['id']}/reference").content == b"RIFF secret"
+
+
+def test_a_visitor_is_known_again_by_a_cookie_that_the_store_does_not_hold(address: str, folder: Path) -> None:
+    with visitor(address) as anna:
+        record = keep(anna, SOUND)
+        token = anna.cookies[COOKIE]
+        assert len(token) == 43
+        with httpx.Client(base_url=address, cookies={COOKIE: token}, trust_env=False) as again:
+            assert again.get("/studio/takes").json()["takes"] == [record]
+            assert token in again.get("/").headers["set-cookie"], "a visit renews it"
+            assert "set-cookie" not in again.get("/studio/takes").headers
+    rows = sqlite3.connect(folder / FILE).execute("SELECT owner FROM takes").fetchall()
+    assert rows[0][0].startswith("visitor:")
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert token.encode() not in path.read_bytes(), path
+
+
+def test_the_cookie_works_in_a_frame_over_https_and_plainly_without(address: str) -> None:
+    with httpx.Client(base_url=address, trust_env=False) as client:
+        plain = client.get("/").headers["set-cookie"]
+        client.cookies.clear()
+        framed = client.get("/", headers={"x-forwarded-proto": "https"}).headers["set-cookie"]
+    assert "HttpOnly; SameSite=Lax" in plain
+    assert "Secure" not in plain
+    assert "HttpOnly; SameSite=None; Secure; Partitioned" in framed
+
+
+def test_a_programs_first_question_gets_a_cookie_and_is_answered_as_that_visitor(address: str) -> None:
+    with httpx.Client(base_url=address, trust_env=False) as client:
+        assert client.get("/studio/me").json()["visitor"]["kind"] == "visitor"
+        record = keep(client, SOUND)
+        assert client.get(f"/studio/takes/{record['id']}").json() == record
+
+
+def test_a_browser_without_cookies_is_told_why_nothing_is_kept(address: str) -> None:
+    with httpx.Client(base_url=address, trust_env=False) as client:
+        assert client.get("/studio/takes").json()["takes"] == []
+        assert "cookie" in refused(post(client, SOUND), 401, "visitor_unknown")
+        refused(client.put("/studio/scripts/s", json={}), 401, "visitor_unknown")
+        refused(client.patch("/studio/me", json={"theme": "dark"}), 401, "visitor_unknown")
+
+
+@pytest.mark.parametrize("held", ["", "x", "a" * 42, "a" * 44, "a" * 42 + "%", "../" + "a" * 40, '"'])
+def test_what_is_no_cookie_of_ours_is_none(held: str) -> None:
+    assert token_of(Headers({"cookie": f"{COOKIE}={held}"})) is None
+    assert token_of(Headers({"cookie": f"other=1; {COOKIE}={'a' * 43}"})) == "a" * 43
+
+
+def test_where_all_share_there_is_no_cookie(tmp_path: Path) -> None:
+    with kept(tmp_path / "shared", visitors="one") as address, visitor(address) as anna, visitor(address) as ben:
+        assert not anna.cookies
+        record = keep(anna, SOUND)
+        assert ben.get(f"/studio/takes/{record['id']}").json() == record
+        assert ben.get("/studio/me").json()["visitor"] == {"kind": "host", "name": None}
+
+
+def test_preferences_are_short_and_few(address: str) -> None:
+    with visitor(address) as anna:
+        chosen = anna.patch("/studio/me", json={"theme": "dark", "seen_tour": True}).json()["preferences"]
+        assert chosen == {"language": None, "theme": "dark", "seen_tour": True}
+        assert anna.patch("/studio/me", json={"seen_tour": None}).json()["preferences"]["theme"] == "dark"
+        for bad in ({"theme": "pink"}, {"language": "<script>"}, {"Bad name": 1}, {"list": [1]}, {"long": "x" * 1001}):
+            refused(anna.patch("/studio/me", json=bad), 422, "invalid_config", next(iter(bad)))
+        many = {f"key_{number}": number for number in range(65)}
+        refused(anna.patch("/studio/me", json=many), 422, "invalid_config", "preferences")

@@ -1,0 +1,105 @@
+"""The meter against what BS.1770 and EBU R 128 say of known signals; the limiter against any signal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from runtime.loudness import CEILING_DBTP, MAX_GAIN_DB, integrated, levelled, true_peak
+from runtime.request import SAMPLE_RATE
+from tests.support.signals import voice
+
+
+def tone(dbfs: float, seconds: float, hz: float = 997.0, phase: float = 0.0) -> NDArray[np.int16]:
+    time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    return np.round(32767 * 10 ** (dbfs / 20) * np.sin(2 * np.pi * hz * time + phase)).astype(np.int16)
+
+
+def dbtp(samples: NDArray[np.int16]) -> float:
+    return float(20 * np.log10(max(true_peak(samples), 1e-9)))
+
+
+@pytest.mark.parametrize("dbfs", [-40.0, -23.0, -6.0])
+def test_a_sine_of_one_channel_measures_three_below_its_peak(dbfs: float) -> None:
+    # BS.1770: a 997 Hz sine at 0 dBFS in one front channel is -3.01 LKFS.
+    assert integrated(tone(dbfs, 5)) == pytest.approx(dbfs - 3.01, abs=0.05)
+
+
+def test_low_and_high_sounds_are_weighed_as_the_ear_does() -> None:
+    assert (integrated(tone(-20, 5, hz=60)) or 0) < -24  # the high pass
+    assert (integrated(tone(-20, 5, hz=4000)) or 0) > -21  # the shelf
+
+
+def test_silence_between_words_does_not_count() -> None:
+    # EBU Tech 3341, case 3, for one channel: what lies 10 LU under the rest is gated out.
+    parts = [tone(-36, 10), tone(-23, 30), tone(-36, 10)]
+    assert integrated(np.concatenate(parts)) == pytest.approx(-26.01, abs=0.1)
+    gaps = np.zeros(3 * SAMPLE_RATE, np.int16)
+    assert integrated(np.concatenate([tone(-23, 5), gaps, tone(-23, 5)])) == pytest.approx(-26.01, abs=0.3)
+
+
+def test_what_is_too_short_or_silent_has_none() -> None:
+    assert integrated(tone(-20, 0.39)) is None
+    assert integrated(tone(-20, 0.5)) is not None
+    assert integrated(np.zeros(48_000, np.int16)) is None
+    assert integrated(np.zeros(0, np.int16)) is None
+
+
+def test_a_peak_between_two_samples_is_seen() -> None:
+    # A quarter of the rate, sampled 45 degrees off its peaks: samples reach 0.707 of what the wave reaches.
+    wave = tone(-6, 1, hz=SAMPLE_RATE / 4, phase=np.pi / 4)
+    assert np.abs(wave).max() / 32768 == pytest.approx(0.354, abs=0.01)
+    assert true_peak(wave[2400:-2400]) == pytest.approx(0.501, abs=0.03)
+
+
+def test_long_sound_is_measured_as_one() -> None:
+    sound = np.tile((voice(7, 3) * 32767).astype(np.int16), 5)
+    assert len(sound) > 30 * SAMPLE_RATE
+    assert integrated(sound) == pytest.approx(integrated(sound[: 7 * SAMPLE_RATE]) or 0, abs=0.3)
+    loud = sound.copy()
+    loud[20 * SAMPLE_RATE + 5] = 32767  # in the third piece
+    assert true_peak(loud) >= 32767 / 32768
+
+
+@pytest.mark.parametrize("target", [-31.0, -23.0, -16.0, -12.0])
+def test_speech_comes_to_the_loudness_that_is_asked_for(target: float) -> None:
+    out = levelled((voice(6, 4) * 32767).astype(np.int16), target)
+    assert integrated(out) == pytest.approx(target, abs=0.5)
+    assert dbtp(out) <= CEILING_DBTP
+
+
+def test_a_gain_without_limiting_is_only_a_gain() -> None:
+    sound = (voice(3, 5) * 32767).astype(np.int16)
+    out = levelled(sound, -30.0)
+    scale = (out @ sound.astype(np.float64)) / (sound @ sound.astype(np.float64))
+    assert np.abs(out - scale * sound).max() <= 1
+
+
+def test_noise_that_is_all_but_silent_is_not_blown_up() -> None:
+    noise = np.random.RandomState(1).randint(-3, 4, 3 * SAMPLE_RATE).astype(np.int16)
+    out = levelled(noise, -16.0)
+    assert np.abs(out).max() <= 3 * 10 ** (MAX_GAIN_DB / 20) + 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    length=st.integers(1, 60_000),
+    click=st.integers(0, 59_999),
+    target=st.floats(-30, -5),
+)
+def test_no_peak_ever_passes_the_ceiling_and_no_sample_is_lost(
+    seed: int, length: int, click: int, target: float
+) -> None:
+    stream = np.random.RandomState(seed)
+    sound = (stream.standard_normal(length) * 3000).clip(-32768, 32767).astype(np.int16)
+    sound[click % length] = 32767
+    out = levelled(sound, target)
+    assert len(out) == length
+    if integrated(sound) is None:
+        assert np.array_equal(out, sound)
+    else:
+        assert dbtp(out) <= CEILING_DBTP
