@@ -101,13 +101,17 @@ class SoundStreams:
 
         Shapes: codes [B, Q], on the device.
         """
-        numbers = np.array(slots, np.int64)
-        bucket = self.graphs.bucket(Track.STARTS, 1, len(numbers))
-        assert bucket is not None
-        made, moment = bucket.begin(self._rows[numbers], codes.unsqueeze(1))
-        self._move_on(numbers, 1)
-        self._last.update(dict.fromkeys(slots, (Track.STARTS, moment)))
-        return [Following(made[place], self.samples_per_frame, moment) for place in range(len(slots))]
+        widest = self.graphs.widest(Track.STARTS)
+        followed: list[Following] = []
+        for first in range(0, len(slots), widest):
+            group = np.array(slots[first : first + widest], np.int64)
+            bucket = self.graphs.bucket(Track.STARTS, 1, len(group))
+            assert bucket is not None
+            made, moment = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
+            self._move_on(group, 1)
+            self._last.update(dict.fromkeys(group.tolist(), (Track.STARTS, moment)))
+            followed += [Following(made[place], self.samples_per_frame, moment) for place in range(len(group))]
+        return followed
 
     @torch.inference_mode()
     def decode(self, slots: Sequence[int], codes: Tensor, track: Track = Track.SOUND) -> list[bytes | None]:

@@ -37,5 +37,9 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     some to spare. Where a device holds graphs, every engine would spend most of its start on up to 44 shapes;
     tests/unit/engine/test_sound_graphs.py holds what all of them do, and test_npu_engine.py has an engine of them.
     """
-    families = {Track.FIRST_SOUND: Family((1, 2), (1, 2)), Track.SOUND: Family((1, 2, 4), (1, 4))}
+    families = {
+        Track.FIRST_SOUND: Family((1, 2), (1, 2)),
+        Track.STARTS: Family((1,), (1, 2)),
+        Track.SOUND: Family((1, 2, 4), (1, 4)),
+    }
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
