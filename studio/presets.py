@@ -1,4 +1,4 @@
-"""The data that the page starts with: sample texts, speakers, voice descriptions, instructs; TOML in presets/."""
+"""What the page starts with: sample texts, speakers, voice descriptions, instructs, scripts; TOML in presets/."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ class Presets:
     readings: dict[str, str]
     designs: tuple[Design, ...]
     instructs: tuple[Suggestion, ...]
+    scripts: tuple[Suggestion, ...]
     speakers: tuple[KnownSpeaker, ...]
 
     @classmethod
@@ -67,6 +68,7 @@ class Presets:
             readings=_read(folder / "readings.toml")["readings"],
             designs=tuple(Design(**entry) for entry in _read(folder / "designs.toml")["design"]),
             instructs=_suggestions(folder / "instructs.toml", "instruct"),
+            scripts=_suggestions(folder / "scripts.toml", "script"),
             speakers=tuple(KnownSpeaker(**entry) for entry in _read(folder / "speakers.toml")["speaker"]),
         )
 

@@ -13,6 +13,7 @@ import { ScriptRoom } from './rooms/script.js';
 import { SpeakersRoom } from './rooms/speakers.js';
 import { Speech } from './speech.js';
 import { Stage } from './stage.js';
+import { offerSigningIn } from './sign_in.js';
 import { Status } from './status.js';
 import { Toasts } from './toast.js';
 import { Voices } from './voices.js';
@@ -392,5 +393,6 @@ export async function mount(element) {
   await words.load(preferences.language);
   words.apply(page);
   document.documentElement.lang = preferences.language;
-  new Studio(page, { presets, me, words, preferences });
+  const studio = new Studio(page, { presets, me, words, preferences });
+  offerSigningIn(page, me, studio.t);
 }

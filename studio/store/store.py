@@ -41,6 +41,7 @@ class Store:
         self.settings = settings
         self.folder = settings.folder
         self.temporary_note: str | None = None
+        self._spare: tempfile.TemporaryDirectory[str] | None = None
         self.notice: str | None = None  # what happened that its owner should know
 
     def open(self) -> None:
@@ -65,6 +66,8 @@ class Store:
 
     def close(self) -> None:
         self._database.close()
+        if self._spare is not None:
+            self._spare.cleanup()
 
     def tidy(self) -> None:
         """Delete for good what is due; every hour or so, and at the start.

@@ -6,21 +6,18 @@ that a kill at any moment leaves a take whole or not at all. Thread: any.
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 import logging
 import time
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from runtime.errors import InvalidConfig, MessageTooLarge, NotKept, StorageFailed, StoreFull
-from runtime.loudness import integrated
-from runtime.request import SAMPLE_RATE
-from runtime.voices.names import name_key, new_id
+from runtime.errors import InvalidConfig, NotKept, StorageFailed, StoreFull
+from runtime.voices.names import name_key
 from studio.settings import StoreSettings
 from studio.store.database import Database
+from studio.store.new_take import record_of, words_of
 from studio.store.owners import VISITOR
 from studio.store.records import TakeChanges, TakeFields
 from studio.store.scripts import takes_in_scripts
@@ -62,18 +59,23 @@ class Takes:
             MessageTooLarge: it is too long.
             StoreFull: there is no place, and none of the owner's may go.
         """
-        record = _record(fields, pcm, reference, self._settings.max_take_bytes)
+        record = record_of(fields, pcm, reference, self._settings.max_take_bytes)
         data = encoded_take(pcm, owner, record)
         with self._files.writing():
-            self._make_room(owner, len(data) + len(reference or b""))
-            if reference is not None:
-                self._files.write_reference(record["reference"], reference)
-            self._files.write(record["id"], data)
+            going = self._to_make_room(owner, len(data) + len(reference or b""))
             try:
+                if reference is not None:
+                    self._files.write_reference(record["reference"], reference)
+                self._files.write(record["id"], data)
                 self._insert(owner, record)
-            except StorageFailed:
-                self._files.remove([record["id"]])
+            except (OSError, StorageFailed):
+                with contextlib.suppress(OSError, StorageFailed):
+                    self._files.remove([record["id"]])
+                    self._remove_unused_references()
                 raise
+            # Only now, so that nothing has gone in vain; what is left over goes with the next take.
+            with contextlib.suppress(OSError, StorageFailed):
+                self._purge(going)
         return record
 
     def find(self, owner: str, take_id: str) -> dict[str, Any]:
@@ -123,7 +125,7 @@ class Takes:
             record = self.find(owner, take_id) | changes.model_dump(exclude_unset=True)
             connection.execute(
                 "UPDATE takes SET record = ?, words = ?, favourite = ? WHERE id = ?",
-                (json.dumps(record), _words(record), int(record["favourite"]), take_id),
+                (json.dumps(record), words_of(record), int(record["favourite"]), take_id),
             )
         return record
 
@@ -217,19 +219,23 @@ class Takes:
             self._files.bytes_of(record["id"]),
             record["reference"],
             self._files.reference_bytes(record["reference"]),
-            _words(record),
+            words_of(record),
             json.dumps(record),
         )
         with self._database.writing("The take") as connection:
             connection.execute("INSERT INTO takes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def _make_room(self, owner: str, size: int) -> None:
-        """Let the owner's oldest takes go that nobody asked to keep, as many as must."""
+    def _to_make_room(self, owner: str, size: int) -> list[str]:
+        """The owner's oldest takes that nobody asked to keep, as many as must go for a new one.
+
+        Raises:
+            StoreFull: there are not enough of them.
+        """
         settings = self._settings
         ((count,),) = self._database.rows("SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NULL", (owner,))
         surplus, excess = count + 1 - settings.max_takes, self.bytes() + size - settings.max_store_bytes
         if surplus <= 0 and excess <= 0:
-            return
+            return []
         in_use = takes_in_scripts(self._database, owner)
         going: list[str] = []
         # What is in the bin takes bytes but is not counted, so it goes first where bytes are short.
@@ -248,7 +254,7 @@ class Takes:
         if excess > 0:
             why = f"all takes together may have {settings.max_store_bytes // 2**20} MB; delete some"
             raise StoreFull(what="The take", why=why)
-        self._purge(going)
+        return going
 
     def _purge(self, take_ids: list[str]) -> None:
         # Files first: a row without a file goes at the next start, a file without a row would come back.
@@ -269,39 +275,6 @@ class Takes:
             )
             if not done.rowcount:
                 raise NotKept(what="take")
-
-
-def _record(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int) -> dict[str, Any]:
-    """The whole record of a new take."""
-    if len(pcm) > most:
-        raise MessageTooLarge(what="The take's sound", size=len(pcm), limit=most)
-    if not pcm or len(pcm) % 2:
-        why = f"it has {len(pcm)} bytes; send whole samples of 16 bits, at least one"
-        raise InvalidConfig(where="pcm", why=why, param="pcm")
-    sha256 = hashlib.sha256(pcm).hexdigest()
-    if fields.sha256 not in {None, sha256}:
-        raise InvalidConfig(where="sha256", why="it is not that of the sound that came", param="sha256")
-    if fields.samples not in {None, len(pcm) // 2}:
-        why = f"it says {fields.samples} and {len(pcm) // 2} came"
-        raise InvalidConfig(where="samples", why=why, param="samples")
-    return {
-        "id": new_id(),
-        "created_at": round(time.time(), 3),
-        **fields.model_dump(),
-        "samples": len(pcm) // 2,
-        "seconds": round(len(pcm) / 2 / SAMPLE_RATE, 3),
-        "sha256": sha256,
-        "lufs": integrated(np.frombuffer(pcm, "<i2")),
-        "reference": None if reference is None else hashlib.sha256(reference).hexdigest(),
-    }
-
-
-def _words(record: dict[str, Any]) -> str:
-    """What the search looks through."""
-    config = record["config"]
-    said = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
-    said += [config.get(name) for name in ("instruct", "instructions", "voice_description")]
-    return name_key("\n".join([*(word for word in said if isinstance(word, str)), *record["tags"]]))
 
 
 def _cursor(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from pathlib import Path
 
@@ -79,6 +80,21 @@ def test_descriptions_and_samples_are_written_in_their_language() -> None:
             assert share > (0.4 if script == "HIRAGANA" else 0.95), (design.name, share)
 
 
+def test_sample_scripts_are_a_dialogue_a_narration_and_an_announcement() -> None:
+    dialogue, narration, announcement = Presets.load().scripts
+    paragraphs = [script.text.strip().split("\n\n") for script in Presets.load().scripts]
+    assert all(3 <= len(lines) <= 8 and all(len(line) <= 600 for line in lines) for lines in paragraphs)
+    speakers = [found[1] for line in paragraphs[0] if (found := re.match(r"([A-Z]+)(?: \([a-z]+\))?: \w", line))]
+    assert len(speakers) == len(paragraphs[0])
+    assert len(set(speakers)) == 2
+    for script in (dialogue, narration, announcement):
+        pauses = re.findall(r"\[.*?\]", script.text)
+        assert pauses
+        assert all(re.fullmatch(r"\[pause \d+(\.\d+)?m?s\]", pause) for pause in pauses)
+    assert re.search("[A-Za-z]", announcement.text)
+    assert re.search("[\u4e00-\u9fff]", announcement.text)
+
+
 def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> None:
     speakers = {speaker.name.lower(): speaker for speaker in Presets.load().speakers}
     published = {"vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee"}
@@ -104,5 +120,5 @@ def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_holds_nothing_else() -> None:
-    known = {"texts", "readings", "designs", "instructs", "speakers"}
+    known = {"texts", "readings", "designs", "instructs", "speakers", "scripts"}
     assert {file.name for file in FOLDER.iterdir()} == {f"{name}.toml" for name in known}

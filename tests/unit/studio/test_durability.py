@@ -192,6 +192,19 @@ def test_a_disk_that_takes_nothing_is_said_and_changes_nothing(
         keep(client, SOUND)
 
 
+def test_a_take_that_fails_takes_no_older_one_with_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(folder, max_takes=1) as store:
+        first = add(store)
+        with monkeypatch.context() as broken:
+            broken.setattr("studio.store.sound_files.SoundFiles.write", _full)
+            with pytest.raises(StorageFailed, match="full"):
+                add(store, reference=b"RIFF sound")
+        assert ids(store) == [first]
+        assert files(folder) == {f"takes/{first}.flac"}
+        second = add(store)
+        assert ids(store) == [second]
+
+
 def test_a_row_that_cannot_be_written_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studio.store.database.WAIT_S", 0.1)
     with opened(folder) as store:
@@ -321,6 +334,10 @@ def test_a_space_without_a_volume_says_so(folder: Path, monkeypatch: pytest.Monk
         me = client.get("/studio/me").json()
         assert (me["persistent"], me["temporary_note"]) == (False, ON_A_SPACE)
         assert me["visitor"] == {"kind": "visitor", "name": None}
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "no")
 
 
 def _script() -> ScriptFields:
