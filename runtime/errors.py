@@ -6,19 +6,20 @@
     ├─ BadRequest            the client can mend it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
-    │  ├─ Unauthorized · OriginRefused
+    │  ├─ Unauthorized · OriginRefused · HostOnly · SignInNeeded · SignInFailed
     │  ├─ EmptyText · TextTooLong · InstructTooLong · DoesNotFit
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
-    │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull
+    │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull · TranscriberMissing
     ├─ Busy                  try again later:
-    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
+    │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
+    │  └─ SpeechSpent · StudioOpening · TranscriberBusy
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
     │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable
-    │  └─ StorageFailed · TakeDamaged
+    │  └─ StorageFailed · TakeDamaged · TranscriptionFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
@@ -71,6 +72,14 @@ TABLE: dict[str, Outcome] = {
     "origin_refused": Outcome(
         403, 1008, False, "Pages of this origin may not use the server; its operator can allow it."
     ),
+    "host_only": Outcome(
+        403,
+        1008,
+        False,
+        "This is for the host of the studio: open it on the host's own machine, or send the host's key as X-Host-Key.",
+    ),
+    "sign_in_needed": Outcome(401, 1008, False, "This studio asks you to sign in first: open studio/sign-in."),
+    "sign_in_failed": Outcome(502, 1008, False, "Signing in failed: {why}."),
     # --- the text
     "empty_text": Outcome(422, 1008, False, "The text is empty; send at least one letter or digit."),
     "text_too_long": Outcome(
@@ -144,6 +153,7 @@ TABLE: dict[str, Outcome] = {
         401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
     ),
     "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
+    "transcriber_missing": Outcome(501, 1008, False, "Recordings are not written down here. {why}"),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -160,9 +170,20 @@ TABLE: dict[str, Outcome] = {
     ),
     "draining": Outcome(503, 1013, True, "The server is shutting down and takes no new work; try again soon."),
     "loading": Outcome(503, 1013, True, "The checkpoint is still being loaded; try again in a moment."),
+    "speech_spent": Outcome(
+        429,
+        1013,
+        True,
+        "Your {limit:g} s of speech for today are spent; there are more in {retry_after_s:g} s, or after signing in "
+        "where the studio offers it.",
+    ),
+    "studio_opening": Outcome(503, 1013, True, "The studio is still being opened; try again in a moment."),
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
     "session_timeout": Outcome(408, 1008, True, "The session lasted {limit:g} s, which is the limit; open a new one."),
     "slow_reader": Outcome(408, 1008, True, "Nothing of the sound was taken for {limit:g} s; read faster."),
+    "transcriber_busy": Outcome(
+        429, 1013, True, "Other recordings are being written down; try again in {retry_after_s:g} s."
+    ),
     # --- our fault
     "non_finite_output": Outcome(500, 1011, True, "This request produced numbers that are not finite and was stopped."),
     "generation_failed": Outcome(
@@ -176,6 +197,9 @@ TABLE: dict[str, Outcome] = {
     "storage_failed": Outcome(507, 1011, False, "{what} could not be kept: {why}."),
     "take_damaged": Outcome(
         500, 1011, False, "The sound of this take was damaged on the disk and is not what was made; make it anew."
+    ),
+    "transcription_failed": Outcome(
+        500, 1011, False, "The recording could not be written down; the cause is in the server's log."
     ),
     # --- set-up, for the operator's eyes
     "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
@@ -258,6 +282,18 @@ class Unauthorized(BadRequest):
 
 class OriginRefused(BadRequest):
     code = "origin_refused"
+
+
+class HostOnly(BadRequest):
+    code = "host_only"
+
+
+class SignInNeeded(BadRequest):
+    code = "sign_in_needed"
+
+
+class SignInFailed(BadRequest):
+    code = "sign_in_failed"
 
 
 class EmptyText(BadRequest):
@@ -348,6 +384,10 @@ class ConsentRequired(BadRequest):
     code = "consent_required"
 
 
+class TranscriberMissing(BadRequest):
+    code = "transcriber_missing"
+
+
 class NotKept(BadRequest):
     code = "not_found"
 
@@ -392,6 +432,18 @@ class Loading(Busy):
     code = "loading"
 
 
+class SpeechSpent(Busy):
+    code = "speech_spent"
+
+
+class StudioOpening(Busy):
+    code = "studio_opening"
+
+
+class TranscriberBusy(Busy):
+    code = "transcriber_busy"
+
+
 class Expired(SpeechError):
     code = "idle_timeout"
 
@@ -434,6 +486,10 @@ class CheckpointUnusable(Failed):
 
 class StorageFailed(Failed):
     code = "storage_failed"
+
+
+class TranscriptionFailed(Failed):
+    code = "transcription_failed"
 
 
 class TakeDamaged(Failed):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import gradio as gr
+from starlette.types import ASGIApp
 
-from studio.speaking import Speaker
-from studio.supervisor import Runtime
+from studio.actions import gradio_api
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
@@ -20,14 +20,19 @@ MOUNT = "import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.
 
 
 def head() -> str:
-    """What stands in the page's <head>: the style of the shell, then of the rooms that have one."""
-    sheets = ["studio.css", *(f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())]
+    """What stands in the page's <head>: the style of the shell, then of the rooms that have one; the modules.
+
+    All modules are named, or the browser would find them one import after another, a round trip each.
+    """
+    modules = sorted(path.relative_to(ASSETS).as_posix() for path in (ASSETS / "js").rglob("*.js"))
+    rooms = (f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())
+    sheets = ["studio.css", "controls.css", "stage.css", *rooms]
     return "\n".join(
         (
             '<meta name="viewport" content="width=device-width, initial-scale=1" />',
             '<meta name="color-scheme" content="light dark" />',
             *(f'<link rel="stylesheet" href="studio/css/{sheet}" />' for sheet in sheets),
-            '<link rel="modulepreload" href="studio/js/studio.js" />',
+            *(f'<link rel="modulepreload" href="studio/{path}" />' for path in modules if "worklet" not in path),
         )
     )
 
@@ -37,12 +42,11 @@ def theme() -> gr.themes.Base:
     return gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
 
 
-def blocks(runtime: Runtime) -> gr.Blocks:
-    """Compose the page, and the API beside it."""
+def blocks(studio: ASGIApp) -> gr.Blocks:
+    """Compose the page, and the API beside it, which asks the studio's own routes."""
     with gr.Blocks(title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         gr.HTML(html_template=markup(), js_on_load=MOUNT, apply_default_css=False)
-        # How many may speak at once is the runtime's to say.
-        gr.api(Speaker(runtime).speak, api_name="speak", concurrency_limit=None)
+        gradio_api.offer(studio)
     return page
 
 

@@ -1,4 +1,4 @@
-"""The data that the page starts with: sample texts, voice descriptions, instructs; TOML in presets/."""
+"""What the page starts with: sample texts, speakers, voice descriptions, instructs, scripts; TOML in presets/."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 FOLDER = Path(__file__).resolve().parent.parent / "presets"
+# What a described voice is for; a description in presets/designs.toml names one, the page has a word for each.
+USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +21,40 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A described voice: its name for the picker, the description, and a sample text of its language."""
+
+    use: str
+    language: str
+    name: str
+    text: str
+    sample: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSpeaker:
+    """What a speaker's card says; ``character`` is by the page's language."""
+
+    name: str
+    language: str
+    character: dict[str, str]
+    sample: str
+    accent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
-    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence."""
+    """Everything in presets/. ``texts`` is by language, with ``auto`` for the page's first sentence.
+
+    So are ``readings``, which somebody reads aloud to be cloned.
+    """
 
     texts: dict[str, str]
-    designs: tuple[Suggestion, ...]
+    readings: dict[str, str]
+    designs: tuple[Design, ...]
     instructs: tuple[Suggestion, ...]
+    scripts: tuple[Suggestion, ...]
+    speakers: tuple[KnownSpeaker, ...]
 
     @classmethod
     def load(cls, folder: Path = FOLDER) -> Self:
@@ -35,8 +65,11 @@ class Presets:
         """
         return cls(
             texts=_read(folder / "texts.toml")["texts"],
-            designs=_suggestions(folder / "designs.toml", "design"),
+            readings=_read(folder / "readings.toml")["readings"],
+            designs=tuple(Design(**entry) for entry in _read(folder / "designs.toml")["design"]),
             instructs=_suggestions(folder / "instructs.toml", "instruct"),
+            scripts=_suggestions(folder / "scripts.toml", "script"),
+            speakers=tuple(KnownSpeaker(**entry) for entry in _read(folder / "speakers.toml")["speaker"]),
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketState
@@ -24,7 +25,8 @@ from studio.supervisor import Runtime
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 # What a client may tell the runtime of itself on a WebSocket; Origin was judged here and ends here.
-PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent")
+PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
+OWNER = "x-voice-owner"  # by whom a request is, for the runtime (docs/api.md)
 ONE_HOP = {
     "connection",
     "host",
@@ -43,12 +45,20 @@ MAX_WAITING_FRAMES = 4
 CLOSE_S = 0.5
 
 
+# The word under which the runtime keeps the voices of whoever is there; empty for the host, whose are the common ones.
+Whose = Callable[[HTTPConnection], str]
+
+
 class Relay:
     """Passes requests on to wherever the runtime is now."""
 
-    def __init__(self, runtime: Runtime, api_key: str = "") -> None:
-        """``api_key`` is the runtime's, if it asks for one: who may use the page may use what is behind it."""
+    def __init__(self, runtime: Runtime, api_key: str = "", whose: Whose | None = None) -> None:
+        """``api_key`` is the runtime's, if it asks for one: who may use the page may use what is behind it.
+
+        With ``whose`` the runtime is told by whom each request is, and what a client says of that itself is dropped.
+        """
         self.runtime = runtime
+        self.whose = whose
         self.key = {"x-api-key": api_key} if api_key else {}
         # No read timeout: a stream may be silent for as long as a sentence waits for its slot.
         timeout = httpx.Timeout(10.0, read=None)
@@ -64,9 +74,13 @@ class Relay:
         if request.method not in SAFE_METHODS and not same_origin(request.headers):
             return Response("This origin may not use the studio.", status_code=403)
         if self.runtime.url is None:
-            return _refusal()
-        headers = [(name, value) for name, value in request.headers.items() if name not in {*ONE_HOP, *self.key}]
-        headers += self.key.items()
+            return refused(RuntimeUnavailable())
+        try:
+            own = self._own_headers(request)
+        except SpeechError as error:
+            return refused(error)
+        headers = [(name, value) for name, value in request.headers.items() if name not in {*ONE_HOP, *own}]
+        headers += [(name, value) for name, value in own.items() if value]
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         outgoing = self.client.build_request(
             request.method,
@@ -77,12 +91,35 @@ class Relay:
         try:
             answer = await self.client.send(outgoing, stream=True)
         except httpx.HTTPError:
-            return _refusal()
+            return refused(RuntimeUnavailable())
         back = StreamingResponse(_body(answer), status_code=answer.status_code)
         back.raw_headers = [
             (name.lower(), value) for name, value in answer.headers.raw if name.decode("latin-1").lower() not in ONE_HOP
         ]
         return back
+
+    def _own_headers(self, connection: HTTPConnection) -> dict[str, str]:
+        """What the runtime hears of us; an empty one is what no client may say in our place.
+
+        Raises:
+            SpeechError: nobody knows whose the request is, and it matters.
+        """
+        return self.key if self.whose is None else {**self.key, OWNER: self.whose(connection)}
+
+    async def ask(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
+        """One request of the studio's own, in the name of who asks us. ``content`` is httpx's.
+
+        Raises:
+            RuntimeUnavailable: the runtime does not answer.
+            SpeechError: as of `whose`.
+        """
+        own = {name: value for name, value in self._own_headers(connection).items() if value}
+        if self.runtime.url is None:
+            raise RuntimeUnavailable
+        try:
+            return await self.client.request(method, self.runtime.url + path, headers=own, **content)
+        except httpx.HTTPError:
+            raise RuntimeUnavailable from None
 
     # --- WebSocket
 
@@ -96,10 +133,16 @@ class Relay:
             await _turn_away(browser)
             return
         try:
+            own = self._own_headers(browser)
+        except SpeechError:
+            await browser.close(1008)
+            return
+        heard = {name: browser.headers[name] for name in PASSED_ON if name in browser.headers and name not in own}
+        try:
             upstream = await connect(
                 _target(url.replace("http", "ws", 1), browser.scope),
                 subprotocols=browser.scope["subprotocols"] or None,
-                additional_headers={n: browser.headers[n] for n in PASSED_ON if n in browser.headers} | self.key,
+                additional_headers=heard | {name: value for name, value in own.items() if value},
                 user_agent_header=None,
                 compression=None,
                 max_size=None,
@@ -178,7 +221,7 @@ async def _turn_away(browser: WebSocket) -> None:
 async def _say_unavailable(browser: WebSocket) -> None:
     error = RuntimeUnavailable()
     try:
-        await browser.send_text(json.dumps({"type": "error", **_fields(error)}))
+        await browser.send_text(json.dumps({"type": "error", **fields_of(error)}))
         await browser.close(error.outcome.close, error.code)
     except RuntimeError:
         return  # the page has left as well
@@ -191,7 +234,7 @@ def _sendable(code: int | None) -> int:
     return 1001 if code in {1006, 1015} else code
 
 
-def _fields(error: SpeechError) -> dict[str, object]:
+def fields_of(error: SpeechError) -> dict[str, object]:
     return {
         "code": error.code,
         "message": str(error),
@@ -200,10 +243,12 @@ def _fields(error: SpeechError) -> dict[str, object]:
     }
 
 
-def _refusal() -> Response:
-    error = RuntimeUnavailable()
-    body = {"error": {"type": "server_error", **_fields(error)}}
-    return JSONResponse(body, status_code=error.outcome.http, headers={"retry-after": "1"})
+def refused(error: SpeechError) -> Response:
+    """An error of the studio's own, as the runtime would say it."""
+    is_ours = error.outcome.http >= 500
+    body = {"error": {"type": "server_error" if is_ours else "invalid_request_error", **fields_of(error)}}
+    headers = {"retry-after": "1"} if error.outcome.retryable else {}
+    return JSONResponse(body, status_code=error.outcome.http, headers=headers)
 
 
 async def _body(answer: httpx.Response) -> AsyncIterator[bytes]:

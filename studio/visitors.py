@@ -16,7 +16,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import VisitorUnknown
@@ -29,8 +29,8 @@ GIVEN_AT = frozenset({"/", "/studio/me"})
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 
-# Who has signed in, by the request's headers and session; None: nobody.
-MemberOf = Callable[[Request], str | None]
+# Id and name of who has signed in, by the connection's session; None: nobody.
+MemberOf = Callable[[HTTPConnection], tuple[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class Visitors:
         self.each = each
         self.member_of = member_of
 
-    def of(self, request: Request) -> Visitor:
+    def of(self, request: HTTPConnection) -> Visitor:
         """Who sent a request."""
         if not self.each:
             return Visitor("host", HOST)
         member = self.member_of(request) if self.member_of is not None else None
         if member is not None:
-            return Visitor("member", MEMBER + member, member)
+            return Visitor("member", MEMBER + member[0], member[1])
         token = token_of(request.headers) or request.scope.get("state", {}).get(COOKIE)
         return Visitor("visitor", None if token is None else VISITOR + _hashed(token))
 

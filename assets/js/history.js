@@ -1,6 +1,7 @@
 /** The kept takes, newest first, page by page; what can be done with one. Event: 'change'. */
 
 import { api } from './api.js';
+import { compare } from './reproduction.js';
 import { Take } from './take.js';
 
 const PAGE = 30;
@@ -13,10 +14,10 @@ export class TakeHistory extends EventTarget {
   /** What is listed: search, room, favourite. */
   wanted = {};
 
-  /** @param {import('./speech.js').Speech} speech */
-  constructor(speech) {
+  /** @param {import('./speech.js').Speech} speech @param {(key: string, values?: Object) => string} t */
+  constructor(speech, t) {
     super();
-    this.speech = speech;
+    Object.assign(this, { speech, t });
   }
 
   /** List anew. @param {{search?: string, room?: string, favourite?: boolean}} [wanted] */
@@ -76,14 +77,28 @@ export class TakeHistory extends EventTarget {
     return record.reference ? api.blob(`studio/takes/${record.id}/reference`) : null;
   }
 
-  /** Ask for the same once more. The take plays if it is handed to the stage. @param {string} id */
+  /**
+   * Ask for the same once more, and compare.
+   *
+   * @param {string} id
+   * @param {{onTake?: (take: Take) => void}} [options]  onTake: hands the take over while it is being made
+   * @returns {Promise<{take: Take, identical: boolean, why: string}>}  why: a sentence for people
+   */
   async reproduce(id, { onTake = () => {} } = {}) {
     const record = await api.get(`studio/takes/${id}`);
     const { room, mode, config, text, seed, label } = record;
-    const reference = await this.reference(record);
-    const take = this.speech.say({ room, mode, config, text, seed, label, parent: id, reference });
+    const [before, reference] = await Promise.all([this.load(record), this.reference(record)]);
+    const take = this.speech.say({ room, mode, config, text, seed, label, parent: id, reference, isQuiet: true });
     onTake(take);
     await take.stored();
-    return { take, identical: take.record?.sha256 === record.sha256 };
+    const { identical, key, values } = compare(before, take);
+    return { take, identical, why: this.t(key, values) };
+  }
+
+  /** A take was kept just now: it comes first, where it belongs to what is listed. @param {Object} record */
+  add(record) {
+    const { search, room, favourite } = this.wanted;
+    if (search || favourite || (room && room !== record.room)) return;
+    this.show([record, ...this.list]);
   }
 }

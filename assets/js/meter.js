@@ -30,7 +30,7 @@ export class Meter {
       audible: milliseconds(timing.audible ?? metrics?.heard?.audible_ms),
       rtf: metrics?.rtf?.toFixed(2),
       frames: samples ? String(Math.round(samples / FRAME_SAMPLES)) : undefined,
-      underruns: timing.underruns?.toString(),
+      underruns: (timing.underruns ?? metrics?.heard?.underruns)?.toString(),
       reason: stopReason ? this.t(`shell.reason.${stopReason}`) : undefined,
     };
   }

@@ -10,8 +10,6 @@
 
 export const SAMPLE_RATE = 24000;
 
-// One codec frame: with a runtime faster than the ear, the first frame is enough to start.
-export const MIN_TARGET = 0.08 * SAMPLE_RATE;
 const MAX_TARGET = 0.6 * SAMPLE_RATE;
 const START_AHEAD = 0.01; // seconds; a source that starts in the past loses its first samples
 

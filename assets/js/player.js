@@ -7,7 +7,8 @@
  * @typedef {import('./worklet.js').Counters} Counters
  */
 
-import { MIN_TARGET, SAMPLE_RATE, ScheduledOutput, WorkletOutput } from './outputs.js';
+import { SAMPLE_RATE, ScheduledOutput, WorkletOutput } from './outputs.js';
+import { Pace } from './pace.js';
 
 export class Player extends EventTarget {
   constructor() {
@@ -19,7 +20,7 @@ export class Player extends EventTarget {
     /** @type {WorkletOutput|ScheduledOutput|null} */
     this.output = null;
     this.take = 0;
-    this.target = MIN_TARGET;
+    this.pace = new Pace();
     /** @type {Counters|null} */
     this.counters = null;
     this.sounding = false; // a take was begun and has neither ended nor been stopped
@@ -53,7 +54,8 @@ export class Player extends EventTarget {
     this.take += 1;
     this.counters = null;
     this.sounding = true;
-    const { take, target } = this;
+    const { take } = this;
+    const { target } = this.pace;
     this.whenArmed((output) => output.begin(take, target));
     return take;
   }
@@ -79,11 +81,7 @@ export class Player extends EventTarget {
     const finished = counters.finished && !this.counters?.finished;
     this.counters = counters;
     this.countedAt = this.context.currentTime;
-    if (finished) {
-      this.sounding = false;
-      // A stall raises the next take's target at once; a clean take lowers it a little.
-      this.target = counters.underruns ? counters.target : Math.max(MIN_TARGET, this.target * 0.8);
-    }
+    if (finished) this.sounding = false;
     this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
     if (finished) this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
   }

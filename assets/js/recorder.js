@@ -1,21 +1,17 @@
 /**
- * The microphone, as a WAV file of 24 kHz mono.
+ * The microphone, as samples of 24 kHz mono.
  *
  * It records at whatever rate the device has and converts once at the end: Firefox refuses to join a
  * microphone to a context of another rate.
  */
 
 import { SAMPLE_RATE } from './outputs.js';
-import { toInt16, wavBlob } from './wav.js';
+import { toInt16 } from './wav.js';
 
-/** Say why there is no microphone here, or null if there may be one. @returns {string|null} */
+/** The key of a sentence why there is no microphone here, or null if there may be one. @returns {string|null} */
 export function microphoneObstacle() {
-  if (!window.isSecureContext) {
-    return 'Browsers give the microphone to https pages and to localhost only. Upload a file instead.';
-  }
-  if (!navigator.mediaDevices?.getUserMedia || !window.AudioWorkletNode) {
-    return 'This browser has no microphone access for pages. Upload a file instead.';
-  }
+  if (!window.isSecureContext) return 'clone.microphone.insecure';
+  if (!navigator.mediaDevices?.getUserMedia || !window.AudioWorkletNode) return 'clone.microphone.none_for_pages';
   return null;
 }
 
@@ -35,7 +31,7 @@ export class Recorder {
     this.seconds = 0;
   }
 
-  /** Ask for the microphone and begin. Rejects with a sentence where it is refused. */
+  /** Ask for the microphone and begin. Rejects with the key of a sentence where it is refused. */
   async start() {
     try {
       this.stream = await navigator.mediaDevices.getUserMedia({
@@ -43,7 +39,7 @@ export class Recorder {
         audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
       });
     } catch (refusal) {
-      throw new Error(refusalSentence(refusal));
+      throw new Error(refusalKey(refusal));
     }
     this.context = new AudioContext();
     await this.context.audioWorklet.addModule(new URL('./capture_worklet.js', import.meta.url));
@@ -66,13 +62,13 @@ export class Recorder {
     if (this.seconds >= this.maxSeconds) this.onFull();
   }
 
-  /** Give the microphone back and return what was heard. @returns {Promise<Blob>} */
+  /** Give the microphone back and return what was heard, mono, 24 kHz. @returns {Promise<Int16Array>} */
   async stop() {
     for (const track of this.stream.getTracks()) track.stop();
     const rate = this.context.sampleRate;
     await this.context.close();
     const samples = await resample(join(this.blocks), rate);
-    return wavBlob([toInt16(samples)], SAMPLE_RATE);
+    return toInt16(samples);
   }
 }
 
@@ -109,10 +105,7 @@ async function resample(samples, rate) {
 }
 
 /** @param {DOMException} refusal */
-function refusalSentence(refusal) {
-  if (refusal.name === 'NotFoundError') return 'No microphone was found. Connect one or upload a file.';
-  if (refusal.name === 'NotAllowedError') {
-    return 'The microphone was refused. Allow it in the address bar, or upload a file.';
-  }
-  return 'The microphone could not be opened; another program may hold it.';
+function refusalKey(refusal) {
+  const keys = { NotFoundError: 'clone.microphone.not_found', NotAllowedError: 'clone.microphone.refused' };
+  return keys[refusal.name] ?? 'clone.microphone.busy';
 }

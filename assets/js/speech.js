@@ -9,10 +9,14 @@ import { dataUrl } from './wav.js';
 export class Speech {
   /**
    * @param {import('./ws_client.js').SpeechSocket} socket
-   * @param {{onFailed: (take: Take) => void, onUnkept: (take: Take, error: Error) => void}} listeners
+   * @param {Object} studio
+   * @param {(id: string) => Object} studio.modelOf  id, fingerprint, device and dtype of a model
+   * @param {(take: Take) => void} studio.onFailed
+   * @param {(take: Take) => void} studio.onKept
+   * @param {(take: Take, error: Error) => void} studio.onUnkept
    */
-  constructor(socket, { onFailed, onUnkept }) {
-    Object.assign(this, { socket, onFailed, onUnkept });
+  constructor(socket, { modelOf, onFailed, onKept, onUnkept }) {
+    Object.assign(this, { socket, modelOf, onFailed, onKept, onUnkept });
     /** Takes whose sound may still come. @type {Set<Take>} */
     this.live = new Set();
     /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
@@ -47,12 +51,13 @@ export class Speech {
       },
       onStart: (start) => {
         take.start = start;
+        take.model = this.modelOf(start.model);
         take.queue = null;
         progress();
       },
       onAudio: (pcm) => {
         take.state = 'streaming';
-        take.timing.first ??= performance.now();
+        take.arrivals.push({ at: performance.now(), samples: pcm.length });
         take.append(pcm);
         progress();
       },
@@ -69,7 +74,7 @@ export class Speech {
     this.live.delete(take);
     Object.assign(take, { error, stopReason: 'error', queue: null });
     take.enter('failed', 'error');
-    this.onFailed(take);
+    if (!take.isQuiet) this.onFailed(take);
   }
 
   /** Hand a finished take to the studio's store. @param {Take} take */
@@ -79,7 +84,7 @@ export class Speech {
       take.tell('stored');
       if (error) this.onUnkept(take, error);
     };
-    if (!this.keeps) return unkept(null);
+    if (!this.keeps || take.isSample) return unkept(null);
     const form = new FormData();
     form.append('take', JSON.stringify(describe(take)));
     form.append('pcm', new Blob(take.chunks, { type: 'application/octet-stream' }), 'take.pcm');
@@ -88,6 +93,7 @@ export class Speech {
       take.record = await api.form('studio/takes', form);
       take.id = take.record.id;
       take.tell('stored');
+      this.onKept(take);
     } catch (error) {
       if (error.missing) this.keeps = false;
       unkept(error.missing ? null : error);
@@ -102,7 +108,7 @@ export class Speech {
 
 /** What is stored of a take beside its sound. @param {Take} take */
 function describe(take) {
-  const { room, mode, text, label, config, seed, parent, metrics, stopReason, samples, start } = take;
+  const { room, mode, text, label, config, seed, parent, metrics, stopReason, samples, start, model, timing } = take;
   return {
     room,
     mode,
@@ -111,10 +117,10 @@ function describe(take) {
     config,
     seed,
     parent,
-    metrics,
+    metrics: { ...metrics, heard: { ttfa_ms: timing.ttfa, audible_ms: timing.audible, underruns: timing.underruns } },
     stop_reason: stopReason,
     samples,
-    model: start?.model ?? null,
+    model,
     voice: start?.voice ?? config.voice ?? null,
     language: config.language ?? 'auto',
   };

@@ -2,11 +2,13 @@
  * The one loudspeaker with all that follows it: waveform, transport, meter.
  *
  * What is played is a programme, most often of one take. Pause and seek end it and begin again from where it
- * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else.
+ * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else; 'star' and
+ * 'code' when those are asked for.
  *
  * @typedef {import('./take.js').Take} Take
  */
 
+import { Keep } from './keep.js';
 import { clock, Meter } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { Player } from './player.js';
@@ -26,8 +28,9 @@ export class Stage extends EventTarget {
     this.slider = page.querySelector('#vw-seek');
     this.button = page.querySelector('#vw-play');
     this.time = page.querySelector('#vw-time');
+    this.length = page.querySelector('#vw-length');
     this.caption = page.querySelector('#vw-caption');
-    this.download = page.querySelector('#vw-download');
+    this.keep = new Keep(page.querySelector('#vw-keep'), this);
     /** @type {Take|null} what is shown */
     this.take = null;
     /** @type {Programme|null} */
@@ -46,6 +49,7 @@ export class Stage extends EventTarget {
     this.slider.onpointerdown = (event) => this.onPointer(event);
     this.player.addEventListener('counters', () => this.follow());
     this.player.addEventListener('finished', () => this.onFinished());
+    this.refresh();
   }
 
   /** Whether anything is to be heard, now or as soon as it comes. */
@@ -60,8 +64,15 @@ export class Stage extends EventTarget {
    * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: seconds; clicked: performance.now()
    */
   play(take, { from = 0, gainDb = 0, clicked } = {}) {
-    if (clicked !== undefined) take.timing = { clicked, ttfa: null, audible: null, underruns: null };
+    if (clicked !== undefined) this.watch(take, clicked);
+    if (take !== this.take) this.put(take); // at once: it may have to wait for its sound
     return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
+  }
+
+  /** Measure a take that is still to come, and learn from how it came. @param {Take} take @param {number} clicked */
+  watch(take, clicked) {
+    take.timing = { clicked, ttfa: null, audible: null, underruns: null };
+    take.addEventListener('done', () => this.player.pace.learn(take.arrivals));
   }
 
   /**
@@ -184,6 +195,7 @@ export class Stage extends EventTarget {
   }
 
   put(take) {
+    this.at = 0;
     for (const event of ['progress', 'done', 'error', 'stored']) {
       this.take?.removeEventListener(event, this.onChange);
       take?.addEventListener(event, this.onChange);
@@ -211,12 +223,13 @@ export class Stage extends EventTarget {
   paint() {
     const { take, slider } = this;
     const timing = take?.timing;
-    if (timing && timing.ttfa === null && timing.first && timing.clicked !== null) {
-      timing.ttfa = timing.first - timing.clicked;
+    if (timing?.ttfa === null && timing.clicked !== null && take.arrivals.length) {
+      timing.ttfa = take.arrivals[0].at - timing.clicked;
     }
     this.waveform.seek(this.at);
     this.meter.show(take);
     this.time.textContent = clock(this.at);
+    this.length.textContent = take?.samples ? `/ ${clock(take.samples)}` : '';
     slider.setAttribute('aria-valuenow', (this.at / SAMPLE_RATE).toFixed(1));
     slider.setAttribute('aria-valuemax', (take?.seconds ?? 0).toFixed(1));
     slider.setAttribute('aria-valuetext', `${clock(this.at)} / ${clock(take?.samples ?? 0)}`);
@@ -225,24 +238,12 @@ export class Stage extends EventTarget {
   refresh() {
     const { take } = this;
     const label = this.t(this.sounding ? 'shell.pause' : 'shell.play');
-    this.button.dataset.state = this.sounding ? 'playing' : 'paused';
+    this.button.dataset.icon = this.sounding ? 'pause' : 'play';
     if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
     this.button.disabled = !this.sounding && !take?.samples;
     this.caption.textContent = take?.label ?? '';
-    this.offer(take && !take.live && take.samples ? take : null);
+    this.keep.show(take);
     this.paint();
     this.dispatchEvent(new Event('change'));
-  }
-
-  /** Put the take's file behind the link. @param {Take|null} take */
-  offer(take) {
-    const { download } = this;
-    download.setAttribute('aria-disabled', String(!take));
-    if (this.offered === take) return;
-    this.offered = take;
-    URL.revokeObjectURL(download.href);
-    if (!take) return download.removeAttribute('href');
-    download.href = URL.createObjectURL(take.wav());
-    download.download = take.filename;
   }
 }

@@ -58,12 +58,20 @@ export class Status extends EventTarget {
 
   /** @param {import('./rooms/fields.js').ModelCard[]} cards */
   introduce(cards) {
+    this.cards = cards;
+    this.name();
+    this.dispatchEvent(new CustomEvent('models', { detail: cards }));
+  }
+
+  /** Say what is there, in the page's language. */
+  name() {
+    const { cards } = this;
+    if (this.socket.state !== 'open' || !cards) return;
     const mute = cards.some(({ speaks }) => !speaks);
     this.show(mute ? 'mute' : 'ready', this.t(mute ? 'shell.mute' : 'shell.ready'));
     this.models.textContent = cards
       .map(({ id, device, dtype }) => `${id} on ${device}, ${dtype}`)
       .join(' · ');
-    this.dispatchEvent(new CustomEvent('models', { detail: cards }));
   }
 
   show(state, sentence) {

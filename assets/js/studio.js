@@ -1,6 +1,7 @@
 /** The page's glue: rooms, socket, stage and store meet here and nowhere else. What a room gets: docs/studio.md. */
 
 import { api, StudioError } from './api.js';
+import { CodeDialog } from './code_dialog.js';
 import { TakeHistory } from './history.js';
 import { Preferences } from './preferences.js';
 import { CloneRoom } from './rooms/clone.js';
@@ -12,6 +13,7 @@ import { ScriptRoom } from './rooms/script.js';
 import { SpeakersRoom } from './rooms/speakers.js';
 import { Speech } from './speech.js';
 import { Stage } from './stage.js';
+import { offerSigningIn } from './sign_in.js';
 import { Status } from './status.js';
 import { Toasts } from './toast.js';
 import { Voices } from './voices.js';
@@ -21,7 +23,8 @@ import { SpeechError, SpeechSocket } from './ws_client.js';
 /** @typedef {import('./rooms/fields.js').ModelCard} ModelCard */
 
 const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, HostRoom];
-const MODES = ['custom_voice', 'voice_design', 'base'];
+/** The models' names of the modes. */
+export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
 /** Names of the wire under which an error stands in a room, by the name that the server gives. */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
@@ -47,11 +50,14 @@ export class Studio {
     this.stage = new Stage(page, this.t);
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
+      modelOf: (id) => this.modelOf(id),
       onFailed: (take) => this.complain(take.error.param ?? 'request', take.error, take.room),
+      onKept: (take) => this.history.add(take.record),
       onUnkept: (_, error) => this.toast(this.t('shell.not_kept', { why: error.message })),
     });
     this.voices = new Voices();
-    this.history = new TakeHistory(this.speech);
+    this.history = new TakeHistory(this.speech, this.t);
+    this.code = new CodeDialog(page.querySelector('#vw-code'), this);
     this.rooms = ROOMS.map((Room) => this.build(Room));
     this.status = new Status(page, this.socket, this.t);
     this.clicked = 0;
@@ -69,12 +75,15 @@ export class Studio {
     document.addEventListener('pointerdown', arm, { capture: true });
     document.addEventListener('keydown', arm, { capture: true });
     document.addEventListener('keydown', (event) => this.onKey(event));
+    this.page.addEventListener('click', leaveFocus);
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = () => this.stop();
     this.seed.oninput = () => (this.lock.checked = this.seed.value !== '');
     for (const link of this.page.querySelectorAll('[data-room]')) link.onclick = () => this.go(link.dataset.room);
     this.page.querySelector('[role=tablist]').onkeydown = (event) => this.onTabKey(event);
     this.stage.addEventListener('change', () => this.refresh());
+    this.stage.addEventListener('code', () => this.showCode(this.stage.take));
+    this.stage.addEventListener('star', () => this.star(this.stage.take));
     this.status.addEventListener('models', ({ detail }) => this.offer(detail));
     this.socket.addEventListener('session', ({ detail }) => (this.limits = detail.limits ?? {}));
     this.listenToPreferences();
@@ -90,7 +99,7 @@ export class Studio {
     theme.onclick = () => preferences.nextTheme();
     const show = () => {
       choice.value = preferences.language;
-      theme.dataset.theme = preferences.theme;
+      theme.dataset.icon = preferences.theme;
       theme.ariaLabel = theme.title = this.t(`shell.theme.${preferences.theme}`);
     };
     preferences.addEventListener('change', async ({ detail }) => {
@@ -103,9 +112,10 @@ export class Studio {
   /** Change the language of the page itself. @param {string} language */
   async speakPageIn(language) {
     await this.words.load(language);
-    this.words.apply(this.page);
     document.documentElement.lang = language;
+    this.words.apply(this.page);
     this.offer([...new Set(this.cards.values())]);
+    this.status.name();
     this.stage.refresh();
     for (const room of this.rooms) room.onLanguage?.();
   }
@@ -143,6 +153,9 @@ export class Studio {
       const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? this.page.querySelector('#vw-shared');
       slot.append(this.page.querySelector(`#vw-shared-${name}`));
     }
+    // A room may have another word for what its primary button does.
+    this.speakButton.dataset.i18n = root.querySelector('[data-vw-speak]')?.dataset.vwSpeak ?? 'shell.speak';
+    this.speakButton.textContent = this.t(this.speakButton.dataset.i18n);
   }
 
   /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
@@ -150,7 +163,7 @@ export class Studio {
     if (cards.length === 0) return;
     const first = this.cards.size === 0;
     this.cards.clear();
-    for (const mode of MODES) {
+    for (const mode of Object.keys(MODES)) {
       const card = cards.find(({ modes }) => modes.includes(mode));
       if (card) this.cards.set(mode, card);
     }
@@ -175,9 +188,15 @@ export class Studio {
     const served = this.serves(room);
     const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
     unserved.hidden = served;
-    unserved.textContent = this.t('shell.unserved', { mode: room.mode });
+    unserved.textContent = this.t('shell.unserved', { mode: room.mode, name: MODES[room.mode] });
     tab.setAttribute('aria-disabled', String(!served));
     tab.title = served ? '' : unserved.textContent;
+  }
+
+  /** What tells a model from another. @param {string} id */
+  modelOf(id) {
+    const card = [...this.cards.values()].find((one) => one.id === id);
+    return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
   }
 
   // --- speaking
@@ -230,6 +249,27 @@ export class Studio {
     return seed;
   }
 
+  /**
+   * Put a kept take's text, settings and seed back into the form of its room.
+   *
+   * @param {Object} record a take's stored JSON
+   */
+  async restore(record) {
+    const reference = await this.history.reference(record);
+    const own = this.room(record.room);
+    const room = own?.restore ? own : this.rooms.find(({ mode }) => mode === record.mode);
+    this.go(room.id);
+    this.text = record.text;
+    this.seed.value = record.seed ?? '';
+    this.lock.checked = this.seed.value !== '';
+    room.restore({ ...record, reference });
+  }
+
+  /** Show a take's request as code. @param {import('./take.js').Take|Object} take */
+  showCode(take) {
+    this.code.show(take);
+  }
+
   /** Silence now, here and in the runtime. */
   stop() {
     this.stage.stop();
@@ -246,6 +286,16 @@ export class Studio {
     this.note.textContent = this.noteOf(this.stage.take);
   }
 
+  /** @param {import('./take.js').Take} take */
+  async star(take) {
+    try {
+      take.record = await this.history.favourite(take.id, !take.record.favourite);
+      this.stage.refresh();
+    } catch (error) {
+      this.toast(error.message);
+    }
+  }
+
   noteOf(take) {
     if (!take || take.state === 'stopped') return '';
     if (!take.queue) return (take.start?.notes ?? []).join(' ');
@@ -257,6 +307,7 @@ export class Studio {
   // --- keys
 
   onKey(event) {
+    if (event.target.closest?.('dialog')) return; // its own keys
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       this.speak();
@@ -308,6 +359,12 @@ export class Studio {
   }
 }
 
+/** A button that was clicked by hand lets go of the keys, so that Space plays and pauses. @param {MouseEvent} event */
+function leaveFocus({ detail, target }) {
+  const button = detail > 0 ? target.closest?.('button:not([role=tab])') : null;
+  if (button && button === document.activeElement && !button.closest('dialog')) button.blur();
+}
+
 /** Whether the key belongs to a field. @param {KeyboardEvent} event */
 function isTyping({ target }) {
   return target.matches?.('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
@@ -336,5 +393,6 @@ export async function mount(element) {
   await words.load(preferences.language);
   words.apply(page);
   document.documentElement.lang = preferences.language;
-  new Studio(page, { presets, me, words, preferences });
+  const studio = new Studio(page, { presets, me, words, preferences });
+  offerSigningIn(page, me, studio.t);
 }

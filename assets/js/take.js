@@ -13,6 +13,8 @@
  * @property {string} [label]     what stands beside the waveform
  * @property {string|null} [parent]  id of the take that this one repeats or varies
  * @property {Blob|null} [reference]
+ * @property {boolean} [isQuiet]   whoever asked says himself what goes wrong
+ * @property {boolean} [isSample]  played and forgotten: it is not kept in the history
  */
 
 import { SAMPLE_RATE } from './outputs.js';
@@ -20,9 +22,9 @@ import { wavBlob } from './wav.js';
 
 export class Take extends EventTarget {
   /** @param {Asked} asked */
-  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null }) {
+  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false }) {
     super();
-    Object.assign(this, { room, mode, config, text, seed, label, parent, reference });
+    Object.assign(this, { room, mode, config, text, seed, label, parent, reference, isQuiet, isSample });
     /** @type {string|null} */
     this.id = null;
     /** @type {'queued'|'streaming'|'done'|'stopped'|'failed'} */
@@ -30,6 +32,10 @@ export class Take extends EventTarget {
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.samples = 0;
+    /** When its sound came. @type {{at: number, samples: number}[]} */
+    this.arrivals = [];
+    /** The model that speaks: id, fingerprint, device, dtype. @type {Object|null} */
+    this.model = null;
     /** @type {Object|null} audio.start */
     this.start = null;
     /** @type {Object|null} metrics of audio.done */
@@ -52,7 +58,7 @@ export class Take extends EventTarget {
     const take = new Take({ ...record, reference: null });
     take.append(pcm);
     Object.assign(take, { metrics: record.metrics, stopReason: record.stop_reason, state: 'done' });
-    Object.assign(take, { id: record.id, record });
+    Object.assign(take, { id: record.id, record, model: record.model });
     return take;
   }
 

@@ -6,6 +6,8 @@
 
 import { BIN, Peaks } from './peaks.js';
 
+// Speech is mostly quiet: this power shows what is soft without the loud leaving the canvas.
+const SHOWN = 0.6;
 // The shortest stretch of time that fills the width, so that a first chunk does not look like a whole take.
 const MIN_BINS = 400;
 
@@ -41,39 +43,50 @@ export class Waveform {
   }
 
   draw() {
-    const { canvas } = this;
-    const ratio = window.devicePixelRatio || 1;
-    const width = Math.round(canvas.clientWidth * ratio);
-    const height = Math.round(canvas.clientHeight * ratio);
-    if (width === 0 || height === 0) return;
-    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+    const { canvas, take, span } = this;
     const style = getComputedStyle(canvas);
-    const pen = canvas.getContext('2d');
-    pen.clearRect(0, 0, width, height);
-    pen.fillStyle = style.getPropertyValue('--vw-line');
-    pen.fillRect(0, Math.floor(height / 2), width, Math.max(1, Math.floor(ratio)));
-    if (this.take) this.bars(pen, Peaks.of(this.take), width, height, ratio, style);
-  }
-
-  /** @param {CanvasRenderingContext2D} pen @param {Peaks} peaks */
-  bars(pen, peaks, width, height, ratio, style) {
-    const { low, high } = peaks;
-    const step = 3 * ratio;
-    const columns = Math.floor(width / step);
-    const bins = this.span / BIN;
-    const playedBin = this.played / BIN;
     const accent = style.getPropertyValue('--vw-accent');
     const quiet = style.getPropertyValue('--vw-wave');
-    for (let column = 0; column < columns; column++) {
-      const from = Math.floor((column / columns) * bins);
-      const to = Math.max(from + 1, Math.floor(((column + 1) / columns) * bins));
-      if (from >= low.length) return;
-      const lowest = Math.min(...low.slice(from, to));
-      const highest = Math.max(...high.slice(from, to));
-      const top = ((1 - highest) / 2) * height;
-      const tall = Math.max(ratio, ((highest - lowest) / 2) * height);
-      pen.fillStyle = from < playedBin ? accent : quiet;
-      pen.fillRect(column * step, top, 2 * ratio, tall);
-    }
+    paintBars(canvas, take && Peaks.of(take), span / BIN, (from) => (from < this.played / BIN ? accent : quiet));
   }
+}
+
+/**
+ * Peaks as bars over the whole width, on a line.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {Peaks|null} peaks
+ * @param {number} bins            that the width stands for
+ * @param {(bin: number) => string} colour  of a bar that begins there
+ */
+export function paintBars(canvas, peaks, bins, colour) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = Math.round(canvas.clientWidth * ratio);
+  const height = Math.round(canvas.clientHeight * ratio);
+  if (width === 0 || height === 0) return;
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  const pen = canvas.getContext('2d');
+  pen.clearRect(0, 0, width, height);
+  pen.fillStyle = getComputedStyle(canvas).getPropertyValue('--vw-line');
+  pen.fillRect(0, Math.floor(height / 2), width, Math.max(1, Math.floor(ratio)));
+  if (!peaks) return;
+  const { low, high } = peaks;
+  const step = 3 * ratio;
+  const columns = Math.floor(width / step);
+  for (let column = 0; column < columns; column++) {
+    const from = Math.floor((column / columns) * bins);
+    const to = Math.max(from + 1, Math.floor(((column + 1) / columns) * bins));
+    if (from >= low.length) return;
+    const lowest = Math.min(...low.slice(from, to));
+    const highest = Math.max(...high.slice(from, to));
+    const top = (1 - shown(highest)) * (height / 2);
+    const tall = Math.max(ratio, (shown(highest) - shown(lowest)) * (height / 2));
+    pen.fillStyle = colour(from);
+    pen.fillRect(column * step, top, 2 * ratio, tall);
+  }
+}
+
+/** How far from the middle a sample is drawn. @param {number} value in [-1, 1] */
+export function shown(value) {
+  return Math.sign(value) * Math.abs(value) ** SHOWN;
 }

@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 import soundfile
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
+from tests.browser.script_steps import DIALOGUE, enter_script, new_script, paste
 from tests.support.app import ROOT, App, running_app
-from tests.support.checkpoints import MODES, TINY, write_checkpoint
 from tests.support.signals import SAMPLE_RATE, voice
 
 HOW_TO_GET_IT = "Chromium was not found; get it with: apt-get install chromium (or set CHROMIUM to its path)"
 MICROPHONE_S = 2.5
 INSECURE_HOST = "studio.test"
+TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 30_000
 
@@ -97,14 +98,9 @@ def blank(browser: Browser, modules: str) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="package")
-def app(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """The studio with a tiny random checkpoint for each mode."""
-    folder = tmp_path_factory.mktemp("checkpoints")
-    arguments = []
-    for mode in MODES:
-        write_checkpoint(folder / mode, TINY, mode, seed=1)
-        arguments += ["--model", f"{mode}={folder / mode}"]
-    with running_app(arguments) as running:
+def app(chromium: str) -> Iterator[App]:
+    """The studio as `make run` starts it: the demo voice, which serves every mode."""
+    with running_app([], VOICEWRIGHT_TRANSCRIBER="tests.support.sphinx:transcriber") as running:
         yield running
 
 
@@ -138,3 +134,14 @@ def open_studio(browser: Browser, app: App) -> Iterator[OpenStudio]:
 @pytest.fixture
 def studio(open_studio: OpenStudio) -> Page:
     return open_studio()
+
+
+@pytest.fixture
+def script(open_studio: OpenStudio) -> Page:
+    """The Script room with a dialogue in a script of its own, nothing made yet."""
+    page = open_studio(script=TAP)
+    enter_script(page)
+    new_script(page, "At the river")
+    paste(page, 1, DIALOGUE)
+    expect(page.locator("#vw-script-lines > li")).to_have_count(3)
+    return page

@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import soundfile
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.support.signals import voice
 
@@ -32,6 +32,33 @@ def await_end(page: Page) -> None:
     expect(page.locator("#vw-stop")).to_be_disabled(timeout=PLAYED_MS)
 
 
+def speak_whole(page: Page, text: str) -> None:
+    """Speak a text to its end."""
+    page.fill("#vw-text", text)
+    play_through(page, "#vw-speak")
+
+
+def kept_take(page: Page, text: str) -> str:
+    """Speak a text and wait until the studio keeps it. Returns the take's id."""
+    page.fill("#vw-text", text)
+    with page.expect_response(lambda reply: reply.url.endswith("/studio/takes"), timeout=2 * PLAYED_MS) as kept:
+        page.click("#vw-speak")
+    record = kept.value.json()
+    expect(page.locator("#vw-star")).to_be_visible()
+    return str(record["id"])
+
+
+def history_row(page: Page, words: str) -> Locator:
+    """The newest take of that text or name in the library."""
+    return page.locator("#vw-takes-list .vw-take", has_text=words).first
+
+
+def clock(page: Page) -> float:
+    """Where the sound is, in seconds."""
+    minutes, seconds = reading(page, "time").split(":")
+    return 60 * int(minutes) + float(seconds)
+
+
 def seed(page: Page) -> int:
     return int(page.input_value("#vw-seed"))
 
@@ -42,9 +69,19 @@ def wav(seconds: float, rate: int = 24000, seed: int = 9) -> dict[str, Any]:
     return {"name": "voice.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
 
 
-def prepare(page: Page, mode: str) -> None:
-    """Enter a room and fill in what it needs."""
-    page.click(f"#vw-tab-{mode}")
-    if mode == "base":
-        page.set_input_files("#vw-b-file", wav(3.0))
-        page.fill("#vw-b-transcript", "The boat came back in the evening.")
+def enter(page: Page, room: str) -> None:
+    page.click(f"#vw-tab-{room}")
+    expect(page.locator(f"#vw-room-{room}")).to_be_visible()
+
+
+def speaker(page: Page) -> str:
+    """Who is chosen in the Speakers room."""
+    return page.locator("#vw-speakers-cards :checked").input_value()
+
+
+def prepare(page: Page, room: str) -> None:
+    """Enter a room and fill in what it needs to speak."""
+    enter(page, room)
+    if room == "clone":
+        page.set_input_files("#vw-clone-file", wav(3.0))
+        page.fill("#vw-clone-transcript", "The boat came back in the evening.")

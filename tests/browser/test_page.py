@@ -59,35 +59,41 @@ def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
     studio.fill("#vw-seed", "1.5")
     expect_complaint(studio, "seed", "whole number")
     studio.fill("#vw-seed", "")
-    studio.fill("#vw-cv-instruct", "a" * 501)
+    studio.fill("#vw-speakers-instruct", "a" * 501)
     expect_complaint(studio, "instructions", "501", "500")
-    studio.click("#vw-tab-voice_design")
+    studio.click("#vw-tab-design")
     assert complaints(studio) == {}
-    studio.fill("#vw-vd-description", "")
+    studio.fill("#vw-design-description", "")
     expect_complaint(studio, "instructions", "Describe the voice")
-    studio.click("#vw-vd-chips button")
+    studio.click("#vw-design-chips button")
     studio.click("#vw-speak")
     await_sound(studio)
     studio.click("#vw-stop")
 
 
 def test_a_bad_reference_is_said_at_the_reference(studio: Page) -> None:
-    studio.click("#vw-tab-base")
+    taken, span = studio.locator("#vw-clone-name"), studio.locator("#vw-clone-span")
+    studio.click("#vw-tab-clone")
     expect_complaint(studio, "ref_audio", "Record or upload")
-    studio.set_input_files("#vw-b-file", wav(3.0))
+    studio.set_input_files("#vw-clone-file", wav(3.0))
+    expect(span).to_contain_text("3.00 s")
     assert complaints(studio) == {}
     expect_complaint(studio, "ref_text", "Write down")
-    studio.check("#vw-b-xvector")
+    studio.check("#vw-clone-xvector")
     assert complaints(studio) == {}
-    studio.set_input_files("#vw-b-file", wav(0.5))
+    studio.set_input_files("#vw-clone-file", wav(0.5))
+    expect(span).to_contain_text("0.50 s")
     expect_complaint(studio, "ref_audio", "0.50 s")
-    studio.set_input_files("#vw-b-file", {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99})
+    poem = {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99}
+    studio.set_input_files("#vw-clone-file", poem)
+    expect(taken).to_have_text("poem.wav")
     expect_complaint(studio, "ref_audio")
-    studio.set_input_files("#vw-b-file", wav(61.0, rate=16000))
-    expect_complaint(studio, "ref_audio", "61.0 s", "60 s")
-    studio.set_input_files("#vw-b-file", {"name": "long.wav", "mimeType": "audio/wav", "buffer": bytes(13 * 2**20)})
-    assert "13.0 MB" in complaints(studio)["ref_audio"]
-    studio.set_input_files("#vw-b-file", _stereo())
+    studio.set_input_files("#vw-clone-file", wav(61.0, rate=16000))
+    expect(span).to_have_text("0.00 to 60.00 s · 60.0 s")
+    studio.set_input_files("#vw-clone-file", {"name": "long.wav", "mimeType": "audio/wav", "buffer": bytes(13 * 2**20)})
+    expect(studio.locator("#vw-room-clone [data-error-for=ref_audio]")).to_contain_text("13.0 MB")
+    studio.set_input_files("#vw-clone-file", _stereo())
+    expect(taken).to_have_text("voice.flac")
     studio.click("#vw-speak")
     await_sound(studio)
     studio.click("#vw-stop")
@@ -169,10 +175,10 @@ def test_who_waits_is_told_the_place_and_how_long(
 def test_an_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(url=f"http://{INSECURE_HOST}:{app.port}", script=SCHEDULED)
     assert page.evaluate("[isSecureContext, 'audioWorklet' in AudioContext.prototype]") == [False, False]
-    page.click("#vw-tab-base")
-    assert page.is_disabled("#vw-b-record")
-    assert "https" in page.inner_text("#vw-b-name")
-    page.click("#vw-tab-custom_voice")
+    page.click("#vw-tab-clone")
+    assert page.is_disabled("#vw-clone-record")
+    assert "https" in page.inner_text("#vw-clone-name")
+    page.click("#vw-tab-speakers")
     page.fill("#vw-text", SHORT)
     play_through(page, "#vw-speak")
     frames = int(reading(page, "frames"))
@@ -211,16 +217,16 @@ def test_a_mode_that_nothing_serves_is_shown_with_the_reason(studio: Page) -> No
     studio.route("**/v1/models", _only("voice_design"))
     studio.reload(wait_until="domcontentloaded")
     studio.locator("#vw-speak:enabled").wait_for()
-    assert studio.get_attribute("#vw-tab-voice_design", "aria-selected") == "true", "the first that can speak"
-    assert studio.get_attribute("#vw-tab-base", "aria-disabled") == "true"
-    studio.click("#vw-tab-base", force=True)
+    assert studio.get_attribute("#vw-tab-design", "aria-selected") == "true", "the first that can speak"
+    assert studio.get_attribute("#vw-tab-clone", "aria-disabled") == "true"
+    studio.click("#vw-tab-clone", force=True)
     assert studio.is_disabled("#vw-speak")
-    reason = studio.locator("#vw-room-base .vw-unserved")
+    reason = studio.locator("#vw-room-clone .vw-unserved")
     expect(reason).to_be_visible()
     expect(reason).to_contain_text("No loaded checkpoint serves Base")
     studio.keyboard.press("Control+Enter")
     assert reading(studio, "ttfa") == "–"
-    studio.click("#vw-tab-voice_design")
+    studio.click("#vw-tab-design")
     assert studio.is_enabled("#vw-speak")
 
 
@@ -229,7 +235,7 @@ def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
         listing = route.fetch().json()
         route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
 
-    assert "custom_voice on cpu" in studio.inner_text("#vw-models")
+    assert "demo-voice on cpu" in studio.inner_text("#vw-models")
     expect(studio.locator("#vw-status")).to_have_text("Ready")
     studio.route("**/v1/models", mute)
     studio.reload(wait_until="domcontentloaded")
@@ -237,17 +243,17 @@ def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
 
 
 def test_the_sample_text_follows_the_language_until_it_is_the_users(studio: Page) -> None:
-    studio.select_option("#vw-cv-language", "german")
+    studio.select_option("#vw-speakers-language", "german")
     assert "Kaffee" in studio.input_value("#vw-text")
     studio.fill("#vw-text", "My own words.")
-    studio.select_option("#vw-cv-language", "english")
+    studio.select_option("#vw-speakers-language", "english")
     assert studio.input_value("#vw-text") == "My own words."
 
 
-@pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
-def test_a_phone_is_wide_enough(open_studio: OpenStudio, mode: str) -> None:
+@pytest.mark.parametrize("room", ["speakers", "design", "clone"])
+def test_a_phone_is_wide_enough(open_studio: OpenStudio, room: str) -> None:
     page = open_studio(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    prepare(page, mode)
+    prepare(page, room)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     outside = page.evaluate(
         """() => [...document.querySelectorAll('#vw *')]
@@ -257,7 +263,7 @@ def test_a_phone_is_wide_enough(open_studio: OpenStudio, mode: str) -> None:
     assert outside == []
     page.tap("#vw-speak")
     await_sound(page)
-    page.screenshot(path=SCREENSHOTS / f"{mode}-phone.png", full_page=True)
+    page.screenshot(path=SCREENSHOTS / f"{room}-phone.png", full_page=True)
     page.tap("#vw-stop")
 
 
@@ -266,7 +272,7 @@ def test_dark_is_dark(open_studio: OpenStudio) -> None:
     page.click("#vw-speak")
     await_sound(page)
     page.wait_for_timeout(800)
-    page.screenshot(path=SCREENSHOTS / "custom_voice-dark.png", full_page=True)
+    page.screenshot(path=SCREENSHOTS / "speakers-dark.png", full_page=True)
     luminance = """(element) => {
       const [r, g, b] = getComputedStyle(element).color.match(/[\\d.]+/g).map(Number);
       return (r + g + b) / 765;
@@ -277,13 +283,13 @@ def test_dark_is_dark(open_studio: OpenStudio) -> None:
 
 
 def test_tabs_are_reached_by_arrow_keys(studio: Page) -> None:
-    studio.focus("#vw-tab-custom_voice")
+    studio.focus("#vw-tab-speakers")
     studio.keyboard.press("ArrowRight")
-    assert studio.is_visible("#vw-room-voice_design")
-    assert studio.evaluate("document.activeElement.id") == "vw-tab-voice_design"
+    assert studio.is_visible("#vw-room-design")
+    assert studio.evaluate("document.activeElement.id") == "vw-tab-design"
     studio.keyboard.press("ArrowLeft")
     studio.keyboard.press("ArrowLeft")
-    assert studio.is_visible("#vw-room-base")
+    assert studio.is_visible("#vw-room-clone")
 
 
 def test_the_page_asks_nobody_but_its_own_origin(app: App, studio: Page) -> None:

@@ -38,3 +38,10 @@ def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:
 def active_slots(app: App) -> int:
     """Ask the runtime how many utterances hold a slot."""
     return int(httpx.get(f"{app.url}/ready", trust_env=False).json()["active"])
+
+
+def sound_of(app: App, take_id: str) -> bytes:
+    """The PCM of a kept take, as the studio gives it back."""
+    reply = httpx.get(f"{app.url}/studio/takes/{take_id}/audio?format=pcm", trust_env=False)
+    assert reply.status_code == 200
+    return reply.content

@@ -40,10 +40,10 @@ class App:
 
 
 @contextmanager
-def running_app(arguments: Sequence[str]) -> Iterator[App]:
-    """Start app.py, wait for its line, and end it as Ctrl-C does."""
+def running_app(arguments: Sequence[str], **variables: str) -> Iterator[App]:
+    """Start app.py, wait for its line, and end it as Ctrl-C does. ``variables`` are its environment's."""
     command = [sys.executable, "app.py", "--port", "0", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VOICEWRIGHT_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VOICEWRIGHT_THREADS": "1", **variables}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         late = threading.Timer(START_S, process.kill)

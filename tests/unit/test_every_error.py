@@ -13,7 +13,7 @@ from runtime.errors import SetUpError, SpeechError
 from tests.unit.test_errors import leaves
 
 TESTS = Path(__file__).resolve().parents[1]
-# The studio's own: while it starts a runtime, and of what it keeps.
+# The studio's own: while it starts a runtime, of what it keeps, of recordings that are written down.
 OF_THE_STUDIO = {
     errors.RuntimeUnavailable,
     errors.NotKept,
@@ -21,6 +21,14 @@ OF_THE_STUDIO = {
     errors.VisitorUnknown,
     errors.StoreFull,
     errors.TakeDamaged,
+    errors.TranscriberMissing,
+    errors.TranscriberBusy,
+    errors.TranscriptionFailed,
+    errors.StudioOpening,
+    errors.HostOnly,
+    errors.SignInNeeded,
+    errors.SignInFailed,
+    errors.SpeechSpent,
 }
 ABOUT_ALL = {"test_errors.py", "test_every_error.py"}  # they know every error and reach none
 

@@ -33,6 +33,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/cli.py": (*VALUES, "runtime.say", "runtime.server.serve", "benchmarks"),
     "runtime/": VALUES,
     "studio/": (*VALUES, "runtime.client", "studio", "presets"),  # the runtime's public side only
+    # What takes in a recording is the same on both sides; it knows neither sockets nor checkpoints.
+    "studio/transcribing/": (*VALUES, "runtime.audio", "runtime.voices.reference", "studio.transcribing"),
     # What keeps takes shares with the runtime what knows nothing of speech: files, codecs, loudness.
     "studio/store/": (
         *VALUES,
@@ -49,7 +51,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "fastapi": ("runtime/server/", "studio/"),
     "starlette": ("runtime/server/", "studio/"),
     "uvicorn": ("runtime/server/", "studio/"),
-    "pydantic": ("runtime/server/", "studio/store/"),
+    "pydantic": ("runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
     "websockets": ("runtime/server/", "runtime/client/", "studio/"),
     "gradio": ("studio/",),
     # speech.py runs the network of silero-vad, which comes as TorchScript.
@@ -62,11 +64,16 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "huggingface_hub": ("runtime/model/",),
     "soundfile": ("runtime/audio.py",),
     "soxr": ("runtime/audio.py", "runtime/server/pcm_formats.py"),
+    "faster_whisper": ("studio/transcribing/whisper.py",),
+    "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
     "av": ("runtime/encoding.py", "runtime/loudness.py"),
     "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
+    "authlib": ("studio/sign_in.py",),
+    "joserfc": ("studio/sign_in.py",),
+    "mcp": ("studio/actions/mcp_tools.py",),
     "subprocess": ("runtime/voices/decoding.py", "studio/"),
     "sqlite3": ("runtime/voices/", "studio/store/"),
-    "prometheus_client": ("runtime/server/metrics.py",),
+    "prometheus_client": ("runtime/server/metrics.py", "studio/figures.py"),
     "pickle": (),
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),

@@ -1,7 +1,15 @@
-/** The Clone room: a voice from reference audio, uploaded or recorded here (Base). */
+/** The Clone room: a stored voice, or one from reference audio that is recorded or uploaded here (Base). */
 
-import { microphoneObstacle, Recorder } from '../recorder.js';
-import { FieldError, fillLanguages } from './fields.js';
+import { api } from '../api.js';
+import { Clinic } from '../clone/clinic.js';
+import { KeepForm } from '../clone/keep_form.js';
+import { alike } from '../clone/likeness.js';
+import { Microphone } from '../clone/microphone.js';
+import { SAMPLE_RATE } from '../outputs.js';
+import { decoded, Reference } from '../reference.js';
+import { Trimmer } from '../trimmer.js';
+import { heard } from '../voice_sound.js';
+import { FieldError, fillLanguages, fillSelect } from './fields.js';
 
 export class CloneRoom {
   static id = 'clone';
@@ -11,125 +19,308 @@ export class CloneRoom {
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
     Object.assign(this, { root, studio });
-    const page = root;
-    this.complain = (field, sentence) => studio.complain(field, sentence, this.id);
-    this.record = page.querySelector('#vw-clone-record');
-    this.file = page.querySelector('#vw-clone-file');
-    this.level = page.querySelector('#vw-clone-level');
-    this.name = page.querySelector('#vw-clone-name');
-    this.audio = page.querySelector('#vw-clone-audio');
-    this.transcript = page.querySelector('#vw-clone-transcript');
-    this.xVectorOnly = page.querySelector('#vw-clone-xvector');
-    this.language = page.querySelector('#vw-clone-language');
-    /** @type {Blob|null} */
+    for (const name of ['transcript', 'xvector', 'language', 'voice', 'file', 'name', 'recording', 'reading', 'span', 'play', 'transcribe']) {
+      this[name] = root.querySelector(`#vw-clone-${name}`);
+    }
+    this.same = root.querySelector('#vw-clone-same');
+    this.asr = root.querySelector('#vw-clone-asr');
+    this.stored = root.querySelector('#vw-clone-stored');
+    /** @type {Reference|null} */
     this.reference = null;
-    /** @type {Recorder|null} */
-    this.recorder = null;
+    this.microphone = new Microphone(root, studio);
+    this.trimmer = new Trimmer(root.querySelector('#vw-clone-trim'));
+    this.clinic = new Clinic(root, studio, {
+      onRefused: (error) => this.complain(error.param === 'ref_text' ? 'ref_text' : 'ref_audio', error.message),
+      onTrim: () => this.tidy(),
+    });
+    this.keeping = new KeepForm(root, studio, () => this.kept());
     this.listen();
+    this.paint();
   }
 
   listen() {
-    this.record.onclick = () => (this.recorder ? this.finishRecording() : this.startRecording());
+    const { studio, microphone } = this;
     this.file.onchange = () => {
       const [file] = this.file.files;
-      if (file) this.take(file, file.name);
+      if (file) this.upload(file);
       this.file.value = ''; // so that choosing the same file again is a change
     };
-    this.xVectorOnly.onchange = () => {
-      this.transcript.disabled = this.xVectorOnly.checked;
-      this.complain('ref_text', '');
+    this.listenToDrops(this.root.querySelector('#vw-clone-card'));
+    microphone.addEventListener('begun', () => {
+      this.complain('ref_audio', '');
+      studio.stage.pause();
+    });
+    microphone.addEventListener('refused', ({ detail }) => this.complain('ref_audio', studio.t(detail)));
+    microphone.addEventListener('recorded', ({ detail }) => this.recorded(detail));
+    this.trimmer.addEventListener('move', () => this.changed());
+    this.transcript.oninput = () => {
+      this.asr.hidden = !this.transcribe.disabled || !this.asr.textContent;
+      this.changed();
     };
-    const obstacle = microphoneObstacle();
-    this.record.disabled = obstacle !== null;
-    if (obstacle) this.name.textContent = obstacle;
+    this.xvector.onchange = () => {
+      this.complain('ref_text', '');
+      this.changed();
+    };
+    this.transcribe.onclick = () => this.writeDown();
+    this.play.onclick = () => this.hear();
+    this.root.querySelector('#vw-clone-drop').onclick = () => this.take(null);
+    this.voice.onchange = () => this.paint();
+    this.language.onchange = () => this.paint();
+    this.root.querySelector('#vw-clone-stored-play').onclick = () => this.hearStored();
+    studio.voices.addEventListener('change', () => this.paint());
+    studio.textField.addEventListener('input', () => this.compare());
+    this.keeping.addEventListener('kept', ({ detail }) => this.choose(detail));
   }
+
+  /** @param {HTMLElement} card */
+  listenToDrops(card) {
+    const hover = (on) => card.classList.toggle('vw-drop', on);
+    card.ondragover = (event) => {
+      if (!event.dataTransfer.types.includes('Files')) return;
+      event.preventDefault();
+      hover(true);
+    };
+    card.ondragleave = () => hover(false);
+    card.ondrop = (event) => {
+      event.preventDefault();
+      hover(false);
+      const [file] = event.dataTransfer.files;
+      if (file) this.upload(file);
+    };
+  }
+
+  complain(field, sentence) {
+    this.studio.complain(field, sentence, this.id);
+  }
+
+  // --- what the shell calls
 
   offer() {
     const card = this.studio.cards.get(this.mode);
     if (card) fillLanguages(this.language, card, this.studio.t);
+    this.paint();
   }
 
-  get maxSeconds() {
-    return this.studio.limits.max_reference_s ?? 60;
+  /** @param {{voice?: string}} given a stored voice to speak with */
+  enter({ voice }) {
+    const known = voice && this.studio.voices.find(voice);
+    if (known) this.choose(known);
+    this.compare();
   }
 
-  /** base64 makes four bytes of three, and the rest of the message needs some room. */
-  get maxBytes() {
-    const { max_config_bytes: most } = this.studio.limits;
-    return most ? (most - 65536) * 0.75 : Infinity;
+  leave() {
+    if (this.microphone.state === 'counting') this.microphone.cancel();
+    else this.microphone.finish();
   }
 
-  /** The fields of session.config that are this room's. */
-  config() {
-    if (this.recorder) throw new FieldError('ref_audio', 'Stop the recording first.');
-    if (!this.reference) throw new FieldError('ref_audio', 'Record or upload the voice to clone first.');
-    const ref_text = this.transcript.value.trim();
-    const only = this.xVectorOnly.checked;
-    if (!ref_text && !only) {
-      const sentence = 'Write down what is said in the reference audio, or choose x-vector only.';
-      throw new FieldError('ref_text', sentence);
-    }
-    return {
-      language: this.language.value,
-      x_vector_only_mode: only,
-      ...(!only && { ref_text }),
-    };
+  onLanguage() {
+    this.microphone.paint();
+    this.clinic.paint();
+    this.paint();
+  }
+
+  /** @param {Object} record a kept take; `reference` is a Blob or null */
+  async restore({ config, reference }) {
+    this.language.value = config.language ?? 'auto';
+    if (config.voice && this.studio.voices.find(config.voice)) return this.choose(this.studio.voices.find(config.voice));
+    if (!reference) return;
+    await this.upload(reference, this.studio.t('clone.of_take'));
+    this.transcript.value = config.ref_text ?? '';
+    this.xvector.checked = config.x_vector_only_mode ?? false;
+    this.changed();
   }
 
   async speak({ clicked }) {
-    const { studio, mode, reference } = this;
-    const take = studio.say({ room: this.id, mode, config: this.config(), text: studio.text, seed: studio.nextSeed(), reference });
-    studio.stage.play(take, { clicked });
+    const { studio, mode } = this;
+    const voice = this.chosen;
+    const asked = voice
+      ? { config: { voice: voice.id, language: this.language.value }, label: voice.name }
+      : { config: this.config(), label: this.reference.name, reference: this.reference.sent() };
+    studio.stage.play(studio.say({ room: this.id, mode, text: studio.text, seed: studio.nextSeed(), ...asked }), { clicked });
   }
 
-  async startRecording() {
+  /** The fields of session.config for what was recorded or uploaded. @throws {FieldError} */
+  config() {
+    const { t } = this.studio;
+    if (this.microphone.state !== 'idle') throw new FieldError('ref_audio', t('clone.stop_first'));
+    if (!this.reference) throw new FieldError('ref_audio', t('clone.record_first'));
+    const ref_text = this.transcript.value.trim();
+    const only = this.xvector.checked;
+    if (!ref_text && !only) throw new FieldError('ref_text', t('clone.words_first'));
+    return { language: this.language.value, x_vector_only_mode: only, ...(!only && { ref_text }) };
+  }
+
+  /** What is kept with a voice besides its name and consent. @throws {FieldError} */
+  kept() {
+    const { ref_text = '' } = this.config();
+    const { source, start, end, seconds } = this.reference;
+    const trim = this.reference.pcm && !this.reference.whole ? { trim: `${start.toFixed(2)} to ${end.toFixed(2)} of ${seconds.toFixed(2)} s` } : {};
+    const fields = { language: this.language.value, ...(ref_text && { ref_text }) };
+    return { sound: this.reference.sent(), fields, provenance: { source, ...trim } };
+  }
+
+  // --- the reference
+
+  /** @param {Blob} file @param {string} [name] */
+  async upload(file, name = file.name ?? this.studio.t('clone.reference')) {
+    this.name.textContent = this.studio.t('clone.reading_file');
+    const pcm = await decoded(file);
+    const limit = this.studio.limits.max_upload_bytes ?? 10 * 2 ** 20;
+    if (!pcm && file.size > limit) {
+      const sizes = { size: (file.size / 2 ** 20).toFixed(1), limit: Math.floor(limit / 2 ** 20) };
+      this.take(null);
+      return this.complain('ref_audio', this.studio.t('clone.too_large', sizes));
+    }
+    this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.microphone.maxSeconds }));
+  }
+
+  /** @param {Int16Array} pcm */
+  recorded(pcm) {
+    const { studio } = this;
+    this.take(new Reference({ pcm, name: studio.t('clone.recorded'), source: 'recording', maxSeconds: this.microphone.maxSeconds }));
+    if (this.transcript.value || !pcm.length) return;
+    this.transcript.value = this.readingText;
+    this.asr.hidden = false;
+    this.asr.textContent = studio.t('clone.as_read');
+  }
+
+  /** Work with this reference from here on. @param {Reference|null} reference */
+  take(reference) {
     this.complain('ref_audio', '');
-    this.audio.pause();
-    const recorder = new Recorder({
-      maxSeconds: this.maxSeconds,
-      onLevel: (level, seconds) => {
-        this.level.value = level;
-        this.name.textContent = `${seconds.toFixed(1)} s`;
-      },
-      onFull: () => this.finishRecording(),
-    });
-    this.record.disabled = true;
+    this.complain('ref_text', '');
+    this.reference = reference;
+    this.voice.value = '';
+    this.transcript.value = '';
+    this.clinic.clear();
+    this.keeping.forget();
+    this.name.textContent = reference?.name ?? '';
+    this.trimmer.show(reference);
+    this.paint();
+    this.changed();
+  }
+
+  /** Something of the reference is different: judge it anew. */
+  changed() {
+    this.transcript.disabled = this.xvector.checked;
+    this.compare();
+    const { reference } = this;
+    if (!reference) return;
+    const { start, end } = reference;
+    const times = { from: start.toFixed(2), to: end.toFixed(2), s: (end - start).toFixed(1) };
+    this.span.textContent = reference.pcm ? this.studio.t('clone.span', times) : this.studio.t('clone.undecoded');
+    this.clinic.consult(() => ({
+      sound: reference.sent(),
+      transcript: this.xvector.checked ? null : this.transcript.value.trim(),
+    }));
+  }
+
+  /** Cut to what the clinic found to be speech. */
+  tidy() {
+    const { start_s, end_s } = this.clinic.said.trim;
+    const from = this.reference.start;
+    this.trimmer.move('end', from + end_s);
+    this.trimmer.move('start', from + start_s);
+  }
+
+  /** Warn of words that stand in the wrong field. */
+  compare() {
+    const words = this.reference && !this.chosen && !this.xvector.checked ? this.transcript.value : '';
+    this.same.hidden = !alike(words, this.studio.text);
+  }
+
+  /** Have the recording written down. */
+  async writeDown() {
+    const { studio, transcribe, reference } = this;
+    this.complain('ref_text', '');
+    transcribe.disabled = true;
+    this.asr.hidden = false;
+    this.asr.textContent = studio.t('clone.transcribing');
     try {
-      await recorder.start();
-    } catch (refusal) {
-      this.complain('ref_audio', refusal.message);
-      return;
+      const path = `studio/transcribe?language=${encodeURIComponent(this.language.value)}`;
+      const answer = await api.blob(path, { method: 'POST', body: reference.sent() });
+      const { text, by } = JSON.parse(await answer.text());
+      if (reference !== this.reference) return;
+      this.asr.textContent = studio.t(text ? 'clone.transcribed' : 'clone.nothing_heard', { by });
+      if (text) this.transcript.value = text;
+      this.changed();
+    } catch (error) {
+      this.asr.textContent = '';
+      this.complain('ref_text', error.message);
     } finally {
-      this.record.disabled = false;
+      transcribe.disabled = false;
     }
-    this.recorder = recorder;
-    this.record.textContent = 'Stop recording';
-    this.record.classList.add('vw-live');
-    this.level.hidden = false;
   }
 
-  async finishRecording() {
-    const recorder = this.recorder;
-    if (!recorder) return;
-    this.recorder = null;
-    this.record.textContent = 'Record';
-    this.record.classList.remove('vw-live');
-    this.level.hidden = true;
-    this.take(await recorder.stop(), `recorded, ${recorder.seconds.toFixed(1)} s`);
+  // --- stored voices
+
+  /** The stored voice that is to speak; null: what is recorded here. */
+  get chosen() {
+    return this.voice.value ? this.studio.voices.find(this.voice.value) : null;
   }
 
-  /** Keep a reference and offer it for listening. @param {Blob} blob @param {string} name */
-  take(blob, name) {
-    if (blob.size > this.maxBytes) {
-      const limit = Math.floor(this.maxBytes / 2 ** 20);
-      this.complain('ref_audio', `The file has ${(blob.size / 2 ** 20).toFixed(1)} MB; the limit is ${limit} MB. Trim it.`);
-      return;
+  /** @param {{id: string}} voice */
+  choose({ id }) {
+    this.paint();
+    this.voice.value = id;
+    this.paint();
+  }
+
+  // --- hearing and showing
+
+  /** Play what is chosen of the reference. */
+  hear() {
+    const { studio, reference, trimmer } = this;
+    if (studio.stage.sounding && studio.stage.take === this.sounding) return studio.stage.pause();
+    this.sounding = heard(reference.chosen, reference.name);
+    studio.stage.show(this.sounding);
+    studio.stage.play(this.sounding);
+    const follow = () => {
+      const on = studio.stage.sounding && studio.stage.take === this.sounding && this.reference === reference;
+      this.play.dataset.icon = on ? 'pause' : 'play';
+      trimmer.follow(on ? reference.start + studio.stage.at / SAMPLE_RATE : null);
+      if (on) requestAnimationFrame(follow);
+    };
+    follow();
+  }
+
+  async hearStored() {
+    const { studio, chosen } = this;
+    const pcm = await decoded(await api.blob(`v1/audio/voices/${chosen.id}/audio`));
+    if (pcm) studio.stage.play(heard(pcm, chosen.name));
+  }
+
+  get readingText() {
+    const { readings } = this.studio.presets;
+    return readings[this.language.value.toLowerCase()] ?? readings.auto;
+  }
+
+  paint() {
+    const { studio, reference } = this;
+    fillSelect(this.voice, [['', studio.t('clone.new')], ...studio.voices.list.map(({ id, name }) => [id, name])]);
+    const { chosen } = this;
+    this.stored.hidden = !chosen;
+    this.root.querySelector('#vw-clone-new').hidden = Boolean(chosen);
+    if (chosen) this.describe(chosen);
+    this.recording.hidden = !reference;
+    this.reading.hidden = Boolean(reference);
+    this.root.querySelector('#vw-clone-read').textContent = this.readingText;
+    const decodedHere = Boolean(reference?.pcm);
+    this.trimmer.root.hidden = !decodedHere;
+    this.play.hidden = !decodedHere;
+    this.keeping.offer(Boolean(reference) && !chosen);
+    const { available, how } = studio.me.features?.transcribe ?? { available: false, how: '' };
+    this.transcribe.disabled = !available;
+    if (!available) {
+      this.asr.hidden = !how;
+      this.asr.textContent = how;
     }
-    this.complain('ref_audio', '');
-    this.reference = blob;
-    this.name.textContent = name;
-    URL.revokeObjectURL(this.audio.src);
-    this.audio.src = URL.createObjectURL(blob);
-    this.audio.hidden = false;
+    if (reference) this.trimmer.paint();
+    this.compare();
+  }
+
+  describe({ description, transcript, seconds, tags }) {
+    const about = [description, `${seconds.toFixed(1)} s`, ...(tags ?? []).map((tag) => `#${tag}`)];
+    this.stored.querySelector('#vw-clone-stored-about').textContent = about.filter(Boolean).join(' · ');
+    this.stored.querySelector('#vw-clone-stored-words').textContent = transcript ?? this.studio.t('clone.by_xvector');
   }
 }

@@ -26,9 +26,29 @@ export function fillSelect(select, choices) {
   if (choices.some(([value]) => value === before)) select.value = before;
 }
 
+/** BCP 47 tags of the checkpoints' languages; what is not here is written as the checkpoint names it. */
+const TAGS = {
+  chinese: 'zh',
+  english: 'en',
+  french: 'fr',
+  german: 'de',
+  italian: 'it',
+  japanese: 'ja',
+  korean: 'ko',
+  portuguese: 'pt',
+  russian: 'ru',
+  spanish: 'es',
+};
+
+/** A checkpoint's language in the language of the page. @param {string} name @param {string} [page] */
+export function languageName(name, page = document.documentElement.lang || 'en') {
+  const tag = TAGS[name.toLowerCase()];
+  return tag ? new Intl.DisplayNames([page], { type: 'language' }).of(tag) : title(name);
+}
+
 /** @param {HTMLSelectElement} select @param {ModelCard} card @param {(key: string) => string} t */
 export function fillLanguages(select, card, t) {
-  fillSelect(select, [['auto', t('shell.auto')], ...card.languages.map((name) => [name, title(name)])]);
+  fillSelect(select, [['auto', t('shell.auto')], ...card.languages.map((name) => [name, languageName(name)])]);
 }
 
 /** Buttons that put a suggestion into a field. */

@@ -1,4 +1,7 @@
-/** The Library room. */
+/** The Library: what was spoken, and the voices that were kept. */
+
+import { TakesPanel } from '../takes_panel.js';
+import { VoicesPanel } from '../voices_panel.js';
 
 export class LibraryRoom {
   static id = 'library';
@@ -7,5 +10,17 @@ export class LibraryRoom {
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
     Object.assign(this, { root, studio });
+    this.takes = new TakesPanel(root.querySelector('#vw-library-takes'), studio);
+    this.voices = new VoicesPanel(root.querySelector('#vw-library-voices'), studio);
+  }
+
+  enter() {
+    this.takes.refresh();
+    this.voices.refresh();
+  }
+
+  onLanguage() {
+    this.takes.onLanguage();
+    this.voices.onLanguage();
   }
 }

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 from runtime.settings import Limits
-from studio.presets import FOLDER, Presets
+from runtime.speech_rate import expected_seconds
+from studio.presets import FOLDER, USES, Presets
+from studio.words import languages, words
 
 LANGUAGES = {
     "chinese",
@@ -32,18 +36,79 @@ def test_every_language_of_the_published_checkpoints_has_a_text() -> None:
 
 
 def test_suggestions_have_short_names_and_texts_within_the_limits() -> None:
-    presets = Presets.load()
-    for suggestions in (presets.designs, presets.instructs):
-        assert len(suggestions) >= 4
-        assert len({suggestion.name for suggestion in suggestions}) == len(suggestions)
-        for suggestion in suggestions:
-            assert 1 <= len(suggestion.name) <= 16
-            assert 10 <= len(suggestion.text) <= Limits().max_instruct_chars
+    suggestions = Presets.load().instructs
+    assert len(suggestions) >= 4
+    assert len({suggestion.name for suggestion in suggestions}) == len(suggestions)
+    for suggestion in suggestions:
+        assert 1 <= len(suggestion.name) <= 16
+        assert 10 <= len(suggestion.text) <= Limits().max_instruct_chars
+
+
+def test_every_language_has_a_described_voice_for_every_use() -> None:
+    designs = Presets.load().designs
+    assert {(design.language, design.use) for design in designs} == {(one, use) for one in LANGUAGES for use in USES}
+    assert len({(design.language, design.name) for design in designs}) == len(designs)
+    for design in designs:
+        assert 1 <= len(design.name) <= 16
+        assert 20 <= len(design.text) <= Limits().max_instruct_chars
+        assert design.text == design.text.strip()
+        assert design.sample == design.sample.strip()
+    assert len({design.sample for design in designs}) == len({design.text for design in designs}) == len(designs)
+
+
+@pytest.mark.parametrize("language", languages())
+def test_every_use_has_a_word_in_the_page_s_languages(language: str) -> None:
+    assert {f"design.use.{use}" for use in USES} <= words(language).keys()
+
+
+def test_the_sample_of_a_described_voice_makes_a_good_reference() -> None:
+    """Long enough to keep the voice by, short enough for one breath of the smallest checkpoint."""
+    lengths = {design.name: expected_seconds(design.sample) for design in Presets.load().designs}
+    assert min(lengths.values()) >= 7, min(lengths, key=lengths.__getitem__)
+    assert max(lengths.values()) <= 15, max(lengths, key=lengths.__getitem__)
+
+
+SCRIPTS = {"chinese": "CJK", "japanese": "HIRAGANA", "korean": "HANGUL", "russian": "CYRILLIC"}
+
+
+def test_descriptions_and_samples_are_written_in_their_language() -> None:
+    for design in Presets.load().designs:
+        script = SCRIPTS.get(design.language, "LATIN")
+        for text in (design.text, design.sample):
+            letters = [unicodedata.name(letter) for letter in text if letter.isalpha()]
+            share = sum(name.startswith(script) for name in letters) / len(letters)
+            assert share > (0.4 if script == "HIRAGANA" else 0.95), (design.name, share)
+
+
+def test_sample_scripts_are_a_dialogue_a_narration_and_an_announcement() -> None:
+    dialogue, narration, announcement = Presets.load().scripts
+    paragraphs = [script.text.strip().split("\n\n") for script in Presets.load().scripts]
+    assert all(3 <= len(lines) <= 8 and all(len(line) <= 600 for line in lines) for lines in paragraphs)
+    speakers = [found[1] for line in paragraphs[0] if (found := re.match(r"([A-Z]+)(?: \([a-z]+\))?: \w", line))]
+    assert len(speakers) == len(paragraphs[0])
+    assert len(set(speakers)) == 2
+    for script in (dialogue, narration, announcement):
+        pauses = re.findall(r"\[.*?\]", script.text)
+        assert pauses
+        assert all(re.fullmatch(r"\[pause \d+(\.\d+)?m?s\]", pause) for pause in pauses)
+    assert re.search("[A-Za-z]", announcement.text)
+    assert re.search("[\u4e00-\u9fff]", announcement.text)
+
+
+def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> None:
+    speakers = {speaker.name.lower(): speaker for speaker in Presets.load().speakers}
+    published = {"vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee"}
+    assert speakers.keys() == published | {"angus", "clara", "nora", "reed", "mia", "bruno"}
+    for name, speaker in speakers.items():
+        assert speaker.language in LANGUAGES, name
+        assert speaker.character.keys() >= {"en", "zh"}, name
+        assert all(5 <= len(words) <= 80 for words in speaker.character.values()), name
+        assert 10 <= len(speaker.sample) <= 80, name
 
 
 def test_they_go_to_the_page_as_json() -> None:
     presets = Presets.load().as_json()
-    assert json.loads(json.dumps(presets))["designs"][0].keys() == {"name", "text"}
+    assert json.loads(json.dumps(presets))["designs"][0].keys() == {"use", "language", "name", "text", "sample"}
 
 
 def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
@@ -55,4 +120,5 @@ def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_holds_nothing_else() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == {"texts.toml", "designs.toml", "instructs.toml"}
+    known = {"texts", "readings", "designs", "instructs", "speakers", "scripts"}
+    assert {file.name for file in FOLDER.iterdir()} == {f"{name}.toml" for name in known}

@@ -1,0 +1,154 @@
+/**
+ * A take's request as code against this very server: what each function returns runs as it stands.
+ *
+ * @typedef {Object} Request
+ * @property {'custom_voice'|'voice_design'|'base'} mode
+ * @property {Object} config
+ * @property {string} text
+ * @property {number} seed
+ * @property {string} [model]      id of the model that spoke
+ * @property {string|null} [referenceUrl]  where the reference audio lies, if it was sent with the request
+ * @property {boolean} [hasReference]
+ */
+
+const FILE = 'take.wav';
+const REFERENCE = 'reference.wav';
+
+/** @param {Request} request */
+function speechConfig({ mode, config, seed, model }) {
+  return { ...(model && { model }), task_type: mode, ...config, seed };
+}
+
+/** @param {Request} request */
+function body(request) {
+  return { input: request.text, ...speechConfig(request), response_format: 'wav', stream: false };
+}
+
+/** @param {Object} value @param {number} [indent] */
+function json(value, indent = 0) {
+  return JSON.stringify(value, null, 2).replaceAll('\n', `\n${' '.repeat(indent)}`);
+}
+
+/** @param {string} text */
+function shellQuoted(text) {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/** A JSON value as Python writes it. */
+function python(value, indent = '') {
+  if (value === null) return 'None';
+  if (typeof value === 'boolean') return value ? 'True' : 'False';
+  if (typeof value !== 'object') return JSON.stringify(value).replaceAll(/[\u2028\u2029]/g, escaped);
+  const inner = `${indent}    `;
+  const brackets = Array.isArray(value) ? '[]' : '{}';
+  const items = Array.isArray(value)
+    ? value.map((item) => python(item, inner))
+    : Object.entries(value).map(([key, item]) => `${JSON.stringify(key)}: ${python(item, inner)}`);
+  return `${brackets[0]}\n${items.map((item) => `${inner}${item},\n`).join('')}${indent}${brackets[1]}`;
+}
+
+/** @param {string} character */
+function escaped(character) {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
+
+/** Where the reference comes from, as a comment. @param {Request} request @param {string} mark */
+function whence({ referenceUrl }, mark) {
+  return referenceUrl ? '' : `${mark} ${REFERENCE}: the recording that is cloned\n`;
+}
+
+/** @param {Request} request @param {URL} base */
+export function curl(request, base) {
+  const url = new URL('v1/audio/speech', base);
+  const head = `curl --fail-with-body ${url} -o ${FILE} \\\n  -H 'Content-Type: application/json'`;
+  if (!request.hasReference) return `${head} \\\n  -d ${shellQuoted(json(body(request), 2))}\n`;
+  const open = JSON.stringify(body(request)).slice(0, -1);
+  const fetched = request.referenceUrl ? `curl -sSf ${request.referenceUrl} -o ${REFERENCE}\n` : '';
+  return (
+    `${whence(request, '#')}${fetched}` +
+    `{ printf %s ${shellQuoted(`${open},"ref_audio":"`)}; base64 < ${REFERENCE} | tr -d '\\n'; printf '"}'; } |\n` +
+    `${head} --data-binary @-\n`
+  );
+}
+
+/** @param {Request} request @param {URL} base */
+export function pythonCode(request, base) {
+  const lines = [
+    `${request.hasReference ? 'import base64\n' : ''}import json\nfrom urllib.request import Request, urlopen\n`,
+    `body = ${python(body(request))}`,
+  ];
+  if (request.hasReference) {
+    lines.push(
+      request.referenceUrl
+        ? `with urlopen(${JSON.stringify(request.referenceUrl)}) as recording:`
+        : `${whence(request, '#')}with open("${REFERENCE}", "rb") as recording:`,
+      '    body["ref_audio"] = base64.b64encode(recording.read()).decode()',
+    );
+  }
+  const url = JSON.stringify(new URL('v1/audio/speech', base));
+  lines.push(
+    `asked = Request(${url}, json.dumps(body).encode(), {"Content-Type": "application/json"})`,
+    `with urlopen(asked) as reply, open("${FILE}", "wb") as file:`,
+    '    file.write(reply.read())',
+  );
+  return `${lines.join('\n')}\n`;
+}
+
+/** Reads the reference into `reference`, as base64. @param {Request} request */
+function referenceInJavaScript(request) {
+  const base64 = (bytes) => `Buffer.from(${bytes}).toString('base64')`;
+  return request.referenceUrl
+    ? `const recording = await fetch('${request.referenceUrl}');\nconst reference = ${base64('await recording.arrayBuffer()')};\n`
+    : `${whence(request, '//')}const reference = ${base64(`await readFile('${REFERENCE}')`)};\n`;
+}
+
+/** For Node 20 or later. @param {Request} request @param {URL} base */
+export function javaScript(request, base) {
+  const files = request.hasReference && !request.referenceUrl ? 'readFile, writeFile' : 'writeFile';
+  const reference = request.hasReference ? referenceInJavaScript(request) : '';
+  const withReference = request.hasReference ? '{ ...body, ref_audio: reference }' : 'body';
+  return `import { ${files} } from 'node:fs/promises';
+
+const body = ${json(body(request))};
+${reference}const reply = await fetch('${new URL('v1/audio/speech', base)}', {
+  method: 'POST',
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify(${withReference}),
+});
+if (!reply.ok) throw new Error((await reply.json()).error.message);
+await writeFile('${FILE}', Buffer.from(await reply.arrayBuffer()));
+`;
+}
+
+/** Streamed, for browsers and Node 22 or later. @param {Request} request @param {URL} base */
+export function webSocket(request, base) {
+  const url = new URL('v1/audio/speech/stream', base);
+  url.protocol = url.protocol.replace('http', 'ws');
+  const given = request.hasReference ? ', ref_audio: reference' : '';
+  const config = json({ type: 'session.config', ...speechConfig(request) });
+  const begin = request.hasReference ? `{ ...config${given} }` : 'config';
+  return `${request.hasReference && !request.referenceUrl ? "import { readFile } from 'node:fs/promises';\n\n" : ''}const config = ${config};
+const text = ${JSON.stringify(request.text)};
+${request.hasReference ? referenceInJavaScript(request) : ''}
+const socket = new WebSocket('${url}', ['voicewright.speech.v1']);
+socket.binaryType = 'arraybuffer';
+socket.onopen = () => {
+  for (const message of [${begin}, { type: 'input.text', text }, { type: 'input.done' }]) {
+    socket.send(JSON.stringify(message));
+  }
+};
+socket.onmessage = ({ data }) => {
+  if (data instanceof ArrayBuffer) {
+    const pcm = new Int16Array(data); // mono, 24 kHz: play it, or keep it
+    console.log(pcm.length, 'samples');
+    return;
+  }
+  const message = JSON.parse(data);
+  if (message.type === 'error') console.error(message.code, message.message);
+  if (message.type === 'audio.done') console.log(message.stop_reason, message.total_samples);
+  if (message.type === 'error' || message.type === 'audio.done') socket.close();
+};
+`;
+}
+
+export const LANGUAGES = { curl, Python: pythonCode, JavaScript: javaScript, WebSocket: webSocket };

@@ -1,0 +1,67 @@
+/** The voices that were designed: their names, where each comes from, and what to do with it. */
+
+import { title } from '../rooms/fields.js';
+
+const TOLD = ['description', 'model', 'revision', 'seed', 'language', 'take', 'sha256', 'parent'];
+
+export class DesignedVoices {
+  /**
+   * @param {HTMLElement} root the room's panel
+   * @param {import('../studio.js').Studio} studio
+   * @param {{again: (voice: Object) => void}} acts
+   */
+  constructor(root, studio, { again }) {
+    Object.assign(this, { studio, again });
+    this.section = root.querySelector('#vw-design-voices');
+    this.list = root.querySelector('#vw-design-voices-list');
+    studio.voices.addEventListener('change', () => this.refresh());
+  }
+
+  refresh() {
+    const designed = this.studio.voices.list.filter(({ provenance }) => provenance?.source === 'design');
+    designed.sort((one, other) => other.created_at - one.created_at);
+    const open = new Set([...this.list.querySelectorAll('li:has(details[open])')].map(({ dataset }) => dataset.voice));
+    this.section.hidden = designed.length === 0;
+    this.list.replaceChildren(...designed.map((voice) => this.entry(voice, open.has(voice.id))));
+  }
+
+  /** @param {Object} voice @param {boolean} open */
+  entry(voice, open) {
+    const { t } = this.studio;
+    const entry = make('li', {}, [
+      make('h4', { textContent: voice.name }),
+      make('p', { className: 'vw-design-words', textContent: voice.provenance.description ?? voice.description ?? '' }),
+      make('div', { className: 'vw-design-acts' }, [
+        this.button('design.use', voice, () => this.studio.go('clone', { voice: voice.id })),
+        this.button('design.in_script', voice, () => this.studio.go('script', { voice: voice.id })),
+        this.button('design.again', voice, () => this.again(voice)),
+      ]),
+      make('details', { open }, [make('summary', { textContent: t('design.from') }), this.origin(voice.provenance)]),
+    ]);
+    entry.dataset.voice = voice.id;
+    return entry;
+  }
+
+  button(key, voice, onclick) {
+    const textContent = this.studio.t(key);
+    return make('button', { type: 'button', textContent, onclick, ariaLabel: `${textContent}: ${voice.name}` });
+  }
+
+  /** @param {Object<string, string>} provenance */
+  origin(provenance) {
+    const rows = TOLD.filter((name) => provenance[name]).map((name) =>
+      make('div', {}, [
+        make('dt', { textContent: this.studio.t(`design.from.${name}`) }),
+        make('dd', { textContent: name === 'language' ? title(provenance[name]) : provenance[name] }),
+      ]),
+    );
+    return make('dl', {}, rows);
+  }
+}
+
+/** @param {string} tag @param {Object} [properties] @param {Node[]} [children] */
+function make(tag, properties = {}, children = []) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}

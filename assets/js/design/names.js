@@ -1,0 +1,41 @@
+/** Names for new voices: short, from what is there already, and never one that another voice has. */
+
+const LONGEST = 64; // characters, as the library's
+const WORDS = 6;
+const SHORT_ENOUGH = 28;
+
+/** What two names share that people would take for the same. @param {string} name */
+const key = (name) => name.normalize('NFKC').toLowerCase().trim();
+
+/**
+ * Propose a name.
+ *
+ * @param {string} preset  the name of the preset that the description still is, or ''
+ * @param {string} description
+ * @param {Iterable<string>} others  names that are taken
+ * @returns {string}
+ */
+export function proposed(preset, description, others) {
+  return free(preset || beginning(description), others);
+}
+
+/** The first words of a description. @param {string} description */
+function beginning(description) {
+  const [phrase] = description.trim().split(/[.,:;!?。，：；！？、\n]/u);
+  const words = phrase.trim().split(/\s+/u).slice(0, WORDS);
+  while (words.length > 1 && words.join(' ').length > SHORT_ENOUGH) words.pop();
+  const letters = [...words.join(' ')].slice(0, SHORT_ENOUGH);
+  if (letters.length > 0) letters[0] = letters[0].toLocaleUpperCase();
+  return letters.join('');
+}
+
+/** The name, or the name with the first number that nobody has. @param {string} name @param {Iterable<string>} others */
+export function free(name, others) {
+  const taken = new Set([...others].map(key));
+  const stem = name || 'Voice';
+  for (let number = 1; ; number++) {
+    const tail = number === 1 ? '' : ` ${number}`;
+    const candidate = stem.slice(0, LONGEST - tail.length) + tail;
+    if (!taken.has(key(candidate))) return candidate;
+  }
+}

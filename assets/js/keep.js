@@ -1,0 +1,56 @@
+/** What can be done with the take on the stage: its file in each format, the star, its request as code. */
+
+import { api } from './api.js';
+
+export class Keep {
+  /** @param {HTMLElement} root @param {EventTarget} stage hears 'star' and 'code' */
+  constructor(root, stage) {
+    this.star = root.querySelector('#vw-star');
+    this.wav = root.querySelector('#vw-download');
+    this.others = [...root.querySelectorAll('[data-format]')];
+    this.code = root.querySelector('#vw-copy-code');
+    /** @type {import('./take.js').Take|null} whose file is behind the link */
+    this.offered = null;
+    /** @type {Object|null} its record when that was put there */
+    this.record = null;
+    this.star.onclick = () => stage.dispatchEvent(new Event('star'));
+    this.code.onclick = () => stage.dispatchEvent(new Event('code'));
+  }
+
+  /** @param {import('./take.js').Take|null} take */
+  show(take) {
+    const { record } = take ?? {};
+    this.code.disabled = !take;
+    this.star.hidden = !record;
+    this.star.dataset.icon = record?.favourite ? 'starred' : 'star';
+    this.star.setAttribute('aria-pressed', String(Boolean(record?.favourite)));
+    for (const link of this.others) {
+      link.hidden = !record;
+      if (record) link.href = kept(record, link.dataset.format);
+    }
+    this.offer(take && !take.live && take.samples ? take : null);
+  }
+
+  /**
+   * Put the WAV behind its link: the studio's file, which says how it was made, or what the page holds where the
+   * studio keeps nothing.
+   *
+   * @param {import('./take.js').Take|null} take
+   */
+  offer(take) {
+    const { wav } = this;
+    wav.setAttribute('aria-disabled', String(!take));
+    const record = take?.record ?? null;
+    if (this.offered === take && this.record === record) return;
+    Object.assign(this, { offered: take, record });
+    if (wav.href.startsWith('blob:')) URL.revokeObjectURL(wav.href);
+    if (!take) return wav.removeAttribute('href');
+    wav.href = record ? kept(record, 'wav') : URL.createObjectURL(take.wav());
+    wav.download = record ? '' : take.filename;
+  }
+}
+
+/** Where a kept take's file lies. @param {Object} record @param {string} format */
+export function kept(record, format) {
+  return String(api.address(`studio/takes/${record.id}/audio?format=${format}`));
+}

@@ -1,0 +1,47 @@
+/**
+ * How much sound to have before starting, learnt from how the last takes came.
+ *
+ * A take that came late somewhere raises it at once, one that did not lowers it a little: so the start is early
+ * where the runtime is fast, and late rather than torn where it is not.
+ */
+
+import { SAMPLE_RATE } from './outputs.js';
+
+// One codec frame: with a runtime faster than the ear, the first frame is enough to start.
+export const LEAST = 0.08 * SAMPLE_RATE;
+// Who waits longer than this would rather hear a gap.
+export const MOST = 1.5 * SAMPLE_RATE;
+const EASE = 0.8;
+
+/**
+ * The least sound that would have played a take without a gap, had it started as soon as that was there.
+ *
+ * @param {{at: number, samples: number}[]} arrivals  chunks as they came: performance.now(), samples
+ * @returns {number} samples
+ */
+export function neededStart(arrivals) {
+  // Backwards: `latest` is the last moment at which everything from here on would still have come in time, counted
+  // as if all sound before had been played by then.
+  const received = [0];
+  for (const { samples } of arrivals) received.push(received.at(-1) + samples);
+  let latest = -Infinity;
+  let needed = received[1] ?? 0;
+  for (let i = arrivals.length - 1; i >= 0; i--) {
+    const begun = arrivals[i].at;
+    // To start when chunk i has come: each later chunk must come before what was received earlier has been played.
+    if (latest <= begun) needed = received[i + 1];
+    else break;
+    latest = Math.max(latest, arrivals[i].at - (received[i] / SAMPLE_RATE) * 1000);
+  }
+  return needed;
+}
+
+export class Pace {
+  target = LEAST;
+
+  /** @param {{at: number, samples: number}[]} arrivals */
+  learn(arrivals) {
+    const needed = Math.min(MOST, Math.max(LEAST, neededStart(arrivals)));
+    this.target = Math.max(needed, LEAST, this.target * EASE);
+  }
+}

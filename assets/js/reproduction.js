@@ -1,0 +1,47 @@
+/** Whether a take that was asked for again is the same, and if not, why. */
+
+/** @param {Int16Array[]} chunks @param {number} samples */
+function joined(chunks, samples) {
+  const all = new Int16Array(samples);
+  let at = 0;
+  for (const pcm of chunks) {
+    all.set(pcm, at);
+    at += pcm.length;
+  }
+  return all;
+}
+
+/** How many samples differ, and by how much at most. @param {import('./take.js').Take} one @param {import('./take.js').Take} other */
+function difference(one, other) {
+  const [a, b] = [one, other].map(({ chunks, samples }) => joined(chunks, samples));
+  let count = 0;
+  let most = 0;
+  for (let i = 0; i < a.length; i++) {
+    const step = Math.abs(a[i] - b[i]);
+    if (step) count += 1;
+    if (step > most) most = step;
+  }
+  return { count, most };
+}
+
+const device = ({ device: name, dtype }) => [name, dtype].filter(Boolean).join(', ');
+
+/**
+ * @param {import('./take.js').Take} before  the kept take, with its sound
+ * @param {import('./take.js').Take} after   the new one
+ * @returns {{identical: boolean, key: string, values: Object}}  the sentence that says it
+ */
+export function compare(before, after) {
+  const different = (key, values = {}) => ({ identical: false, key: `library.different.${key}`, values });
+  if (after.state === 'stopped') return different('stopped');
+  const sameLength = before.samples === after.samples;
+  const { count, most } = sameLength ? difference(before, after) : {};
+  const same = before.record.sha256 === after.record?.sha256 || (after.record === null && count === 0);
+  if (same) return { identical: true, key: 'library.identical', values: { n: after.samples } };
+  const [then, now] = [before.record.model ?? {}, after.model ?? {}];
+  if (then.id && now.id && then.id !== now.id) return different('model', { then: then.id, now: now.id });
+  if (then.fingerprint && then.fingerprint !== now.fingerprint) return different('weights', { now: now.id });
+  if (device(then) !== device(now)) return different('device', { then: device(then), now: device(now) });
+  if (!sameLength) return different('length', { then: before.samples, now: after.samples });
+  return different(most <= 1 ? 'step' : 'sound', { n: count });
+}

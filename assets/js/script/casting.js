@@ -1,0 +1,106 @@
+/**
+ * Who may speak a line, by which name, and what the runtime is asked for.
+ *
+ * @typedef {import('../rooms/fields.js').ModelCard} ModelCard
+ * @typedef {import('./document.js').Line} Line
+ * @typedef {import('./document.js').Voice} Voice
+ *
+ * @typedef {Object} Choice
+ * @property {string} value  for a select
+ * @property {string} label
+ * @property {Voice} voice
+ */
+
+import { title } from '../rooms/fields.js';
+
+export class Casting {
+  /** @param {{cards: Map<string, ModelCard>, voices: {list: Object[]}}} studio */
+  constructor(studio) {
+    this.studio = studio;
+  }
+
+  /** @returns {Choice[]} speakers of the checkpoint */
+  speakers() {
+    const names = this.studio.cards.get('custom_voice')?.speakers ?? [];
+    return names.map((name) => choice({ mode: 'custom_voice', voice: name }, title(name)));
+  }
+
+  /** @returns {Choice[]} voices of the library */
+  kept() {
+    if (!this.studio.cards.has('base')) return [];
+    return this.studio.voices.list.map(({ id, name }) => choice({ mode: 'base', voice: id }, name));
+  }
+
+  canDesign() {
+    return this.studio.cards.has('voice_design');
+  }
+
+  /** The voice of that name, whoever it belongs to. @param {string} name @returns {Voice|null} */
+  named(name) {
+    const wanted = plain(name);
+    return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
+  }
+
+  /** A voice for a new role: the first that no line has, or else the first of all. @param {Line[]} lines */
+  unused(lines) {
+    const taken = new Set(lines.map(({ voice }) => voice && valueOf(voice)));
+    const choices = [...this.speakers(), ...this.kept()];
+    const free = choices.find(({ value }) => !taken.has(value)) ?? choices[0];
+    return free ? { ...free.voice } : this.canDesign() ? { mode: 'voice_design', description: '' } : null;
+  }
+
+  /**
+   * Give voices to lines that were read from a text: to a name its own, to a role one that is its alone, and to who
+   * has no name the voice that spoke before.
+   *
+   * @param {Line[]} lines  changed in place
+   * @param {Line[]} before lines that stand above and below
+   */
+  assign(lines, before) {
+    const roles = new Map(before.filter(({ name, voice }) => name && voice).map(({ name, voice }) => [name, voice]));
+    const all = [...before, ...lines];
+    let last = before.at(-1)?.voice ?? null;
+    for (const line of lines) {
+      const own = line.name && this.named(line.name);
+      if (own) line.name = null; // the voice says it already
+      line.voice = own || (line.name ? (roles.get(line.name) ?? this.unused(all)) : (last ?? this.unused([])));
+      if (line.voice) line.voice = { ...line.voice };
+      if (line.name) roles.set(line.name, line.voice);
+      last = line.voice;
+    }
+  }
+
+  /** Whether its mode takes an instruct beside the voice. @param {Voice|null} voice */
+  takesInstruct(voice) {
+    if (voice?.mode === 'voice_design') return true;
+    return voice?.mode === 'custom_voice' && (this.studio.cards.get('custom_voice')?.takes_instruct ?? true);
+  }
+
+  /**
+   * What is asked for to speak a stretch of a line: everything but text and seed.
+   *
+   * @param {Line} line
+   * @returns {{mode: string, config: Object}}
+   */
+  request({ voice, instruct }) {
+    const { mode, language = 'auto' } = voice;
+    const how = this.takesInstruct(voice) ? instruct.trim() : '';
+    const instructions = [mode === 'voice_design' && voice.description?.trim(), how].filter(Boolean).join(' ');
+    const who = mode === 'voice_design' ? {} : { voice: voice.voice };
+    return { mode, config: { ...who, language, ...(instructions && { instructions }) } };
+  }
+}
+
+/** A voice as the value of a select's option; designs are one option. @param {Voice} voice */
+export function valueOf({ mode, voice = '' }) {
+  return `${mode}:${voice}`;
+}
+
+/** @param {Voice} voice @param {string} label @returns {Choice} */
+function choice(voice, label) {
+  return { value: valueOf(voice), label, voice };
+}
+
+function plain(name) {
+  return name.trim().toLowerCase().replaceAll(/[\s_]+/g, ' ');
+}

@@ -1,0 +1,134 @@
+/**
+ * A script as a value: lines, and what may be done with them. It knows neither page nor sound.
+ *
+ * Whatever changes it says so by the event 'change'; its detail's `lines` is true where lines came, went or moved.
+ *
+ * @typedef {Object} Voice      who speaks; what a mode does not use is left out
+ * @property {'custom_voice'|'base'|'voice_design'} mode
+ * @property {string} [voice]        a speaker of the checkpoint, or the id of a stored voice
+ * @property {string} [description]  of a designed voice
+ * @property {string} [language]
+ *
+ * @typedef {Object} MadePart   the take of one stretch of a line's text
+ * @property {string} key       what was asked for (making.js)
+ * @property {string} take      the stored take's id
+ * @property {number} samples
+ *
+ * @typedef {Object} Line
+ * @property {string} id
+ * @property {string|null} name  the role that a pasted text gave it; lines of one role have one voice
+ * @property {string} text
+ * @property {Voice|null} voice  null until it is known who can speak
+ * @property {string} instruct
+ * @property {number|null} seed  null: drawn when it is made
+ * @property {boolean} locked    made again with the same seed
+ * @property {MadePart[]} takes
+ */
+
+export const GAP_S = 0.4; // between lines, unless a script says otherwise
+
+/** A short name that is not there yet. */
+export function newId() {
+  return [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** @param {Partial<Line>} [values] @returns {Line} */
+export function newLine(values = {}) {
+  const empty = { name: null, text: '', voice: null, instruct: '', seed: null, locked: false, takes: [] };
+  return structuredClone({ ...empty, ...values, id: values.id ?? newId() });
+}
+
+export class Script extends EventTarget {
+  /** @param {Object} [stored]  as GET studio/scripts/{id} gives it */
+  constructor(stored = {}) {
+    super();
+    /** @type {string} */
+    this.id = stored.id ?? newId();
+    /** @type {string} */
+    this.name = stored.name ?? '';
+    /** @type {string|number|null} the version that the server knows */
+    this.updatedAt = stored.updated_at ?? null;
+    /** @type {number} seconds of silence between lines */
+    this.gap = stored.gap_s ?? GAP_S;
+    /** @type {Line[]} */
+    this.lines = (stored.lines ?? []).map(newLine);
+  }
+
+  toJSON() {
+    return { id: this.id, name: this.name, gap_s: this.gap, lines: this.lines, updated_at: this.updatedAt };
+  }
+
+  /** Values of the whole script: name, gap. @param {Object} values */
+  set(values) {
+    Object.assign(this, values);
+    this.tell(false);
+  }
+
+  /** @param {string} id @returns {Line|undefined} */
+  line(id) {
+    return this.lines.find((line) => line.id === id);
+  }
+
+  at(id) {
+    return this.lines.findIndex((line) => line.id === id);
+  }
+
+  /** @param {string} id @param {Partial<Line>} values */
+  change(id, values) {
+    const line = this.line(id);
+    if (!line) return;
+    Object.assign(line, values);
+    this.tell(false);
+  }
+
+  /** Give a line a voice, and with it every line of its role. @param {string} id @param {Voice} voice */
+  cast(id, voice) {
+    const chosen = this.line(id);
+    for (const line of this.lines) {
+      if (line === chosen || (chosen.name && line.name === chosen.name)) line.voice = { ...voice };
+    }
+    this.tell(false);
+  }
+
+  /** @param {Line[]} lines @param {number} [at] @returns {() => void} undoes it */
+  insert(lines, at = this.lines.length) {
+    this.lines.splice(at, 0, ...lines);
+    this.tell(true);
+    const added = new Set(lines);
+    return () => this.keep((line) => !added.has(line));
+  }
+
+  /** @param {string} id @returns {Line} the copy, behind it */
+  duplicate(id) {
+    const copy = newLine({ ...this.line(id), id: newId() });
+    this.insert([copy], this.at(id) + 1);
+    return copy;
+  }
+
+  /** @param {string} id @returns {() => void} undoes it */
+  remove(id) {
+    const at = this.at(id);
+    const [line] = this.lines.splice(at, 1);
+    this.tell(true);
+    return () => void this.insert([line], Math.min(at, this.lines.length));
+  }
+
+  /** @param {string} id @param {number} to where it stands afterwards */
+  move(id, to) {
+    const from = this.at(id);
+    const place = Math.max(0, Math.min(to, this.lines.length - 1));
+    if (from < 0 || from === place) return;
+    this.lines.splice(place, 0, ...this.lines.splice(from, 1));
+    this.tell(true);
+  }
+
+  keep(rule) {
+    this.lines = this.lines.filter(rule);
+    this.tell(true);
+  }
+
+  /** @param {boolean} lines whether lines came, went or moved */
+  tell(lines) {
+    this.dispatchEvent(new CustomEvent('change', { detail: { lines } }));
+  }
+}

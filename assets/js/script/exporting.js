@@ -1,0 +1,54 @@
+/**
+ * A script as a file: lines that are not made yet are made first, then the studio joins what it keeps.
+ *
+ * @typedef {Object} Wanted
+ * @property {'joined'|'files'|'srt'|'all'} shape
+ * @property {'wav'|'mp3'|'flac'|'opus'} format
+ * @property {number|null} loudness  LUFS, null: as it is
+ */
+
+/**
+ * What POST studio/exports takes: takes and silences in order, each with the number of its line.
+ *
+ * @param {import('./making.js').Maker} maker
+ * @param {(made: number, of: number) => void} onProgress
+ * @returns {Promise<Object[]>}
+ */
+export async function collectClips(maker, onProgress) {
+  const { script } = maker;
+  const lines = script.lines.filter((line) => maker.plan(line).length > 0);
+  const clips = [];
+  for (const [made, line] of lines.entries()) {
+    onProgress(made, lines.length);
+    const parts = await maker.make(line);
+    if (clips.length > 0 && script.gap > 0) clips.push({ silence_s: script.gap });
+    clips.push(...parts.map((part) => ({ ...part, line: script.at(line.id) + 1 })));
+  }
+  onProgress(lines.length, lines.length);
+  return clips;
+}
+
+/**
+ * @param {Object} api
+ * @param {import('./document.js').Script} script
+ * @param {Object[]} clips
+ * @param {Wanted} wanted
+ * @returns {Promise<{file: Blob, name: string}>}
+ */
+export async function exportClips(api, script, clips, { shape, format, loudness }) {
+  const name = script.name.trim() || 'script';
+  const asked = { clips, shape, format, loudness_lufs: loudness, name };
+  const headers = { 'content-type': 'application/json' };
+  const file = await api.blob('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
+  const suffix = { joined: format, files: 'zip', srt: 'srt', all: 'zip' }[shape];
+  return { file, name: `${name.replace(/[\\/:*?"<>|\p{Cc}]+/gu, '-')}.${suffix}` };
+}
+
+/** Hand a file to the browser. @param {Blob} file @param {string} name */
+export function saveFile(file, name) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}

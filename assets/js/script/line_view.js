@@ -1,0 +1,165 @@
+/**
+ * One line on the page: who speaks in the margin, the text, and what can be done with it.
+ *
+ * It shows a line and tells what its user does; it decides nothing. `acts` is the list's (lines_view.js).
+ *
+ * @typedef {import('./document.js').Line} Line
+ * @typedef {import('./document.js').Voice} Voice
+ */
+
+import { fillLanguages } from '../rooms/fields.js';
+import { valueOf } from './casting.js';
+import { LONGEST_PAUSE_S, readParts } from './parts.js';
+
+const DESIGN = 'voice_design:';
+const PAUSE = /\[\s*pause\b[^\]]*\]/giu;
+
+export class LineView {
+  /** @param {Line} line @param {Object} acts @param {HTMLTemplateElement} template */
+  constructor(line, acts, template) {
+    Object.assign(this, { line, acts });
+    this.element = template.content.firstElementChild.cloneNode(true);
+    acts.studio.words.apply(this.element);
+    this.element.dataset.line = line.id;
+    const part = (name) => this.element.querySelector(`.vw-line-${name}`);
+    this.parts = Object.fromEntries(
+      ['grip', 'role', 'voice', 'description', 'instruct', 'text', 'paper', 'error', 'more', 'language', 'seed', 'lock']
+        .concat(['state', 'length', 'said', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove'])
+        .map((name) => [name, part(name)]),
+    );
+    this.listen();
+  }
+
+  listen() {
+    const { line, acts, parts } = this;
+    const change = (values) => acts.script.change(line.id, values);
+    parts.text.oninput = () => change({ text: parts.text.value });
+    parts.text.onkeydown = (event) => acts.onTextKey(event, this);
+    parts.text.onpaste = (event) => acts.onPaste(event, this);
+    parts.instruct.oninput = () => change({ instruct: parts.instruct.value });
+    parts.description.oninput = () => this.cast({ ...line.voice, description: parts.description.value });
+    parts.voice.onchange = () => this.choose(parts.voice.value);
+    parts.language.onchange = () => this.cast({ ...line.voice, language: parts.language.value });
+    parts.seed.onchange = () => change(this.readSeed());
+    parts.lock.onchange = () => change({ locked: parts.lock.checked });
+    parts.play.onclick = () => acts.playFrom(line.id);
+    parts.remake.onclick = () => acts.remake(line.id);
+    parts.open.onclick = () => this.unfold(parts.more.hidden);
+    parts.copy.onclick = () => acts.duplicate(line.id);
+    parts.up.onclick = () => acts.move(line.id, -1, parts.up);
+    parts.down.onclick = () => acts.move(line.id, 1, parts.down);
+    parts.remove.onclick = () => acts.remove(line.id);
+    this.element.onkeydown = (event) => acts.onLineKey(event, this);
+  }
+
+  /** @param {string} value of the voice's select */
+  choose(value) {
+    const { language } = this.line.voice ?? {};
+    if (value === DESIGN) this.cast({ mode: 'voice_design', description: '', language });
+    else this.cast({ ...this.acts.choices().find((choice) => choice.value === value).voice, language });
+    this.acts.show();
+    if (value === DESIGN) this.parts.description.focus();
+  }
+
+  /** @param {Voice} voice */
+  cast(voice) {
+    this.acts.script.cast(this.line.id, voice);
+  }
+
+  /** An empty field draws a seed when the line is made; one that is typed in stays. */
+  readSeed() {
+    const { seed } = this.parts;
+    if (seed.value === '') return { seed: null, locked: false };
+    if (!seed.reportValidity()) return {};
+    return { seed: seed.valueAsNumber, locked: true };
+  }
+
+  /** Show or hide what is seldom needed. @param {boolean} open */
+  unfold(open) {
+    this.parts.more.hidden = !open;
+    this.parts.open.ariaExpanded = String(open);
+  }
+
+  /** The choices of the selects, after voices came or went. */
+  offer() {
+    const { parts, line, acts } = this;
+    const { t } = acts.studio;
+    const groups = [['script.speakers', acts.casting.speakers()], ['script.kept', acts.casting.kept()]];
+    if (acts.casting.canDesign()) groups.push(['script.design', [{ value: DESIGN, label: t('script.described') }]]);
+    const filled = groups.filter(([, choices]) => choices.length);
+    parts.voice.replaceChildren(...filled.map(([key, choices]) => group(t(key), choices)));
+    const chosen = line.voice && valueOf(line.voice);
+    if (chosen && ![...parts.voice.options].some(({ value }) => value === chosen)) {
+      parts.voice.append(new Option(t('script.gone', { name: line.voice.voice ?? t('script.described') }), chosen));
+    }
+    const card = acts.studio.cards.get(line.voice?.mode);
+    if (card) fillLanguages(parts.language, card, t);
+  }
+
+  /** @param {{index: number, count: number, sounding: boolean}} place */
+  show({ index, count, sounding }) {
+    const { parts, line, acts, element } = this;
+    const { t } = acts.studio;
+    const n = index + 1;
+    const { voice } = line;
+    const state = acts.maker.state(line);
+    const { fault } = readParts(line.text);
+    element.dataset.state = state.state;
+    element.toggleAttribute('data-sounding', sounding);
+    element.ariaCurrent = String(sounding);
+    this.write(parts.text, line.text);
+    this.write(parts.instruct, line.instruct);
+    this.write(parts.description, voice?.description ?? '');
+    this.write(parts.seed, line.seed === null ? '' : String(line.seed));
+    if (voice && parts.voice.value !== valueOf(voice)) this.offer();
+    if (voice) parts.voice.value = valueOf(voice);
+    parts.language.value = voice?.language ?? 'auto';
+    parts.lock.checked = line.locked;
+    parts.grip.firstElementChild.textContent = n;
+    parts.role.textContent = line.name ?? '';
+    parts.description.closest('.vw-grow').hidden = voice?.mode !== 'voice_design';
+    parts.instruct.disabled = !acts.casting.takesInstruct(voice);
+    const none = voice?.mode === 'base' ? 'script.no_instruct' : 'script.no_instruct_model';
+    parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint');
+    parts.error.textContent = fault ? t('script.fault', { fault, most: LONGEST_PAUSE_S }) : (state.error?.message ?? '');
+    parts.paper.replaceChildren(...marked(line.text));
+    parts.play.disabled = parts.remake.disabled = state.state === 'empty';
+    parts.up.disabled = index === 0;
+    parts.down.disabled = n === count;
+    parts.length.textContent = state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '';
+    parts.said.textContent = parts.state.title = t(`script.state.${sounding ? 'sounding' : state.state}`);
+    for (const name of ['grip', 'voice', 'description', 'instruct', 'text', 'language', 'seed', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']) {
+      parts[name].ariaLabel = t(`script.line.${name}`, { n });
+    }
+    element.ariaLabel = t('script.line.label', { n });
+  }
+
+  /** Set a field's value, and leave one alone that holds it already: the caret would jump. */
+  write(field, value) {
+    if (field.value !== value) field.value = value;
+    const mirror = field.parentElement.dataset;
+    if ('grow' in mirror && mirror.grow !== value) mirror.grow = value;
+  }
+}
+
+/** @param {number} value */
+export function seconds(value) {
+  return `${value.toFixed(1)} s`;
+}
+
+function group(label, choices) {
+  const element = Object.assign(document.createElement('optgroup'), { label });
+  element.append(...choices.map((choice) => new Option(choice.label, choice.value)));
+  return element;
+}
+
+/** A text with its pauses set apart, to lie behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
+function marked(text) {
+  const nodes = [];
+  let end = 0;
+  for (const pause of text.matchAll(PAUSE)) {
+    nodes.push(text.slice(end, pause.index), Object.assign(document.createElement('mark'), { textContent: pause[0] }));
+    end = pause.index + pause[0].length;
+  }
+  return [...nodes, `${text.slice(end)}\n`];
+}

@@ -1,0 +1,247 @@
+/**
+ * The lines on the page, and the hand on them: typing, pasting, moving by keys and by dragging.
+ *
+ * @typedef {import('./document.js').Line} Line
+ */
+
+import { newLine } from './document.js';
+import { LineView } from './line_view.js';
+import { readText } from './reading.js';
+
+export class LinesView {
+  /**
+   * @param {HTMLElement} list an <ol>
+   * @param {HTMLTemplateElement} template of a line
+   * @param {Object} room  studio, casting, maker; playFrom(id), remake(id)
+   */
+  constructor(list, template, room) {
+    Object.assign(this, { list, template, room });
+    this.studio = room.studio;
+    this.casting = room.casting;
+    this.maker = room.maker;
+    /** @type {Map<string, LineView>} */
+    this.views = new Map();
+    this.sounding = null; // a line's id
+    this.dragged = null;
+    list.ondragstart = (event) => this.onDragStart(event);
+    list.ondragover = (event) => this.onDragOver(event);
+    list.ondrop = (event) => this.onDrop(event);
+    list.ondragend = () => this.endDrag();
+  }
+
+  /** @param {import('./document.js').Script} script */
+  open(script) {
+    this.script = script;
+    this.views.clear();
+    this.arrange();
+  }
+
+  choices() {
+    return [...this.casting.speakers(), ...this.casting.kept()];
+  }
+
+  /** Voices came or went, or the page speaks another language. */
+  offer() {
+    for (const view of this.views.values()) view.offer();
+    this.show();
+  }
+
+  /** Lines came, went or moved. */
+  arrange() {
+    const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
+    const { lines } = this.script;
+    const before = this.views;
+    this.views = new Map(lines.map((line) => [line.id, before.get(line.id) ?? this.build(line)]));
+    this.list.replaceChildren(...[...this.views.values()].map(({ element }) => element));
+    this.show();
+    if (focused?.isConnected) focused.focus();
+  }
+
+  build(line) {
+    const view = new LineView(line, this, this.template);
+    view.offer();
+    return view;
+  }
+
+  /** Show what each line is now, soon: many changes are one repaint. */
+  showSoon() {
+    this.frame ??= requestAnimationFrame(() => this.show());
+  }
+
+  show() {
+    cancelAnimationFrame(this.frame);
+    this.frame = undefined;
+    const count = this.script.lines.length;
+    this.script.lines.forEach((line, index) => {
+      const view = this.views.get(line.id);
+      if (view) view.show({ index, count, sounding: line.id === this.sounding });
+    });
+  }
+
+  /** Mark the line that sounds. @param {string|null} id */
+  mark(id) {
+    if (this.sounding === id) return;
+    this.sounding = id;
+    this.show();
+    const typing = this.list.contains(document.activeElement);
+    if (id && !typing) this.views.get(id)?.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** The line that the focus is in, or null. @returns {string|null} */
+  focused() {
+    return document.activeElement?.closest?.('[data-line]')?.dataset.line ?? null;
+  }
+
+  /** @param {string} id @param {number} [caret] in the text */
+  focus(id, caret = 0) {
+    const field = this.views.get(id)?.parts.text;
+    field?.focus();
+    field?.setSelectionRange(caret, caret);
+  }
+
+  // --- what a line tells
+
+  playFrom(id) {
+    this.room.playFrom(id);
+  }
+
+  remake(id) {
+    this.room.remake(id);
+  }
+
+  duplicate(id) {
+    this.focus(this.script.duplicate(id).id);
+  }
+
+  remove(id) {
+    const at = this.script.at(id);
+    const undo = this.script.remove(id);
+    if (this.script.lines.length === 0) this.add();
+    this.focus(this.script.lines[Math.min(at, this.script.lines.length - 1)].id);
+    const { t } = this.studio;
+    this.studio.toast(t('script.removed', { n: at + 1 }), { action: t('shell.undo'), onAction: undo });
+  }
+
+  /** @param {string} id @param {number} by @param {HTMLElement} [focus] what keeps the focus */
+  move(id, by, focus = document.activeElement) {
+    this.script.move(id, this.script.at(id) + by);
+    focus.focus();
+    this.room.tell(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
+  }
+
+  /** A new line at the end, or behind another. @param {string} [after] @param {string} [text] */
+  add(after, text = '') {
+    const { lines } = this.script;
+    const at = after ? this.script.at(after) + 1 : lines.length;
+    const above = lines[at - 1];
+    const voice = above?.voice ?? this.casting.unused([]);
+    const line = newLine({ text, voice, name: above?.name ?? null, instruct: '' });
+    this.script.insert([line], at);
+    this.focus(line.id);
+  }
+
+  /** @param {KeyboardEvent} event @param {LineView} view */
+  onLineKey(event, { line }) {
+    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!by || !event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    this.move(line.id, by);
+  }
+
+  /** @param {KeyboardEvent} event @param {LineView} view */
+  onTextKey(event, { line, parts: { text } }) {
+    const { key, altKey, ctrlKey, metaKey, shiftKey } = event;
+    if (event.isComposing || altKey || ctrlKey || metaKey || shiftKey) return;
+    const { selectionStart: start, selectionEnd: end, value } = text;
+    const { lines } = this.script;
+    const at = this.script.at(line.id);
+    if (key === 'Enter') {
+      this.script.change(line.id, { text: value.slice(0, start).trimEnd() });
+      this.add(line.id, value.slice(end).trimStart());
+    } else if (key === 'Backspace' && value === '' && lines.length > 1) {
+      const before = lines[Math.max(0, at - 1)];
+      this.script.remove(line.id);
+      this.focus(before.id, before.text.length);
+    } else if (key === 'ArrowUp' && end === 0 && at > 0) {
+      this.focus(lines[at - 1].id, lines[at - 1].text.length);
+    } else if (key === 'ArrowDown' && start === value.length && at < lines.length - 1) {
+      this.focus(lines[at + 1].id);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  /** A text of several paragraphs becomes several lines. @param {ClipboardEvent} event @param {LineView} view */
+  onPaste(event, { line }) {
+    const pasted = event.clipboardData.getData('text/plain');
+    const read = readText(pasted, (name) => this.casting.named(name) !== null);
+    if (read.length < 2 && !read[0]?.name) return;
+    event.preventDefault();
+    this.take(read, line.id);
+  }
+
+  /**
+   * Lines that were read from a text, behind a line, or in its place where it is empty.
+   *
+   * @param {import('./reading.js').ReadLine[]} read @param {string} [after] the last line, if none is named
+   */
+  take(read, after = this.script.lines.at(-1)?.id) {
+    const { script } = this;
+    const before = script.lines.slice();
+    const lines = read.map((values) => newLine(values));
+    this.casting.assign(lines, before);
+    const at = after ? script.at(after) : -1;
+    const replaced = at >= 0 && !script.lines[at].text.trim() ? [script.lines[at]] : [];
+    script.insert(lines, at + 1);
+    script.keep((line) => !replaced.includes(line));
+    const { t } = this.studio;
+    const undo = () => {
+      script.keep((line) => !lines.includes(line));
+      script.insert(replaced, Math.max(0, at));
+    };
+    this.studio.toast(t('script.added', { n: lines.length }), { action: t('shell.undo'), onAction: undo });
+    this.focus(lines.at(-1).id, lines.at(-1).text.length);
+  }
+
+  // --- dragging
+
+  onDragStart(event) {
+    const grip = event.target.closest?.('.vw-line-grip');
+    if (!grip) return event.preventDefault();
+    const element = grip.closest('[data-line]');
+    this.dragged = element.dataset.line;
+    event.dataTransfer.effectAllowed = 'move';
+    event.dataTransfer.setData('text/plain', this.script.line(this.dragged).text);
+    event.dataTransfer.setDragImage(element, 0, 0);
+  }
+
+  onDragOver(event) {
+    const over = event.target.closest('[data-line]');
+    if (!this.dragged || !over) return;
+    event.preventDefault();
+    const { top, height } = over.getBoundingClientRect();
+    const below = event.clientY > top + height / 2;
+    this.clearDrop();
+    over.dataset.drop = below ? 'below' : 'above';
+  }
+
+  onDrop(event) {
+    const over = event.target.closest('[data-line]');
+    if (!this.dragged || !over) return;
+    event.preventDefault();
+    const from = this.script.at(this.dragged);
+    const to = this.script.at(over.dataset.line) + (over.dataset.drop === 'below' ? 1 : 0);
+    this.script.move(this.dragged, to > from ? to - 1 : to);
+    this.endDrag();
+  }
+
+  endDrag() {
+    this.dragged = null;
+    this.clearDrop();
+  }
+
+  clearDrop() {
+    for (const element of this.list.querySelectorAll('[data-drop]')) delete element.dataset.drop;
+  }
+}

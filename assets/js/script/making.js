@@ -1,0 +1,187 @@
+/**
+ * Makes the sound of lines: a take for each stretch between pauses, asked for once and found by what was asked.
+ *
+ * A take's key holds voice, text and seed. So a line that is changed back has its sound again, a copy of a line needs
+ * none of its own, and of a long line only the stretch that was changed is made again.
+ * Events: 'change' when the state of a line may be another; 'kept' when the studio has stored a take.
+ *
+ * @typedef {import('./document.js').Line} Line
+ *
+ * @typedef {Object} Stretch     what is spoken between pauses
+ * @property {string} text
+ * @property {string|null} key   null while the line has no voice or no seed
+ * @property {string} mode
+ * @property {Object} config
+ *
+ * @typedef {Object} LineState
+ * @property {'empty'|'unmade'|'coming'|'made'|'failed'} state
+ * @property {number} seconds    of sound that is there, pauses included
+ * @property {Error|null} error
+ */
+
+import { SAMPLE_RATE } from '../outputs.js';
+import { Take } from '../take.js';
+import { readParts } from './parts.js';
+
+export class Maker extends EventTarget {
+  /** @param {Object} studio @param {import('./casting.js').Casting} casting */
+  constructor(studio, casting) {
+    super();
+    this.studio = studio;
+    this.casting = casting;
+    /** Sound that is here, or comes. @type {Map<string, Take>} */
+    this.takes = new Map();
+    /** Sound that the studio keeps. @type {Map<string, import('./document.js').MadePart>} */
+    this.kept = new Map();
+    /** @type {Map<string, Error>} */
+    this.errors = new Map();
+  }
+
+  /** Begin with another script. @param {import('./document.js').Script} script */
+  open(script) {
+    this.cancel();
+    this.script = script;
+    for (const known of [this.takes, this.kept, this.errors]) known.clear();
+    for (const part of script.lines.flatMap(({ takes }) => takes)) this.kept.set(part.key, part);
+    this.changed();
+  }
+
+  /** A line as stretches to speak and silences. @param {Line} line @returns {(Stretch|{silence: number})[]} */
+  plan(line) {
+    const { seed, voice } = line;
+    const { parts } = readParts(line.text);
+    return parts.map((part) => {
+      if (part.silence) return part;
+      if (!voice) return { ...part, key: null };
+      const { mode, config } = this.casting.request(line);
+      const asked = [mode, Object.entries(config).sort(), part.text, seed];
+      return { ...part, mode, config, key: seed === null ? null : JSON.stringify(asked) };
+    });
+  }
+
+  /** @param {Line} line @returns {LineState} */
+  state(line) {
+    const plan = this.plan(line);
+    const known = plan.filter(({ silence }) => !silence).map(({ key }) => this.takes.get(key) ?? this.kept.get(key));
+    const samples = known.reduce((sum, sound) => sum + (sound?.samples ?? 0), 0);
+    const pauses = plan.reduce((sum, { silence }) => sum + (silence ?? 0), 0);
+    const seconds = samples / SAMPLE_RATE + pauses;
+    const error = plan.map(({ key }) => this.errors.get(key)).find(Boolean) ?? null;
+    if (error) return { state: 'failed', seconds, error };
+    if (plan.length === 0) return { state: 'empty', seconds, error };
+    if (known.some((sound) => sound?.live)) return { state: 'coming', seconds, error };
+    return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error };
+  }
+
+  /** The stored takes of a line, in their order. @param {Line} line */
+  partsOf(line) {
+    return this.plan(line).flatMap(({ key }) => this.kept.get(key) ?? []);
+  }
+
+  /** Give a line the seed that it is made with. @param {Line} line */
+  prepare(line) {
+    line.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
+  }
+
+  /**
+   * A stretch's take: the one that is here, the one that the studio keeps, or a new one that begins to come.
+   *
+   * @param {Stretch} stretch @param {Line} line
+   * @returns {Promise<Take>}
+   */
+  async take(stretch, line) {
+    const { key } = stretch;
+    if (!this.takes.has(key) && this.kept.has(key)) await this.fetch(key);
+    return this.takes.get(key) ?? this.ask(stretch, line);
+  }
+
+  /** Bring back the sound that is kept; forget it where it was deleted meanwhile. @param {string} key */
+  async fetch(key) {
+    const { take: id } = this.kept.get(key);
+    const { api } = this.studio;
+    try {
+      const [record, file] = await Promise.all([
+        api.get(`studio/takes/${id}`),
+        api.blob(`studio/takes/${id}/audio?format=pcm`),
+      ]);
+      this.takes.set(key, Take.kept(record, new Int16Array(await file.arrayBuffer())));
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      this.kept.delete(key);
+    }
+  }
+
+  /** @param {Stretch} stretch @param {Line} line @returns {Take} */
+  ask({ key, mode, config, text }, line) {
+    const { script } = this;
+    this.errors.delete(key);
+    const label = `${script.name}, ${script.at(line.id) + 1}`;
+    const take = this.studio.say({ room: 'script', mode, config, text, seed: line.seed, label, isQuiet: true });
+    const forget = () => this.takes.get(key) === take && this.takes.delete(key);
+    const on = (event, then) =>
+      take.addEventListener(event, () => {
+        if (this.script !== script) return;
+        then();
+        this.changed();
+      });
+    this.takes.set(key, take);
+    on('progress', () => {});
+    on('done', () => take.state === 'stopped' && forget());
+    on('error', () => {
+      forget();
+      this.errors.set(key, take.error);
+    });
+    on('stored', () => {
+      if (!take.id) return;
+      this.kept.set(key, { key, take: take.id, samples: take.samples });
+      this.dispatchEvent(new Event('kept'));
+    });
+    this.changed();
+    return take;
+  }
+
+  /**
+   * Have a line's sound whole and stored.
+   *
+   * @param {Line} line
+   * @returns {Promise<({take: string}|{silence_s: number})[]>} its parts, for an export
+   * @throws {Error} it failed, was stopped, or could not be stored
+   */
+  async make(line) {
+    this.prepare(line);
+    const clips = [];
+    for (const part of this.plan(line)) {
+      if (part.silence) clips.push({ silence_s: part.silence });
+      else clips.push({ take: await this.store(part, line) });
+    }
+    return clips;
+  }
+
+  /** @param {Stretch} stretch @param {Line} line @returns {Promise<string>} the stored take's id */
+  async store(stretch, line) {
+    if (this.kept.has(stretch.key)) return this.kept.get(stretch.key).take;
+    const take = this.takes.get(stretch.key) ?? this.ask(stretch, line);
+    await take.stored();
+    if (take.id) return take.id;
+    throw new Error(this.studio.t('script.not_stored', { n: this.script.at(line.id) + 1 }));
+  }
+
+  /** Forget a line's sound, so that it is made anew: with a new seed, unless it is locked. @param {Line} line */
+  forget(line) {
+    if (!line.locked) line.seed = null;
+    this.prepare(line);
+    for (const { key } of this.plan(line)) {
+      for (const known of [this.takes, this.kept, this.errors]) known.delete(key);
+    }
+    this.changed();
+  }
+
+  /** Stop what is still being made. */
+  cancel() {
+    for (const take of [...this.takes.values()]) take.cancel();
+  }
+
+  changed() {
+    this.dispatchEvent(new Event('change'));
+  }
+}

@@ -1,0 +1,70 @@
+/**
+ * What a line's text holds: stretches to speak, and pauses between them.
+ *
+ *     readParts('The kettle is on. [pause 0.5s] Sit down.')
+ *     // { parts: [{ text: 'The kettle is on.' }, { silence: 0.5 }, { text: 'Sit down.' }], fault: null }
+ *
+ * A pause is `[pause 0.5s]`, `[pause 300ms]`, `[pause 2]` (seconds) or `[pause]`; a colon may stand for the space.
+ *
+ * @typedef {{text: string} | {silence: number}} Part  silence in seconds
+ */
+
+export const LONGEST_PAUSE_S = 30;
+const PAUSE_S = 0.5; // of a pause that does not say how long it is
+
+const BRACKET = /\[\s*pause\b([^\]]*)\]/giu;
+const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\s*$/iu;
+const SPOKEN = /[\p{L}\p{N}]/u;
+
+/**
+ * Take a line's text apart. Punctuation alone stays with the words before it.
+ *
+ * @param {string} text
+ * @returns {{parts: Part[], fault: string|null}}  fault: the first bracket that is not a pause of 0 to 30 s
+ */
+export function readParts(text) {
+  /** @type {Part[]} */
+  const parts = [];
+  let fault = null;
+  let end = 0;
+  for (const bracket of text.matchAll(BRACKET)) {
+    addText(parts, text.slice(end, bracket.index));
+    const seconds = readLength(bracket[1]);
+    if (seconds === null) fault ??= bracket[0];
+    else if (seconds > 0) parts.push({ silence: seconds });
+    end = bracket.index + bracket[0].length;
+  }
+  addText(parts, text.slice(end));
+  return { parts, fault };
+}
+
+/** Write a pause as it stands in a text. @param {number} seconds */
+export function writePause(seconds) {
+  return `[pause ${Number(seconds.toFixed(2))}s]`;
+}
+
+/** Whether there is anything to say in it. @param {Part[]} parts */
+export function speaks(parts) {
+  return parts.some(({ text }) => text);
+}
+
+/** @param {string} words what stands behind "pause" @returns {number|null} seconds */
+function readLength(words) {
+  if (!words.trim()) return PAUSE_S;
+  const length = LENGTH.exec(words);
+  if (!length) return null;
+  const number = Number(length[1].replace(',', '.'));
+  const seconds = length[2]?.toLowerCase().startsWith('m') ? number / 1000 : number;
+  return seconds <= LONGEST_PAUSE_S ? seconds : null;
+}
+
+function addText(parts, stretch) {
+  const text = stretch.trim();
+  if (!text) return;
+  if (SPOKEN.test(text)) {
+    parts.push({ text });
+    return;
+  }
+  const before = parts.findLast((part) => part.text);
+  if (before) before.text += text;
+}

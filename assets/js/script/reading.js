@@ -1,0 +1,84 @@
+/**
+ * From a text of anybody's making to lines: paragraphs, who speaks them, and how.
+ *
+ *     readText('ANNA (softly): Good morning.\n\nTOM: Is it?')
+ *     // [{ name: 'ANNA', instruct: 'softly', text: 'Good morning.' }, { name: 'TOM', instruct: '', text: 'Is it?' }]
+ *
+ * @typedef {{name: string|null, instruct: string, text: string}} ReadLine
+ */
+
+// A paragraph that is longer becomes several lines, cut between sentences: one is made again sooner than the whole.
+const LONGEST_LINE = 600;
+
+// ANNA: …, Anna (softly): …, **Anna:** …, 安娜：…
+const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]{1,200})[)）])?[*_]{0,3}\s*(?::[*_]{0,3}(?=\s|$)|：)\s*/u;
+const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
+
+/**
+ * Take a text apart. Paragraphs are what stands between empty lines; in a text without any, every line is one. A name
+ * with a colon before it says who speaks, until the next name: a name is one that is known, in capitals, or there twice.
+ *
+ * @param {string} text
+ * @param {(name: string) => boolean} [known]  whether a voice has that name
+ * @returns {ReadLine[]}
+ */
+export function readText(text, known = () => false) {
+  const paragraphs = toParagraphs(text.replace(/\r\n?/g, '\n'));
+  const isName = nameRule(paragraphs, known);
+  /** @type {ReadLine[]} */
+  const lines = [];
+  let speaker = null;
+  for (const paragraph of paragraphs) {
+    const prefix = PREFIX.exec(paragraph);
+    const named = prefix && isName(prefix[1]);
+    if (named) speaker = prefix[1];
+    const rest = (named ? paragraph.slice(prefix[0].length) : paragraph).trim();
+    const name = PAUSES_ONLY.test(rest) ? null : speaker;
+    for (const part of divide(rest)) lines.push({ name, instruct: (named && prefix[2]) || '', text: part });
+  }
+  return lines;
+}
+
+/** @param {string} text with \n only */
+function toParagraphs(text) {
+  const blank = /\n[ \t\u3000]*\n/;
+  const blocks = blank.test(text.trim()) ? text.split(/\n(?:[ \t\u3000]*\n)+/) : text.split('\n');
+  return blocks.flatMap(unwrap).filter(Boolean);
+}
+
+/** Join the wrapped rows of a paragraph; a row that begins with a name is a paragraph of its own. */
+function unwrap(block) {
+  const paragraphs = [];
+  for (const row of block.split('\n').map((row) => row.trim())) {
+    if (paragraphs.length === 0 || PREFIX.test(row) || PAUSES_ONLY.test(row)) paragraphs.push(row);
+    else paragraphs.push(join(paragraphs.pop(), row));
+  }
+  return paragraphs;
+}
+
+/** Chinese and Japanese put no space where a row was broken. */
+function join(before, after) {
+  const wide = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}。，、！？：；”」』]$/u;
+  return wide.test(before) ? before + after : `${before} ${after}`.trim();
+}
+
+function nameRule(paragraphs, known) {
+  const counts = new Map();
+  for (const paragraph of paragraphs) {
+    const name = PREFIX.exec(paragraph)?.[1].toLowerCase();
+    if (name) counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  const capitals = (name) => name.length > 1 && name === name.toUpperCase() && name !== name.toLowerCase();
+  return (name) => known(name) || capitals(name) || counts.get(name.toLowerCase()) > 1;
+}
+
+/** Cut a text between sentences into pieces of at most LONGEST_LINE characters; a sentence stays whole. */
+function divide(text) {
+  if (text.length <= LONGEST_LINE) return text ? [text] : [];
+  const pieces = [''];
+  for (const { segment } of new Intl.Segmenter(undefined, { granularity: 'sentence' }).segment(text)) {
+    if (pieces.at(-1) && pieces.at(-1).length + segment.trimEnd().length > LONGEST_LINE) pieces.push('');
+    pieces.push(pieces.pop() + segment);
+  }
+  return pieces.map((piece) => piece.trim()).filter(Boolean);
+}

@@ -1,0 +1,148 @@
+/**
+ * The scripts that the studio keeps: the list, the one that is open, and saving it while it is written.
+ *
+ * Events: 'open' when another script is open, 'list' when the list is another, 'state' when `state` is.
+ */
+
+import { Script } from './document.js';
+
+const REST_MS = 700; // of the hands, before what they wrote is saved
+
+export class Shelf extends EventTarget {
+  /** @param {{get: Function, put: Function, delete: Function, address: Function}} api */
+  constructor(api) {
+    super();
+    this.api = api;
+    /** @type {{id: string, name: string}[]} newest first */
+    this.list = [];
+    /** @type {Script|null} */
+    this.script = null;
+    /** @type {'new'|'unsaved'|'saving'|'saved'|'conflict'|'unkept'} */
+    this.state = 'new';
+    /** Resolves when nothing is under way to the studio. */
+    this.saving = Promise.resolve();
+    this.puts = 0;
+    this.onChange = () => this.touch();
+    addEventListener('pagehide', () => this.leave());
+  }
+
+  /** Open the script that was worked on last. @param {() => Script} first makes one where there is none */
+  async begin(first) {
+    await this.refresh();
+    const [newest] = this.list;
+    if (newest) await this.load(newest.id);
+    else this.open(first());
+  }
+
+  async refresh() {
+    const { scripts } = await this.api.get('studio/scripts');
+    this.list = scripts;
+    this.dispatchEvent(new Event('list'));
+  }
+
+  /** @param {string} id */
+  async load(id) {
+    await this.flush();
+    this.open(new Script(await this.api.get(`studio/scripts/${id}`)), 'saved');
+  }
+
+  /** @param {Script} script @param {Shelf['state']} [state] */
+  open(script, state = 'new') {
+    clearTimeout(this.timer);
+    this.script?.removeEventListener('change', this.onChange);
+    script.addEventListener('change', this.onChange);
+    this.script = script;
+    this.dispatchEvent(new Event('open'));
+    this.enter(state);
+  }
+
+  /** Something was written: save it when the hands rest. */
+  touch() {
+    if (this.state === 'conflict') return;
+    this.enter('unsaved');
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.save(), REST_MS);
+  }
+
+  /** Save now what waits to be saved. */
+  async flush() {
+    clearTimeout(this.timer);
+    if (this.state === 'unsaved') this.save();
+    await this.saving;
+  }
+
+  /** Save once what is under way is saved: each version is made from the one before. */
+  save() {
+    const { script } = this;
+    this.saving = this.saving.then(() => this.put(script));
+    return this.saving;
+  }
+
+  /** @param {Script} script */
+  async put(script) {
+    if (script === this.script) this.enter('saving');
+    this.puts += 1;
+    try {
+      const { updated_at } = await this.api.put(`studio/scripts/${script.id}`, script);
+      script.updatedAt = updated_at;
+      if (script !== this.script) return;
+      if (this.state === 'saving') this.enter('saved');
+      this.remember(script);
+    } catch (error) {
+      if (script !== this.script) return;
+      this.error = error;
+      this.enter(error.status === 409 ? 'conflict' : 'unkept');
+    } finally {
+      this.puts -= 1;
+    }
+  }
+
+  /** Put a script first in the list. @param {Script} script */
+  remember({ id, name }) {
+    this.list = [{ id, name }, ...this.list.filter((one) => one.id !== id)];
+    this.dispatchEvent(new Event('list'));
+  }
+
+  /** Two tabs wrote the same script: take what the other one wrote. */
+  async takeTheirs() {
+    this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
+  }
+
+  /** Two tabs wrote the same script: what stands here is to hold. */
+  async keepMine() {
+    const theirs = await this.api.get(`studio/scripts/${this.script.id}`);
+    this.script.updatedAt = theirs.updated_at;
+    await this.save();
+  }
+
+  /** Delete the open script and open another. @param {() => Script} first @returns {Promise<() => Promise<void>>} undoes it */
+  async remove(first) {
+    await this.flush();
+    const { script } = this;
+    const path = `studio/scripts/${script.id}`;
+    const isKept = this.list.some(({ id }) => id === script.id);
+    if (isKept) await this.api.delete(path);
+    await this.begin(first);
+    return async () => {
+      await this.flush();
+      if (isKept) script.updatedAt = (await this.api.post(`${path}/restore`)).updated_at;
+      this.open(script, isKept ? 'saved' : 'new');
+      if (isKept) this.remember(script);
+    };
+  }
+
+  /** The page is left: what waits is sent on the way out. */
+  leave() {
+    if (this.state !== 'unsaved') return;
+    const { script } = this;
+    const headers = { 'content-type': 'application/json' };
+    // The version is not known while one is under way.
+    const body = JSON.stringify({ ...script.toJSON(), ...(this.puts && { updated_at: null }) });
+    fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
+  }
+
+  enter(state) {
+    this.state = state;
+    this.dispatchEvent(new Event('state'));
+  }
+}

@@ -1,0 +1,203 @@
+/** One kept take in the history: what it says, what it was made with, and what can be done with it. */
+
+import { kept } from './keep.js';
+import { languageName, title } from './rooms/fields.js';
+import { clock } from './meter.js';
+import { SAMPLE_RATE } from './outputs.js';
+
+const MARKUP = `
+<div class="vw-take-line">
+  <button type="button" class="vw-quiet vw-take-play" data-icon="play"></button>
+  <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text"></span><small></small></button>
+  <button type="button" class="vw-quiet vw-take-star" data-icon="star"></button>
+</div>
+<div class="vw-take-more" hidden>
+  <div class="vw-take-do">
+    <button type="button" data-do="reproduce" data-i18n="library.reproduce">Reproduce</button>
+    <button type="button" data-do="restore" data-i18n="library.restore">Use these settings</button>
+    <button type="button" data-do="code" data-i18n="shell.as_code">As code</button>
+    <button type="button" data-do="remove" data-i18n="library.delete">Delete</button>
+  </div>
+  <p class="vw-take-outcome vw-hint" role="status"></p>
+  <p class="vw-take-files"><span class="vw-hint" data-i18n="shell.download">Download</span></p>
+  <div class="vw-pair">
+    <label><span data-i18n="library.name">Name</span><input type="text" maxlength="120" data-field="name" /></label>
+    <label><span data-i18n="library.tags">Tags</span><input type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
+  </div>
+  <label><span data-i18n="library.notes">Notes</span><textarea rows="2" maxlength="4000" data-field="notes"></textarea></label>
+  <p class="vw-error" role="alert"></p>
+  <dl class="vw-take-settings"></dl>
+</div>`;
+
+const FORMATS = ['wav', 'mp3', 'flac', 'opus'];
+
+export class TakeRow {
+  /** @param {Object} record @param {import('./studio.js').Studio} studio */
+  constructor(record, studio) {
+    Object.assign(this, { record, studio, open: false });
+    this.element = document.createElement('li');
+    this.element.className = 'vw-take';
+    this.element.dataset.take = record.id;
+    this.element.innerHTML = MARKUP;
+    studio.words.apply(this.element);
+    this.find = (selector) => this.element.querySelector(selector);
+    this.listen();
+    this.paint();
+  }
+
+  listen() {
+    const { studio } = this;
+    this.find('.vw-take-open').onclick = () => this.unfold(!this.open);
+    this.find('.vw-take-play').onclick = () => this.guard(() => this.play());
+    this.find('.vw-take-star').onclick = () => this.guard(() => studio.history.favourite(this.record.id, !this.record.favourite));
+    const deeds = {
+      reproduce: () => this.reproduce(),
+      restore: () => studio.restore(this.record),
+      code: () => studio.showCode(this.record),
+      remove: () => this.remove(),
+    };
+    for (const button of this.element.querySelectorAll('[data-do]')) {
+      button.onclick = () => this.guard(deeds[button.dataset.do]);
+    }
+    for (const field of this.element.querySelectorAll('[data-field]')) {
+      field.onchange = () => this.guard(() => studio.history.change(this.record.id, { [field.dataset.field]: this.value(field) }));
+    }
+  }
+
+  value({ dataset, value }) {
+    if (dataset.field !== 'tags') return value.trim();
+    return [...new Set(value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean))];
+  }
+
+  /** Do something; what it refuses stands in this row. @param {() => Promise<void>|void} deed */
+  async guard(deed) {
+    const place = this.find('.vw-error');
+    place.textContent = '';
+    try {
+      await deed();
+    } catch (error) {
+      this.unfold(true);
+      place.textContent = error.message;
+    }
+  }
+
+  /** @param {Object} record the same take, changed */
+  update(record) {
+    if (record === this.record) return;
+    this.record = record;
+    this.paint();
+  }
+
+  paint() {
+    const { record, studio } = this;
+    const { t } = studio;
+    const { favourite, tags, seconds } = record;
+    const name = this.name;
+    this.find('.vw-take-text').textContent = record.name || record.text;
+    const who = record.label || title(record.voice ?? '');
+    const details = [who, clock(seconds * SAMPLE_RATE), this.date, ...tags.map((tag) => `#${tag}`)];
+    this.find('small').textContent = details.filter(Boolean).join(' · ');
+    const star = this.find('.vw-take-star');
+    star.dataset.icon = favourite ? 'starred' : 'star';
+    star.setAttribute('aria-pressed', String(favourite));
+    star.ariaLabel = t('library.favourite', { name });
+    this.find('.vw-take-play').ariaLabel = t('library.play', { name });
+    if (this.open) this.fill();
+  }
+
+  get name() {
+    return this.record.name || this.record.text.slice(0, 40);
+  }
+
+  get date() {
+    const style = { dateStyle: 'medium', timeStyle: 'short' };
+    return new Intl.DateTimeFormat(this.studio.words.language, style).format(this.record.created_at * 1000);
+  }
+
+  unfold(open) {
+    if (open === this.open) return;
+    this.open = open;
+    this.find('.vw-take-open').setAttribute('aria-expanded', String(open));
+    this.find('.vw-take-more').hidden = !open;
+    if (open) this.fill();
+  }
+
+  fill() {
+    const { record } = this;
+    for (const field of this.element.querySelectorAll('[data-field]')) {
+      const value = record[field.dataset.field] ?? '';
+      if (field !== document.activeElement) field.value = Array.isArray(value) ? value.join(', ') : value;
+    }
+    this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [cell('dt', term), cell('dd', value)]));
+    const links = FORMATS.map((format) => {
+      const link = cell('a', format === 'opus' ? 'Opus' : format.toUpperCase());
+      link.className = 'vw-button vw-quiet';
+      link.href = kept(record, format);
+      link.download = '';
+      return link;
+    });
+    this.find('.vw-take-files').replaceChildren(this.find('.vw-take-files').firstElementChild, ...links);
+  }
+
+  /** Everything that the take was made with, and what came of it. @returns {[string, string][]} */
+  settings() {
+    const { t } = this.studio;
+    const { mode, model, voice, language, seed, config, metrics, lufs, sha256, stop_reason: reason, reference } = this.record;
+    const { voice: _, language: __, ...others } = config;
+    const ms = (value) => (value == null ? null : `${Math.round(value)} ms`);
+    const rows = [
+      [t('library.text'), this.record.text],
+      [t('library.mode'), t(`shell.mode.${mode}`)],
+      [t('library.model'), [model?.id, model?.device, model?.dtype].filter(Boolean).join(', ')],
+      [t('library.voice'), voice && title(voice)],
+      [t('library.language'), language && (language === 'auto' ? t('shell.auto') : languageName(language))],
+      ...Object.entries(others).map(([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)]),
+      [t('library.reference'), reference && `sha256 ${reference.slice(0, 16)}…`],
+      [t('shell.seed'), seed?.toString()],
+      [t('shell.meter.ttfa'), ms(metrics?.heard?.ttfa_ms ?? metrics?.ttfa_ms)],
+      [t('shell.meter.rtf'), metrics?.rtf?.toFixed(2)],
+      [t('shell.meter.reason'), reason && t(`shell.reason.${reason}`)],
+      [t('library.loudness'), lufs == null ? null : `${lufs.toFixed(1)} LUFS`],
+      ['sha256', `${sha256.slice(0, 16)}…`],
+    ];
+    return rows.filter(([, value]) => value);
+  }
+
+  // --- deeds
+
+  async play() {
+    const { studio } = this;
+    studio.stop();
+    studio.stage.play(await studio.history.load(this.record));
+  }
+
+  async reproduce() {
+    const { studio } = this;
+    const outcome = this.find('.vw-take-outcome');
+    outcome.textContent = studio.t('library.reproducing');
+    studio.stop();
+    try {
+      const onTake = (take) => studio.stage.play(take, { clicked: performance.now() });
+      const { identical, why } = await studio.history.reproduce(this.record.id, { onTake });
+      outcome.dataset.identical = String(identical);
+      outcome.textContent = why;
+    } catch (error) {
+      outcome.textContent = '';
+      throw error;
+    }
+  }
+
+  async remove() {
+    const { studio, record } = this;
+    await studio.history.remove(record.id);
+    studio.toast(studio.t('library.deleted', { name: this.name }), {
+      action: studio.t('shell.undo'),
+      onAction: () => studio.history.restore(record.id).catch((error) => studio.toast(error.message)),
+    });
+  }
+}
+
+/** @param {string} tag @param {string} text */
+function cell(tag, text) {
+  return Object.assign(document.createElement(tag), { textContent: text });
+}

@@ -1,0 +1,78 @@
+/** The history of takes: searched, filtered, page by page. Half of the library room. */
+
+import { TakeRow } from './take_row.js';
+
+const TYPING_MS = 200;
+
+export class TakesPanel {
+  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio */
+  constructor(root, studio) {
+    Object.assign(this, { root, studio });
+    this.search = root.querySelector('#vw-takes-search');
+    this.room = root.querySelector('#vw-takes-room');
+    this.starred = root.querySelector('#vw-takes-starred');
+    this.list = root.querySelector('#vw-takes-list');
+    this.empty = root.querySelector('#vw-takes-empty');
+    this.more = root.querySelector('#vw-takes-more');
+    /** @type {Map<string, TakeRow>} by the take's id */
+    this.rows = new Map();
+    this.search.oninput = () => {
+      clearTimeout(this.typing);
+      this.typing = setTimeout(() => this.refresh(), TYPING_MS);
+    };
+    this.room.onchange = () => this.refresh();
+    this.starred.onclick = () => {
+      this.starred.setAttribute('aria-pressed', String(this.starred.ariaPressed !== 'true'));
+      this.refresh();
+    };
+    this.more.onclick = () => this.guard(studio.history.more());
+    studio.history.addEventListener('change', () => this.paint());
+  }
+
+  /** Write everything anew, in the page's language. */
+  onLanguage() {
+    this.rows.clear();
+    this.paint();
+  }
+
+  get wanted() {
+    return {
+      search: this.search.value.trim(),
+      room: this.room.value,
+      favourite: this.starred.ariaPressed === 'true' ? '1' : '',
+    };
+  }
+
+  refresh() {
+    return this.guard(this.studio.history.refresh(this.wanted));
+  }
+
+  /** Say in the list's place why there is none. @param {Promise<void>} asked */
+  async guard(asked) {
+    try {
+      await asked;
+    } catch (error) {
+      this.empty.hidden = false;
+      this.empty.textContent = error.missing ? this.studio.t('library.no_store') : error.message;
+    }
+  }
+
+  paint() {
+    const { list, next } = this.studio.history;
+    const rows = list.map((record) => {
+      const row = this.rows.get(record.id) ?? new TakeRow(record, this.studio);
+      row.update(record);
+      return row;
+    });
+    this.rows = new Map(rows.map((row) => [row.record.id, row]));
+    // Elements that stay are left where they are: to move one would take the focus away.
+    rows.forEach(({ element }, index) => {
+      if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
+    });
+    while (this.list.children.length > rows.length) this.list.lastElementChild.remove();
+    const { search, room, favourite } = this.wanted;
+    this.empty.hidden = rows.length > 0;
+    this.empty.textContent = this.studio.t(search || room || favourite ? 'library.none_found' : 'library.none_yet');
+    this.more.hidden = !next;
+  }
+}

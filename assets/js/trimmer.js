@@ -1,0 +1,105 @@
+/**
+ * A recording as a waveform with two handles, for mouse, touch and keyboard. Events: 'move' while one is moved.
+ *
+ * Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
+ */
+
+import { BIN, Peaks } from './peaks.js';
+import { SAMPLE_RATE } from './outputs.js';
+import { paintBars } from './waveform.js';
+
+const STEP_S = 0.05;
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
+
+export class Trimmer extends EventTarget {
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    super();
+    this.root = root;
+    this.canvas = root.querySelector('canvas');
+    this.handles = [...root.querySelectorAll('[data-edge]')];
+    /** @type {import('./reference.js').Reference|null} */
+    this.reference = null;
+    this.peaks = new Peaks();
+    this.played = null; // seconds, while it sounds
+    new ResizeObserver(() => this.paint()).observe(this.canvas);
+    root.onpointerdown = (event) => this.grab(event);
+    for (const handle of this.handles) handle.onkeydown = (event) => this.onKey(event);
+  }
+
+  /** @param {import('./reference.js').Reference|null} reference */
+  show(reference) {
+    this.reference = reference;
+    this.peaks = new Peaks();
+    if (reference?.pcm) this.peaks.append(reference.pcm);
+    this.paint();
+  }
+
+  /** Take the nearer handle and move it with the pointer. @param {PointerEvent} event */
+  grab(event) {
+    if (!this.reference || event.button !== 0) return;
+    event.preventDefault();
+    const at = this.secondsAt(event);
+    const { start, end } = this.reference;
+    const held = event.target.dataset.edge;
+    const edge = held ?? (Math.abs(at - start) < Math.abs(at - end) ? 'start' : 'end');
+    this.handles.find(({ dataset }) => dataset.edge === edge).focus({ preventScroll: true });
+    this.root.setPointerCapture(event.pointerId);
+    if (!held) this.move(edge, at);
+    this.root.onpointermove = (moved) => this.move(edge, this.secondsAt(moved));
+    this.root.onpointerup = this.root.onpointercancel = () => {
+      this.root.onpointermove = this.root.onpointerup = this.root.onpointercancel = null;
+    };
+  }
+
+  secondsAt({ clientX }) {
+    const { left, width } = this.canvas.getBoundingClientRect();
+    return ((clientX - left) / width) * this.reference.seconds;
+  }
+
+  /** @param {KeyboardEvent} event */
+  onKey(event) {
+    if (!this.reference) return;
+    const { edge } = event.currentTarget.dataset;
+    const step = STEPS[event.key];
+    if (step) this.move(edge, this.reference[edge] + step * STEP_S * (event.shiftKey ? 10 : 1));
+    else if (event.key === 'Home') this.move(edge, 0);
+    else if (event.key === 'End') this.move(edge, this.reference.seconds);
+    else return;
+    event.preventDefault();
+  }
+
+  move(edge, at) {
+    this.reference.move(edge, at);
+    this.paint();
+    this.dispatchEvent(new Event('move'));
+  }
+
+  /** Show where it sounds. @param {number|null} played seconds into the whole */
+  follow(played) {
+    this.played = played;
+    this.paint();
+  }
+
+  paint() {
+    const { reference, canvas } = this;
+    if (!reference?.pcm) return;
+    const { seconds, start, end } = reference;
+    for (const handle of this.handles) {
+      const at = reference[handle.dataset.edge];
+      handle.style.left = `${(at / seconds) * 100}%`;
+      handle.ariaValueMin = '0';
+      handle.ariaValueMax = seconds.toFixed(2);
+      handle.ariaValueNow = at.toFixed(2);
+      handle.ariaValueText = `${at.toFixed(2)} s`;
+    }
+    const bin = (at) => (at * SAMPLE_RATE) / BIN;
+    const played = bin(this.played ?? 0);
+    const style = getComputedStyle(canvas);
+    const [accent, wave, out] = ['--vw-accent', '--vw-soft', '--vw-line'].map((name) => style.getPropertyValue(name));
+    paintBars(canvas, this.peaks, bin(seconds), (from) => {
+      if (from < bin(start) || from >= bin(end)) return out;
+      return from < played ? accent : wave;
+    });
+  }
+}

@@ -1,0 +1,160 @@
+/** One stored voice in the library: how it sounds, what is known of it, and what can be done with it. */
+
+import { api } from './api.js';
+import { decoded } from './reference.js';
+import { languageName } from './rooms/fields.js';
+import { heard } from './voice_sound.js';
+
+const MARKUP = `
+<div class="vw-voice-line">
+  <button type="button" class="vw-quiet vw-voice-play" data-icon="play"></button>
+  <button type="button" class="vw-voice-open" aria-expanded="false"><span class="vw-voice-name"></span><small></small></button>
+</div>
+<div class="vw-voice-more" hidden>
+  <div class="vw-voice-do">
+    <button type="button" data-do="speak" data-i18n="voices.speak">Speak with it</button>
+    <button type="button" data-do="script" data-i18n="voices.script">Use in a script</button>
+    <a class="vw-button" data-i18n="voices.export" download>Export</a>
+    <button type="button" data-do="remove" data-i18n="library.delete">Delete</button>
+  </div>
+  <label><span data-i18n="library.name">Name</span><input type="text" maxlength="64" data-field="name" /></label>
+  <label><span data-i18n="library.tags">Tags</span><input type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
+  <label><span data-i18n="voices.description">Description</span><textarea rows="2" maxlength="500" data-field="description"></textarea></label>
+  <p class="vw-hint vw-voice-common" data-i18n="voices.common">A voice of this server: it can be used, not changed.</p>
+  <dl class="vw-voice-facts"></dl>
+</div>
+<p class="vw-error" role="alert"></p>`;
+
+export class VoiceRow {
+  /** @param {Object} voice as the runtime lists it @param {import('./studio.js').Studio} studio */
+  constructor(voice, studio) {
+    Object.assign(this, { voice, studio, open: false });
+    this.element = document.createElement('li');
+    this.element.className = 'vw-voice-row';
+    this.element.dataset.voice = voice.id;
+    this.element.innerHTML = MARKUP;
+    studio.words.apply(this.element);
+    this.find = (selector) => this.element.querySelector(selector);
+    this.fields = [...this.element.querySelectorAll('[data-field]')];
+    this.listen();
+    this.paint();
+  }
+
+  listen() {
+    const { studio } = this;
+    this.find('.vw-voice-open').onclick = () => this.unfold(!this.open);
+    this.find('.vw-voice-play').onclick = () => this.guard(() => this.play());
+    const deeds = {
+      speak: () => studio.go('clone', { voice: this.voice.id }),
+      script: () => studio.go('script', { voice: this.voice.id }),
+      remove: () => this.remove(),
+    };
+    for (const button of this.element.querySelectorAll('[data-do]')) {
+      button.onclick = () => this.guard(deeds[button.dataset.do]);
+    }
+    for (const field of this.fields) field.onchange = () => this.guard(() => this.change(field));
+  }
+
+  /** Do something; what it refuses stands in this row. @param {() => Promise<void>|void} deed */
+  async guard(deed) {
+    const place = this.find('.vw-error');
+    place.textContent = '';
+    try {
+      await deed();
+    } catch (error) {
+      place.textContent = error.message;
+    }
+  }
+
+  async change({ dataset, value }) {
+    const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
+    await api.patch(`v1/audio/voices/${this.voice.id}`, { [dataset.field]: dataset.field === 'tags' ? tags() : value.trim() });
+    await this.studio.voices.refresh();
+  }
+
+  async play() {
+    const { studio, voice } = this;
+    if (studio.stage.sounding && studio.stage.take === this.sample) return studio.stage.pause();
+    if (!this.sample) {
+      const pcm = await decoded(await api.blob(`v1/audio/voices/${voice.id}/audio`));
+      this.sample = heard(pcm, voice.name);
+    }
+    studio.stage.play(this.sample);
+  }
+
+  async remove() {
+    const { studio, voice } = this;
+    await api.delete(`studio/voices/${voice.id}`);
+    await studio.voices.refresh();
+    studio.toast(studio.t('library.deleted', { name: voice.name }), {
+      action: studio.t('shell.undo'),
+      onAction: async () => {
+        try {
+          await api.post(`studio/voices/${voice.id}/restore`);
+          await studio.voices.refresh();
+        } catch (error) {
+          studio.toast(error.message);
+        }
+      },
+    });
+  }
+
+  /** @param {Object} voice the same voice, perhaps changed */
+  update(voice) {
+    this.voice = voice;
+    this.paint();
+  }
+
+  unfold(open) {
+    this.open = open;
+    this.find('.vw-voice-open').setAttribute('aria-expanded', String(open));
+    this.find('.vw-voice-more').hidden = !open;
+  }
+
+  paint() {
+    const { voice, studio } = this;
+    const { name, tags = [], seconds, description } = voice;
+    this.find('.vw-voice-name').textContent = name;
+    const about = [description, `${seconds.toFixed(1)} s`, ...tags.map((tag) => `#${tag}`)];
+    this.find('small').textContent = about.filter(Boolean).join(' · ');
+    this.find('.vw-voice-play').ariaLabel = studio.t('library.play', { name });
+    const link = this.find('a');
+    link.href = api.address(`v1/audio/voices/${voice.id}/file`);
+    const yours = voice.yours ?? true;
+    this.find('.vw-voice-common').hidden = yours;
+    this.find('[data-do=remove]').hidden = !yours;
+    for (const field of this.fields) {
+      const value = voice[field.dataset.field] ?? '';
+      field.disabled = !yours;
+      if (field !== document.activeElement) field.value = Array.isArray(value) ? value.join(', ') : value;
+    }
+    this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [cell('dt', term), cell('dd', said)]));
+  }
+
+  /** What is known of the voice, in words. @returns {[string, string][]} */
+  facts() {
+    const { voice, studio } = this;
+    const { t } = studio;
+    const date = new Intl.DateTimeFormat(studio.words.language, { dateStyle: 'medium', timeStyle: 'short' });
+    const known = {
+      transcript: voice.transcript ?? t('clone.by_xvector'),
+      language: voice.language === 'auto' ? t('shell.auto') : languageName(voice.language),
+      created: date.format(voice.created_at * 1000),
+      consent: voice.consent,
+      advice: (voice.advice ?? []).join(' '),
+    };
+    const facts = Object.entries(known).filter(([, said]) => said).map(([name, said]) => [t(`voices.fact.${name}`), said]);
+    return [...facts, ...Object.entries(voice.provenance ?? {}).map(([name, said]) => [this.origin(name), said])];
+  }
+
+  /** The name of an entry of provenance, in the page's language where it has a word for it. @param {string} name */
+  origin(name) {
+    const key = `voices.from.${name}`;
+    const word = this.studio.t(key);
+    return word === key ? name : word;
+  }
+}
+
+function cell(kind, text) {
+  return Object.assign(document.createElement(kind), { textContent: text });
+}

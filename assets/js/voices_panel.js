@@ -1,0 +1,129 @@
+/** The stored voices: searched, changed, brought in and taken out as files. Half of the library room. */
+
+import { api } from './api.js';
+import { VoiceRow } from './voice_row.js';
+
+const SUFFIX = '.voice';
+
+export class VoicesPanel {
+  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio */
+  constructor(root, studio) {
+    Object.assign(this, { root, studio });
+    for (const name of ['search', 'file', 'list', 'empty', 'error', 'consent']) this[name] = root.querySelector(`#vw-voices-${name}`);
+    /** @type {Map<string, VoiceRow>} by the voice's id */
+    this.rows = new Map();
+    this.search.oninput = () => this.paint();
+    this.file.onchange = () => {
+      const files = [...this.file.files];
+      this.file.value = ''; // so that choosing the same file again is a change
+      this.bring(files);
+    };
+    this.listenToDrops();
+    studio.voices.addEventListener('change', () => this.paint());
+  }
+
+  listenToDrops() {
+    const { root } = this;
+    const hover = (on) => root.classList.toggle('vw-drop', on);
+    root.ondragover = (event) => {
+      if (!event.dataTransfer.types.includes('Files')) return;
+      event.preventDefault();
+      hover(true);
+    };
+    root.ondragleave = () => hover(false);
+    root.ondrop = (event) => {
+      event.preventDefault();
+      hover(false);
+      this.bring([...event.dataTransfer.files]);
+    };
+  }
+
+  /** Write everything anew, in the page's language. */
+  onLanguage() {
+    this.rows.clear();
+    this.paint();
+  }
+
+  async refresh() {
+    try {
+      await this.studio.voices.refresh();
+    } catch (error) {
+      this.error.textContent = error.message;
+    }
+  }
+
+  // --- files
+
+  /** Import voice files one by one; each that cannot be is named with its reason. @param {File[]} files */
+  async bring(files) {
+    const { studio } = this;
+    const refused = [];
+    let count = 0;
+    this.error.textContent = '';
+    for (const file of files) {
+      try {
+        if (!file.name.endsWith(SUFFIX)) throw new Error(studio.t('voices.no_voice_file'));
+        count += (await this.imported(file)) ? 1 : 0;
+      } catch (error) {
+        refused.push(`${file.name}: ${error.message}`);
+      }
+    }
+    this.error.textContent = refused.join(' ');
+    if (count) studio.toast(studio.t(count === 1 ? 'voices.imported_one' : 'voices.imported', { n: count }));
+    await this.refresh();
+  }
+
+  /** Whether it was kept: a file that says nothing of consent is kept only with that of who brings it. @param {File} file */
+  async imported(file) {
+    const form = new FormData();
+    form.append('file', file);
+    try {
+      await api.form('v1/audio/voices', form);
+    } catch (error) {
+      if (error.code !== 'consent_required') throw error;
+      if (!(await this.agreed(file.name))) return false;
+      form.append('consent', this.studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) }));
+      await api.form('v1/audio/voices', form);
+    }
+    return true;
+  }
+
+  /** Ask for the speaker's consent. @param {string} name @returns {Promise<boolean>} */
+  agreed(name) {
+    const { consent, studio } = this;
+    const tick = consent.querySelector('input');
+    const yes = consent.querySelector('[value=yes]');
+    consent.querySelector('p').textContent = studio.t('voices.consent_missing', { name });
+    tick.checked = false;
+    yes.disabled = true;
+    tick.onchange = () => (yes.disabled = !tick.checked);
+    consent.returnValue = '';
+    consent.showModal();
+    return new Promise((settle) => (consent.onclose = () => settle(consent.returnValue === 'yes' && tick.checked)));
+  }
+
+  // --- the list
+
+  /** Whether a voice holds every word that is searched for. */
+  fits({ name, description, tags, language, transcript }) {
+    const said = [name, description, ...(tags ?? []), language, transcript].join(' ').toLowerCase();
+    return this.search.value.toLowerCase().split(/\s+/).every((word) => said.includes(word));
+  }
+
+  paint() {
+    const found = this.studio.voices.list.filter((voice) => this.fits(voice));
+    const rows = found.map((voice) => {
+      const row = this.rows.get(voice.id) ?? new VoiceRow(voice, this.studio);
+      row.update(voice);
+      return row;
+    });
+    for (const row of rows) this.rows.set(row.voice.id, row);
+    // Elements that stay are left where they are: to move one would take the focus away.
+    rows.forEach(({ element }, index) => {
+      if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
+    });
+    while (this.list.children.length > rows.length) this.list.lastElementChild.remove();
+    this.empty.hidden = rows.length > 0;
+    this.empty.textContent = this.studio.t(this.search.value.trim() ? 'voices.none_found' : 'voices.none_yet');
+  }
+}

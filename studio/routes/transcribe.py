@@ -1,0 +1,28 @@
+"""`studio/transcribe`: a recording in, its words out, where a recogniser is installed."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.errors import MessageTooLarge
+from runtime.settings import Limits
+from studio.routes.answers import answering, said
+from studio.transcribing.desk import Desk
+
+
+def transcribe_routes(desk: Desk, limits: Limits) -> list[Route]:
+    """The routes."""
+
+    async def transcribe(request: Request) -> Response:
+        """The body is the recording; ``?language=`` names the one that is spoken in it."""
+        recording = bytearray()
+        async for piece in request.stream():
+            recording += piece
+            if len(recording) > limits.max_upload_bytes:
+                size = f"over {limits.max_upload_bytes}"
+                raise MessageTooLarge(what="The recording", size=size, limit=limits.max_upload_bytes)
+        return said(await desk.transcribe(bytes(recording), request.query_params.get("language", "")))
+
+    return [Route("/studio/transcribe", answering(transcribe), methods=["POST"])]

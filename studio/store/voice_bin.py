@@ -1,0 +1,62 @@
+"""Deleted voices, kept for a while as the files that they were. Thread: a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from pathlib import Path
+
+from runtime.errors import VoiceNotFound
+from runtime.files import replace_file, storing
+
+SUFFIX = ".voice"
+
+
+class VoiceBin:
+    """A folder by owner of files by id; how old a file is says its time stamp."""
+
+    def __init__(self, folder: Path, keep_s: float) -> None:
+        self._folder, self.keep_s = folder, keep_s
+
+    def put(self, owner: str, voice_id: str, data: bytes) -> None:
+        """Keep a file, and forget those that have been here too long.
+
+        Raises:
+            StorageFailed: the disk does not take it.
+        """
+        self.purge()
+        path = self._path(owner, voice_id)
+        with storing("The deleted voice", "bin"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path.parent, path.name, data)
+
+    def get(self, owner: str, voice_id: str) -> bytes:
+        """The file.
+
+        Raises:
+            VoiceNotFound: it was never here, or is here no more.
+        """
+        self.purge()
+        try:
+            return self._path(owner, voice_id).read_bytes()
+        except OSError:
+            raise VoiceNotFound from None
+
+    def forget(self, owner: str, voice_id: str) -> None:
+        with contextlib.suppress(OSError):
+            self._path(owner, voice_id).unlink(missing_ok=True)
+
+    def purge(self) -> None:
+        """Forget what has been here too long, and what a kill left half written."""
+        oldest = time.time() - self.keep_s
+        with contextlib.suppress(OSError):
+            for path in self._folder.glob("*/*"):
+                with contextlib.suppress(OSError):
+                    if path.stat().st_mtime < oldest:
+                        path.unlink()
+
+    def _path(self, owner: str, voice_id: str) -> Path:
+        # Neither word is ours, and neither becomes a path.
+        names = [hashlib.sha256(word.encode("utf-8", "surrogateescape")).hexdigest()[:32] for word in (owner, voice_id)]
+        return self._folder / names[0] / (names[1] + SUFFIX)

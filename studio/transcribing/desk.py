@@ -1,0 +1,85 @@
+"""Recordings are written down one at a time, in a process of their own that is started when it is first wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.audio import Sound, resample
+from runtime.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
+from runtime.request import SAMPLE_RATE
+from runtime.settings import Limits
+from runtime.voices.reference import read_reference
+from studio.transcribing.plugin import RATE, Choice
+from studio.transcribing.worker import begin, written_down
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 4  # recordings, with the one that is being written down
+AGAIN_S = 10.0
+
+CODES = {
+    **{"chinese": "zh", "english": "en", "japanese": "ja", "korean": "ko", "german": "de"},
+    **{"french": "fr", "russian": "ru", "portuguese": "pt", "spanish": "es", "italian": "it"},
+}
+
+
+class Desk:
+    """Where recordings are handed in. Thread: the event loop."""
+
+    def __init__(self, choice: Choice, limits: Limits) -> None:
+        self.choice, self._limits = choice, limits
+        self._process: ProcessPoolExecutor | None = None
+        self._waiting = 0
+
+    def feature(self) -> dict[str, object]:
+        """What the page is told before anybody asks."""
+        return {"available": self.choice.missing is None, "how": self.choice.missing or ""}
+
+    async def transcribe(self, recording: bytes, language: str) -> dict[str, str | None]:
+        """The words of a recording. ``language`` is a name or a code; anything else stands for any.
+
+        Raises:
+            TranscriberMissing: nothing here can.
+            BadReferenceAudio, ReferenceTooShort, ReferenceTooLong: it is no recording that a voice could be made of.
+            TranscriberBusy: too many wait.
+            TranscriptionFailed: the recogniser broke; the log says how.
+        """
+        if self.choice.missing is not None:
+            raise TranscriberMissing(why=self.choice.missing)
+        if self._waiting >= MOST_WAITING:
+            raise TranscriberBusy(retry_after_s=AGAIN_S)
+        self._waiting += 1
+        try:
+            samples = await asyncio.to_thread(self._heard, recording)
+            return await self._written_down(samples, language.lower())
+        finally:
+            self._waiting -= 1
+
+    def _heard(self, recording: bytes) -> NDArray[np.float32]:
+        return resample(Sound(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
+
+    async def _written_down(self, samples: NDArray[np.float32], language: str) -> dict[str, str | None]:
+        code = CODES.get(language, language if language in CODES.values() else None)
+        if self._process is None:
+            spawn = multiprocessing.get_context("spawn")  # a fork would copy our sockets and locks
+            self._process = ProcessPoolExecutor(1, mp_context=spawn, initializer=begin)
+        process = self._process
+        try:
+            return await asyncio.get_running_loop().run_in_executor(process, written_down, self.choice, samples, code)
+        except Exception as error:
+            if process is self._process and isinstance(error, RuntimeError):  # a broken pool: the process is gone
+                self.close()
+            log.exception("%s could not write down a recording", self.choice.setting)
+            raise TranscriptionFailed from None
+
+    def close(self) -> None:
+        """Forget what waits; what is being written down may end."""
+        if self._process is not None:
+            self._process.shutdown(wait=False, cancel_futures=True)
+            self._process = None

@@ -1,0 +1,84 @@
+"""What a recogniser is, and which one the settings name. How to write one: docs/asr.md."""
+
+from __future__ import annotations
+
+import pkgutil
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.errors import InvalidSetting
+
+RATE = 16_000  # Hz, what every recogniser hears
+BUILT_IN = "faster-whisper"
+HOW = (
+    "Install the extra of that name (pip install 'voicewright[asr]'), or name a recogniser in VOICEWRIGHT_TRANSCRIBER."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What was said. ``language`` is a code such as ``en``; None: the recogniser does not say."""
+
+    text: str
+    language: str | None = None
+
+
+class Transcriber(Protocol):
+    """Writes down recordings, one at a time. Thread: the one in which it was made."""
+
+    name: str  # who wrote it down, as people are told
+
+    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
+        """The words of a recording; an empty text where there are none.
+
+        Shapes: samples [N] float32, mono, 16 kHz, peak around 1. ``language`` is a code such as ``en``; None: any.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The recogniser that the settings name, not yet loaded. ``missing`` is one sentence why it cannot be."""
+
+    setting: str
+    missing: str | None = None
+
+    @classmethod
+    def of(cls, setting: str) -> Choice:
+        """Read ``faster-whisper:MODEL``, ``module:function``, or nothing.
+
+        Raises:
+            InvalidSetting: it is none of these.
+        """
+        kind, colon, rest = setting.partition(":")
+        if not setting:
+            return cls(setting, "The host has turned it off.")
+        if kind != BUILT_IN and not (colon and all(part.isidentifier() for part in (*kind.split("."), rest))):
+            why = f"it must be {BUILT_IN}:MODEL, or module:function, or empty"
+            raise InvalidSetting(name="VOICEWRIGHT_TRANSCRIBER", value=repr(setting), why=why)
+        if kind == BUILT_IN and not _has_built_in():
+            return cls(setting, f"{BUILT_IN} is not installed. {HOW}")
+        return cls(setting)
+
+    def load(self) -> Transcriber:
+        """Load it; seconds, and the first time perhaps a download. Raises whatever goes wrong with it."""
+        kind, _, rest = self.setting.partition(":")
+        if kind == BUILT_IN:
+            from studio.transcribing.whisper import Whisper
+
+            return Whisper(rest or "small")
+        # The operator's own word, as PYTHONPATH is; nothing that a client sends gets here.
+        transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
+        return transcriber
+
+
+def _has_built_in() -> bool:
+    try:
+        version(BUILT_IN)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""The process in which a recogniser works: what it holds, crashes or forgets to give back is not the studio's."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import threading
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from studio.transcribing.plugin import Choice, Transcriber
+
+POLITENESS = 10  # who listens to live speech comes first
+
+
+def begin() -> None:
+    """Step behind the others, and end with the parent, however that ends."""
+    with contextlib.suppress(OSError):
+        os.nice(POLITENESS)
+    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
+
+
+def written_down(choice: Choice, samples: NDArray[np.float32], language: str | None) -> dict[str, str | None]:
+    """What the recogniser makes of a recording. Raises whatever goes wrong with it.
+
+    Shapes: samples [N] float32, mono, 16 kHz.
+    """
+    transcriber = _loaded(choice)
+    heard = transcriber.transcribe(samples, language)
+    return {"text": heard.text.strip(), "language": heard.language, "by": transcriber.name}
+
+
+@cache
+def _loaded(choice: Choice) -> Transcriber:
+    return choice.load()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,142 @@
+"""What a user does and sees in the Design room, and what was kept of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+from playwright.sync_api import Locator, Page, WebSocket, expect
+
+from tests.browser.steps import enter
+from tests.support.app import App
+
+Pcm = NDArray[np.int16]
+
+LETTERS = "ABC"
+MADE_MS = 150_000
+HEADER_BYTES = 16  # of a labelled frame
+
+
+@dataclass
+class Wire:
+    """What went over the page's sockets, as the browser's network saw it."""
+
+    asked: list[dict[str, Any]] = field(default_factory=list)  # session.config
+    frames: list[bytes] = field(default_factory=list)
+
+    def listen(self, page: Page) -> None:
+        page.on("websocket", self._opened)
+
+    def _opened(self, socket: WebSocket) -> None:
+        socket.on("framesent", self._sent)
+        socket.on("framereceived", self._received)
+
+    def _sent(self, data: str | bytes) -> None:
+        message = json.loads(data)
+        if message["type"] == "session.config":
+            self.asked.append(message)
+
+    def _received(self, data: str | bytes) -> None:
+        if isinstance(data, bytes):
+            self.frames.append(data)
+
+    def channels(self) -> list[int]:
+        """Of which take each frame is, in the order in which they came."""
+        return [int.from_bytes(frame[2:4], "little") for frame in self.frames]
+
+    def sound(self, channel: int) -> Pcm:
+        ours = [frame for frame, one in zip(self.frames, self.channels(), strict=True) if one == channel]
+        return np.frombuffer(b"".join(frame[HEADER_BYTES:] for frame in ours), "<i2")
+
+
+def card(page: Page, letter: str) -> Locator:
+    return page.locator("#vw-design-takes article").nth(LETTERS.index(letter))
+
+
+def state(page: Page, letter: str) -> str:
+    return card(page, letter).get_attribute("data-state") or ""
+
+
+def expect_state(page: Page, letters: str, *states: str) -> None:
+    for letter in letters:
+        pattern = re.compile(f"^({'|'.join(states)})$")
+        expect(card(page, letter)).to_have_attribute("data-state", pattern, timeout=MADE_MS)
+
+
+def act(page: Page, letter: str, name: str) -> None:
+    card(page, letter).locator(f"[data-act={name}]").click()
+
+
+def seed_field(page: Page, letter: str) -> Locator:
+    return card(page, letter).locator(".vw-design-seed input").first
+
+
+def lock(page: Page, letter: str) -> Locator:
+    return card(page, letter).get_by_role("checkbox")
+
+
+def seeds(page: Page) -> list[int]:
+    return [int(seed_field(page, letter).input_value()) for letter in LETTERS]
+
+
+def playing(page: Page) -> list[str]:
+    """The letters of the takes that sound, as a screen reader is told."""
+    return [
+        letter for letter in LETTERS if card(page, letter).get_by_role("button", name=f"Stop take {letter}").count()
+    ]
+
+
+def enter_design(page: Page, text: str) -> None:
+    enter(page, "design")
+    page.fill("#vw-text", text)
+
+
+@contextmanager
+def newly_kept(page: Page, count: int) -> Iterator[None]:
+    """Wait at the end until so many more takes are kept than at the beginning."""
+    wanted = len(takes(page)) + count
+    yield
+    for _ in range(MADE_MS // 100):
+        if len(takes(page)) >= wanted:
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"{wanted} takes should have been kept, {len(takes(page))} were")
+
+
+def make_three(page: Page) -> None:
+    """Have three takes made, and wait until all are kept."""
+    with newly_kept(page, 3):
+        page.click("#vw-speak")
+        expect_state(page, LETTERS, "done")
+
+
+def takes(page: Page) -> list[dict[str, Any]]:
+    """The kept takes of this room, newest first."""
+    listed: dict[str, Any] = page.request.get(f"{origin(page)}/studio/takes?room=design&limit=100").json()
+    return list(listed["takes"])
+
+
+def take_of(page: Page, seed: int) -> dict[str, Any]:
+    """The newest kept take of a seed."""
+    return next(take for take in takes(page) if take["seed"] == seed)
+
+
+def sound_of(page: Page, take: dict[str, Any]) -> Pcm:
+    return np.frombuffer(page.request.get(f"{origin(page)}/studio/takes/{take['id']}/audio?format=pcm").body(), "<i2")
+
+
+def origin(page: Page) -> str:
+    return page.url.split("?", maxsplit=1)[0].rstrip("/")
+
+
+def voices(app: App) -> dict[str, dict[str, Any]]:
+    """The stored voices by name."""
+    listed = httpx.get(f"{app.url}/v1/audio/voices", trust_env=False).json()
+    return {voice["name"]: voice for voice in listed["data"]}

@@ -1,0 +1,130 @@
+"""What a user does in the script room, and what is heard and kept of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+from playwright.sync_api import Locator, Page, expect
+
+from tests.support.app import App
+
+MADE_MS = 120_000  # a few sentences on a machine that does other things too
+
+Pcm = NDArray[np.int16]
+
+RATE = 24000
+GAP_S = 0.4
+
+DIALOGUE = """CLARA: I walked home along the river tonight, and the water was so still that every lamp had a twin.
+
+ANGUS: Yes. [pause 0.5s] Quite.
+
+CLARA: [pause 300ms] Go on."""
+
+
+def line(page: Page, number: int) -> Locator:
+    return page.locator("#vw-script-lines > li").nth(number - 1)
+
+
+def text_of(page: Page, number: int) -> Locator:
+    return line(page, number).locator(".vw-line-text")
+
+
+def texts(page: Page) -> list[str]:
+    fields = page.locator("#vw-script-lines .vw-line-text")
+    return [fields.nth(number).input_value() for number in range(fields.count())]
+
+
+def enter_script(page: Page) -> None:
+    page.click("#vw-tab-script")
+    expect(line(page, 1)).to_be_visible()
+
+
+def new_script(page: Page, name: str) -> None:
+    page.click("#vw-script-shelf summary")
+    page.click("#vw-script-new")
+    expect(page.locator("#vw-script-lines > li")).to_have_count(1)
+    page.fill("#vw-script-name", name)
+
+
+def paste(page: Page, number: int, text: str) -> None:
+    """What Ctrl+V does in a line's text."""
+    text_of(page, number).focus()
+    page.evaluate(
+        """(text) => {
+          const clipboardData = new DataTransfer();
+          clipboardData.setData('text/plain', text);
+          const paste = new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true });
+          document.activeElement.dispatchEvent(paste);
+        }""",
+        text,
+    )
+
+
+def await_saved(page: Page) -> None:
+    expect(page.locator("#vw-script-saved")).to_have_text("Saved")
+
+
+def await_made(page: Page, *numbers: int) -> None:
+    for number in numbers:
+        expect(line(page, number)).to_have_attribute("data-state", "made", timeout=MADE_MS)
+
+
+def client(page: Page, app: App) -> httpx.Client:
+    """As the page, with its cookies."""
+    cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
+    return httpx.Client(base_url=app.url, cookies=cookies, trust_env=False, timeout=120)
+
+
+def stored_script(page: Page, app: App) -> dict[str, Any]:
+    with client(page, app) as http:
+        newest = http.get("/studio/scripts").json()["scripts"][0]
+        return http.get(f"/studio/scripts/{newest['id']}").json()  # type: ignore[no-any-return]
+
+
+def sound_of(page: Page, app: App, take: str) -> Pcm:
+    with client(page, app) as http:
+        return np.frombuffer(http.get(f"/studio/takes/{take}/audio?format=pcm").content, "<i2")
+
+
+def silence(seconds: float) -> Pcm:
+    return np.zeros(round(seconds * 24000), np.int16)
+
+
+def heard(page: Page) -> Pcm:
+    """What has reached the loudspeaker, from the first sample that was not silence to the last."""
+    samples = np.array(page.evaluate("tap.samples()"), np.float64)
+    whole = np.round(samples).astype(np.int16)
+    assert np.array_equal(whole, samples), "what is heard is whole steps of 16 bits"
+    return np.trim_zeros(whole)
+
+
+def joined(page: Page, app: App) -> tuple[Pcm, list[Pcm]]:
+    """What the script's takes and silences are together, and each line's own sound."""
+    one, two, three = (
+        [sound_of(page, app, part["take"]) for part in kept["takes"]] for kept in stored_script(page, app)["lines"]
+    )
+    lines = [one[0], np.concatenate([two[0], silence(0.5), two[1]]), np.concatenate([silence(0.3), three[0]])]
+    gap = silence(GAP_S)
+    return np.concatenate([lines[0], gap, lines[1], gap, lines[2]]), lines
+
+
+def make_all(page: Page) -> None:
+    page.click("#vw-speak")
+    await_made(page, 1, 2, 3)
+    page.keyboard.press("Escape")
+    await_saved(page)
+
+
+def await_silence(page: Page) -> None:
+    expect(page.locator("#vw-stop")).to_be_disabled(timeout=MADE_MS)
+
+
+def listen_anew(page: Page) -> None:
+    """Wait for the end of the sound, also of the few milliseconds in which a stopped one falls silent."""
+    await_silence(page)
+    page.wait_for_timeout(500)
+    page.evaluate("tap.clear()")

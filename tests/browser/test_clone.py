@@ -1,0 +1,260 @@
+"""The Clone room as a person uses it: record, trim, read the clinic's advice, keep, speak; and where it cannot."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.steps import SHORT, await_sound, enter, wav
+from tests.speech.recogniser import share_heard, words
+from tests.support.app import App
+from tests.support.signals import voice
+from tests.support.spoken import WORDS, spoken
+
+pytestmark = pytest.mark.browser
+
+SAID = "A few words that could be said here."
+VOICES = "/v1/audio/voices"
+
+
+@pytest.fixture(autouse=True)
+def no_voices(app: App) -> Iterator[None]:
+    """The library is empty before and after."""
+    yield
+    with httpx.Client(base_url=app.url, trust_env=False) as client:
+        for one in client.get(VOICES).json()["data"]:
+            client.delete(f"{VOICES}/{one['id']}")
+
+
+def configs(page: Page) -> list[dict[str, Any]]:
+    """Fill up with every session.config that the page sends from here on."""
+    sent: list[dict[str, Any]] = []
+
+    def keep(data: str | bytes) -> None:
+        if isinstance(data, str) and '"session.config"' in data:
+            sent.append(json.loads(data))
+
+    page.on("websocket", lambda socket: socket.on("framesent", keep))
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+    return sent
+
+
+def reference(config: dict[str, Any]) -> NDArray[np.int16]:
+    """What was sent as reference audio."""
+    samples, rate = soundfile.read(io.BytesIO(base64.b64decode(config["ref_audio"].split(",")[1])), dtype="int16")
+    assert (rate, samples.ndim) == (24000, 1)
+    return samples
+
+
+def complaint(page: Page, field: str) -> str:
+    place = page.locator(f"#vw-room-clone [data-error-for={field}]")
+    expect(place).not_to_have_text("")
+    return place.inner_text()
+
+
+def advice(page: Page) -> list[str]:
+    """Codes of what the clinic says, once it has settled."""
+    page.wait_for_timeout(700)
+    expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
+    return [str(item.get_attribute("data-code")) for item in page.locator("#vw-clone-clinic li").all()]
+
+
+def span(page: Page) -> list[float]:
+    """Begin and end of the selection in seconds, as a screen reader hears them."""
+    handles = page.locator("#vw-clone-trim [role=slider]")
+    return [float(str(handle.get_attribute("aria-valuenow"))) for handle in handles.all()]
+
+
+def record(page: Page, seconds: float) -> None:
+    page.click("#vw-clone-record")
+    expect(page.locator("#vw-clone-count")).to_be_visible()
+    expect(page.locator("#vw-clone-record")).to_have_text("Stop recording", timeout=15_000)
+    page.wait_for_function("document.querySelector('#vw-clone-level').value > 0.1")
+    heard = f"parseFloat(document.querySelector('#vw-clone-name').textContent.match(/[\\d.]+/)) > {seconds}"
+    page.wait_for_function(heard)
+    page.click("#vw-clone-record")
+    expect(page.locator("#vw-clone-trim")).to_be_visible()
+
+
+def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> None:
+    sent = configs(studio)
+    enter(studio, "clone")
+    record(studio, 3.0)
+    assert "Thursday" in studio.input_value("#vw-clone-transcript"), "what was to be read stands there"
+    # Nobody says so much so fast.
+    expect(studio.locator("#vw-clone-clinic")).to_have_attribute("data-state", "unusable")
+    studio.fill("#vw-clone-transcript", SAID)
+    assert set(advice(studio)) & {"no_speech", "short", "silence", "transcript"}  # what is heard is no speech
+    studio.screenshot(path=SCREENSHOTS / "clone-clinic.png", full_page=True)
+
+    studio.fill("#vw-text", SHORT)
+    studio.click("#vw-speak")
+    await_sound(studio)
+    studio.click("#vw-stop")
+    heard = reference(sent[-1])
+    assert sent[-1]["ref_text"] == SAID
+    # It must be tests/support/signals.voice, not noise of the same level.
+    spectra = [np.abs(np.fft.rfft(samples)) for samples in (heard / 32768, voice(2.5, seed=3))]
+    bands = [np.interp(np.linspace(0, 1, 4000), np.linspace(0, 1, s.size), s) for s in spectra]
+    smooth = [np.convolve(b, np.ones(25) / 25, "same")[:1000] for b in bands]
+    assert np.corrcoef(*smooth)[0, 1] > 0.6
+
+    studio.click("#vw-clone-keep-button")
+    assert "agrees" in complaint(studio, "consent")
+    studio.check("#vw-clone-consent")
+    studio.click("#vw-clone-keep-button")
+    assert "name" in complaint(studio, "name")
+    studio.fill("#vw-clone-keep-name", "Thursday")
+    studio.click("#vw-clone-keep-button")
+    expect(studio.locator("#vw-clone-stored")).to_be_visible()
+    expect(studio.locator("#vw-clone-stored-words")).to_have_text(SAID)
+    (kept,) = httpx.get(app.url + VOICES, trust_env=False).json()["data"]
+    assert (kept["name"], kept["transcript"], kept["provenance"]["source"]) == ("Thursday", SAID, "recording")
+    assert re.search(r"agrees .* on \d{4}-\d\d-\d\d", kept["consent"])
+
+    studio.click("#vw-speak")
+    await_sound(studio)
+    studio.click("#vw-stop")
+    assert sent[-1]["voice"] == kept["id"]
+    assert "ref_audio" not in sent[-1]
+
+
+def test_the_countdown_can_be_called_off(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.click("#vw-clone-record")
+    expect(studio.locator("#vw-clone-record")).to_have_text("Cancel")
+    studio.click("#vw-clone-record")
+    expect(studio.locator("#vw-clone-record")).to_have_text("Record")
+    studio.wait_for_timeout(2500)
+    expect(studio.locator("#vw-clone-record")).to_have_text("Record")
+    expect(studio.locator("#vw-clone-recording")).to_be_hidden()
+
+
+def test_what_is_trimmed_is_what_is_sent(studio: Page) -> None:
+    sent = configs(studio)
+    enter(studio, "clone")
+    upload = wav(6.0)
+    original = soundfile.read(io.BytesIO(upload["buffer"]), dtype="int16")[0]
+    studio.set_input_files("#vw-clone-file", upload)
+    expect(studio.locator("#vw-clone-trim")).to_be_visible()
+    assert span(studio) == [0.0, 6.0]
+    # Keyboard: half a second at a time with Shift.
+    studio.focus("#vw-clone-trim [data-edge=start]")
+    for _ in range(2):
+        studio.keyboard.press("Shift+ArrowRight")
+    studio.keyboard.press("ArrowLeft")
+    assert span(studio) == [0.95, 6.0]
+    # Mouse: drag the end to two thirds.
+    box = studio.locator("#vw-clone-trim canvas").bounding_box()
+    assert box is not None
+    studio.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
+    studio.mouse.down()
+    studio.mouse.move(box["x"] + box["width"] * 2 / 3, box["y"] + 20, steps=4)
+    studio.mouse.up()
+    start, end = span(studio)
+    assert (start, end) == (0.95, pytest.approx(4.0, abs=0.05))
+    assert "silence" not in advice(studio)
+    studio.check("#vw-clone-xvector")
+    assert studio.is_disabled("#vw-clone-transcript")
+    studio.fill("#vw-text", SHORT)
+    studio.click("#vw-speak")
+    await_sound(studio)
+    studio.click("#vw-stop")
+    heard = reference(sent[-1])
+    begin = round(0.95 * 24000)
+    assert abs(heard.size / 24000 - (end - start)) < 0.02
+    assert np.array_equal(heard, original[begin : begin + heard.size])
+    assert (sent[-1]["x_vector_only_mode"], "ref_text" in sent[-1]) == (True, False)
+    # A handle never passes the other.
+    studio.focus("#vw-clone-trim [data-edge=start]")
+    studio.keyboard.press("End")
+    start, end = span(studio)
+    assert 0 < end - start < 0.2
+
+
+def test_the_selection_is_played_before_anything_is_spoken(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", wav(2.0, rate=44100))
+    expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
+    studio.click("#vw-clone-play")
+    expect(studio.locator("#vw-caption")).to_have_text("voice.wav")
+    expect(studio.locator("#vw-clone-play")).to_have_attribute("data-icon", "pause")
+    expect(studio.locator("#vw-clone-play")).to_have_attribute("data-icon", "play", timeout=10_000)
+
+
+def test_speech_is_written_down_and_trimmed_to(studio: Page) -> None:
+    quiet = np.zeros(36_000, np.float32)
+    file = io.BytesIO()
+    soundfile.write(file, np.concatenate([quiet, spoken(), quiet]), 24_000, format="FLAC")
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", {"name": "a.flac", "mimeType": "audio/flac", "buffer": file.getvalue()})
+    studio.select_option("#vw-clone-language", "english")
+    studio.click("#vw-clone-transcribe")
+    expect(studio.locator("#vw-clone-asr")).to_contain_text("pocketsphinx", timeout=120_000)
+    said = studio.input_value("#vw-clone-transcript")
+    assert share_heard(WORDS, words(said)) >= 0.6, said
+    advice(studio)
+    studio.click("#vw-clone-tidy")
+    start, end = span(studio)
+    assert 1.2 < start < 1.6
+    assert abs(end - start - len(spoken()) / 24_000) < 0.5
+    assert advice(studio) == ["good"]
+    expect(studio.locator("#vw-clone-tidy")).to_be_hidden()
+    # What the recording says is not what the voice is to say.
+    studio.fill("#vw-text", said.upper() + "!")
+    expect(studio.locator("#vw-clone-same")).to_be_visible()
+    studio.fill("#vw-text", "Something else altogether.")
+    expect(studio.locator("#vw-clone-same")).to_be_hidden()
+
+
+def test_where_no_recogniser_is_installed_the_page_says_how_to_get_one(studio: Page) -> None:
+    how = "faster-whisper is not installed. Install the extra of that name."
+
+    def without(route: Route) -> None:
+        me = route.fetch().json()
+        me["features"]["transcribe"] = {"available": False, "how": how}
+        route.fulfill(json=me)
+
+    studio.route("**/studio/me", without)
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", wav(3.0))
+    expect(studio.locator("#vw-clone-asr")).to_have_text(how)
+    assert studio.is_disabled("#vw-clone-transcribe")
+
+
+def test_the_room_speaks_chinese(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", wav(3.0))
+    advice(studio)
+    studio.select_option("#vw-language", "zh")
+    expect(studio.locator("#vw-clone-record")).to_have_text("录音")
+    assert "录音" in studio.locator("#vw-clone-clinic li").first.inner_text()
+    studio.select_option("#vw-language", "en")
+    expect(studio.locator("#vw-clone-record")).to_have_text("Record")
+
+
+def test_a_clone_in_the_dark_on_a_phone(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True, color_scheme="dark")
+    enter(page, "clone")
+    page.set_input_files("#vw-clone-file", wav(3.0))
+    advice(page)
+    handle = page.locator("#vw-clone-trim [data-edge=end]").bounding_box()
+    assert handle is not None
+    assert handle["width"] >= 24, "wide enough for a thumb"
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    page.screenshot(path=SCREENSHOTS / "clone-phone-dark.png", full_page=True)

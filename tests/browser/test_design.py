@@ -1,0 +1,384 @@
+"""The Design room on the demo voice: three takes at once, compared, varied, and one kept as a voice that speaks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.design_steps import (
+    LETTERS,
+    MADE_MS,
+    Pcm,
+    Wire,
+    act,
+    card,
+    enter_design,
+    expect_state,
+    lock,
+    make_three,
+    newly_kept,
+    playing,
+    seed_field,
+    seeds,
+    sound_of,
+    take_of,
+    takes,
+    voices,
+)
+from tests.browser.steps import await_end, enter
+from tests.browser.wire import speak
+from tests.support.app import App, running_app
+
+pytestmark = pytest.mark.browser
+
+TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
+TEXT = "The kettle is on."
+LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
+
+
+@pytest.fixture(scope="module")
+def demo(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """The studio as the first command starts it, with takes and voices of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("DATA", "VOICES"):
+            patch.setenv(f"VOICEWRIGHT_{name}", str(tmp_path_factory.mktemp(name.lower())))
+        with running_app([]) as running:
+            yield running
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def room(open_studio: OpenStudio, demo: App, wire: Wire) -> Page:
+    """The Design room, with a short text in it and an ear at the loudspeaker."""
+    page = open_studio(url=f"{demo.url}/health", await_ready=False, script=TAP)
+    wire.listen(page)
+    page.goto(demo.url, wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+    enter_design(page, TEXT)
+    page.fill("#vw-design-description", LOW)
+    return page
+
+
+def tapped(page: Page, button: str, letter: str) -> Pcm:
+    """What reaches the loudspeaker when a take is played."""
+    page.evaluate("tap.clear()")
+    page.keyboard.press(button)
+    expect(card(page, letter)).to_have_class("vw-design-playing")
+    await_end(page)
+    page.wait_for_timeout(100)
+    return np.trim_zeros(np.array(page.evaluate("tap.samples()")).round().astype(np.int16))
+
+
+def turned(pcm: Pcm, decibels: float) -> Pcm:
+    return np.trim_zeros(np.floor(pcm * 10 ** (decibels / 20) + 0.5).astype(np.int16))
+
+
+def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire: Wire) -> None:
+    with newly_kept(room, 3):
+        room.click("#vw-speak")
+        expect_state(room, LETTERS, "streaming", "done")
+        assert playing(room) == ["A"]  # heard as it comes
+        expect_state(room, LETTERS, "done")
+
+    order = wire.channels()
+    channels = sorted(set(order))
+    assert len(channels) == 3
+    begun = [order.index(channel) for channel in channels]
+    ended = [len(order) - 1 - order[::-1].index(channel) for channel in channels]
+    assert max(begun) < min(ended)  # each had begun before any had ended
+
+    asked = [message["seed"] for message in wire.asked]
+    assert asked == seeds(room)
+    assert len(set(asked)) == 3
+    for channel, seed in zip(channels, asked, strict=True):
+        kept = take_of(room, seed)
+        assert kept["sha256"] == hashlib.sha256(wire.sound(channel).tobytes()).hexdigest()
+        assert kept["config"] == {"instructions": LOW, "language": "auto"}
+        assert (kept["text"], kept["parent"]) == (TEXT, None)
+    room.screenshot(path=SCREENSHOTS / "design.png", full_page=True)
+
+
+def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, demo: App) -> None:
+    make_three(room)
+    first = take_of(room, seeds(room)[1])
+    lock(room, "B").check()
+    with newly_kept(room, 1):
+        act(room, "B", "reroll")
+    again = takes(room)[0]
+    assert again["id"] != first["id"]
+    assert (again["seed"], again["sha256"]) == (first["seed"], first["sha256"])
+    alone = speak(demo, TEXT, task_type="VoiceDesign", instructions=LOW, language="auto", seed=first["seed"])
+    assert hashlib.sha256(alone.tobytes()).hexdigest() == first["sha256"]
+
+
+def test_keys_play_stop_and_go_on_at_the_same_place(room: Page) -> None:
+    make_three(room)
+    room.keyboard.press("Escape")
+    room.locator("#vw-speak").focus()
+    room.keyboard.press("1")
+    assert playing(room) == ["A"]
+    room.wait_for_timeout(600)
+    room.keyboard.press("2")  # from its start
+    assert playing(room) == ["B"]
+    room.wait_for_timeout(700)
+    seconds = "parseFloat(document.querySelector('#vw-time').textContent.split(':')[1])"
+    reached = room.evaluate(seconds)
+    room.keyboard.press("Shift+3")
+    assert playing(room) == ["C"]
+    room.wait_for_timeout(250)
+    assert reached <= room.evaluate(seconds) < reached + 1  # C goes on where B was
+    room.keyboard.press("3")
+    assert playing(room) == []
+    room.focus("#vw-design-description")
+    room.keyboard.press("2")  # a figure in a sentence
+    assert playing(room) == []
+    assert "2" in room.input_value("#vw-design-description")
+
+
+def test_takes_sound_equally_loud_and_a_reroll_leaves_the_others(room: Page) -> None:
+    make_three(room)
+    room.keyboard.press("Escape")
+    kept = [take_of(room, seed) for seed in seeds(room)]
+    level = min(take["lufs"] for take in kept)
+    gains = [level - take["lufs"] for take in kept]
+    assert min(gains) < 0
+    for letter, gain in zip(LETTERS, gains, strict=True):
+        shown = card(room, letter).locator(".vw-design-facts").inner_text()
+        assert shown == f"{gain:.1f} dB".replace("-", "−").replace("−0.0", "0.0")
+    sounds = [turned(sound_of(room, take), gain) for take, gain in zip(kept, gains, strict=True)]
+    loudest = int(np.argmin(gains))
+    heard = tapped(room, str(loudest + 1), LETTERS[loudest])
+    np.testing.assert_array_equal(heard, sounds[loudest])
+
+    other = LETTERS[(loudest + 1) % 3]
+    before = seeds(room)
+    with newly_kept(room, 1):
+        act(room, other, "reroll")
+    expect_state(room, other, "done")
+    room.keyboard.press("Escape")
+    after = seeds(room)
+    assert [one == two for one, two in zip(before, after, strict=True)] == [letter != other for letter in LETTERS]
+    levels = [take_of(room, seed)["lufs"] for seed in after]
+    third = (loudest + 2) % 3
+    heard = tapped(room, str(third + 1), LETTERS[third])
+    gain = min(levels) - levels[third]
+    np.testing.assert_array_equal(heard, turned(sound_of(room, kept[third]), gain))
+
+
+def test_more_like_this_gives_neighbours_with_what_the_form_says_now(room: Page) -> None:
+    make_three(room)
+    parent = take_of(room, seeds(room)[1])
+    room.fill("#vw-design-description", HIGH)
+    with newly_kept(room, 2):
+        act(room, "B", "more")
+    expect_state(room, "AC", "done")
+    one, same, other = seeds(room)
+    assert same == parent["seed"]
+    assert {one, other} == {(same + 1) % 2**32, (same - 1) % 2**32}
+    for seed in (one, other):
+        kept = take_of(room, seed)
+        assert kept["parent"] == parent["id"]
+        assert kept["config"]["instructions"] == HIGH
+    for letter in "AC":
+        expect(card(room, letter)).to_contain_text("like take B")
+    lock(room, "A").check()
+    lock(room, "C").check()
+    act(room, "B", "more")
+    expect(card(room, "B").get_by_role("alert")).to_contain_text("Unlock one")
+
+
+def test_a_seed_can_be_typed_and_locked_but_not_twice(room: Page, wire: Wire) -> None:
+    seed_field(room, "B").fill("99999999999")
+    assert lock(room, "B").is_checked()
+    room.click("#vw-speak")
+    complaint = card(room, "B").get_by_role("alert")
+    expect(complaint).to_contain_text("from 0 to 4294967295")
+    seed_field(room, "B").fill("7")
+    expect(complaint).to_be_empty()
+    seed_field(room, "C").fill("7")
+    room.click("#vw-speak")
+    expect(card(room, "C").get_by_role("alert")).to_contain_text("Take B has this seed already")
+    assert wire.asked == []  # nothing was made of it
+    lock(room, "C").uncheck()
+    make_three(room)
+    first, second, third = seeds(room)
+    assert second == 7
+    assert len({first, second, third}) == 3
+    room.click("#vw-speak")
+    expect_state(room, LETTERS, "done")
+    again = seeds(room)
+    assert again[1] == 7
+    assert not {first, third} & set(again)
+    room.fill("#vw-design-description", " ")
+    room.click("#vw-speak")
+    expect(room.locator("#vw-design-description-error")).to_contain_text("Describe the voice")
+    expect_state(room, LETTERS, "done")
+
+
+def test_a_dropped_take_can_be_had_back(room: Page) -> None:
+    make_three(room)
+    seed = seeds(room)[2]
+    take = take_of(room, seed)
+    act(room, "C", "drop")
+    expect_state(room, "C", "dropped")
+    expect(card(room, "C").get_by_role("button", name="No take C yet")).to_be_disabled()
+    room.keyboard.press("3")
+    assert "C" not in playing(room)
+    room.wait_for_function("fetch('studio/takes').then((r) => r.json()).then(({ takes }) => takes.length > 0)")
+    assert seed not in {one["seed"] for one in takes(room)}
+    room.locator("#vw-toasts").get_by_role("button", name="Undo").click()
+    expect_state(room, "C", "done")
+    room.keyboard.press("3")
+    assert playing(room) == ["C"]
+    await_end(room)
+    assert take_of(room, seed)["id"] == take["id"]
+
+
+def test_escape_stops_what_is_being_made(room: Page) -> None:
+    room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 3)
+    room.click("#vw-speak")
+    expect_state(room, LETTERS, "streaming")
+    room.keyboard.press("Escape")
+    expect_state(room, LETTERS, "stopped")
+    assert playing(room) == []
+    expect(card(room, "A").get_by_role("button", name="Keep: take A")).to_be_disabled()
+    room.keyboard.press("2")  # what had come can be heard
+    assert playing(room) == ["B"]
+
+
+def test_what_cannot_be_said_is_told_and_shown(room: Page) -> None:
+    room.fill("#vw-text", "word " * 1000)
+    room.click("#vw-speak")
+    expect_state(room, LETTERS, "failed")
+    assert "failed" in card(room, "A").inner_text()
+    expect(room.locator("#vw-text-error")).not_to_be_empty()
+
+
+def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(
+    room: Page, demo: App, wire: Wire
+) -> None:
+    room.fill("#vw-text", "The kettle is on, and the door is open. Come in and sit down.")
+    make_three(room)
+    room.keyboard.press("Escape")
+    take = take_of(room, seeds(room)[1])
+    act(room, "B", "keep")
+    name = room.locator("#vw-design-name")
+    expect(name).to_be_focused()
+    assert name.input_value() == "A man with a low voice"
+    assert room.locator("#vw-design-short").is_hidden()
+    name.fill(" ")
+    room.keyboard.press("Enter")
+    expect(room.locator("#vw-design-name-error")).to_contain_text("Give the voice a name")
+    name.fill("Harbour")
+    room.keyboard.press("Enter")
+    expect_state(room, "B", "kept")
+    expect(card(room, "B")).to_contain_text("kept as Harbour")
+
+    voice = voices(demo)["Harbour"]
+    assert voice["transcript"] == take["text"]
+    assert voice["description"] == LOW
+    assert voice["consent"] == "Designed by description; nobody was recorded."
+    assert voice["seconds"] > 0.7 * take["seconds"]
+    assert voice["provenance"] == {
+        "source": "design",
+        "model": take["model"]["id"],
+        "revision": take["model"]["fingerprint"],
+        "seed": str(take["seed"]),
+        "description": LOW,
+        "language": "auto",
+        "take": take["id"],
+        "sha256": take["sha256"],
+    }
+
+    room.reload()
+    room.locator("#vw-speak:enabled").wait_for()
+    enter(room, "design")
+    entry = room.locator("#vw-design-voices-list li").filter(has_text="Harbour")
+    entry.get_by_text("Where it comes from").click()
+    expect(entry).to_contain_text(str(take["seed"]))
+    expect(entry).to_contain_text(take["sha256"])
+    entry.get_by_role("button", name="Put into the form: Harbour").click()
+    assert room.input_value("#vw-design-description") == LOW
+    assert (seed_field(room, "A").input_value(), lock(room, "A").is_checked()) == (str(take["seed"]), True)
+
+    entry.get_by_role("button", name="Speak with it: Harbour").click()
+    expect(room.locator("#vw-room-clone")).to_be_visible()
+    room.fill("#vw-text", "Another text.")
+    room.click("#vw-speak")
+    expect(room.locator("#vw-reason")).to_have_text("end of speech", timeout=MADE_MS)
+    assert wire.asked[-1]["voice"] == voice["id"]
+    assert wire.asked[-1]["task_type"] in {"base", "Base"}
+
+
+def test_a_take_that_is_too_short_is_told_before_it_is_kept(room: Page) -> None:
+    room.fill("#vw-text", "Hi there.")
+    make_three(room)
+    room.keyboard.press("Escape")
+    before = seeds(room)
+    act(room, "A", "keep")
+    expect(room.locator("#vw-design-short-why")).to_contain_text("3 s or more")
+    room.click("#vw-design-longer")
+    expect_state(room, "A", "queued", "streaming")
+    assert len(room.input_value("#vw-text")) > 100
+    assert seeds(room) == before
+    assert lock(room, "A").is_checked()
+    assert room.locator("#vw-design-keeping").is_hidden()
+    room.keyboard.press("Escape")
+
+
+def test_presets_by_use_and_language(room: Page) -> None:
+    chips = room.locator("#vw-design-chips button")
+    assert {"Narrator", "Old sailor"} <= set(chips.all_inner_texts())
+    room.select_option("#vw-design-use", "character")
+    assert chips.all_inner_texts() == ["Old sailor", "Child"]
+    chips.first.click()  # the text is the user's own
+    assert "gravelly" in room.input_value("#vw-design-description")
+    assert room.input_value("#vw-text") == TEXT
+    expect(room.locator("#vw-design-hint")).to_contain_text("Your own text stayed")
+    room.fill("#vw-text", "")
+    chips.first.click()
+    assert "Pour me another cup" in room.input_value("#vw-text")
+    assert room.input_value("#vw-design-language") == "english"
+    room.select_option("#vw-design-tongue", "german")
+    assert chips.all_inner_texts() == ["Hexe"]
+    chips.first.click()
+    assert "Ofen" in room.input_value("#vw-text")  # what came from a preset gives way to another
+    assert room.input_value("#vw-design-language") == "auto"
+    expect(room.locator("#vw-design-hint")).to_contain_text("does not speak German")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_studio: OpenStudio, demo: App, scheme: str) -> None:
+    page = open_studio(url=demo.url, viewport={"width": 360, "height": 740}, color_scheme=scheme)
+    enter_design(page, TEXT)
+    make_three(page)
+    act(page, "A", "keep")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    page.screenshot(path=SCREENSHOTS / f"design-phone-{scheme}.png", full_page=True)
+
+
+def test_without_base_the_take_is_a_favourite_and_the_page_says_what_is_missing(
+    open_studio: OpenStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DATA", "VOICES"):
+        monkeypatch.setenv(f"VOICEWRIGHT_{name}", str(tmp_path / name))
+    with running_app(["--model", "voice_design=assets/demo-voice"]) as app:
+        page = open_studio(url=app.url, await_ready=False)
+        page.locator("#vw-speak:enabled").wait_for()
+        enter_design(page, TEXT)
+        make_three(page)
+        act(page, "C", "keep")
+        expect_state(page, "C", "favourite")
+        expect(page.get_by_role("alert").filter(has_text="--model base=PATH")).to_be_visible()
+        assert [take["seed"] for take in takes(page) if take["favourite"]] == [seeds(page)[2]]
+        assert voices(app) == {}

@@ -1,0 +1,131 @@
+"""The design room's rules by themselves, in a real page: seeds, loudness, names, where a voice comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from runtime.voices.names import LONGEST, checked_name
+
+pytestmark = pytest.mark.browser
+
+MOST = 2**32 - 1
+
+
+def call(page: Page, module: str, name: str, *values: Any) -> Any:
+    body = "async ([module, name, values]) => (await import(`/js/design/${module}.js`))[name](...values)"
+    return page.evaluate(body, [module, name, values])
+
+
+def test_drawn_seeds_differ_from_each_other_and_from_those_there(blank: Page) -> None:
+    seeds = call(blank, "seeds", "drawn", 500)
+    assert len(set(seeds)) == 500
+    assert all(isinstance(seed, int) and 0 <= seed <= MOST for seed in seeds)
+    assert max(seeds) > MOST // 2  # all 32 bits are in use
+    body = """async () => {
+      const { drawn } = await import('/js/design/seeds.js');
+      const numbers = [7, 7, 8, 9, 9, 10];
+      const before = crypto.getRandomValues;
+      crypto.getRandomValues = (array) => array.fill(numbers.shift());
+      try { return drawn(2, [8]); } finally { crypto.getRandomValues = before; }
+    }"""
+    assert blank.evaluate(body) == [7, 9]
+
+
+@pytest.mark.parametrize(
+    ("seed", "taken", "near"),
+    [
+        (100, [], [101, 99, 102]),
+        (100, [101, 98], [99, 102, 103]),
+        (0, [], [1, MOST, 2]),
+        (MOST, [], [0, MOST - 1, 1]),
+    ],
+)
+def test_neighbours_are_the_nearest_that_are_free(blank: Page, seed: int, taken: list[int], near: list[int]) -> None:
+    assert call(blank, "seeds", "neighbours", seed, 3, taken) == near
+
+
+@pytest.mark.parametrize(
+    ("typed", "seed"),
+    [
+        ("42", 42),
+        (" 0 ", 0),
+        (str(MOST), MOST),
+        *((no_seed, None) for no_seed in (str(MOST + 1), "", "-1", "1.5", "1e3", "99999999999")),
+    ],
+)
+def test_a_typed_seed_is_a_whole_number_of_32_bits(blank: Page, typed: str, seed: int | None) -> None:
+    assert call(blank, "seeds", "parsed", typed) == seed
+
+
+@pytest.mark.parametrize(
+    ("levels", "level", "gains"),
+    [
+        ([-20, -23, -18], -23, [-3, 0, -5]),
+        ([-20, None, -18], -20, [0, 0, -2]),  # what nobody measured stays as it is
+        ([-20, None, None], None, [0, 0, 0]),
+        ([-20, -70, -18], -20, [0, 0, -2]),  # a take of near silence does not take the others with it
+        ([], None, []),
+    ],
+)
+def test_takes_are_turned_down_to_the_quietest(
+    blank: Page, levels: list[float | None], level: float | None, gains: list[float]
+) -> None:
+    assert call(blank, "loudness", "matched", levels) == {"level": level, "gains": gains}
+
+
+@pytest.mark.parametrize(
+    ("preset", "description", "others", "name"),
+    [
+        ("Narrator", "A woman in her fifties", [], "Narrator"),
+        ("Narrator", "", ["narrator ", "Narrator 2"], "Narrator 3"),
+        ("", "a young man, bright and brisk", [], "A young man"),
+        ("", "一位六十岁左右的男性说书人，嗓音沙哑", [], "一位六十岁左右的男性说书人"),
+        ("", "An extraordinarily melodramatic storyteller with a lisp", [], "An extraordinarily"),
+        ("", "", [], "Voice"),
+        ("", " ... ", ["Voice"], "Voice 2"),
+    ],
+)
+def test_a_proposed_name_is_short_and_free(
+    blank: Page, preset: str, description: str, others: list[str], name: str
+) -> None:
+    assert call(blank, "names", "proposed", preset, description, others) == name
+    assert checked_name(name) == name
+
+
+def test_a_long_name_stays_within_the_library_s_limit(blank: Page) -> None:
+    long = "n" * LONGEST
+    name = call(blank, "names", "free", long, [long])
+    assert name.endswith(" 2")
+    assert checked_name(name) == name
+
+
+def test_provenance_is_flat_text_and_leaves_out_what_nobody_knows(blank: Page) -> None:
+    take = {
+        "id": "t1",
+        "seed": 0,
+        "config": {"instructions": "A low voice.", "language": "English"},
+        "parent": None,
+        "record": {"model": {"id": "Qwen3-TTS-12Hz-1.7B-VoiceDesign", "fingerprint": "abc"}, "sha256": "f00d"},
+    }
+    told = call(blank, "lineage", "provenance", take)
+    assert told == {
+        "source": "design",
+        "model": "Qwen3-TTS-12Hz-1.7B-VoiceDesign",
+        "revision": "abc",
+        "seed": "0",
+        "description": "A low voice.",
+        "language": "English",
+        "take": "t1",
+        "sha256": "f00d",
+    }
+    assert call(blank, "lineage", "provenance", take | {"parent": "t0"}) == told | {"parent": "t0"}
+    unstored = call(blank, "lineage", "provenance", take | {"id": None, "record": None})
+    assert unstored.keys() == {"source", "seed", "description", "language"}
+
+
+def test_a_reference_under_three_seconds_is_short(blank: Page) -> None:
+    assert call(blank, "lineage", "isShort", {"seconds": 2.99}) is True
+    assert call(blank, "lineage", "isShort", {"seconds": 3}) is False

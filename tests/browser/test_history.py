@@ -1,0 +1,213 @@
+"""What was spoken is kept, found again, changed, taken back, made again, and written as code that runs."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.browser.conftest import OpenStudio
+from tests.browser.steps import enter, history_row, kept_take, prepare, seed, speaker
+from tests.browser.wire import sound_of
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+
+def pcm_of(app: App, take_id: str) -> NDArray[np.int16]:
+    return np.frombuffer(sound_of(app, take_id), "<i2")
+
+
+def shown(page: Page) -> list[str]:
+    return page.locator("#vw-takes-list .vw-take-text").all_inner_texts()
+
+
+def unfold(row: Locator) -> None:
+    row.locator(".vw-take-open").click()
+
+
+def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
+    kept_take(studio, "The heron waits.")
+    kept_take(studio, "The otter dives.")
+    enter(studio, "library")
+    expect(studio.locator("#vw-takes-list .vw-take").first).to_be_visible()
+    assert shown(studio)[:2] == ["The otter dives.", "The heron waits."]
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for(state="attached")
+    enter(studio, "library")
+    row = history_row(studio, "The heron waits.")
+    unfold(row)
+    row.locator("[data-field=tags]").fill("birds, river")
+    row.locator("[data-field=tags]").press("Tab")
+    expect(row.locator("small").first).to_contain_text("#birds · #river")
+    row.locator("[data-field=name]").fill("A heron")
+    row.locator("[data-field=name]").press("Tab")
+    expect(row.locator(".vw-take-text")).to_have_text("A heron")
+    row.locator(".vw-take-star").click()
+    expect(row.locator(".vw-take-star")).to_have_attribute("aria-pressed", "true")
+    studio.fill("#vw-takes-search", "birds")
+    expect(studio.locator("#vw-takes-list .vw-take")).to_have_count(1)
+    studio.fill("#vw-takes-search", "no such words")
+    expect(studio.locator("#vw-takes-empty")).to_contain_text("Nothing here fits")
+    studio.fill("#vw-takes-search", "")
+    studio.click("#vw-takes-starred")
+    expect(studio.locator("#vw-takes-list .vw-take")).to_have_count(1)
+    assert shown(studio) == ["A heron"]
+    studio.click("#vw-takes-starred")
+    studio.select_option("#vw-takes-room", "clone")
+    expect(studio.locator("#vw-takes-list .vw-take")).to_have_count(0)
+
+
+def test_a_deleted_take_can_be_taken_back(studio: Page) -> None:
+    kept_take(studio, "Gone and back.")
+    enter(studio, "library")
+    row = history_row(studio, "Gone and back.")
+    unfold(row)
+    row.locator("[data-do=remove]").click()
+    expect(row).to_have_count(0)
+    studio.locator(".vw-toast button").click()
+    expect(history_row(studio, "Gone and back.")).to_be_visible()
+
+
+def test_a_take_is_made_again_with_the_same_bytes(app: App, studio: Page) -> None:
+    first = kept_take(studio, "The same again.")
+    enter(studio, "library")
+    row = studio.locator(f"[data-take='{first}']")
+    unfold(row)
+    row.locator("[data-do=reproduce]").click()
+    expect(row.locator(".vw-take-outcome")).to_contain_text("Identical", timeout=60_000)
+    again = studio.locator("#vw-takes-list .vw-take").first.get_attribute("data-take")
+    assert again is not None
+    assert again != first
+    assert np.array_equal(pcm_of(app, again), pcm_of(app, first))
+
+
+def _answering(record: dict[str, Any]) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(json=record)
+
+
+def test_a_take_that_cannot_be_the_same_says_why(app: App, studio: Page) -> None:
+    """As if it had been made by other weights, on another device, or with another sound."""
+    first = kept_take(studio, "Not the same.")
+    record = httpx.get(f"{app.url}/studio/takes/{first}", trust_env=False).json()
+    enter(studio, "library")
+    row = studio.locator(f"[data-take='{first}']")
+    unfold(row)
+    model = record["model"]
+    for changed, words in (
+        ({"model": {**model, "id": "another"}}, "made by another"),
+        ({"model": {**model, "fingerprint": "0" * 32}}, "other weights"),
+        ({"model": {**model, "device": "cuda"}}, "cuda"),
+        ({"seed": record["seed"] ^ 1}, "although model and device are the same"),
+    ):
+        changes = {"sha256": "0" * 64, **changed}
+        studio.route(f"**/studio/takes/{first}", _answering({**record, **changes}))
+        row.locator("[data-do=reproduce]").click()
+        expect(row.locator(".vw-take-outcome[data-identical=false]")).to_contain_text(words, timeout=60_000)
+        studio.unroute(f"**/studio/takes/{first}")
+
+
+def test_settings_of_a_take_go_back_into_the_form(studio: Page) -> None:
+    studio.locator("label[for=vw-speaker-clara]").click()
+    studio.fill("#vw-speakers-instruct", "Slowly.")
+    kept_take(studio, "Remember me.")
+    spoken = seed(studio)
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for(state="attached")
+    assert speaker(studio) == "angus"
+    enter(studio, "library")
+    row = history_row(studio, "Remember me.")
+    unfold(row)
+    assert {"Clara", "Slowly.", str(spoken), "demo-voice, cpu, float32"} <= set(row.locator("dd").all_inner_texts())
+    row.locator("[data-do=restore]").click()
+    expect(studio.locator("#vw-room-speakers")).to_be_visible()
+    assert studio.input_value("#vw-text") == "Remember me."
+    assert speaker(studio) == "clara"
+    assert studio.input_value("#vw-speakers-instruct") == "Slowly."
+    assert seed(studio) == spoken
+    assert studio.is_checked("#vw-lock")
+
+
+def test_the_stage_offers_every_format_and_the_star(app: App, studio: Page) -> None:
+    take = kept_take(studio, "Take me along.")
+    length = pcm_of(app, take).size / 24000
+    for name in ("wav", "mp3", "flac", "opus"):
+        link = "#vw-download" if name == "wav" else f"#vw-keep [data-format={name}]"
+        with studio.expect_download() as download:
+            studio.click(link)
+        assert download.value.suggested_filename.endswith(f".{name}")
+        samples, rate = soundfile.read(download.value.path())
+        assert samples.shape[0] / rate == pytest.approx(length, abs=0.15), name
+    studio.click("#vw-star")
+    expect(studio.locator("#vw-star")).to_have_attribute("aria-pressed", "true")
+    record = httpx.get(f"{app.url}/studio/takes/{take}", trust_env=False).json()
+    assert record["favourite"] is True
+
+
+def code(page: Page, language: str) -> str:
+    page.click(f"#vw-code-{language.lower()}")
+    return page.inner_text("#vw-code-text")
+
+
+def heard(file: Path) -> NDArray[np.int16]:
+    samples, rate = soundfile.read(io.BytesIO(file.read_bytes()), dtype="int16")
+    assert rate == 24000
+    return samples
+
+
+RUNNERS = {
+    "curl": ["bash", "-euc"],
+    "Python": [sys.executable, "-c"],
+    "JavaScript": ["node", "--input-type=module", "-e"],
+}
+
+
+@pytest.mark.parametrize("room", ["speakers", "clone"])
+def test_the_code_of_a_take_runs_and_speaks_the_same(
+    app: App, open_studio: OpenStudio, tmp_path: Path, room: str
+) -> None:
+    page = open_studio()
+    prepare(page, room)
+    take = kept_take(page, """It's "quoted", isn't it? $HOME \\ 'so'.""")
+    served = pcm_of(app, take)
+    page.click("#vw-copy-code")
+    expect(page.locator("#vw-code")).to_be_visible()
+    for language, runner in RUNNERS.items():
+        done = subprocess.run(
+            [*runner, code(page, language)], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        assert np.array_equal(heard(tmp_path / "take.wav"), served), language
+        (tmp_path / "take.wav").unlink()
+    if room == "speakers":
+        # In a browser: the page itself runs it, and counts the samples that come.
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        run = "(text) => void import(`data:text/javascript,${encodeURIComponent(text)}`)"
+        with page.expect_console_message(lambda message: message.text.startswith(("eos", "max", "runaway"))) as ending:
+            page.evaluate(run, code(page, "WebSocket"))
+        assert ending.value.text.endswith(str(served.size))
+        assert sum(int(line.split()[0]) for line in said if line.endswith("samples")) == served.size
+    page.click("#vw-code-close")
+    expect(page.locator("#vw-code")).to_be_hidden()
+
+
+def test_a_studio_without_a_store_says_so_and_still_speaks(studio: Page) -> None:
+    studio.route("**/studio/takes*", lambda route: route.fulfill(status=404, json={"detail": "Not Found"}))
+    studio.fill("#vw-text", "Nobody keeps this.")
+    studio.click("#vw-speak")
+    studio.locator("#vw-download[href]").wait_for(timeout=60_000)
+    assert studio.locator(".vw-toast").count() == 0
+    assert studio.is_hidden("#vw-star")
+    enter(studio, "library")
+    expect(studio.locator("#vw-takes-empty")).to_have_text("This studio keeps no takes.")

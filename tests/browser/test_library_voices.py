@@ -1,0 +1,161 @@
+"""The library's voices: searched, changed, exported, deleted and brought back, imported, used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from runtime.voices.voice_file import read_voice, write_voice
+from tests.browser.conftest import SCREENSHOTS
+from tests.browser.steps import await_sound, enter, wav
+from tests.support.app import App
+from tests.support.signals import voice
+from tests.support.voices import a_voice
+
+pytestmark = pytest.mark.browser
+
+VOICES = "/v1/audio/voices"
+CONSENT = "Clara agrees."
+
+
+@pytest.fixture
+def client(app: App) -> Iterator[httpx.Client]:
+    """A client of a library that is empty afterwards."""
+    with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
+        yield client
+        for one in client.get(VOICES).json()["data"]:
+            client.delete(f"{VOICES}/{one['id']}")
+
+
+@pytest.fixture
+def keep(client: httpx.Client) -> Callable[..., dict[str, Any]]:
+    def keep(name: str, **fields: str) -> dict[str, Any]:
+        data = {"name": name, "consent": CONSENT, "ref_text": "A few words that could be said here.", **fields}
+        answer = client.post(VOICES, data=data, files={"audio_sample": wav(4.0)["buffer"]})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    return keep
+
+
+def names(page: Page) -> list[str]:
+    return page.locator("#vw-voices-list .vw-voice-name").all_inner_texts()
+
+
+def row(page: Page, voice: dict[str, Any]) -> Locator:
+    return page.locator(f"#vw-voices-list [data-voice='{voice['id']}']")
+
+
+def opened(page: Page, voice: dict[str, Any]) -> Locator:
+    """The voice's row in the library, unfolded."""
+    enter(page, "library")
+    found = row(page, voice)
+    found.locator(".vw-voice-open").click()
+    expect(found.locator(".vw-voice-more")).to_be_visible()
+    return found
+
+
+def test_voices_are_searched_and_changed(
+    studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]
+) -> None:
+    provenance = json.dumps({"source": "design", "model": "demo-voice", "seed": "7"})
+    clara = keep("Clara", tags="warm", speaker_description="low and close", provenance=provenance)
+    keep("Bert")
+    found = opened(studio, clara)
+    assert names(studio) == ["Bert", "Clara"]
+    facts = found.locator(".vw-voice-facts").inner_text()
+    for said in (CONSENT, "demo-voice", "design", "A few words that could be said here."):
+        assert said in facts
+    studio.screenshot(path=SCREENSHOTS / "library-voices.png", full_page=True)
+    for words, left in [("WARM close", ["Clara"]), ("bert", ["Bert"]), ("nobody", []), ("", ["Bert", "Clara"])]:
+        studio.fill("#vw-voices-search", words)
+        assert names(studio) == left
+        expect(studio.locator("#vw-voices-empty")).to_be_visible(visible=not left)
+    found.locator("[data-field=tags]").fill("radio, night，warm")
+    found.locator("[data-field=description]").fill("bright")
+    found.locator("[data-field=name]").fill("Zoë")
+    found.locator("[data-field=name]").press("Tab")
+    expect(found.locator(".vw-voice-name")).to_have_text("Zoë")
+    stored = client.get(f"{VOICES}/{clara['id']}").json()
+    assert (stored["name"], stored["description"], stored["tags"]) == ("Zoë", "bright", ["radio", "night", "warm"])
+    found.locator("[data-field=name]").fill("bert")
+    found.locator("[data-field=name]").press("Tab")
+    expect(found.locator(".vw-error")).to_contain_text("Another voice has that name")
+
+
+def test_a_deleted_voice_is_brought_back(
+    studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]
+) -> None:
+    clara = keep("Clara")
+    opened(studio, clara).locator("[data-do=remove]").click()
+    expect(row(studio, clara)).to_have_count(0)
+    assert client.get(VOICES).json()["data"] == []
+    studio.locator(".vw-toast button").click()
+    expect(row(studio, clara)).to_have_count(1)
+    (back,) = client.get(VOICES).json()["data"]
+    assert (back["id"], back["name"], back["consent"]) == (clara["id"], "Clara", CONSENT)
+
+
+def test_a_voice_leaves_as_a_file_and_comes_back(
+    studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    clara = keep("Clara", tags="warm")
+    found = opened(studio, clara)
+    with studio.expect_download() as download:
+        found.locator("a").click()
+    file = tmp_path / "clara.voice"
+    download.value.save_as(file)
+    before = read_voice(file.read_bytes())
+    client.delete(f"{VOICES}/{clara['id']}")
+    (tmp_path / "poem.voice").write_bytes(b"roses are red")
+    (tmp_path / "poem.txt").write_text("violets are blue")
+    studio.set_input_files("#vw-voices-file", [file, tmp_path / "poem.voice", tmp_path / "poem.txt"])
+    expect(studio.locator("#vw-voices-error")).to_contain_text("poem.voice: The voice file cannot be used")
+    expect(studio.locator("#vw-voices-error")).to_contain_text("poem.txt: It is not a voice file")
+    expect(studio.locator(".vw-toast")).to_have_text("One voice was imported.")
+    expect(row(studio, clara)).to_have_count(1)
+    after = read_voice(client.get(f"{VOICES}/{clara['id']}/file").content)
+    assert (after.id, after.name, after.tags, after.consent) == (before.id, before.name, before.tags, before.consent)
+    assert (after.reference == before.reference).all()
+
+
+def test_a_file_without_consent_is_kept_only_with_it(studio: Page, client: httpx.Client, tmp_path: Path) -> None:
+    sound = (voice(3.0, 4) * 32767).astype("int16")
+    file = tmp_path / "stranger.voice"
+    file.write_bytes(write_voice(a_voice("Stranger", consent=None, reference=sound, prompts={})))
+    enter(studio, "library")
+    dialog = studio.locator("#vw-voices-consent")
+    studio.set_input_files("#vw-voices-file", file)
+    expect(dialog).to_be_visible()
+    expect(dialog).to_contain_text("stranger.voice")
+    assert dialog.locator("[value=yes]").is_disabled()
+    studio.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert client.get(VOICES).json()["data"] == []
+    studio.set_input_files("#vw-voices-file", file)
+    dialog.locator("input").check()
+    dialog.locator("[value=yes]").click()
+    expect(studio.locator("#vw-voices-list .vw-voice-name")).to_have_text("Stranger")
+    assert "agrees" in client.get(f"{VOICES}/stranger").json()["consent"]
+
+
+def test_a_voice_is_heard_and_spoken_with(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+    clara = keep("Clara")
+    found = opened(studio, clara)
+    found.locator(".vw-voice-play").click()
+    expect(studio.locator("#vw-caption")).to_have_text("Clara")
+    expect(studio.locator("#vw-stop")).to_be_enabled()
+    studio.click("#vw-stop")
+    found.locator("[data-do=speak]").click()
+    expect(studio.locator("#vw-room-clone")).to_be_visible()
+    expect(studio.locator("#vw-clone-stored")).to_be_visible()
+    assert studio.input_value("#vw-clone-voice") == clara["id"]
+    studio.click("#vw-speak")
+    await_sound(studio)
+    studio.click("#vw-stop")

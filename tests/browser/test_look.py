@@ -1,0 +1,169 @@
+"""How the page looks, reads and answers: accessibility, themes, languages, cards, first use."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import OpenStudio
+from tests.browser.steps import await_sound, enter, kept_take, reading, speaker
+
+pytestmark = pytest.mark.browser
+
+ROOMS = ("speakers", "design", "clone", "script", "library", "host")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_any_room(open_studio: OpenStudio, scheme: str) -> None:
+    page = open_studio(color_scheme=scheme)
+    kept_take(page, "Hi.")
+    axe, found = Axe(), []
+
+    def look(place: str, context: str = "#vw") -> None:
+        for each in axe.run(page, context=context).response["violations"]:
+            found.append((place, each["id"], [node["html"] for node in each["nodes"]][:3]))
+
+    for room in ROOMS:
+        enter(page, room)
+        if room == "library":
+            page.locator(".vw-take-open").first.click()
+        look(room)
+    page.click("#vw-copy-code")
+    look("code", "#vw-code")
+    assert found == [], found
+
+
+def test_first_use_is_one_click_to_sound(studio: Page) -> None:
+    assert speaker(studio) == "angus"
+    assert studio.input_value("#vw-text").startswith("The kettle has just boiled.")
+    studio.click("#vw-speak")
+    await_sound(studio)
+    studio.click("#vw-stop")
+
+
+def test_a_card_speaks_its_line_by_one_click_and_again_from_memory(studio: Page) -> None:
+    cards = studio.locator(".vw-card")
+    assert cards.locator("b").all_inner_texts() == ["Angus", "Clara", "Nora", "Reed", "Mia", "Bruno"]
+    assert "English, Scottish" in cards.first.inner_text()
+    assert "I read what you type" in cards.first.locator("q").inner_text()
+    text = studio.input_value("#vw-text")
+    studio.click("[aria-label='Hear Angus']")
+    await_sound(studio)
+    expect(studio.locator("#vw-stop")).to_be_disabled(timeout=60_000)
+    expect(studio.locator("#vw-caption")).to_have_text("Angus, sample")
+    sent: list[str | bytes] = []
+    studio.on("websocket", lambda socket: socket.on("framesent", sent.append))
+    studio.click("[aria-label='Hear Angus']")
+    expect(studio.locator("#vw-stop")).to_be_enabled()
+    studio.keyboard.press("Escape")
+    assert sent == []
+    assert studio.input_value("#vw-text") == text
+    assert speaker(studio) == "angus"
+    assert studio.is_hidden("#vw-star"), "a sample is not kept"
+
+
+def test_published_speakers_are_known_and_others_get_a_plain_card(studio: Page) -> None:
+    published = ["serena", "vivian", "uncle_fu", "ryan", "aiden", "ono_anna", "sohee", "eric", "dylan"]
+
+    def another(route: Route) -> None:
+        listing = route.fetch().json()
+        route.fulfill(json={**listing, "data": [{**listing["data"][0], "speakers": ["stranger_2", *published]}]})
+
+    studio.route("**/v1/models", another)
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    names = studio.locator(".vw-card b").all_inner_texts()
+    assert names == [
+        "Vivian",
+        "Serena",
+        "Uncle Fu",
+        "Dylan",
+        "Eric",
+        "Ryan",
+        "Aiden",
+        "Ono Anna",
+        "Sohee",
+        "Stranger 2",
+    ]
+    assert speaker(studio) == "vivian"
+    assert "Chinese, Beijing" in studio.locator(".vw-card").nth(3).inner_text()
+    plain = studio.locator(".vw-card").last
+    assert "A speaker of demo-voice" in plain.inner_text()
+    assert plain.locator("q").count() == 0
+
+
+def luminance(page: Page) -> float:
+    channels = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g).map(Number)")
+    return float(sum(channels[:3]) / 765)
+
+
+def test_the_theme_is_the_systems_until_one_is_chosen_and_stays(open_studio: OpenStudio) -> None:
+    page = open_studio(color_scheme="light")
+    assert luminance(page) > 0.9
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator("body.dark")).to_have_count(1)
+    assert luminance(page) < 0.15
+    page.click("#vw-theme")
+    expect(page.locator("#vw-theme")).to_have_attribute("aria-label", "Theme: light")
+    assert luminance(page) > 0.9
+    with page.expect_response("**/studio/me"):
+        page.click("#vw-theme")
+    page.emulate_media(color_scheme="light")
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+    expect(page.locator("#vw-theme")).to_have_attribute("aria-label", "Theme: dark")
+    assert luminance(page) < 0.15
+    with page.expect_response("**/studio/me"):
+        page.click("#vw-theme")  # for the tests that come after: the studio remembers
+
+
+def test_the_page_speaks_chinese_and_remembers_it(studio: Page) -> None:
+    with studio.expect_response("**/studio/me"):
+        studio.select_option("#vw-language", "zh")
+    expect(studio.locator("#vw-speak")).to_have_text("朗读")
+    expect(studio.locator("#vw-status")).to_have_text("就绪")
+    assert studio.get_attribute("html", "lang") == "zh"
+    assert "英语" in studio.locator(".vw-card").first.inner_text()
+    assert studio.locator("#vw-speakers-language option").all_inner_texts() == ["自动", "英语"]
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    expect(studio.locator("#vw-tab-library")).to_have_text("声音库")
+    studio.fill("#vw-text", " ")
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-text-error")).to_have_text("请先写下要说的话。")
+    with studio.expect_response("**/studio/me"):
+        studio.select_option("#vw-language", "en")
+    expect(studio.locator("#vw-speak")).to_have_text("Speak")
+
+
+def test_a_browser_in_chinese_is_greeted_in_chinese(open_studio: OpenStudio) -> None:
+    page = open_studio(locale="zh-CN", await_ready=False)
+    page.route("**/studio/me", lambda route: route.fulfill(json={"preferences": {"language": None, "theme": None}}))
+    page.reload(wait_until="domcontentloaded")
+    expect(page.locator("#vw-speak")).to_have_text("朗读")
+
+
+def test_by_keyboard_alone_a_speaker_is_chosen_and_heard(studio: Page) -> None:
+    studio.focus("#vw-speaker-angus")
+    studio.keyboard.press("ArrowDown")
+    assert speaker(studio) == "clara"
+    studio.keyboard.press("Control+Enter")
+    await_sound(studio)
+    assert reading(studio, "caption") == "Clara"
+    studio.keyboard.press("Escape")
+    expect(studio.locator("#vw-stop")).to_be_disabled()
+    studio.focus("#vw-tab-speakers")
+    studio.keyboard.press("ArrowRight")
+    expect(studio.locator("#vw-room-design")).to_be_visible()
+
+
+def test_two_pages_do_not_disturb_each_other(open_studio: OpenStudio) -> None:
+    one, other = open_studio(), open_studio()
+    one.click("#vw-speak")
+    other.click("#vw-speak")
+    await_sound(one)
+    await_sound(other)
+    one.click("#vw-stop")
+    assert other.is_enabled("#vw-stop"), "what the other hears goes on"
+    other.click("#vw-stop")

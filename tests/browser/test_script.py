@@ -1,0 +1,226 @@
+"""Scripts on the demo voice: heard gapless, from any line, made again line by line, exported, back after a reload."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from playwright.sync_api import Page, expect
+
+from runtime.loudness import integrated
+from tests.browser.script_steps import (
+    DIALOGUE,
+    GAP_S,
+    MADE_MS,
+    RATE,
+    Pcm,
+    await_made,
+    await_saved,
+    await_silence,
+    client,
+    enter_script,
+    heard,
+    joined,
+    line,
+    listen_anew,
+    make_all,
+    silence,
+    sound_of,
+    stored_script,
+    text_of,
+    texts,
+)
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+
+def test_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) -> None:
+    """The first line is there, and its pause gives the others the time that they need on a slow machine."""
+    text_of(script, 1).fill(text_of(script, 1).input_value() + " [pause 12s]")
+    line(script, 1).locator(".vw-line-play").click()
+    await_made(script, 1)
+    script.keyboard.press("Escape")
+    listen_anew(script)
+    script.evaluate("window.sounded = []")
+    script.evaluate(
+        """() => new MutationObserver(() => {
+          const line = document.querySelector('#vw-script-lines [data-sounding]');
+          const state = document.querySelectorAll('#vw-script-lines > li')[1].dataset.state;
+          if (line) sounded.push([[...line.parentElement.children].indexOf(line) + 1, state]);
+        }).observe(document.querySelector('#vw-script-lines'), { attributes: true, subtree: true })"""
+    )
+    script.click("#vw-speak")
+    await_made(script, 2, 3)
+    await_silence(script)
+    await_saved(script)
+    asked = script.evaluate("sounded")
+    assert [1, "coming"] in asked, "line 2 is made while line 1 sounds"
+    order = [number for number, _ in asked]
+    assert order == sorted(order)
+    assert set(order) == {1, 2, 3}
+    _, (first, second, third) = joined(script, app)
+    gap = silence(GAP_S)
+    expected = np.concatenate([first, silence(12), gap, second, gap, third])
+    assert script.inner_text("#vw-underruns") == "0", "the sound ran dry"
+    assert np.array_equal(heard(script), np.trim_zeros(expected))
+
+
+def test_it_begins_at_any_line_and_stops(script: Page, app: App) -> None:
+    make_all(script)
+    _, (_, second, third) = joined(script, app)
+    listen_anew(script)
+    line(script, 2).locator(".vw-line-play").click()
+    expect(line(script, 2)).to_have_attribute("aria-current", "true")
+    await_silence(script)
+    assert np.array_equal(heard(script), np.trim_zeros(np.concatenate([second, silence(GAP_S), third])))
+    text_of(script, 3).focus()
+    script.keyboard.press("Control+Enter")
+    expect(line(script, 3)).to_have_attribute("aria-current", "true")
+    script.keyboard.press("Escape")
+    await_silence(script)
+    assert script.locator("[data-sounding]").count() == 0
+
+
+def test_a_line_is_made_again_and_the_others_stay(script: Page, app: App) -> None:
+    make_all(script)
+    before = stored_script(script, app)["lines"]
+    line(script, 2).locator(".vw-line-remake").click()
+    await_made(script, 2)
+    await_silence(script)
+    await_saved(script)
+    after = stored_script(script, app)["lines"]
+    assert [after[0], after[2]] == [before[0], before[2]]
+    assert after[1]["seed"] != before[1]["seed"]
+    for old, new in zip(before[1]["takes"], after[1]["takes"], strict=True):
+        assert not np.array_equal(sound_of(script, app, old["take"]), sound_of(script, app, new["take"]))
+
+    line(script, 2).locator(".vw-line-remake").click()
+    script.get_by_role("button", name="Undo").last.click()
+    expect(line(script, 2)).to_have_attribute("data-state", "made")
+    await_saved(script)
+    assert stored_script(script, app)["lines"] == after, "what was there is not lost"
+
+
+def test_a_locked_line_is_the_same_when_it_is_made_again(script: Page, app: App) -> None:
+    line(script, 2).locator(".vw-line-open").click()
+    line(script, 2).locator(".vw-line-seed").fill("7")
+    line(script, 2).locator(".vw-line-seed").blur()
+    assert line(script, 2).locator(".vw-line-lock").is_checked()
+    sounds = []
+    for _ in range(2):
+        line(script, 2).locator(".vw-line-remake").click()
+        await_made(script, 2)
+        await_silence(script)
+        await_saved(script)
+        takes = [part["take"] for part in stored_script(script, app)["lines"][1]["takes"]]
+        sounds.append((takes, [sound_of(script, app, take).tobytes() for take in takes]))
+    assert sounds[0][0] != sounds[1][0], "it was made again"
+    assert sounds[0][1] == sounds[1][1]
+
+
+def test_a_voice_may_be_described(script: Page, app: App) -> None:
+    line(script, 2).locator(".vw-line-voice").select_option("voice_design:")
+    assert script.evaluate("document.activeElement.className") == "vw-line-description"
+    script.keyboard.type("A man with a low voice.")
+    line(script, 2).locator(".vw-line-instruct").fill("He speaks slowly.")
+    line(script, 2).locator(".vw-line-remake").click()
+    await_made(script, 2)
+    await_silence(script)
+    await_saved(script)
+    take = stored_script(script, app)["lines"][1]["takes"][0]["take"]
+    with client(script, app) as http:
+        record = http.get(f"/studio/takes/{take}").json()
+    assert record["mode"] == "voice_design"
+    assert record["config"]["instructions"] == "A man with a low voice. He speaks slowly."
+
+
+def export(page: Page, shape: str, **choices: str) -> tuple[str, bytes]:
+    page.select_option("#vw-script-shape", shape)
+    for name, value in choices.items():
+        page.select_option(f"#vw-script-{name}", value)
+    with page.expect_download(timeout=MADE_MS) as waiting:
+        page.click("#vw-script-go")
+    return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
+
+
+def decoded(data: bytes) -> Pcm:
+    samples, rate = soundfile.read(io.BytesIO(data), dtype="int16")
+    assert rate == RATE
+    return np.asarray(samples)
+
+
+def test_an_export_makes_what_is_missing_and_joins_it(script: Page, app: App) -> None:
+    script.on("download", lambda _: None)
+    name, data = export(script, "joined", format="wav", loudness="")
+    assert name == "At the river.wav"
+    await_made(script, 1, 2, 3)
+    await_saved(script)
+    expected, lines = joined(script, app)
+    assert np.array_equal(decoded(data), expected), "as it is: bit for bit"
+
+    loud = decoded(export(script, "joined", format="wav", loudness="-19")[1])
+    assert len(loud) == len(expected)
+    assert _loudness(loud) == pytest.approx(-19, abs=0.5)
+    assert abs(_loudness(expected) + 19) > 0.5, "there was something to do"
+
+    name, data = export(script, "files", format="flac", loudness="")
+    assert name == "At the river.zip"
+    with zipfile.ZipFile(io.BytesIO(data)) as files:
+        sounds = [decoded(files.read(one)) for one in sorted(files.namelist())]
+    lines[2] = lines[2][round(0.3 * RATE) :]  # what stands before its first word is no part of a file
+    assert [len(sound) for sound in sounds] == [len(one) for one in lines]
+    assert all(np.array_equal(sound, one) for sound, one in zip(sounds, lines, strict=True))
+
+    name, data = export(script, "srt")
+    assert name == "At the river.srt"
+    _check_subtitles(data.decode(), lines)
+
+    _, data = export(script, "all", format="mp3")
+    with zipfile.ZipFile(io.BytesIO(data)) as files:
+        kinds = sorted(one.rpartition(".")[2] for one in files.namelist())
+    assert kinds == ["mp3", "mp3", "mp3", "mp3", "srt"]
+
+
+def _check_subtitles(srt: str, lines: list[Pcm]) -> None:
+    cues = re.findall(r"(\d+)\n(\S+) --> (\S+)\n(.+?)\n(?:\n|\Z)", srt, re.DOTALL)
+    assert [number for number, *_ in cues] == ["1", "2", "3"]
+    assert [words for *_, words in cues][1:] == ["Yes. Quite.", "Go on."]
+    start = 0.0
+    for (_, begins, ends, _), sound, before in zip(cues, lines, (0, GAP_S, GAP_S + 0.3), strict=True):
+        start += before
+        assert _seconds(begins) == pytest.approx(start, abs=0.002)
+        start += len(sound) / RATE
+        assert _seconds(ends) == pytest.approx(start, abs=0.002)
+
+
+def _seconds(time: str) -> float:
+    hours, minutes, seconds = time.replace(",", ".").split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+
+
+def _loudness(samples: Pcm) -> float:
+    loudness = integrated(samples)
+    assert loudness is not None
+    return loudness
+
+
+def test_a_reload_brings_everything_back(script: Page, app: App) -> None:
+    make_all(script)
+    expected, _ = joined(script, app)
+    script.reload(wait_until="domcontentloaded")
+    script.locator("#vw-speak:enabled").wait_for()
+    enter_script(script)
+    assert script.input_value("#vw-script-name") == "At the river"
+    assert texts(script) == [one.partition(": ")[2] for one in DIALOGUE.split("\n\n")]
+    await_made(script, 1, 2, 3)
+    asked: list[str] = []
+    script.on("websocket", lambda socket: socket.on("framesent", lambda frame: asked.append(str(frame))))
+    script.click("#vw-speak")
+    await_silence(script)
+    assert np.array_equal(heard(script), np.trim_zeros(expected)), "it sounds as it did"

@@ -1,0 +1,145 @@
+"""The page of the script room: writing, moving, casting, opening files, several scripts, two tabs, looks."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.script_steps import (
+    await_saved,
+    enter_script,
+    line,
+    new_script,
+    paste,
+    stored_script,
+    text_of,
+    texts,
+)
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+
+def test_names_choose_voices_and_pauses_stand_in_the_text(script: Page) -> None:
+    voices = [line(script, number).locator(".vw-line-voice").input_value() for number in (1, 2, 3)]
+    assert voices == ["custom_voice:clara", "custom_voice:angus", "custom_voice:clara"]
+    assert texts(script)[1:] == ["Yes. [pause 0.5s] Quite.", "[pause 300ms] Go on."]
+    assert line(script, 2).locator("mark").all_inner_texts() == ["[pause 0.5s]"]
+
+
+def test_two_tabs_are_told_of_each_other(script: Page, open_studio: OpenStudio, app: App) -> None:
+    await_saved(script)
+    second = script.context.new_page()
+    second.goto(app.url, wait_until="domcontentloaded")
+    second.locator("#vw-speak:enabled").wait_for()
+    enter_script(second)
+    text_of(second, 1).fill("From the other tab.")
+    await_saved(second)
+    text_of(script, 2).fill("From this tab.")
+    conflict = script.locator("#vw-script-conflict")
+    expect(conflict).to_contain_text("Another tab has changed this script")
+    assert stored_script(script, app)["lines"][0]["text"] == "From the other tab.", "nothing is overwritten"
+    conflict.get_by_role("button", name="Keep mine").click()
+    await_saved(script)
+    assert stored_script(script, app)["lines"][1]["text"] == "From this tab."
+    text_of(second, 3).fill("Once more.")
+    expect(second.locator("#vw-script-conflict")).to_be_visible()
+    second.locator("#vw-script-conflict").get_by_role("button", name="Take theirs").click()
+    expect(text_of(second, 2)).to_have_value("From this tab.")
+    assert texts(second)[2] == "[pause 300ms] Go on."
+
+
+def test_scripts_come_and_go(script: Page, app: App) -> None:
+    await_saved(script)
+    new_script(script, "Another one")
+    text_of(script, 1).fill("Hello.")
+    await_saved(script)
+    script.click("#vw-script-shelf summary")
+    shelf = script.locator("#vw-script-list button")
+    assert shelf.all_inner_texts()[:2] == ["Another one", "At the river"]
+    shelf.nth(1).click()
+    expect(script.locator("#vw-script-name")).to_have_value("At the river")
+    assert len(texts(script)) == 3
+    script.click("#vw-script-shelf summary")
+    script.click("#vw-script-delete")
+    expect(script.locator("#vw-script-name")).to_have_value("Another one")
+    script.get_by_text("At the river was deleted").locator("..").get_by_role("button", name="Undo").click()
+    expect(script.locator("#vw-script-name")).to_have_value("At the river")
+    assert len(texts(script)) == 3
+    script.click("#vw-script-shelf summary")
+    script.locator("#vw-script-samples button").first.click()
+    expect(script.locator("#vw-script-lines > li")).to_have_count(5)
+
+
+def test_lines_are_written_moved_copied_and_removed_by_keys_alone(script: Page) -> None:
+    first, second, third = texts(script)
+    text_of(script, 2).focus()
+    script.keyboard.press("Alt+ArrowUp")
+    assert texts(script) == [second, first, third]
+    assert script.evaluate("document.activeElement.value") == second, "the focus goes with it"
+    expect(script.locator("#vw-script-live")).to_have_text("It is line 1 now.")
+    script.keyboard.press("End")
+    script.keyboard.press("Enter")
+    script.keyboard.type("A new one.")
+    assert texts(script) == [second, "A new one.", first, third]
+    for _ in range(len("one.")):
+        script.keyboard.press("ArrowLeft")
+    script.keyboard.press("Enter")
+    assert texts(script)[1:3] == ["A new", "one."], "a line is cut at the cursor"
+    script.keyboard.press("Control+A")
+    script.keyboard.press("Backspace")
+    script.keyboard.press("Backspace")
+    assert texts(script) == [second, "A new", first, third]
+    line(script, 2).locator(".vw-line-open").press("Enter")
+    line(script, 2).locator(".vw-line-copy").press("Enter")
+    assert texts(script)[:3] == [second, "A new", "A new"]
+    line(script, 2).locator(".vw-line-remove").press("Enter")
+    assert texts(script) == [second, "A new", first, third]
+    script.get_by_role("button", name="Undo").last.press("Enter")
+    assert texts(script) == [second, "A new", "A new", first, third]
+
+
+def test_a_line_is_dragged_by_its_number(script: Page) -> None:
+    first, second, third = texts(script)
+    line(script, 1).locator(".vw-line-grip").drag_to(line(script, 3), target_position={"x": 200, "y": 40})
+    assert texts(script) == [second, third, first]
+
+
+def test_a_voice_goes_to_every_line_of_a_role(script: Page) -> None:
+    paste(script, 3, "KING: One.\n\nQUEEN: Two.\n\nKING: Three.")
+    expect(script.locator("#vw-script-lines > li")).to_have_count(6)
+    voices = [line(script, number).locator(".vw-line-voice") for number in (4, 5, 6)]
+    assert voices[0].input_value() == voices[2].input_value() != voices[1].input_value()
+    voices[0].select_option("custom_voice:nora")
+    assert [voice.input_value() for voice in voices][::2] == ["custom_voice:nora"] * 2
+    assert voices[1].input_value() != "custom_voice:nora"
+
+
+def test_a_bracket_that_is_no_pause_is_told_at_its_line(script: Page) -> None:
+    text_of(script, 2).fill("One [pause 5 minutes] two.")
+    expect(line(script, 2).locator(".vw-line-error")).to_contain_text("[pause 5 minutes] is no pause.")
+    script.click("#vw-speak")
+    expect(script.locator("#vw-room-script [data-error-for=request]")).to_contain_text("Mend line 2 first")
+    assert script.is_disabled("#vw-stop"), "nothing was begun"
+
+
+def test_subtitles_and_texts_are_opened(script: Page) -> None:
+    srt = "1\n00:00:01,000 --> 00:00:02,000\nCLARA: One.\n\n2\n00:00:04,400 --> 00:00:05,000\nANGUS: Two.\n"
+    script.set_input_files("#vw-script-file", {"name": "a.srt", "mimeType": "text/plain", "buffer": srt.encode()})
+    expect(script.locator("#vw-script-lines > li")).to_have_count(5)
+    assert texts(script)[3:] == ["One. [pause 2s]", "Two."]
+    script.get_by_role("button", name="Undo").last.click()
+    expect(script.locator("#vw-script-lines > li")).to_have_count(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme", "width"), [("", "light", 1200), ("-dark", "dark", 1200), ("-phone", "light", 360)]
+)
+def test_it_fits_and_is_photographed(open_studio: OpenStudio, app: App, name: str, scheme: str, width: int) -> None:
+    viewport = {"width": width, "height": 860}
+    page = open_studio(viewport=viewport, color_scheme=scheme)
+    enter_script(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"script{name}.png", full_page=True)

@@ -1,0 +1,147 @@
+"""What the script room reads: pauses inside a line, whole texts with names, subtitles. The modules alone, in a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+
+def call(page: Page, module: str, name: str, *given: Any) -> Any:
+    """One exported function of a module of the script room."""
+    body = "async ([module, name, given]) => (await import(`/js/script/${module}.js`))[name](...given)"
+    return page.evaluate(body, [module, name, list(given)])
+
+
+def lines(page: Page, text: str, *known: str) -> list[tuple[str | None, str]]:
+    body = """async ([text, known]) => {
+      const { readText } = await import('/js/script/reading.js');
+      return readText(text, (name) => known.includes(name.toLowerCase()));
+    }"""
+    return [(line["name"], line["text"]) for line in page.evaluate(body, [text, list(known)])]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("The kettle is on.", [{"text": "The kettle is on."}]),
+        ("One. [pause 0.5s] Two.", [{"text": "One."}, {"silence": 0.5}, {"text": "Two."}]),
+        ("One[pause 300ms]two", [{"text": "One"}, {"silence": 0.3}, {"text": "two"}]),
+        ("[PAUSE: 2] One [pause]", [{"silence": 2}, {"text": "One"}, {"silence": 0.5}]),
+        ("One [pause 0,25 s] [pause 1s]", [{"text": "One"}, {"silence": 0.25}, {"silence": 1}]),
+        ("One [pause 1s].", [{"text": "One."}, {"silence": 1}]),
+        ("[pause 30s]", [{"silence": 30}]),
+        ("Nothing [pause 0s] between", [{"text": "Nothing"}, {"text": "between"}]),
+        ("[laughs] and [pauses]", [{"text": "[laughs] and [pauses]"}]),
+        ("… ?!", []),
+        ("", []),
+    ],
+)
+def test_a_line_is_stretches_to_speak_and_pauses(blank: Page, text: str, parts: list[dict[str, Any]]) -> None:
+    assert call(blank, "parts", "readParts", text) == {"parts": parts, "fault": None}
+
+
+@pytest.mark.parametrize("fault", ["[pause for a while]", "[pause 31s]", "[pause -1s]", "[pause 0.5 minutes]"])
+def test_a_bracket_that_is_no_pause_is_named(blank: Page, fault: str) -> None:
+    assert call(blank, "parts", "readParts", f"One. {fault} Two. [pause x]")["fault"] == fault
+
+
+def test_paragraphs_are_lines_and_wrapped_rows_are_joined(blank: Page) -> None:
+    text = "The kettle\nis on.\n\n  \nSit down.\r\n\r\n水刚刚\n烧开。\n\n[pause 2s]"
+    assert lines(blank, text) == [
+        (None, "The kettle is on."),
+        (None, "Sit down."),
+        (None, "水刚刚烧开。"),
+        (None, "[pause 2s]"),
+    ]
+
+
+def test_without_empty_lines_every_row_is_a_line(blank: Page) -> None:
+    assert lines(blank, "One.\nTwo.\n") == [(None, "One."), (None, "Two.")]
+
+
+def test_names_say_who_speaks_until_the_next_name(blank: Page) -> None:
+    text = "A room.\n\nANNA: Is it on?\nTOM: Nearly.\n\nI think so.\n\n[pause 1s]\n\n**clara:** Note: it is 10:30."
+    assert lines(blank, text, "clara") == [
+        (None, "A room."),
+        ("ANNA", "Is it on?"),
+        ("TOM", "Nearly."),
+        ("TOM", "I think so."),
+        (None, "[pause 1s]"),
+        ("clara", "Note: it is 10:30."),
+    ]
+
+
+def test_a_word_before_a_colon_is_a_name_only_if_it_is_known_or_returns(blank: Page) -> None:
+    assert lines(blank, "Note: it is late.\n\nhttp://example.org is a page.") == [
+        (None, "Note: it is late."),
+        (None, "http://example.org is a page."),
+    ]
+    assert lines(blank, "Anna: One.\n\nTom: Two.\n\nAnna: Three.\n\nTom: Four.") == [
+        ("Anna", "One."),
+        ("Tom", "Two."),
+        ("Anna", "Three."),
+        ("Tom", "Four."),
+    ]
+    assert lines(blank, "说书人：从前有座山。\n\n说书人：山上有座庙。") == [
+        ("说书人", "从前有座山。"),
+        ("说书人", "山上有座庙。"),
+    ]
+
+
+def test_how_to_say_it_stands_in_brackets_behind_the_name(blank: Page) -> None:
+    (line,) = call(blank, "reading", "readText", "ANNA (softly): Good morning.")
+    assert line == {"name": "ANNA", "instruct": "softly", "text": "Good morning."}
+
+
+def test_a_long_paragraph_is_cut_between_sentences_and_loses_nothing(blank: Page) -> None:
+    sentence = "The boat came back at 10.30 in the evening, and nobody on the quay said a word about it. "
+    text = "ANNA: " + (sentence * 20).strip()
+    read = lines(blank, text)
+    assert len(read) >= 3
+    assert {name for name, _ in read} == {"ANNA"}
+    assert all(len(piece) <= 600 and piece.endswith(".") for _, piece in read)
+    assert "ANNA: " + " ".join(piece for _, piece in read) == text
+
+
+SRT = """\ufeff1
+00:00:01,000 --> 00:00:02,500 X1:1
+<i>ANNA: The kettle</i>
+{\\an8}is on.
+
+2
+00:00:02,600 --> 00:00:03,000
+TOM: Good.
+
+3
+00:00:05,500 --> 00:01:06,000
+
+4
+01:00:05,000 --> 01:00:06,000
+ANNA: Yes.
+"""
+
+
+def test_cues_are_paragraphs_and_long_gaps_are_pauses(blank: Page) -> None:
+    assert call(blank, "subtitles", "areSubtitles", SRT) is True
+    assert call(blank, "subtitles", "readCues", SRT) == [
+        {"start": 1, "end": 2.5, "words": "ANNA: The kettle is on."},
+        {"start": 2.6, "end": 3, "words": "TOM: Good."},
+        {"start": 3605, "end": 3606, "words": "ANNA: Yes."},
+    ]
+    text = call(blank, "subtitles", "subtitlesToText", SRT, 0.1)
+    assert lines(blank, text) == [
+        ("ANNA", "The kettle is on."),
+        ("TOM", "Good. [pause 30s]"),
+        ("ANNA", "Yes."),
+    ]
+
+
+def test_webvtt_is_read_as_well_and_plain_text_is_no_subtitle(blank: Page) -> None:
+    vtt = "WEBVTT\n\n00:01.000 --> 00:02.000\nOne.\n\nsecond\n00:03.000 --> 00:04.000 align:start\nTwo.\n"
+    assert call(blank, "subtitles", "areSubtitles", vtt) is True
+    assert call(blank, "subtitles", "subtitlesToText", vtt, 0.4) == "One. [pause 0.6s]\n\nTwo."
+    assert call(blank, "subtitles", "areSubtitles", "Meet me --> there at 10:30.") is False

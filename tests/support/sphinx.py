@@ -1,0 +1,31 @@
+"""A recogniser as a plug-in, as docs/asr.md describes one: pocketsphinx with the English model in its package."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pocketsphinx import Decoder
+
+from studio.transcribing.plugin import RATE, Heard
+
+
+class Sphinx:
+    name = "pocketsphinx"
+
+    def __init__(self) -> None:
+        self._decoder = Decoder(samprate=RATE, loglevel="FATAL")
+
+    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
+        self._decoder.start_utt()
+        self._decoder.process_raw((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
+        self._decoder.end_utt()
+        hypothesis = self._decoder.hyp()
+        return Heard(hypothesis.hypstr if hypothesis else "", "en")
+
+
+def transcriber() -> Sphinx:
+    return Sphinx()
+
+
+def broken() -> Sphinx:
+    raise OSError("no model of that name")

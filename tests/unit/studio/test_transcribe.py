@@ -1,0 +1,151 @@
+"""Recordings written down by a recogniser that is a plug-in, over the studio's own route."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import io
+import os
+import time
+from importlib.metadata import PackageNotFoundError
+from itertools import pairwise
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from runtime.errors import InvalidSetting
+from runtime.settings import Limits
+from studio.routes.transcribe import transcribe_routes
+from studio.transcribing import desk as desk_module
+from studio.transcribing import plugin
+from studio.transcribing.desk import Desk
+from studio.transcribing.plugin import RATE, Choice, Heard
+from tests.speech.recogniser import share_heard, words
+from tests.support.signals import voice
+from tests.support.spoken import WORDS, spoken
+from tests.unit.studio.serving import served
+
+SPHINX = Choice.of("tests.support.sphinx:transcriber")
+
+
+def wav(samples: NDArray[np.float32], rate: int = 24_000) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+def asked(choice: Choice, *recordings: bytes, query: str = "", limits: Limits | None = None) -> list[httpx.Response]:
+    """What a studio with that recogniser answers when it is asked for all of them at once."""
+
+    async def run() -> list[httpx.Response]:
+        limits_ = limits or Limits()
+        desk = Desk(choice, limits_)
+        try:
+            async with served(transcribe_routes(desk, limits_)) as place, httpx.AsyncClient(timeout=60) as client:
+                address = f"http://{place}/studio/transcribe"
+                posts = [client.post(address + query, content=recording) for recording in recordings]
+                return await asyncio.gather(*posts)
+        finally:
+            desk.close()
+
+    return asyncio.run(run())
+
+
+def code(response: httpx.Response) -> tuple[int, str, str]:
+    error = response.json()["error"]
+    return response.status_code, error["code"], error["message"]
+
+
+def test_a_recording_is_written_down() -> None:
+    (heard,) = asked(SPHINX, wav(spoken()))
+    assert heard.status_code == 200
+    said = heard.json()
+    assert share_heard(WORDS, words(said["text"])) >= 0.6, said
+    assert (said["language"], said["by"]) == ("en", "pocketsphinx")
+
+
+def test_where_nothing_is_installed_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(plugin, "version", absent)
+    absent_ = Choice.of("faster-whisper:small")
+    (heard,) = asked(absent_, wav(voice(2, 1)))
+    feature = Desk(absent_, Limits()).feature()
+    assert feature["available"] is False
+    assert Desk(SPHINX, Limits()).feature() == {"available": True, "how": ""}
+    status, name, sentence = code(heard)
+    assert (status, name) == (501, "transcriber_missing")
+    assert "pip install 'voicewright[asr]'" in sentence
+    assert str(feature["how"]) in sentence
+    assert code(asked(Choice.of(""), b"")[0])[:2] == (501, "transcriber_missing")
+
+
+def test_what_is_no_recording_is_refused_before_anything_is_loaded() -> None:
+    choice = Choice.of("tests.support.sphinx:broken")
+    assert code(asked(choice, b"no sound")[0])[:2] == (422, "invalid_ref_audio")
+    assert code(asked(choice, wav(voice(0.3, 1)))[0])[:2] == (422, "ref_too_short")
+    assert code(asked(choice, wav(voice(3, 1)), limits=Limits(max_reference_s=2))[0])[:2] == (422, "ref_too_long")
+    limits = Limits(max_upload_bytes=1024)
+    assert code(asked(choice, wav(voice(3, 1)), limits=limits)[0])[:2] == (413, "message_too_large")
+
+
+def test_a_recogniser_that_breaks_is_told_without_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    (heard,) = asked(Choice.of("tests.support.sphinx:broken"), wav(voice(2, 1)))
+    status, name, sentence = code(heard)
+    assert (status, name) == (500, "transcription_failed")
+    assert "no model" not in sentence
+    assert "no model of that name" in caplog.text
+    assert code(asked(Choice.of("no.such.module:function"), wav(voice(2, 1)))[0])[1] == "transcription_failed"
+
+
+class Slow:
+    """Tells what it was given, when it was at it, and how many of it there are."""
+
+    name = "slow"
+    made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+
+    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
+        begun = time.monotonic()
+        time.sleep(0.4)
+        return Heard(f" {len(samples)} {language} {type(self).made} {os.getpid()} {begun} {time.monotonic()} ")
+
+
+def crash() -> Slow:
+    os._exit(9)
+
+
+def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait() -> None:
+    sound = wav(voice(2, 1))
+    answers = asked(Choice.of("tests.unit.studio.test_transcribe:Slow"), *[sound] * 10, query="?language=German")
+    done = [answer.json()["text"].split(" ") for answer in answers if answer.status_code == 200]
+    assert desk_module.MOST_WAITING <= len(done) < 10
+    assert {code(answer)[1] for answer in answers if answer.status_code != 200} == {"transcriber_busy"}
+    assert {tuple(said[:3]) for said in done} == {(str(2 * RATE), "de", "1")}
+    (process,) = {int(said[3]) for said in done}
+    assert process != os.getpid()
+    times = sorted((float(said[4]), float(said[5])) for said in done)
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
+
+
+def test_a_recogniser_that_crashes_takes_nobody_with_it() -> None:
+    answers = asked(Choice.of("tests.unit.studio.test_transcribe:crash"), wav(voice(2, 1)), wav(voice(2, 2)))
+    assert {code(answer)[1] for answer in answers} == {"transcription_failed"}
+
+
+@pytest.mark.parametrize("setting", ["whisper", "a:b:c", "../x:y", "a b:c", ":x", "module:"])
+def test_a_setting_that_names_nothing_is_refused(setting: str) -> None:
+    with pytest.raises(InvalidSetting):
+        Choice.of(setting)
+
+
+def test_the_extra_is_the_one_that_the_sentence_names() -> None:
+    extras = importlib.metadata.metadata("voicewright").get_all("Requires-Dist") or []
+    named = [one for one in extras if one.startswith(plugin.BUILT_IN)]
+    assert not extras or not named or all("asr" in one for one in named)

@@ -1,0 +1,226 @@
+"""A stored voice away and back, for the host and for visitors who are kept apart; over a real runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import HTTPConnection
+from starlette.routing import Route, WebSocketRoute
+from websockets.asyncio.client import connect
+
+from runtime.errors import OriginRefused, StorageFailed, VoiceNotFound
+from runtime.server.replies import PROTOCOL
+from runtime.settings import EngineSettings
+from studio.relay import HTTP_METHODS, Relay
+from studio.routes.voices import voice_routes
+from studio.store.voice_bin import VoiceBin
+from studio.supervisor import GivenRuntime
+from studio.visitors import COOKIE, Visitors
+from studio.voice_owners import whose_voices
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.unit.studio.serving import served
+from tests.wire.test_voices import CONSENT, VOICES, recording
+
+
+@pytest.fixture(scope="module")
+def running(folder_of: FolderOf) -> Iterator[RunningServer]:
+    with running_server(folder_of("tiny", "base"), engine=EngineSettings(threads=1, max_slots=2)) as server:
+        yield server
+
+
+Scenario = Callable[[httpx.AsyncClient, VoiceBin], Awaitable[None]]
+
+
+@pytest.fixture
+def play(running: RunningServer, tmp_path: Path) -> Callable[..., None]:
+    """Run a scenario with a studio before the runtime."""
+
+    def run(scenario: Scenario, whose: Callable[[HTTPConnection], str] | None = None) -> None:
+        async def inside() -> None:
+            relay = Relay(GivenRuntime(running.http), whose=whose)
+            bin_ = VoiceBin(tmp_path / "bin", keep_s=60)
+            routes = [
+                *voice_routes(relay, bin_),
+                Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS),
+            ]
+            async with served(routes) as place, httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client:
+                await scenario(client, bin_)
+            await relay.aclose()
+
+        asyncio.run(inside())
+        with httpx.Client(base_url=running.http) as client:
+            for one in client.get(VOICES).json()["data"]:
+                client.delete(f"{VOICES}/{one['id']}")
+
+    return run
+
+
+async def kept(client: httpx.AsyncClient, name: str = "Clara", **headers: str) -> Any:
+    files = {"audio_sample": recording()}
+    answer = await client.post(
+        VOICES, data={"name": name, "consent": CONSENT, "tags": "a,b"}, files=files, headers=headers
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def code(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["code"]
+
+
+def test_a_deleted_voice_comes_back_as_it_was(play: Callable[..., None], tmp_path: Path) -> None:
+    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+        made = await kept(client)
+        before = (await client.get(f"{VOICES}/{made['id']}/audio")).content
+        gone = await client.delete("/studio/voices/CLARA")
+        assert (gone.status_code, gone.json()["deleted"], gone.json()["restorable_s"]) == (200, True, 60)
+        assert (await client.get(VOICES)).json()["data"] == []
+        back = await client.post(f"/studio/voices/{made['id']}/restore")
+        assert back.status_code == 200
+        assert {name: back.json()[name] for name in ("id", "name", "tags", "consent", "created_at")} == {
+            name: made[name] for name in ("id", "name", "tags", "consent", "created_at")
+        }
+        assert (await client.get(f"{VOICES}/{made['id']}/audio")).content == before
+        assert code(await client.post(f"/studio/voices/{made['id']}/restore")) == (404, "voice_not_found")
+        assert [path.name for path in (tmp_path / "bin").glob("*/*")] == []
+
+    play(scenario)
+
+
+def test_a_voice_whose_name_was_taken_meanwhile_stays_in_the_bin(play: Callable[..., None]) -> None:
+    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+        made = await kept(client)
+        await client.delete(f"/studio/voices/{made['id']}")
+        other = await kept(client)
+        restore = f"/studio/voices/{made['id']}/restore"
+        assert code(await client.post(restore)) == (409, "voice_name_taken")
+        await client.delete(f"{VOICES}/{other['id']}")
+        assert (await client.post(restore)).status_code == 200
+
+    play(scenario)
+
+
+def test_what_is_not_there_is_said_so(play: Callable[..., None]) -> None:
+    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+        for name in ("nobody", "0" * 32, "a%3Fsearch=x"):
+            assert code(await client.delete(f"/studio/voices/{name}")) == (404, "voice_not_found"), name
+            assert code(await client.post(f"/studio/voices/{name}/restore")) == (404, "voice_not_found"), name
+        made = await kept(client)
+        foreign = {"origin": "https://elsewhere.example"}
+        answer = await client.delete(f"/studio/voices/{made['id']}", headers=foreign)
+        assert code(answer) == (403, OriginRefused.code)
+        assert (await client.get(f"{VOICES}/{made['id']}")).status_code == 200
+
+    play(scenario)
+
+
+def by_cookie(connection: HTTPConnection) -> str:
+    return connection.cookies.get("who", "")
+
+
+def test_visitors_neither_see_nor_change_nor_delete_each_others_voices(play: Callable[..., None]) -> None:
+    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+        house = await kept(client, "House")
+        anna, bert = {"cookie": "who=anna"}, {"cookie": "who=bert"}
+        annas = await kept(client, "Clara", **anna)
+        listed = (await client.get(VOICES, headers=bert)).json()["data"]
+        assert [one["id"] for one in listed] == [house["id"]]
+        # What a client says of itself is not believed.
+        lying = {**bert, "X-Voice-Owner": "anna"}
+        for headers in (bert, lying, {"X-Voice-Owner": "anna"}):
+            assert (await client.get(f"{VOICES}/{annas['id']}", headers=headers)).status_code == 404
+            assert code(await client.delete(f"/studio/voices/{annas['id']}", headers=headers)) == (
+                404,
+                "voice_not_found",
+            )
+        assert code(await client.delete(f"/studio/voices/{house['id']}", headers=bert)) == (403, "voice_not_yours")
+        assert (await client.delete(f"/studio/voices/{annas['id']}", headers=anna)).status_code == 200
+        restore = f"/studio/voices/{annas['id']}/restore"
+        assert code(await client.post(restore, headers=bert)) == (404, "voice_not_found")
+        assert code(await client.post(restore)) == (404, "voice_not_found")
+        assert (await client.post(restore, headers=anna)).json()["id"] == annas["id"]
+
+    play(scenario, by_cookie)
+
+
+def test_a_visitor_is_known_by_the_studios_cookie_and_keeps_nothing_without_it(play: Callable[..., None]) -> None:
+    async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
+        anna, bert = ({"cookie": f"{COOKIE}={letter * 43}"} for letter in "ab")
+        made = await kept(client, **anna)
+        assert [one["id"] for one in (await client.get(VOICES, headers=anna)).json()["data"]] == [made["id"]]
+        for headers in (bert, {}, {"cookie": f"{COOKIE}=forged"}):
+            assert (await client.get(VOICES, headers=headers)).json()["data"] == []
+        files = {"audio_sample": recording()}
+        refusal = await client.post(VOICES, data={"name": "x", "consent": CONSENT}, files=files)
+        assert code(refusal) == (401, "visitor_unknown")
+        assert code(await client.delete(f"/studio/voices/{made['id']}")) == (401, "visitor_unknown")
+        assert code(await client.patch(f"{VOICES}/{made['id']}", json={"name": "x"})) == (401, "visitor_unknown")
+        assert (await client.post(f"{VOICES}/check", files=files)).status_code == 200  # keeps nothing
+        assert (await client.delete(f"/studio/voices/{made['id']}", headers=anna)).status_code == 200
+
+    play(scenario, whose_voices(Visitors(each=True)))
+    assert whose_voices(Visitors(each=False)) is None
+
+
+def test_a_visitors_socket_speaks_with_its_own_voices(running: RunningServer) -> None:
+    async def scenario() -> None:
+        relay = Relay(GivenRuntime(running.http), whose=by_cookie)
+        routes: list[Any] = [Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
+        routes.append(WebSocketRoute("/v1/{path:path}", relay.websocket))
+        async with served(routes) as place, httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client:
+            await kept(client, "Anna's", cookie="who=anna")
+            for headers, ending in [
+                ({"cookie": "who=anna"}, "audio.done"),
+                ({"cookie": "who=bert"}, "unknown_voice"),
+                ({"X-Voice-Owner": "anna"}, "unknown_voice"),
+            ]:
+                url = f"ws://{place}/v1/audio/speech/stream"
+                async with connect(url, subprotocols=[PROTOCOL], additional_headers=headers) as socket:  # type: ignore[list-item]
+                    await socket.send('{"type":"session.config","task_type":"base","voice":"anna\'s","max_frames":4}')
+                    await socket.send('{"type":"input.text","text":"Hi."}')
+                    await socket.send('{"type":"input.done"}')
+                    while True:
+                        said = await asyncio.wait_for(socket.recv(), 30)
+                        if isinstance(said, str) and ('"audio.done"' in said or '"error"' in said.split(",")[0]):
+                            break
+                    assert ending in said, headers
+        await relay.aclose()
+
+    asyncio.run(scenario())
+
+
+# --- the bin
+
+
+def test_the_bin_forgets_after_its_time(tmp_path: Path) -> None:
+    bin_ = VoiceBin(tmp_path, keep_s=60)
+    bin_.put("", "a", b"old")
+    bin_.put("", "b", b"new")
+    (old,) = [path for path in tmp_path.glob("*/*") if path.read_bytes() == b"old"]
+    os.utime(old, (time.time() - 61, time.time() - 61))
+    with pytest.raises(VoiceNotFound):
+        bin_.get("", "a")
+    assert VoiceBin(tmp_path, keep_s=60).get("", "b") == b"new"
+
+
+def test_the_bin_keeps_owners_apart_and_no_word_becomes_a_path(tmp_path: Path) -> None:
+    bin_ = VoiceBin(tmp_path / "bin", keep_s=60)
+    for owner in ("", "anna", "../../x"):
+        bin_.put(owner, "../../y", owner.encode())
+    assert bin_.get("anna", "../../y") == b"anna"
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+    assert len(list((tmp_path / "bin").glob("*/*.voice"))) == 3
+
+
+def test_a_disk_that_does_not_take_it_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way of the folder")
+    with pytest.raises(StorageFailed):
+        VoiceBin(tmp_path / "file" / "bin", keep_s=60).put("", "a", b"x")

@@ -1,0 +1,65 @@
+"""Every word of the page exists in every language, and every word that is used exists."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from studio.words import FOLDER, languages, words
+
+ASSETS = FOLDER.parent
+ENGLISH = words("en")
+OTHERS = [code for code in languages() if code != "en"]
+
+IN_MARKUP = re.compile(r'data-(?:i18n(?:-[a-z-]+)?|vw-speak)="([^"]+)"')
+IN_SCRIPT = re.compile(r"\bt\(\s*'([a-z][\w.]+)'")
+BUILT = re.compile(r"\bt\(\s*`([a-z][\w.]*)\$\{")  # the beginning of a key whose end is computed
+PLACE = re.compile(r"\{(\w+)\}")
+TEXT = re.compile(r'data-i18n="([^"]+)"[^>]*>([^<]*)<')
+
+
+def sources() -> list[Path]:
+    return [*(ASSETS / "html").rglob("*.html"), *(ASSETS / "js").rglob("*.js")]
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_a_language_has_the_same_words_with_the_same_places(language: str) -> None:
+    theirs = words(language)
+    assert theirs.keys() == ENGLISH.keys()
+    for key, sentence in ENGLISH.items():
+        assert set(PLACE.findall(theirs[key])) == set(PLACE.findall(sentence)), key
+        assert theirs[key].strip(), key
+
+
+def test_every_key_that_the_page_uses_exists() -> None:
+    used, begun = set(), set()
+    for path in sources():
+        text = path.read_text("utf-8")
+        used |= set(IN_MARKUP.findall(text)) | set(IN_SCRIPT.findall(text))
+        begun |= set(BUILT.findall(text))
+    assert len(used) > 40
+    assert used - ENGLISH.keys() == set()
+    assert {start for start in begun if not any(key.startswith(start) for key in ENGLISH)} == set()
+
+
+def test_the_markup_reads_in_english_without_a_script() -> None:
+    for path in (ASSETS / "html").rglob("*.html"):
+        for key, text in TEXT.findall(path.read_text("utf-8")):
+            assert " ".join(text.split()) == ENGLISH[key], key
+
+
+def test_a_file_holds_the_keys_of_its_room_only() -> None:
+    for path in FOLDER.rglob("*.json"):
+        keys = json.loads(path.read_text("utf-8"))
+        assert [key for key in keys if not key.startswith(f"{path.stem}.")] == [], path
+
+
+def test_a_language_that_is_not_there_is_said_so() -> None:
+    for name in ("xx", "..", "en/../zh", ""):
+        with pytest.raises(KeyError):
+            words(name)
+    assert languages()["zh"] == "中文"
+    assert next(iter(languages())) == "en"
