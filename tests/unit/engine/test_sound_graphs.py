@@ -20,6 +20,11 @@ from runtime.model.code2wav import Code2Wav
 SLOTS = 5
 
 
+@pytest.fixture
+def few_shapes_of_sound() -> None:
+    """None too few here: the shapes are what is tested."""
+
+
 class Again:
     """A graph: fixed memory for the result, and the work over whatever its inputs hold now."""
 
