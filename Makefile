@@ -18,8 +18,13 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
 
+# Processes that share the tests (tests/conftest.py says how); JOBS=0 runs them all in one.
+JOBS ?= logical
+
+# Tensors are tiny, and a second thread of torch's only takes a core from the other process.
+test: export OMP_NUM_THREADS = 1
 test: $(VENV)/.ready-dev $(CLIENTS)/.ready
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

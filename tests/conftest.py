@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -21,10 +22,26 @@ torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadFileScheduling
+
 FolderOf = Callable[..., Path]
 Loaded = Callable[..., Checkpoint]
 
 SEED = 1
+TOGETHER = ("tests/browser/", "tests/clients/")  # folders that share one studio, and the browser's its Chromium
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Several processes run whole files, and whole folders where what they share takes long to start."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Folders(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+    return Folders(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import SHORT, await_sound, enter, wav
+from tests.browser.steps import SHORT, await_end, await_sound, enter, wav
 from tests.speech.recogniser import share_heard, words
 from tests.support.app import App
 from tests.support.signals import voice
@@ -72,6 +72,12 @@ def advice(page: Page) -> list[str]:
     return [str(item.get_attribute("data-code")) for item in page.locator("#vw-clone-clinic li").all()]
 
 
+def silence(page: Page) -> None:
+    """Stop what may have ended by itself meanwhile."""
+    page.keyboard.press("Escape")
+    await_end(page)
+
+
 def span(page: Page) -> list[float]:
     """Begin and end of the selection in seconds, as a screen reader hears them."""
     handles = page.locator("#vw-clone-trim [role=slider]")
@@ -103,7 +109,7 @@ def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> N
     studio.fill("#vw-text", SHORT)
     studio.click("#vw-speak")
     await_sound(studio)
-    studio.click("#vw-stop")
+    silence(studio)
     heard = reference(sent[-1])
     assert sent[-1]["ref_text"] == SAID
     # It must be tests/support/signals.voice, not noise of the same level.
@@ -127,7 +133,7 @@ def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> N
 
     studio.click("#vw-speak")
     await_sound(studio)
-    studio.click("#vw-stop")
+    silence(studio)
     assert sent[-1]["voice"] == kept["id"]
     assert "ref_audio" not in sent[-1]
 
@@ -172,7 +178,7 @@ def test_what_is_trimmed_is_what_is_sent(studio: Page) -> None:
     studio.fill("#vw-text", SHORT)
     studio.click("#vw-speak")
     await_sound(studio)
-    studio.click("#vw-stop")
+    silence(studio)
     heard = reference(sent[-1])
     begin = round(0.95 * 24000)
     assert abs(heard.size / 24000 - (end - start)) < 0.02

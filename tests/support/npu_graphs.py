@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
-from tests.support.graph_lint import hands_off, refuse
+from tests.support.graph_lint import hands_off, leaves, refuse
 
 
 class Misuse(AssertionError):
@@ -54,6 +53,19 @@ class Step(NamedTuple):
     made: list[Tensor]  # that are not views of the arguments
 
 
+def changed(values: Any, change: Callable[[Any], Any]) -> Any:
+    """The same tuples, lists and dictionaries with other leaves."""
+    if isinstance(values, tuple | list):
+        return type(values)([changed(value, change) for value in values])
+    if isinstance(values, dict):
+        return {name: changed(value, change) for name, value in values.items()}
+    return change(values)
+
+
+def tensor_of(leaf: Any) -> Any:
+    return leaf.tensor() if isinstance(leaf, Outside) else leaf
+
+
 class Capture(TorchDispatchMode):
     """Entered while a graph is captured. ``current`` is the one that is under way."""
 
@@ -82,13 +94,13 @@ class Capture(TorchDispatchMode):
         if self._current_stream() is not self.stream:
             raise Misuse(f"{func} goes to another stream than the one that is captured")
         refuse(func, args, kwargs)
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if func is torch.ops.aten.lift_fresh.default:  # a number in the code, which a graph holds as it is
             self._own[given[0].untyped_storage().data_ptr()] = given[0]
         addresses = {tensor.untyped_storage().data_ptr() for tensor in given}
-        remembered = tree_map(self._remember, (args, kwargs))
+        remembered = changed((args, kwargs), self._remember)
         result = func(*args, **kwargs)
-        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        made = [leaf for leaf in leaves(result) if isinstance(leaf, Tensor)]
         made = [tensor for tensor in made if tensor.untyped_storage().data_ptr() not in addresses]
         for tensor in made:
             self._own[tensor.untyped_storage().data_ptr()] = tensor
@@ -98,8 +110,8 @@ class Capture(TorchDispatchMode):
     @torch.inference_mode()
     def replay(self) -> None:
         for func, args, kwargs, made in self.steps:
-            args, kwargs = tree_map(lambda leaf: leaf.tensor() if isinstance(leaf, Outside) else leaf, (args, kwargs))
-            again = [leaf for leaf in tree_leaves(func(*args, **kwargs)) if isinstance(leaf, Tensor)]
+            args, kwargs = changed((args, kwargs), tensor_of)
+            again = [leaf for leaf in leaves(func(*args, **kwargs)) if isinstance(leaf, Tensor)]
             for old, new in zip(made, again if made else (), strict=bool(made)):
                 old.copy_(new)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.prompt import Prompt
 from runtime.engine.runner import FrameRunner
 from runtime.engine.slots import LevelChoice, RowSettings
+from runtime.engine.sound_graphs import FAMILIES
 from runtime.errors import DeviceUnavailable
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
@@ -68,18 +70,20 @@ def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechReque
         assert len(theirs.codes) > 2
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 @pytest.mark.parametrize("eager", [True, False])
-def test_several_requests_have_the_cpu_s_codes(
-    speaker: Checkpoint, npu: NpuDevice, ascend: StandIn, eager: bool
-) -> None:
+def test_several_requests_have_the_cpu_s_codes(loaded: Loaded, npu: NpuDevice, ascend: StandIn, eager: bool) -> None:
+    """All sixteen codes of a frame."""
+    tiny = loaded("tiny", "custom_voice")
     device = NpuDevice(eager=eager)
-    on_npu = engine_of(speaker, slots=5, device=device, dtype="float32")
+    on_npu = engine_of(tiny, slots=5, device=device, dtype="float32")
     assert len(station_of(on_npu).runner._graphs) == (0 if eager else 5)  # 1, 2, 3, 4 and 6 rows
     assert bool(ascend.npu.graphs) != eager
-    assert_same_codes(on_npu, engine_of(speaker, slots=5), varied(7))
+    assert_same_codes(on_npu, engine_of(tiny, slots=5), varied(7))
     assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT, BOTTOM_RIGHT}
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(loaded: Loaded, npu: NpuDevice) -> None:
     odd = loaded("odd", "custom_voice")
     requests = [custom_voice("a b c", voice=name, seed=3, sampling=Sampling()) for name in ("ada", "bob_2", "mei")]
@@ -87,12 +91,14 @@ def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(loaded: Loaded,
     assert_same_codes(on_npu, engine_of(odd, slots=3), requests)
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 def test_every_mode_has_the_cpu_s_codes(cloner: Checkpoint, designer: Checkpoint, npu: NpuDevice) -> None:
     for checkpoint, request in ((cloner, cloned()), (designer, voice_design(sampling=Sampling()))):
         on_npu = engine_of(checkpoint, slots=2, device=npu, dtype="float32")
         assert np.array_equal(said(on_npu, request).codes, said(engine_of(checkpoint, slots=2), request).codes)
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 def test_text_that_grows_has_the_cpu_s_codes(speaker: Checkpoint, npu: NpuDevice) -> None:
     on_npu = engine_of(speaker, slots=2, device=npu, dtype="float32")
     assert np.array_equal(said(on_npu, streamed()).codes, said(engine_of(speaker, slots=2), streamed()).codes)
@@ -110,10 +116,11 @@ class InFloat64(CpuDevice):
         return super().attend_rows(q.double(), keys.double(), values.double(), rows, lengths).to(q.dtype)
 
 
+@pytest.mark.usefixtures("few_shapes_of_sound")
 def test_half_precision_has_the_cpu_s_codes_through_the_operator_for_inference(
     folder_of: FolderOf, ascend: StandIn, npu: NpuDevice
 ) -> None:
-    checkpoint = load_checkpoint(str(folder_of("tiny", "custom_voice")), CPU, torch.bfloat16)
+    checkpoint = load_checkpoint(str(folder_of("brief", "custom_voice")), CPU, torch.bfloat16)
     on_npu = engine_of(checkpoint, slots=4, device=npu)
     on_cpu = engine_of(checkpoint, slots=4, device=InFloat64())
     for request in varied(4):
@@ -133,9 +140,11 @@ def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
         runner.capture()
 
 
-def test_opening_lays_code2wav_s_weights_out(folder_of: FolderOf, ascend: StandIn) -> None:
+def test_opening_lays_code2wav_s_weights_out_and_captures_every_shape_of_sound(
+    folder_of: FolderOf, ascend: StandIn
+) -> None:
     settings = EngineSettings(device="npu", dtype="float32", max_slots=2)
-    engine = Engine.open(Settings(models=(str(folder_of("tiny", "custom_voice")),), engine=settings))
+    engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),), engine=settings))
     laid = set(ascend.formats.values())
     convolutions = [
         module
@@ -145,7 +154,12 @@ def test_opening_lays_code2wav_s_weights_out(folder_of: FolderOf, ascend: StandI
     assert laid == {"FRACTAL_Z"}  # Code2Wav is float32, whose matrices have no format of their own
     for module in convolutions:
         assert (module.weight.data_ptr() in ascend.formats) == (module.groups == 1)
-    assert len(said(engine, custom_voice()).pcm) > 0
+    streams = station_of(engine).streams
+    for track, family in FAMILIES.items():
+        shapes = product(family.frames, family.up_to(2).batches)
+        assert all(streams.graphs.bucket(track, *shape) is not None for shape in shapes)
+    assert len(said(engine, custom_voice(max_frames=30)).pcm) > 0
+    assert streams.uncaptured == 0
 
 
 # --- frames, one by one

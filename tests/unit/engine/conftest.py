@@ -7,7 +7,15 @@ from itertools import count
 import pytest
 
 from tests.support import engines
+from tests.support.brief import cloner, designer, few_shapes_of_sound, speaker
 from tests.support.late_device import LateDevice
+
+__all__ = ["cloner", "designer", "each_device", "few_shapes_of_sound", "quick_starts", "speaker"]
+
+
+@pytest.fixture(autouse=True)
+def quick_starts(few_shapes_of_sound: None) -> None:
+    """Devices that hold graphs start soon."""
 
 
 @pytest.fixture(params=["at once", "late"])

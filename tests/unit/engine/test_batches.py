@@ -86,25 +86,35 @@ def test_members_may_join_and_leave_in_any_order(
     assert np.array_equal(kept, alone[cancelled].codes[: len(kept)].reshape(kept.shape))
 
 
-def test_requests_with_different_sampling_share_a_batch(speaker: Checkpoint) -> None:
-    settings = [
-        Sampling(greedy=True),
-        Sampling(),
-        Sampling(temperature=0.0),
-        Sampling(temperature=0.0, predictor_temperature=0.0),
-        Sampling(predictor_temperature=0.0),
-        Sampling(top_k=0, predictor_top_k=0, temperature=2.0),
-        Sampling(top_k=1),
-        Sampling(top_k=3, predictor_top_k=2, top_p=0.6, predictor_top_p=0.5),
-        Sampling(top_p=0.3),
-        Sampling(predictor_top_p=0.2),
-        Sampling(repetition_penalty=2.0, temperature=1.5),
-        Sampling(top_k=100_000, predictor_top_k=100_000),
-    ]
-    requests = [custom_voice(seed=index, sampling=words) for index, words in enumerate(settings)]
-    alone = [said(engine_of(speaker, slots=1), request) for request in requests]
-    together = said_together(engine_of(speaker, slots=len(requests)), *requests, apart=1)
-    for one, other in zip(alone, together, strict=True):
+DIFFERENT = [
+    custom_voice(seed=index, sampling=words)
+    for index, words in enumerate(
+        [
+            Sampling(greedy=True),
+            Sampling(),
+            Sampling(temperature=0.0),
+            Sampling(temperature=0.0, predictor_temperature=0.0),
+            Sampling(predictor_temperature=0.0),
+            Sampling(top_k=0, predictor_top_k=0, temperature=2.0),
+            Sampling(top_k=1),
+            Sampling(top_k=3, predictor_top_k=2, top_p=0.6, predictor_top_p=0.5),
+            Sampling(top_p=0.3),
+            Sampling(predictor_top_p=0.2),
+            Sampling(repetition_penalty=2.0, temperature=1.5),
+            Sampling(top_k=100_000, predictor_top_k=100_000),
+        ]
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def different_alone(speaker: Checkpoint) -> list[Heard]:
+    return [said(engine_of(speaker, slots=1), request) for request in DIFFERENT]
+
+
+def test_requests_with_different_sampling_share_a_batch(speaker: Checkpoint, different_alone: list[Heard]) -> None:
+    together = said_together(engine_of(speaker, slots=len(DIFFERENT)), *DIFFERENT, apart=1)
+    for one, other in zip(different_alone, together, strict=True):
         assert_same(one, other)
 
 

@@ -162,10 +162,10 @@ def test_what_is_remembered_does_not_grow() -> None:
 
 def test_a_frame_costs_little() -> None:
     watch, codes, pcm = Watch(), speech_codes(1), sound(1)
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(1000):
         watch.heard(codes, pcm, True)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 @pytest.mark.parametrize(

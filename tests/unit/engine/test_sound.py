@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.device.cpu import CpuDevice
+from runtime.device.interface import Track
+from runtime.engine.codec import SoundStreams
 from runtime.engine.engine import Engine
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Mode, SpeechEvent, SpeechRequest, Split
@@ -22,6 +25,7 @@ from tests.support.engines import (
     drain,
     engine_of,
     said,
+    said_together,
     seeded,
     station_of,
     streamed,
@@ -162,3 +166,41 @@ def test_every_chunk_has_the_sound_of_its_own_codes(quick: Checkpoint) -> None:
         (whole,) = streams.decode([0], torch.from_numpy(heard.codes[None]))
         assert whole == heard.pcm.tobytes()
         assert all(len(chunk.pcm) == 3840 * len(chunk.codes) for chunk in heard.chunks)
+
+
+@pytest.mark.parametrize("max_frames", [1, 9])
+def test_first_sound_follows_its_frame_where_graphs_are_held(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch, max_frames: int
+) -> None:
+    asked: list[tuple[Track, int]] = []
+    decode = SoundStreams.decode
+
+    def noted(self: SoundStreams, slots: list[int], codes: torch.Tensor, track: Track = Track.SOUND) -> Any:
+        asked.append((track, len(slots)))
+        return decode(self, slots, codes, track)
+
+    engine = engine_of(quick)
+    monkeypatch.setattr(SoundStreams, "decode", noted)
+    requests = [custom_voice(text, max_frames=max_frames, seed=index) for index, text in enumerate(TEXTS)]
+    heards = said_together(engine, *requests)
+    firsts = [rows for track, rows in asked if track is Track.FIRST_SOUND]
+    assert bool(firsts) == (not engine.device.holds_graphs), "the lane makes what did not follow"
+    for heard, request in zip(heards, requests, strict=True):
+        assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
+
+
+def test_a_first_frame_that_is_the_end_leaves_a_fresh_stream(quick: Checkpoint) -> None:
+    """The sound that follows it is of no frame; what the next part says begins as if there had been none."""
+    two = custom_voice("One. Two.", split=Split.SENTENCE, max_frames=12, seed=4)
+    expected = said(engine_of(quick, device=CpuDevice()), two)
+    engine = engine_of(quick)
+    station, first = station_of(engine), []
+    follow = station.sounding.follow
+
+    def noted(jobs: Any, codes: torch.Tensor) -> None:
+        follow(jobs, codes)
+        first.extend(job for job in jobs if job.following is not None)
+
+    station.sounding.follow = noted  # type: ignore[method-assign]
+    assert_same(said(engine, two), expected)
+    assert len(first) == (1 if engine.device.holds_graphs else 0), "of a request, only its first part's"

@@ -14,10 +14,17 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Track
 from runtime.engine.codec import SoundStreams
 from runtime.engine.sound_graphs import Family, pieces
+from runtime.engine.voices import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
+from tests.support.late_device import LateDevice
 
 SLOTS = 5
+
+
+@pytest.fixture
+def few_shapes_of_sound() -> None:
+    """None too few here: the shapes are what is tested."""
 
 
 class Again:
@@ -116,6 +123,28 @@ def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
     streams.open(1)
     first = streams.decode([1], codes, Track.FIRST_SOUND)
     assert first == decoded(SoundStreams(code2wav, SLOTS), [1], codes, [2])
+
+
+def test_first_sound_that_follows_its_frames_is_the_same_and_goes_on_elsewhere(
+    code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device that does everything later, in groups and with rows to spare; then on the track of all sound."""
+    families = {Track.STARTS: Family((1,), (1, 2)), Track.SOUND: Family((1, 2), (1, 4))}
+    monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
+    device = LateDevice(3)
+    streams = SoundStreams(code2wav, SLOTS, device)
+    assert not streams.can_follow(None), "nothing was captured"
+    streams.prepare()
+    assert streams.can_follow(None)
+    assert not streams.can_follow(ClonedVoice(torch.zeros(1), torch.zeros((3, 16), dtype=torch.int64), "Words."))
+    codes, slots = codes_of(code2wav, 3, 4), [4, 0, 2]
+    with device.track(Track.STARTS):
+        for slot in slots:
+            streams.open(slot, None, Track.STARTS)
+        followed = streams.follow(slots, codes[:, 0])
+    rest = streams.decode(slots, codes[:, 1:])
+    whole = decoded(SoundStreams(code2wav, SLOTS), slots, codes, [1, 4])
+    assert [one.pcm() + pcm for one, pcm in zip(followed, rest, strict=True)] == whole
 
 
 def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:

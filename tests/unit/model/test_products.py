@@ -55,7 +55,9 @@ def test_a_row_times_a_matrix_does_not_depend_on_its_neighbours(inputs: int, out
 
 
 @pytest.mark.parametrize("width", [4, 5, 10, 31, 48, 64, 100])
-@pytest.mark.parametrize("function", [silu, F.gelu, torch.exp, torch.sin, torch.cos, torch.log, softmax], ids=str)
+@pytest.mark.parametrize(
+    "function", [silu, F.gelu, torch.exp, torch.sin, torch.cos, torch.log, softmax], ids=lambda made: made.__name__
+)
 def test_a_number_is_rounded_alike_wherever_it_stands(function: Callable[[Tensor], Tensor], width: int) -> None:
     """Everything that is neither a product nor a plain sum or product of two numbers."""
     x = numbers(40, width).abs()

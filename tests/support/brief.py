@@ -1,0 +1,45 @@
+"""Fixtures for tests of what holds whatever a frame is made of: the usual checkpoints with a quarter of the codes, and
+engines that capture a few shapes of sound.
+
+Import them into a conftest.py, where the checkpoints stand in front of the ones with sixteen code groups.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.device.interface import Track
+from runtime.engine.sound_graphs import Family
+from runtime.model.checkpoint import Checkpoint
+from tests.conftest import Loaded
+
+__all__ = ["cloner", "designer", "few_shapes_of_sound", "speaker"]
+
+
+@pytest.fixture(scope="session")
+def speaker(loaded: Loaded) -> Checkpoint:
+    return loaded("brief", "custom_voice")
+
+
+@pytest.fixture(scope="session")
+def designer(loaded: Loaded) -> Checkpoint:
+    return loaded("brief", "voice_design")
+
+
+@pytest.fixture(scope="session")
+def cloner(loaded: Loaded) -> Checkpoint:
+    return loaded("brief", "base")
+
+
+@pytest.fixture
+def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small pieces and batches, and several of each: a chunk is still a sum of pieces, and rows go in groups or leave
+    some to spare. Where a device holds graphs, every engine would spend most of its start on up to 44 shapes;
+    tests/unit/engine/test_sound_graphs.py holds what all of them do, and test_npu_engine.py has an engine of them.
+    """
+    families = {
+        Track.FIRST_SOUND: Family((1, 2), (1, 2)),
+        Track.STARTS: Family((1,), (1, 2)),
+        Track.SOUND: Family((1, 2, 4), (1, 4)),
+    }
+    monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
