@@ -128,6 +128,8 @@ def test_a_voice_may_be_described(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-voice").select_option("voice_design:")
     assert script.evaluate("document.activeElement.className") == "vw-line-description"
     script.keyboard.type("A man with a low voice.")
+    field = line(script, 2).locator(".vw-line-description")
+    assert field.evaluate("(field) => field.scrollHeight <= field.clientHeight"), "it is seen whole"
     line(script, 2).locator(".vw-line-instruct").fill("He speaks slowly.")
     line(script, 2).locator(".vw-line-remake").click()
     await_made(script, 2)
