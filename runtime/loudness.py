@@ -6,7 +6,6 @@ s16le mono at 24 kHz, as everywhere. The meter is FFmpeg's ebur128; loudness is 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import cast
 
 import av
 import av.filter
@@ -50,12 +49,12 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
     return None if loudness <= SILENCE_LUFS else round(loudness, 2)
 
 
-def true_peak(samples: NDArray[np.floating]) -> float:
+def true_peak(samples: NDArray[np.int16]) -> float:
     """The highest magnitude between and at samples, as a factor of full scale.
 
-    Shapes: samples [N] in [-1, 1].
+    Shapes: samples [N].
     """
-    return float(_block_peaks(samples.astype(np.float32)).max(initial=0.0))
+    return float(_block_peaks(samples, np.ones(_blocks(samples))).max(initial=0.0))
 
 
 def gain_to(target_lufs: float, samples: NDArray[np.int16]) -> float:
@@ -76,9 +75,8 @@ def levelled(
     gain_db = gain_to(target_lufs, samples)
     if integrated(samples) is None:
         return samples
-    values = samples.astype(np.float32) / np.float32(32768)
     for _ in range(_PASSES):
-        out = _limited(values * np.float32(10 ** (gain_db / 20)), 10 ** (ceiling_dbtp / 20))
+        out = _limited(samples, 10 ** (gain_db / 20), 10 ** (ceiling_dbtp / 20))
         missing = target_lufs - (integrated(out) or target_lufs)
         if abs(missing) < 0.1 or gain_db + missing > MAX_GAIN_DB:
             break
@@ -86,49 +84,67 @@ def levelled(
     return out
 
 
-def _limited(values: NDArray[np.float32], ceiling: float) -> NDArray[np.int16]:
-    """Hold every true peak under the ceiling by a gain that moves over some milliseconds."""
+def _limited(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray[np.int16]:
+    """Apply a gain, and hold every true peak under the ceiling by moving it over some milliseconds.
+
+    Piece by piece: an hour as floats would take gigabytes.
+    """
     ceiling -= 2 / 32768  # room for rounding to 16 bits
+    gains = np.full(_blocks(samples), gain)
     for _ in range(2):  # the moving gain may lift a peak between two samples by a little; the second time takes that
-        peaks = _block_peaks(values)
-        needed = np.minimum(1.0, ceiling / np.maximum(peaks, 1e-9))
+        needed = np.minimum(1.0, ceiling / np.maximum(_block_peaks(samples, gains), 1e-9))
         if needed.min(initial=1.0) >= 1.0:
             break
-        values = values * _smoothed(needed, len(values))
-    if (peak := true_peak(values)) > ceiling:
-        values = values * np.float32(ceiling / peak)
-    return cast("NDArray[np.int16]", np.round(values * 32768).clip(-32768, 32767).astype(np.int16))
+        gains = gains * _smoothed(needed)
+    if (peak := _block_peaks(samples, gains).max(initial=0.0)) > ceiling:
+        gains = gains * (ceiling / peak)
+    out = np.empty_like(samples)
+    for start in range(0, len(samples), _PIECE):
+        end = min(len(samples), start + _PIECE)
+        out[start:end] = np.round(_scaled(samples, gains, start, end) * 32768).clip(-32768, 32767)
+    return out
 
 
-def _smoothed(needed: NDArray[np.floating], length: int) -> NDArray[np.float32]:
-    """A gain for every sample that is nowhere above what its block needs.
+def _blocks(samples: NDArray[np.int16]) -> int:
+    return -(-len(samples) // _BLOCK)
 
-    The least of the blocks around is taken before the average over one block less on either side, so that also the
-    straight line to the next block stays under.
+
+def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int) -> NDArray[np.float32]:
+    """Some of the samples in [-1, 1]; gains go in straight lines from the middle of one block to the next."""
+    first = max(0, start // _BLOCK - 1)
+    around = gains[first : end // _BLOCK + 2]
+    centres = (np.arange(first, first + len(around)) + 0.5) * _BLOCK - 0.5
+    return (np.interp(np.arange(start, end), centres, around) * samples[start:end] / 32768).astype(np.float32)
+
+
+def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A gain for every block, so that on the straight line to the next one too it is nowhere above what is needed.
+
+    The least of the blocks around is taken before the average over one block less on either side.
     """
     padded = np.pad(needed, _AHEAD, mode="edge")
     least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AHEAD + 1).min(axis=1)
     window = np.hanning(2 * _AHEAD + 1)[1:-1]  # 2 * _AHEAD - 1 blocks
-    average = np.convolve(np.pad(least, _AHEAD - 1, mode="edge"), window / window.sum(), mode="valid")
-    centres = (np.arange(len(needed)) + 0.5) * _BLOCK - 0.5
-    return np.interp(np.arange(length), centres, average).astype(np.float32)
+    return np.convolve(np.pad(least, _AHEAD - 1, mode="edge"), window / window.sum(), mode="valid")
 
 
-def _block_peaks(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """True peak of every millisecond: [N] -> [ceil(N / block)]."""
-    if not len(values):
-        return np.zeros(0, np.float32)
-    context, parts = 50 * _BLOCK, []
-    for start in range(0, len(values), _PIECE):
-        first, end = max(0, start - context), min(len(values), start + _PIECE)
-        piece = values[first : end + context]
-        dense = resample(Sound(piece, SAMPLE_RATE), _OVERSAMPLED * SAMPLE_RATE).samples
+def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDArray[np.float64]:
+    """True peak of every millisecond under gains a block: [N], [blocks] -> [blocks]."""
+    context = 50 * _BLOCK
+    parts = [np.zeros(0)]
+    for start in range(0, len(samples), _PIECE):
+        first, end = max(0, start - context), min(len(samples), start + _PIECE)
+        values = _scaled(samples, gains, first, min(len(samples), end + context))
+        dense = resample(Sound(values, SAMPLE_RATE), _OVERSAMPLED * SAMPLE_RATE).samples
         dense = np.abs(dense[_OVERSAMPLED * (start - first) : _OVERSAMPLED * (end - first)])
-        dense = np.pad(dense, (0, -len(dense) % (_OVERSAMPLED * _BLOCK)))
-        over = dense.reshape(-1, _OVERSAMPLED * _BLOCK).max(axis=1)
-        plain = np.abs(np.pad(values[start:end], (0, (start - end) % _BLOCK))).reshape(-1, _BLOCK).max(axis=1)
-        parts.append(np.maximum(over, plain))
+        plain = np.abs(values[start - first : end - first])
+        parts.append(np.maximum(_highest(dense, _OVERSAMPLED * _BLOCK), _highest(plain, _BLOCK)))
     return np.concatenate(parts)
+
+
+def _highest(values: NDArray[np.float32], size: int) -> NDArray[np.float64]:
+    """The highest of every ``size`` values."""
+    return np.pad(values, (0, -len(values) % size)).reshape(-1, size).max(axis=1).astype(np.float64)
 
 
 def _last_loudness(graph: av.filter.Graph, loudness: float) -> float:

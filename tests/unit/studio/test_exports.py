@@ -42,7 +42,7 @@ def louder(pcm: bytes, factor: float) -> bytes:
 
 
 def dbtp(values: Any) -> float:
-    return float(20 * np.log10(true_peak(values / 32768)))
+    return float(20 * np.log10(true_peak(values)))
 
 
 def test_joined_without_a_loudness_is_bit_for_bit(client: httpx.Client) -> None:
