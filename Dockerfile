@@ -1,29 +1,82 @@
-# The studio and its runtime in one container, one port: `docker build -t voicewright . && docker run -p 7860:7860 voicewright`.
+# The studio and its runtime in one container, on one port.
 #
-# TORCH_INDEX chooses torch's build (pytorch.org names the index of each CUDA version, and of the CPU-only build);
-# empty takes the package index's own.
-FROM python:3.11-slim AS packages
-ARG TORCH_INDEX=""
-WORKDIR /build
-RUN python -m venv /venv
-COPY requirements.lock .
-RUN /venv/bin/pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url $TORCH_INDEX} -r requirements.lock
-COPY . .
-RUN /venv/bin/pip install --no-cache-dir --no-deps .
+#   docker build -t voicewright . && docker run -p 7860:7860 voicewright                                   on a CPU
+#   docker build -t voicewright:cuda --build-arg VARIANT=cuda . && docker run --gpus all -p 7860:7860 voicewright:cuda
+#
+# VARIANT is cpu or cuda (`--target cpu` and `--target cuda` do the same). TORCH_INDEX overrides where torch's build
+# comes from; pytorch.org names the index of each CUDA version. docs/spaces.md tells what is inside and why.
+ARG VARIANT=cpu
 
-FROM python:3.11-slim
-RUN useradd --create-home --uid 1000 user
-COPY --from=packages /venv /venv
-COPY --chown=user app.py /home/user/app/app.py
-USER user
+FROM python:3.11-slim-bookworm AS base
+
+# --- what is installed, made in stages that do not ship
+
+FROM base AS venv
+WORKDIR /build
+RUN python3 -m venv /venv
+COPY requirements.lock requirements-dev.lock ./
+
+# Our own package as a wheel; the tools that build it are pinned by the same lock as everything else.
+FROM venv AS wheel
+RUN grep -E '^(hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers)==' requirements-dev.lock > build.lock \
+    && /venv/bin/pip install --no-cache-dir --no-deps -r build.lock
+COPY . source
+RUN /venv/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel ./source
+
+FROM venv AS packages-cpu
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN /venv/bin/pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" -r requirements.lock
+COPY --from=wheel /wheel /wheel
+RUN /venv/bin/pip install --no-cache-dir --no-deps /wheel/*.whl
+
+# Triton loads its kernels by one small C module. It is compiled here, without a card, so that no compiler ships.
+FROM venv AS packages-cuda
+ARG TORCH_INDEX=""
+# Of the compiler no version is asked: it is the distribution's, and stays behind.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+RUN /venv/bin/pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -r requirements.lock
+COPY spaces/triton_launcher.py ./
+RUN TRITON_CACHE_DIR=/triton /venv/bin/python triton_launcher.py make
+COPY --from=wheel /wheel /wheel
+RUN /venv/bin/pip install --no-cache-dir --no-deps /wheel/*.whl
+
+# --- what ships
+
+FROM base AS image
+# Folders that volumes may be mounted on exist, so that they belong to the user and not to root.
+RUN useradd --create-home --uid 1000 user \
+    && install --directory --owner=1000 --group=1000 /home/user/app /home/user/.cache /home/user/.cache/huggingface \
+       /home/user/.cache/triton /home/user/.local /home/user/.local/share /home/user/.local/share/voicewright
+COPY --chown=1000:1000 app.py /home/user/app/app.py
+USER 1000
 WORKDIR /home/user/app
 ENV HOME=/home/user \
+    PATH=/venv/bin:/usr/local/bin:/usr/bin:/bin \
     HF_HOME=/home/user/.cache/huggingface \
+    TRITON_CACHE_DIR=/home/user/.cache/triton \
     GRADIO_ANALYTICS_ENABLED=False \
     GRADIO_SSR_MODE=false \
     HOST=0.0.0.0 \
     PORT=7860 \
     PYTHONUNBUFFERED=1
 EXPOSE 7860
-HEALTHCHECK --start-period=120s CMD ["/venv/bin/python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:7860/health')"]
+# Healthy is who answers: the port does within seconds, also while a checkpoint is loaded behind it.
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
+    CMD ["/venv/bin/python", "-c", "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/health')"]
 CMD ["/venv/bin/python", "app.py"]
+
+FROM image AS cpu
+COPY --from=packages-cpu /venv /venv
+
+FROM image AS cuda
+COPY --from=packages-cuda /venv /venv
+COPY --from=packages-cuda --chown=1000:1000 /triton /home/user/.cache/triton
+COPY spaces/triton_launcher.py /tmp/triton_launcher.py
+RUN python /tmp/triton_launcher.py check
+ENV NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+
+FROM ${VARIANT} AS studio

@@ -6,7 +6,7 @@
     ├─ BadRequest            the client can mend it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
-    │  ├─ Unauthorized · OriginRefused
+    │  ├─ Unauthorized · OriginRefused · HostOnly · SignInNeeded · SignInFailed
     │  ├─ EmptyText · TextTooLong · InstructTooLong · DoesNotFit
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
@@ -14,7 +14,8 @@
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
     │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull · TranscriberMissing
     ├─ Busy                  try again later:
-    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · TranscriberBusy
+    │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
+    │  └─ SpeechSpent · StudioOpening · TranscriberBusy
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
     │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable
@@ -71,6 +72,14 @@ TABLE: dict[str, Outcome] = {
     "origin_refused": Outcome(
         403, 1008, False, "Pages of this origin may not use the server; its operator can allow it."
     ),
+    "host_only": Outcome(
+        403,
+        1008,
+        False,
+        "This is for the host of the studio: open it on the host's own machine, or send the host's key as X-Host-Key.",
+    ),
+    "sign_in_needed": Outcome(401, 1008, False, "This studio asks you to sign in first: open studio/sign-in."),
+    "sign_in_failed": Outcome(502, 1008, False, "Signing in failed: {why}."),
     # --- the text
     "empty_text": Outcome(422, 1008, False, "The text is empty; send at least one letter or digit."),
     "text_too_long": Outcome(
@@ -161,6 +170,14 @@ TABLE: dict[str, Outcome] = {
     ),
     "draining": Outcome(503, 1013, True, "The server is shutting down and takes no new work; try again soon."),
     "loading": Outcome(503, 1013, True, "The checkpoint is still being loaded; try again in a moment."),
+    "speech_spent": Outcome(
+        429,
+        1013,
+        True,
+        "Your {limit:g} s of speech for today are spent; there are more in {retry_after_s:g} s, or after signing in "
+        "where the studio offers it.",
+    ),
+    "studio_opening": Outcome(503, 1013, True, "The studio is still being opened; try again in a moment."),
     "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
     "session_timeout": Outcome(408, 1008, True, "The session lasted {limit:g} s, which is the limit; open a new one."),
     "slow_reader": Outcome(408, 1008, True, "Nothing of the sound was taken for {limit:g} s; read faster."),
@@ -265,6 +282,18 @@ class Unauthorized(BadRequest):
 
 class OriginRefused(BadRequest):
     code = "origin_refused"
+
+
+class HostOnly(BadRequest):
+    code = "host_only"
+
+
+class SignInNeeded(BadRequest):
+    code = "sign_in_needed"
+
+
+class SignInFailed(BadRequest):
+    code = "sign_in_failed"
 
 
 class EmptyText(BadRequest):
@@ -401,6 +430,14 @@ class Draining(Busy):
 
 class Loading(Busy):
     code = "loading"
+
+
+class SpeechSpent(Busy):
+    code = "speech_spent"
+
+
+class StudioOpening(Busy):
+    code = "studio_opening"
 
 
 class TranscriberBusy(Busy):

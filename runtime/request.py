@@ -152,6 +152,11 @@ class EngineLoad:
     slots: int
     active: int
     waiting: int
+    # Beside how busy it is: what it has done since it started, and the device's memory.
+    frames: int = field(default=0, compare=False)  # codec frames whose sound was made
+    uncaptured: int = field(default=0, compare=False)  # calls of Code2Wav that found no graph, though graphs are held
+    free_bytes: int = field(default=0, compare=False)
+    total_bytes: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import gradio as gr
+from starlette.types import ASGIApp
 
-from studio.speaking import Speaker
-from studio.supervisor import Runtime
+from studio.actions import gradio_api
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
@@ -42,12 +42,11 @@ def theme() -> gr.themes.Base:
     return gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
 
 
-def blocks(runtime: Runtime) -> gr.Blocks:
-    """Compose the page, and the API beside it."""
+def blocks(studio: ASGIApp) -> gr.Blocks:
+    """Compose the page, and the API beside it, which asks the studio's own routes."""
     with gr.Blocks(title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         gr.HTML(html_template=markup(), js_on_load=MOUNT, apply_default_css=False)
-        # How many may speak at once is the runtime's to say.
-        gr.api(Speaker(runtime).speak, api_name="speak", concurrency_limit=None)
+        gradio_api.offer(studio)
     return page
 
 

@@ -221,7 +221,7 @@ async def _turn_away(browser: WebSocket) -> None:
 async def _say_unavailable(browser: WebSocket) -> None:
     error = RuntimeUnavailable()
     try:
-        await browser.send_text(json.dumps({"type": "error", **_fields(error)}))
+        await browser.send_text(json.dumps({"type": "error", **fields_of(error)}))
         await browser.close(error.outcome.close, error.code)
     except RuntimeError:
         return  # the page has left as well
@@ -234,7 +234,7 @@ def _sendable(code: int | None) -> int:
     return 1001 if code in {1006, 1015} else code
 
 
-def _fields(error: SpeechError) -> dict[str, object]:
+def fields_of(error: SpeechError) -> dict[str, object]:
     return {
         "code": error.code,
         "message": str(error),
@@ -246,7 +246,7 @@ def _fields(error: SpeechError) -> dict[str, object]:
 def refused(error: SpeechError) -> Response:
     """An error of the studio's own, as the runtime would say it."""
     is_ours = error.outcome.http >= 500
-    body = {"error": {"type": "server_error" if is_ours else "invalid_request_error", **_fields(error)}}
+    body = {"error": {"type": "server_error" if is_ours else "invalid_request_error", **fields_of(error)}}
     headers = {"retry-after": "1"} if error.outcome.retryable else {}
     return JSONResponse(body, status_code=error.outcome.http, headers=headers)
 

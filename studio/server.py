@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,16 +20,20 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import Limits, Settings
 from studio.keeping import Keeping
+from studio.limits import VisitLimits
+from studio.opening import Opening
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
+from studio.routes.host import HostRoutes
 from studio.routes.transcribe import transcribe_routes
 from studio.routes.voices import voice_routes
 from studio.settings import StudioSettings
+from studio.sign_in import SignIn
 from studio.store.voice_bin import VoiceBin
 from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
 from studio.transcribing.desk import Desk
@@ -35,6 +41,7 @@ from studio.visitors import VisitorCookies
 from studio.voice_owners import whose_voices
 from studio.words import languages, words
 
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
 GRACE_S = 2  # for open requests when the process ends
 # Gradio routes that take or give files or fetch for others. The page has no use for them.
 CLOSED = ("/gradio_api/upload", "/gradio_api/file={path:path}", "/gradio_api/proxy={path:path}")
@@ -71,13 +78,15 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def build(runtime: Runtime, keeping: Keeping, desk: Desk, settings: StudioSettings) -> FastAPI:
-    """Compose the application. Routes come first: the page's mount at / takes whatever is left."""
-    # Gradio takes seconds to import; in here, the runtime loads its weights meanwhile.
-    import gradio
-
-    from studio.page import ASSETS, blocks, head, theme
-
+def build(
+    runtime: Runtime,
+    opening: Opening,
+    keeping: Keeping,
+    desk: Desk,
+    settings: StudioSettings,
+    sign_in: SignIn | None = None,
+) -> FastAPI:
+    """Compose the application. Routes come first: the mount at / takes whatever is left."""
     told = Settings.from_env()  # the same variables tell the runtime
     relay = Relay(runtime, told.server.keys[0] if told.server.keys else "", whose_voices(keeping.visitors))
     voice_bin = VoiceBin(settings.store.folder / "deleted-voices", settings.store.bin_s)
@@ -91,7 +100,8 @@ def build(runtime: Runtime, keeping: Keeping, desk: Desk, settings: StudioSettin
         desk.close()
 
     async def status(_: Request) -> Response:
-        return JSONResponse(asdict(runtime.status), headers={"cache-control": "no-store"})
+        state = asdict(runtime.status) | {"page": opening.opened.is_set()}
+        return JSONResponse(state, headers={"cache-control": "no-store"})
 
     async def starting_values(_: Request) -> Response:
         return JSONResponse(presets)
@@ -110,7 +120,12 @@ def build(runtime: Runtime, keeping: Keeping, desk: Desk, settings: StudioSettin
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
+    must = settings.visits.sign_in == "required"
+    app.add_middleware(VisitLimits, visitors=keeping.visitors, settings=settings.visits, must_sign_in=must)
+    if sign_in is not None:
+        sign_in.add_to(app)  # its session around all that asks who it is
     app.router.routes.extend(keeping.routes())
+    app.router.routes.extend(HostRoutes(runtime, settings, relay.key).routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
@@ -123,9 +138,33 @@ def build(runtime: Runtime, keeping: Keeping, desk: Desk, settings: StudioSettin
         app.add_route(path, closed, methods=HTTP_METHODS)
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
+    app.mount("/", opening)
+    return app
+
+
+def page(studio: ASGIApp) -> FastAPI:
+    """Compose the page, and the doors for programs beside it: Gradio's API and MCP, over the studio's own routes.
+
+    Takes the seconds that Gradio's import needs; the runtime loads its weights meanwhile.
+    """
+    import gradio
+
+    from studio.actions import mcp_tools
+    from studio.page import blocks, head, theme
+
+    tools = mcp_tools.tools(studio)
+    routes = tools.streamable_http_app().routes
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with tools.session_manager.run():
+            yield
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.routes.extend(routes)
     mounted: FastAPI = gradio.mount_gradio_app(
         app,
-        blocks(runtime),
+        blocks(studio),
         path="/",
         head=head(),
         favicon_path=ASSETS / "images" / "favicon.svg",
@@ -150,19 +189,31 @@ async def serve(settings: StudioSettings) -> int:
         GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
     )
     desk = Desk(settings.transcriber, Settings.from_env().limits)
-    features = partial(_features, desk)
-    keeping = await asyncio.to_thread(partial(Keeping, settings.store, features=features))
+    sign_in = _sign_in(settings)
+    keeping = await asyncio.to_thread(
+        partial(
+            Keeping,
+            settings.store,
+            member_of=sign_in.member_of if sign_in else None,
+            features=partial(_features, desk, sign_in),
+        )
+    )
+    opening = Opening()
+    app = build(runtime, opening, keeping, desk, settings, sign_in)
+    server = _Server(_config(app))
+    # From here on nothing may fail: asyncio cannot cancel a child that is just being started.
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
-    server = _Server(_config(await asyncio.to_thread(build, runtime, keeping, desk, settings)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    announcing = asyncio.create_task(_announce(runtime, listener))
-    await asyncio.wait({supervision, serving, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
-    if serving.done():
-        serving.result()
+    handing_over = asyncio.create_task(opening.hand_over(partial(page, app)))
+    announcing = asyncio.create_task(_announce(opening, listener))
+    await asyncio.wait({supervision, serving, handing_over, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (serving, handing_over):
+        if task.done():
+            task.result()
     code = supervision.result() if supervision.done() else 0
     server.should_exit = True
-    helpers = (supervision, announcing, told_to_end)
+    helpers = (supervision, handing_over, announcing, told_to_end)
     for helper in helpers:
         helper.cancel()
     # uvicorn may stumble over a socket that is closing already; the process ends all the same.
@@ -170,9 +221,22 @@ async def serve(settings: StudioSettings) -> int:
     return code
 
 
-def _features(desk: Desk, _: Request) -> dict[str, Any]:
+def _features(desk: Desk, sign_in: SignIn | None, _: Request) -> dict[str, Any]:
     """What the studio can do beside keeping things."""
-    return {"transcribe": desk.feature()}
+    return {"transcribe": desk.feature(), "oauth": None if sign_in is None else sign_in.feature()}
+
+
+def _sign_in(settings: StudioSettings) -> SignIn | None:
+    """Signing in, where visitors are kept apart and a provider is set.
+
+    Raises:
+        InvalidSetting: it is required or set, and cannot work.
+    """
+    wanted = settings.visits.sign_in
+    if wanted == "off" or not settings.store.each():
+        return None
+    is_set = bool(os.environ.get("OPENID_PROVIDER_URL"))
+    return SignIn(os.environ, required=wanted == "required") if is_set or wanted == "required" else None
 
 
 class _Server(uvicorn.Server):
@@ -198,12 +262,15 @@ def _config(app: FastAPI) -> uvicorn.Config:
         ws_per_message_deflate=False,  # PCM does not compress
         ws_max_size=2 * limits.max_config_bytes,  # as the runtime's own transport
         timeout_graceful_shutdown=GRACE_S,
+        # A Space is reached through its proxy only, which tells by what name and from where.
+        forwarded_allow_ips="*" if os.environ.get("SPACE_ID") else None,
         log_level="warning",
     )
 
 
-async def _announce(runtime: Runtime, listener: socket.socket) -> None:
+async def _announce(opening: Opening, listener: socket.socket) -> None:
     """Print the page's address once page and runtime answer."""
+    await opening.opened.wait()
     host, port = listener.getsockname()[:2]
     url = f"http://{'localhost' if host in {'0.0.0.0', '::'} else host}:{port}"  # noqa: S104
     async with httpx.AsyncClient(trust_env=False) as client:

@@ -58,6 +58,31 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VisitSettings:
+    """What one visitor may do where each has an own history, and who the host is (docs/spaces.md)."""
+
+    host_key: str = knob(
+        "", "VOICEWRIGHT_HOST_KEY", "opens the host's room from elsewhere; empty: only on the host's own machine"
+    )
+    sign_in: str = knob(
+        "optional",
+        "VOICEWRIGHT_SIGN_IN",
+        "optional, required or off: whether visitors sign in where a provider is set (OPENID_PROVIDER_URL)",
+        words=("optional", "required", "off"),
+    )
+    visitor_sockets: int = knob(3, "VOICEWRIGHT_VISITOR_SOCKETS", "sockets that one visitor may have open", low=1)
+    visitor_requests: int = knob(
+        4, "VOICEWRIGHT_VISITOR_REQUESTS", "requests for speech that one visitor may have in flight over HTTP", low=1
+    )
+    visitor_speech_s: float = knob(
+        0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech that one visitor may have made a day; 0: any", low=0
+    )
+    member_speech_s: float = knob(
+        0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "the same for those who have signed in; 0: any", low=0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudioSettings:
     """Where the page listens and which runtime it uses."""
 
@@ -66,6 +91,7 @@ class StudioSettings:
     runtime_url: str | None = None  # None: start one as a child
     runtime_args: tuple[str, ...] = ()
     store: StoreSettings = field(default_factory=StoreSettings)
+    visits: VisitSettings = field(default_factory=VisitSettings)
     transcriber: Choice = field(default_factory=lambda: Choice.of(TRANSCRIBER))
 
     @classmethod
@@ -101,6 +127,7 @@ class StudioSettings:
             runtime_url=known.runtime_url.rstrip("/") if known.runtime_url else None,
             runtime_args=tuple(rest),
             store=group_from_env(StoreSettings, env),
+            visits=group_from_env(VisitSettings, env),
             transcriber=Choice.of(env.get("VOICEWRIGHT_TRANSCRIBER", TRANSCRIBER)),
         )
 

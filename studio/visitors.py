@@ -29,8 +29,8 @@ GIVEN_AT = frozenset({"/", "/studio/me"})
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 
-# Who has signed in, by the request's headers and session; None: nobody.
-MemberOf = Callable[[HTTPConnection], str | None]
+# Id and name of who has signed in, by the connection's session; None: nobody.
+MemberOf = Callable[[HTTPConnection], tuple[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Visitors:
             return Visitor("host", HOST)
         member = self.member_of(request) if self.member_of is not None else None
         if member is not None:
-            return Visitor("member", MEMBER + member, member)
+            return Visitor("member", MEMBER + member[0], member[1])
         token = token_of(request.headers) or request.scope.get("state", {}).get(COOKIE)
         return Visitor("visitor", None if token is None else VISITOR + _hashed(token))
 

@@ -46,6 +46,6 @@ def _write(target: Path, source: str, lines: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    compile_lock(Path("requirements.lock"))
-    compile_lock(Path("requirements-dev.lock"), "--extra", "dev", with_triton=True)
+    compile_lock(Path("requirements.lock"), "--extra", "oauth")
+    compile_lock(Path("requirements-dev.lock"), "--extra", "dev", "--extra", "oauth", with_triton=True)
     compile_clients(Path("requirements-clients.lock"))

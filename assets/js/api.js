@@ -59,6 +59,8 @@ async function send(method, path, json) {
 }
 
 export const api = {
+  /** The answer itself, or a StudioError. */
+  ask,
   get: (path) => send('GET', path),
   post: (path, json = {}) => send('POST', path, json),
   patch: (path, json) => send('PATCH', path, json),

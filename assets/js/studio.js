@@ -13,6 +13,7 @@ import { ScriptRoom } from './rooms/script.js';
 import { SpeakersRoom } from './rooms/speakers.js';
 import { Speech } from './speech.js';
 import { Stage } from './stage.js';
+import { offerSigningIn } from './sign_in.js';
 import { Status } from './status.js';
 import { Toasts } from './toast.js';
 import { Voices } from './voices.js';
@@ -152,6 +153,9 @@ export class Studio {
       const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? this.page.querySelector('#vw-shared');
       slot.append(this.page.querySelector(`#vw-shared-${name}`));
     }
+    // A room may have another word for what its primary button does.
+    this.speakButton.dataset.i18n = root.querySelector('[data-vw-speak]')?.dataset.vwSpeak ?? 'shell.speak';
+    this.speakButton.textContent = this.t(this.speakButton.dataset.i18n);
   }
 
   /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
@@ -389,5 +393,6 @@ export async function mount(element) {
   await words.load(preferences.language);
   words.apply(page);
   document.documentElement.lang = preferences.language;
-  new Studio(page, { presets, me, words, preferences });
+  const studio = new Studio(page, { presets, me, words, preferences });
+  offerSigningIn(page, me, studio.t);
 }

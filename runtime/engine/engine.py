@@ -213,7 +213,15 @@ class Engine:
         slots = sum(self._slots(entry) for entry in self.registry.entries)
         with self._lock:
             waiting = len(self._open) - active
-        return EngineLoad(slots=slots, active=active, waiting=max(0, waiting))
+        return EngineLoad(
+            slots=slots,
+            active=active,
+            waiting=max(0, waiting),
+            frames=sum(station.frames_made for station in stations),
+            uncaptured=sum(station.streams.uncaptured for station in stations),
+            free_bytes=self.device.free_bytes(),
+            total_bytes=self.device.total_bytes(),
+        )
 
     # --- the caller's own thread
 

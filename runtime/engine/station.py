@@ -82,6 +82,7 @@ class Station:
         self.prefixes = Prefixes(settings.prompt_cache)
         self.lobby = Lobby(self.voices, self.slots, limits.queue_s, wake)
         self.holders: dict[int, Job] = {}  # by slot
+        self.frames_made = 0  # of all requests since the start, as sound
         self.reading: deque[Job] = deque()  # holders whose prompt is not read to the end
         self.rows = Rows(self.slots)
         self.underway = Underway(self.rows, self.slots, device.ahead, expect, clock)
@@ -181,6 +182,7 @@ class Station:
             # Who was cancelled meanwhile has lost its slot, perhaps to another.
             current = [index for index, job in enumerate(jobs) if self.holders.get(job.slot) is job]
             frames = np.array([chunk.size if sounds is None else sounds[index].frames for index in current], np.int64)
+            self.frames_made += int(frames.sum())
             starved = self.scheduler.hand_out(self.rows, chunk.slots[current], frames, at)
             for was_dry, index in zip(starved, current, strict=True):
                 job, sound = jobs[index], None if sounds is None else sounds[index]

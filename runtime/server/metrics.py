@@ -56,6 +56,10 @@ class Metrics:
         self._slots = gauge("slots", "Requests that can speak at the same time")
         self._active = gauge("active", "Requests that hold a slot")
         self._waiting = gauge("waiting", "Requests that wait for a slot")
+        self._frames = counter("frames", "Codec frames whose sound was made, of running requests too")
+        self._uncaptured = counter("uncaptured", "Calls of Code2Wav that found no graph, though graphs are held")
+        self._memory = gauge("memory_bytes", "The device's memory", ("kind",))
+        self._totals = {self._frames: 0, self._uncaptured: 0}  # as the engine told them last
         self._lag_s = histogram("loop_lag_seconds", "How late the event loop runs what is due", (), _LAGS)
 
     def ended(self, spoken: Spoken, event: Finished | Broken) -> None:
@@ -102,4 +106,13 @@ class Metrics:
             self._slots.set(load.slots)
             self._active.set(load.active)
             self._waiting.set(load.waiting)
+            self._memory.labels("free").set(load.free_bytes)
+            self._memory.labels("total").set(load.total_bytes)
+            self._catch_up(self._frames, load.frames)
+            self._catch_up(self._uncaptured, load.uncaptured)
         return generate_latest(self._registry)
+
+    def _catch_up(self, counter: Counter, total: int) -> None:
+        """Bring a counter to what the engine has counted itself."""
+        counter.inc(max(0, total - self._totals[counter]))
+        self._totals[counter] = total

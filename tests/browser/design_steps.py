@@ -113,7 +113,7 @@ def newly_kept(page: Page, count: int) -> Iterator[None]:
 def make_three(page: Page) -> None:
     """Have three takes made, and wait until all are kept."""
     with newly_kept(page, 3):
-        page.click("#vw-design-make")
+        page.click("#vw-speak")
         expect_state(page, LETTERS, "done")
 
 

@@ -85,7 +85,7 @@ def turned(pcm: Pcm, decibels: float) -> Pcm:
 
 def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire: Wire) -> None:
     with newly_kept(room, 3):
-        room.click("#vw-design-make")
+        room.click("#vw-speak")
         expect_state(room, LETTERS, "streaming", "done")
         assert playing(room) == ["A"]  # heard as it comes
         expect_state(room, LETTERS, "done")
@@ -124,7 +124,7 @@ def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, demo: App) -> N
 def test_keys_play_stop_and_go_on_at_the_same_place(room: Page) -> None:
     make_three(room)
     room.keyboard.press("Escape")
-    room.locator("#vw-design-make").focus()
+    room.locator("#vw-speak").focus()
     room.keyboard.press("1")
     assert playing(room) == ["A"]
     room.wait_for_timeout(600)
@@ -200,13 +200,13 @@ def test_more_like_this_gives_neighbours_with_what_the_form_says_now(room: Page)
 def test_a_seed_can_be_typed_and_locked_but_not_twice(room: Page, wire: Wire) -> None:
     seed_field(room, "B").fill("99999999999")
     assert lock(room, "B").is_checked()
-    room.click("#vw-design-make")
+    room.click("#vw-speak")
     complaint = card(room, "B").get_by_role("alert")
     expect(complaint).to_contain_text("from 0 to 4294967295")
     seed_field(room, "B").fill("7")
     expect(complaint).to_be_empty()
     seed_field(room, "C").fill("7")
-    room.click("#vw-design-make")
+    room.click("#vw-speak")
     expect(card(room, "C").get_by_role("alert")).to_contain_text("Take B has this seed already")
     assert wire.asked == []  # nothing was made of it
     lock(room, "C").uncheck()
@@ -214,13 +214,13 @@ def test_a_seed_can_be_typed_and_locked_but_not_twice(room: Page, wire: Wire) ->
     first, second, third = seeds(room)
     assert second == 7
     assert len({first, second, third}) == 3
-    room.click("#vw-design-make")
+    room.click("#vw-speak")
     expect_state(room, LETTERS, "done")
     again = seeds(room)
     assert again[1] == 7
     assert not {first, third} & set(again)
     room.fill("#vw-design-description", " ")
-    room.click("#vw-design-make")
+    room.click("#vw-speak")
     expect(room.locator("#vw-design-description-error")).to_contain_text("Describe the voice")
     expect_state(room, LETTERS, "done")
 
@@ -246,7 +246,7 @@ def test_a_dropped_take_can_be_had_back(room: Page) -> None:
 
 def test_escape_stops_what_is_being_made(room: Page) -> None:
     room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 3)
-    room.click("#vw-design-make")
+    room.click("#vw-speak")
     expect_state(room, LETTERS, "streaming")
     room.keyboard.press("Escape")
     expect_state(room, LETTERS, "stopped")
@@ -258,7 +258,7 @@ def test_escape_stops_what_is_being_made(room: Page) -> None:
 
 def test_what_cannot_be_said_is_told_and_shown(room: Page) -> None:
     room.fill("#vw-text", "word " * 1000)
-    room.click("#vw-design-make")
+    room.click("#vw-speak")
     expect_state(room, LETTERS, "failed")
     assert "failed" in card(room, "A").inner_text()
     expect(room.locator("#vw-text-error")).not_to_be_empty()
@@ -374,7 +374,7 @@ def test_without_base_the_take_is_a_favourite_and_the_page_says_what_is_missing(
         monkeypatch.setenv(f"VOICEWRIGHT_{name}", str(tmp_path / name))
     with running_app(["--model", "voice_design=assets/demo-voice"]) as app:
         page = open_studio(url=app.url, await_ready=False)
-        page.locator("#vw-design-make:enabled").wait_for()
+        page.locator("#vw-speak:enabled").wait_for()
         enter_design(page, TEXT)
         make_three(page)
         act(page, "C", "keep")

@@ -111,9 +111,7 @@ def test_a_take_that_cannot_be_the_same_says_why(app: App, studio: Page) -> None
         ({"seed": record["seed"] ^ 1}, "although model and device are the same"),
     ):
         changes = {"sha256": "0" * 64, **changed}
-        studio.route(
-            f"**/studio/takes/{first}", lambda route, changes=changes: route.fulfill(json={**record, **changes})
-        )
+        studio.route(f"**/studio/takes/{first}", _answering({**record, **changes}))
         row.locator("[data-do=reproduce]").click()
         expect(row.locator(".vw-take-outcome[data-identical=false]")).to_contain_text(words, timeout=60_000)
         studio.unroute(f"**/studio/takes/{first}")

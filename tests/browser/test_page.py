@@ -72,24 +72,28 @@ def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
 
 
 def test_a_bad_reference_is_said_at_the_reference(studio: Page) -> None:
+    taken, span = studio.locator("#vw-clone-name"), studio.locator("#vw-clone-span")
     studio.click("#vw-tab-clone")
     expect_complaint(studio, "ref_audio", "Record or upload")
     studio.set_input_files("#vw-clone-file", wav(3.0))
+    expect(span).to_contain_text("3.00 s")
     assert complaints(studio) == {}
     expect_complaint(studio, "ref_text", "Write down")
     studio.check("#vw-clone-xvector")
     assert complaints(studio) == {}
     studio.set_input_files("#vw-clone-file", wav(0.5))
+    expect(span).to_contain_text("0.50 s")
     expect_complaint(studio, "ref_audio", "0.50 s")
-    studio.set_input_files(
-        "#vw-clone-file", {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99}
-    )
+    poem = {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99}
+    studio.set_input_files("#vw-clone-file", poem)
+    expect(taken).to_have_text("poem.wav")
     expect_complaint(studio, "ref_audio")
     studio.set_input_files("#vw-clone-file", wav(61.0, rate=16000))
-    expect(studio.locator("#vw-clone-span")).to_have_text("0.00 to 60.00 s · 60.0 s")
+    expect(span).to_have_text("0.00 to 60.00 s · 60.0 s")
     studio.set_input_files("#vw-clone-file", {"name": "long.wav", "mimeType": "audio/wav", "buffer": bytes(13 * 2**20)})
     expect(studio.locator("#vw-room-clone [data-error-for=ref_audio]")).to_contain_text("13.0 MB")
     studio.set_input_files("#vw-clone-file", _stereo())
+    expect(taken).to_have_text("voice.flac")
     studio.click("#vw-speak")
     await_sound(studio)
     studio.click("#vw-stop")

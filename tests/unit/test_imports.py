@@ -51,7 +51,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "fastapi": ("runtime/server/", "studio/"),
     "starlette": ("runtime/server/", "studio/"),
     "uvicorn": ("runtime/server/", "studio/"),
-    "pydantic": ("runtime/server/", "studio/store/"),
+    "pydantic": ("runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
     "websockets": ("runtime/server/", "runtime/client/", "studio/"),
     "gradio": ("studio/",),
     # speech.py runs the network of silero-vad, which comes as TorchScript.
@@ -68,9 +68,12 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
     "av": ("runtime/encoding.py", "runtime/loudness.py"),
     "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
+    "authlib": ("studio/sign_in.py",),
+    "joserfc": ("studio/sign_in.py",),
+    "mcp": ("studio/actions/mcp_tools.py",),
     "subprocess": ("runtime/voices/decoding.py", "studio/"),
     "sqlite3": ("runtime/voices/", "studio/store/"),
-    "prometheus_client": ("runtime/server/metrics.py",),
+    "prometheus_client": ("runtime/server/metrics.py", "studio/figures.py"),
     "pickle": (),
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),

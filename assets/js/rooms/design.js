@@ -28,7 +28,6 @@ export class DesignRoom {
     const find = (name) => root.querySelector(`#vw-design-${name}`);
     this.description = find('description');
     this.language = find('language');
-    this.make = find('make');
     this.hint = find('hint');
     this.said = find('said');
     this.picker = new PresetPicker(root, studio.presets.designs, this.t);
@@ -46,7 +45,6 @@ export class DesignRoom {
   }
 
   listen() {
-    this.make.onclick = () => this.studio.speak();
     this.description.oninput = () => {
       this.hint.textContent = '';
       this.picker.mark(this.description.value);
@@ -66,7 +64,6 @@ export class DesignRoom {
 
   offer() {
     const card = this.studio.cards.get(this.mode);
-    this.make.disabled = !card;
     if (!card) return;
     fillLanguages(this.language, card, this.t);
     this.picker.offer(card);

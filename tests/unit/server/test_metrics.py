@@ -56,7 +56,7 @@ def test_runaways_cancels_and_failures_are_told_apart() -> None:
 def test_sessions_and_load_are_as_they_are_now() -> None:
     metrics = Metrics()
     with metrics.session("omni"), metrics.session("omni"):
-        values = read(metrics, EngineLoad(slots=8, active=3, waiting=2))
+        values = read(metrics, EngineLoad(slots=8, active=3, waiting=2, free_bytes=5, total_bytes=9))
     assert values["voicewright_sessions", "omni"] == 2
     assert [values[f"voicewright_{name}",] for name in ("slots", "active", "waiting")] == [8, 3, 2]
     assert read(metrics)["voicewright_sessions", "omni"] == 0
@@ -76,3 +76,16 @@ def test_a_loop_that_is_held_up_is_seen() -> None:
     values = read(metrics)
     assert values["voicewright_loop_lag_seconds_count",] == 1
     assert values["voicewright_loop_lag_seconds_sum",] > 0.2
+
+
+def test_what_the_engine_counts_itself_is_told_as_it_grows() -> None:
+    metrics = Metrics()
+    assert (
+        read(metrics, EngineLoad(slots=8, active=0, waiting=0, frames=40, uncaptured=2))["voicewright_frames_total",]
+        == 40
+    )
+    values = read(
+        metrics, EngineLoad(slots=8, active=0, waiting=0, frames=50, uncaptured=2, free_bytes=5, total_bytes=9)
+    )
+    assert (values["voicewright_frames_total",], values["voicewright_uncaptured_total",]) == (50, 2)
+    assert (values["voicewright_memory_bytes", "free"], values["voicewright_memory_bytes", "total"]) == (5, 9)

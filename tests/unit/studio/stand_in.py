@@ -1,4 +1,4 @@
-"""A process that can be ready, refuse its settings, crash, or ignore SIGTERM: what a runtime does on a bad day.
+"""What a runtime does on a bad day: it loads for ever, refuses its settings, crashes, ignores SIGTERM; or is ready.
 
 Run as ``python -m studio.child tests.unit.studio.stand_in BEHAVIOUR --host H --port P``.
 """
@@ -13,9 +13,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Answers(BaseHTTPRequestHandler):
+    is_ready = True
+
     def do_GET(self) -> None:
-        self.send_response(200)
+        self.send_response(200 if self.is_ready else 503)
         self.end_headers()
+        self.wfile.write(b'{"status":"loading","loaded":1,"of":3,"step":"reading weights"}')
 
     def log_message(self, format: str, *args: object) -> None:
         return
@@ -34,6 +37,7 @@ def main() -> None:
         sys.exit(70)
     if arguments.behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Answers.is_ready = arguments.behaviour != "loading"
     with ThreadingHTTPServer((arguments.host, arguments.port), Answers) as server:
         server.serve_forever()
     time.sleep(60)

@@ -193,3 +193,44 @@ def test_a_given_runtime_is_asked_how_it_is(monkeypatch: pytest.MonkeyPatch) -> 
             asking.cancel()
 
     asyncio.run(run())
+
+
+def test_other_arguments_are_tried_and_the_earlier_ones_come_back_where_they_fail() -> None:
+    async def run() -> None:
+        runtime = ChildRuntime(["ready"], command=STAND_IN)
+        supervision = asyncio.create_task(runtime.run())
+        await until(lambda: runtime.status.state is State.READY)
+        first = runtime.pid
+        runtime.change(["refuse"])
+        assert (runtime.changing, runtime.status.state) == (True, State.STARTING)
+        await until(lambda: runtime.status.problem is not None)
+        assert "the checkpoint is missing" in str(runtime.status.problem)
+        await until(lambda: runtime.status.state is State.READY)
+        assert (runtime.args, runtime.changing) == (("ready",), False)
+        assert runtime.status.problem is not None  # still to be read
+        assert runtime.pid != first
+        runtime.change(["ready"])
+        await until(lambda: runtime.status.state is State.READY)
+        assert runtime.status.problem is None
+        supervision.cancel()
+        await asyncio.gather(supervision, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_change_that_takes_too_long_can_be_given_up() -> None:
+    async def run() -> None:
+        runtime = ChildRuntime(["ready"], command=STAND_IN)
+        supervision = asyncio.create_task(runtime.run())
+        await until(lambda: runtime.status.state is State.READY)
+        runtime.change(["loading"])
+        await until(lambda: runtime.status.of == 3)
+        assert runtime.status.sentence == "Model 2 of 3: reading weights."
+        runtime.give_up()
+        await until(lambda: runtime.status.state is State.READY)
+        assert "given up" in str(runtime.status.problem)
+        assert runtime.args == ("ready",)
+        supervision.cancel()
+        await asyncio.gather(supervision, return_exceptions=True)
+
+    asyncio.run(run())

@@ -1,0 +1,59 @@
+"""Triton's C module, made while an image is built: ``make`` where there is a compiler, ``check`` where there is none.
+
+Triton compiles a kernel by itself, with the ptxas that it brings; what loads and launches kernels is one C module
+(``cuda_utils``), which it compiles with a C compiler at its first use and keeps in TRITON_CACHE_DIR. The module does
+not depend on the card. It is linked with the driver's libcuda.so.1, which is not there in a build; an empty library
+of that name stands in for it, and the driver's own is found when the module is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SONAME = "libcuda.so.1"
+
+
+def make() -> None:
+    """Compile the module into TRITON_CACHE_DIR, by Triton's own function."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / SONAME
+        compiler = os.environ.get("CC", "gcc")
+        command = [compiler, "-shared", f"-Wl,-soname,{SONAME}", "-o", str(library), "-x", "c", os.devnull]
+        subprocess.run(command, check=True)
+        # An empty library gives no symbol, and a linker that drops what is not needed would drop it.
+        keeping = Path(folder) / "cc"
+        keeping.write_text(f'#!/bin/sh\nexec {compiler} -Wl,--no-as-needed "$@"\n')
+        keeping.chmod(0o755)
+        os.environ |= {"CC": str(keeping), "TRITON_LIBCUDA_PATH": folder}
+        from triton.backends.nvidia.driver import CudaUtils
+
+        try:
+            CudaUtils()
+        except (ImportError, RuntimeError, SystemError) as error:
+            print(f"compiled; it is loaded where a driver is ({error})")
+    check()
+
+
+def check() -> None:
+    """End with status 1 unless Triton would find the module where it is asked for: same sources, platform, Python."""
+    import hashlib
+    import sysconfig
+
+    import triton.backends.nvidia.driver as nvidia
+    from triton.runtime.build import platform_key
+    from triton.runtime.cache import get_cache_manager
+
+    source = (Path(nvidia.dirname) / "driver.c").read_text()
+    key = hashlib.sha256((source + platform_key()).encode("utf-8")).hexdigest()
+    found = get_cache_manager(key).get_file(f"cuda_utils{sysconfig.get_config_var('EXT_SUFFIX')}")
+    if found is None:
+        sys.exit("Triton would look for another module than the one that was made.")
+    print(f"found {found}")
+
+
+if __name__ == "__main__":
+    {"make": make, "check": check}[sys.argv[1]]()

@@ -1,0 +1,88 @@
+"""How an action asks the studio: by its own routes, in process, in the name of who asked.
+
+So a program meets the same rules, limits and owners as the page does, and the same sentences.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from starlette.types import ASGIApp
+
+from studio.relay import same_origin
+
+# What tells who asks. The origin is judged here, and the routes hear no more of it.
+PASSED_ON = ("authorization", "cookie", "x-api-key", "x-forwarded-proto")
+BASE = "http://studio"
+
+
+class ActionRefused(Exception):
+    """One sentence for who asked, and its stable code."""
+
+    def __init__(self, message: str, code: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message, self.code, self.param = message, code, param
+
+
+class Asking:
+    """The studio's routes for one caller. Thread: the event loop."""
+
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str], address: str = "127.0.0.1") -> None:
+        """
+        Raises:
+            ActionRefused: a page of another site asks.
+        """
+        if not same_origin(headers):
+            raise ActionRefused("This origin may not use the studio.", "origin_refused")
+        self._app, self._address = app, address
+        self._headers = {name: headers[name] for name in PASSED_ON if name in headers}
+
+    async def __call__(self, method: str, path: str, **content: Any) -> httpx.Response:
+        """One request; ``content`` is httpx's.
+
+        Raises:
+            ActionRefused: the studio or the runtime says no.
+        """
+        transport = httpx.ASGITransport(self._app, client=(self._address, 0))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=self._headers, timeout=None) as client:  # noqa: S113
+            answer = await client.request(method, path, **content)
+        if answer.is_success:
+            return answer
+        raise _refused(answer)
+
+    async def speech(self, body: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
+        """Speak: PCM (s16le, 24 kHz, mono), and the fields of ``speech.audio.done``.
+
+        Raises:
+            ActionRefused: it was refused, or failed on the way.
+        """
+        asked = {"response_format": "pcm", "stream_format": "sse", **body}
+        answer = await self("POST", "/v1/audio/speech", json=asked)
+        pcm, done = bytearray(), None
+        for line in answer.text.splitlines():
+            if not line.startswith("data: {"):
+                continue
+            event = json.loads(line.removeprefix("data: "))
+            match event["type"]:
+                case "speech.audio.delta":
+                    pcm += base64.b64decode(event["audio"])
+                case "speech.audio.done":
+                    done = event
+                case _:
+                    error = event.get("error", {})
+                    raise ActionRefused(error.get("message", "Speech failed."), error.get("code", "generation_failed"))
+        if done is None:
+            raise ActionRefused("The runtime went away while it spoke; try again.", "runtime_unavailable")
+        return bytes(pcm), done
+
+
+def _refused(answer: httpx.Response) -> ActionRefused:
+    try:
+        error = answer.json()["error"]
+        return ActionRefused(error["message"], error["code"], error.get("param"))
+    except (ValueError, KeyError, TypeError):
+        return ActionRefused(f"The studio answered with {answer.status_code}.", f"http_{answer.status_code}")

@@ -1,0 +1,105 @@
+"""The actions as MCP tools, at /mcp on the studio's own port (docs/mcp.md).
+
+Answers are JSON, without the sound that is in Gradio's: a model reads text, and is told where the sound lies. Tools
+that are asked for sound return it as audio.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    TextContent,
+    ToolAnnotations,
+)
+from pydantic import AnyUrl
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from studio.actions.asking import ActionRefused, Asking
+from studio.actions.offering import ACTIONS, Action, described, shaped
+from studio.visitors import is_https
+
+PATH = "/mcp"
+ABOUT = (
+    "A voice studio: speak texts, design voices from words, keep a designed voice, clone voices with consent, speak "
+    "scripts. Takes are kept in a history; their addresses play in a browser."
+)
+READS = {"list_takes", "list_voices", "take_audio", "export"}
+CALLER = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=Context)
+
+
+def tools(app: ASGIApp) -> FastMCP:
+    """A server of tools; ``app`` is the studio, whose routes they ask."""
+    # The studio judges origins itself, by the address that it was reached at.
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    server = FastMCP(
+        "Voicewright", instructions=ABOUT, stateless_http=True, streamable_http_path=PATH, transport_security=security
+    )
+    for action in ACTIONS:
+        name = action.__name__
+        marks = ToolAnnotations(readOnlyHint=name in READS, destructiveHint=name == "delete_voice", openWorldHint=False)
+        about = (action.__doc__ or "").partition("Args:")[0].strip()
+        server.add_tool(_tool(app, action), description=about, annotations=marks)
+        added = server._tool_manager.get_tool(name)
+        assert added is not None
+        properties = added.parameters["properties"]
+        for argument, words in described(action).items():
+            properties[argument]["description"] = words
+    return server
+
+
+def _tool(app: ASGIApp, action: Action) -> Action:
+    async def call(*, context: Context[Any, Any, Any], **arguments: Any) -> CallToolResult:
+        request = context.request_context.request
+        assert isinstance(request, Request)  # the only transport is HTTP
+        try:
+            address = request.client.host if request.client else ""
+            told = await action(Asking(app, request.headers, address), **arguments)
+        except ActionRefused as refusal:
+            words = TextContent(type="text", text=f"{refusal.message} [{refusal.code}]")
+            return CallToolResult(content=[words], isError=True)
+        return _result(told, request)
+
+    return shaped(call, action, CALLER, CallToolResult)
+
+
+def _result(told: Any, request: Request) -> CallToolResult:
+    if isinstance(told, dict) and set(told) == {"media_type", "data"}:
+        return CallToolResult(content=[_file(told["media_type"].partition(";")[0], told["data"])])
+    lean = _without_sound(told, _address(request))
+    value = lean if isinstance(lean, dict) else {"result": lean}
+    text = TextContent(type="text", text=json.dumps(lean, ensure_ascii=False))
+    return CallToolResult(content=[text], structuredContent=value)
+
+
+def _file(media_type: str, data: str) -> AudioContent | EmbeddedResource:
+    if media_type.startswith("audio/"):
+        return AudioContent(type="audio", data=data, mimeType=media_type)
+    blob = BlobResourceContents(uri=AnyUrl("voicewright://export"), mimeType=media_type, blob=data)
+    return EmbeddedResource(type="resource", resource=blob)
+
+
+def _without_sound(told: Any, address: str) -> Any:
+    """The same without WAVs in base64, with whole addresses instead."""
+    if isinstance(told, list):
+        return [_without_sound(one, address) for one in told]
+    if not isinstance(told, dict):
+        return told
+    lean = {name: _without_sound(value, address) for name, value in told.items() if name != "wav"}
+    if isinstance(lean.get("audio"), str):
+        lean["audio"] = f"{address}/{lean['audio']}"
+    return lean
+
+
+def _address(request: Request) -> str:
+    scheme = "https" if is_https(request.scope, request.headers) else "http"
+    return f"{scheme}://{request.headers.get('host', 'localhost')}"

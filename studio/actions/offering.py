@@ -1,0 +1,52 @@
+"""Which actions there are, and each as a function whose first argument a door fills in (Gradio's API, MCP)."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from studio.actions import scripts, speech, voices
+
+Action = Callable[..., Awaitable[Any]]  # its first argument is an Asking
+
+ACTIONS: tuple[Action, ...] = (
+    speech.speak,
+    speech.design,
+    speech.list_takes,
+    speech.take_audio,
+    speech.reproduce,
+    voices.keep,
+    voices.clone,
+    voices.list_voices,
+    voices.delete_voice,
+    scripts.script,
+    scripts.export,
+)
+
+
+def described(action: Action) -> dict[str, str]:
+    """What the docstring says of each argument."""
+    _, _, listed = inspect.cleandoc(action.__doc__ or "").partition("Args:\n")
+    return dict(re.findall(r"^ {4}(\w+): (.+)$", listed, re.MULTILINE))
+
+
+def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
+    """Give ``call`` the name, the words and the arguments of an action, with ``caller`` for who asks at their end.
+
+    Both doors read them from the signature; annotations are resolved here, where their names are known.
+    """
+    hints = typing.get_type_hints(action)
+    parameters = [
+        one.replace(annotation=hints[name])
+        for name, one in inspect.signature(action).parameters.items()
+        if name != "studio"
+    ]
+    back = hints["return"] if returns is None else returns
+    call.__name__, call.__doc__, call.__module__ = action.__name__, action.__doc__, action.__module__
+    call.__qualname__ = action.__name__
+    call.__signature__ = inspect.Signature([*parameters, caller], return_annotation=back)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in [*parameters, caller]} | {"return": back}
+    return call

@@ -1,0 +1,83 @@
+"""Several lines, one after another, and files of what was spoken."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, TypedDict
+
+from studio.actions.asking import ActionRefused, Asking
+from studio.actions.speech import Spoken, as_file, speak
+
+MOST_LINES = 100
+LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed"}
+
+
+class Script(TypedDict):
+    """A script that was spoken and kept; ``takes`` are in the order of its lines."""
+
+    id: str | None
+    takes: list[Spoken]
+
+
+async def script(studio: Asking, lines: list[dict[str, Any]], name: str = "") -> Script:
+    """Speak a script line by line, each with a voice of its own, and keep it; export joins its takes.
+
+    Args:
+        lines: objects with text, and if wanted mode, voice, language, instruct and seed, as speak takes them.
+        name: a name for the script.
+    """
+    if not 1 <= len(lines) <= MOST_LINES:
+        raise ActionRefused(f"lines must be from 1 to {MOST_LINES}.", "invalid_config", "lines")
+    for number, line in enumerate(lines):
+        if not isinstance(line, dict) or not isinstance(line.get("text"), str) or set(line) - LINE_FIELDS:
+            why = f"lines[{number}] must be an object with text, and only {', '.join(sorted(LINE_FIELDS))}."
+            raise ActionRefused(why, "invalid_config", "lines")
+    takes = [await speak(studio, **line) for line in lines]
+    kept = [
+        {
+            "id": f"line{number + 1}",
+            "text": line["text"],
+            "voice": {"mode": line.get("mode") or None, "voice": line.get("voice") or None},
+            "instruct": line.get("instruct", ""),
+            "seed": spoken["seed"],
+            "take": spoken["take"],
+        }
+        for number, (line, spoken) in enumerate(zip(lines, takes, strict=True))
+    ]
+    script_id = secrets.token_hex(16)
+    try:
+        await studio("PUT", f"/studio/scripts/{script_id}", json={"name": name, "lines": kept})
+    except ActionRefused as refusal:
+        if refusal.code not in {"visitor_unknown", "store_full"}:
+            raise
+        return Script(id=None, takes=takes)
+    return Script(id=script_id, takes=takes)
+
+
+async def export(
+    studio: Asking,
+    takes: list[str],
+    format: str = "wav",
+    shape: str = "joined",
+    pause_s: float = 0.3,
+    loudness_lufs: float | None = -16.0,
+    name: str = "",
+) -> dict[str, str]:
+    """Make one file of several takes and return it in base64.
+
+    Args:
+        takes: ids of takes, in their order.
+        format: wav, mp3, flac or opus.
+        shape: joined (one file), files (one a take, in a zip), srt (subtitles) or all (everything, in a zip).
+        pause_s: seconds of silence between two takes.
+        loudness_lufs: loudness of the whole; null leaves it as it is.
+        name: a name for the file.
+    """
+    clips: list[dict[str, Any]] = []
+    for number, take in enumerate(takes):
+        if number and pause_s > 0:
+            clips.append({"silence_s": pause_s})
+        clips.append({"take": take})
+    asked = {"clips": clips, "format": format, "shape": shape, "loudness_lufs": loudness_lufs, "name": name}
+    answer = await studio("POST", "/studio/exports", json=asked)
+    return as_file(answer.content, answer.headers["content-type"])

@@ -1,0 +1,208 @@
+"""Speak, design, and what has been spoken: takes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import secrets
+from typing import Any, TypedDict
+
+from runtime.client import wav
+from runtime.request import SAMPLE_RATE
+from studio.actions.asking import ActionRefused, Asking
+
+MOST_TAKES = 6
+ROOMS = {"custom_voice": "speakers", "voice_design": "design", "base": "clone"}
+BYTES_A_SECOND = 2 * SAMPLE_RATE
+
+
+class Spoken(TypedDict):
+    """A finished utterance. ``take`` is its id in the history, null where the caller has none; ``audio`` its address;
+    ``wav`` a mono 16-bit file in base64."""
+
+    take: str | None
+    audio: str | None
+    sample_rate: int
+    seconds: float
+    seed: int
+    stop_reason: str
+    wav: str
+
+
+class Reproduced(TypedDict):
+    """``identical`` says whether the new take has the same samples, bit for bit."""
+
+    take: str | None
+    identical: bool
+    seed: int
+
+
+async def speak(
+    studio: Asking,
+    text: str,
+    mode: str = "",
+    voice: str = "",
+    language: str = "auto",
+    instruct: str = "",
+    seed: int | None = None,
+) -> Spoken:
+    """Speak a text, keep it as a take in the history, and return it as a WAV file.
+
+    Args:
+        text: what to say.
+        mode: custom_voice (a speaker of the model), voice_design (a voice by description) or base (a stored voice); without one, what goes with the voice.
+        voice: a speaker of the model, or the name or id of a stored voice.
+        language: a language of the model, or auto.
+        instruct: how to speak, or the description of the voice.
+        seed: the same seed gives the same speech; without one, one is drawn and returned.
+    """  # noqa: E501  Gradio reads an argument's description from one line
+    asked = {"task_type": mode, "voice": voice, "language": language, "instructions": instruct}
+    config = {name: value for name, value in asked.items() if value}
+    return await _spoken(studio, text, config, seed)
+
+
+async def design(
+    studio: Asking,
+    description: str,
+    text: str,
+    takes: int = 3,
+    language: str = "auto",
+    seeds: list[int] | None = None,
+) -> list[Spoken]:
+    """Have a voice designed from a description: several takes at once, each with its own seed. Keep the one you like.
+
+    Args:
+        description: the voice in words: age, pitch, timbre, manner, accent.
+        text: what the voice says; it becomes the transcript of a voice that is kept.
+        takes: how many, 1 to 6.
+        language: a language of the model, or auto.
+        seeds: one for each take; without them, they are drawn and returned.
+    """
+    if not 1 <= takes <= MOST_TAKES:
+        raise ActionRefused(f"takes must be from 1 to {MOST_TAKES}.", "invalid_config", "takes")
+    if seeds and len(seeds) != takes:
+        raise ActionRefused(f"{takes} takes need as many seeds, not {len(seeds)}.", "invalid_config", "seeds")
+    config = {"task_type": "voice_design", "language": language, "instructions": description}
+    drawn = seeds or [secrets.randbelow(2**32) for _ in range(takes)]
+    # Together: the runtime makes them as one batch.
+    made = [_spoken(studio, text, config, seed, label="ABCDEF"[number]) for number, seed in enumerate(drawn)]
+    return list(await asyncio.gather(*made))
+
+
+async def list_takes(studio: Asking, search: str = "", limit: int = 20) -> list[dict[str, Any]]:
+    """List the takes of the history, newest first, with all that is needed to make them again.
+
+    Args:
+        search: words that the take's text, name, voice or tags hold.
+        limit: how many at most.
+    """
+    answer = await studio("GET", "/studio/takes", params={"search": search, "limit": max(1, min(limit, 100))})
+    records: list[dict[str, Any]] = answer.json()["takes"]
+    return records
+
+
+async def take_audio(studio: Asking, take: str, format: str = "wav") -> dict[str, str]:
+    """Return the sound of a take as a file in base64, with its provenance in the file's metadata.
+
+    Args:
+        take: the id of a take.
+        format: wav, mp3, flac, opus or pcm.
+    """
+    answer = await studio("GET", f"/studio/takes/{take}/audio", params={"format": format})
+    return as_file(answer.content, answer.headers["content-type"])
+
+
+async def reproduce(studio: Asking, take: str) -> Reproduced:
+    """Make a take again from its record, and say whether every sample is the same.
+
+    Args:
+        take: the id of a take.
+    """
+    record = (await studio("GET", f"/studio/takes/{take}")).json()
+    config = dict(record["config"])
+    if record["reference"] is not None:
+        reference = await studio("GET", f"/studio/takes/{take}/reference")
+        config["ref_audio"] = f"data:application/octet-stream;base64,{base64.b64encode(reference.content).decode()}"
+    config.setdefault("task_type", record["mode"])
+    pcm, done = await studio.speech({**config, "input": record["text"], "seed": record["seed"]})
+    identical = hashlib.sha256(pcm).hexdigest() == record["sha256"]
+    kept = await _keep(studio, record["text"], record["config"], pcm, done, record["mode"], record["label"], take)
+    return Reproduced(take=kept, identical=identical, seed=done["seed"])
+
+
+def as_file(data: bytes, media_type: str) -> dict[str, str]:
+    """A file as JSON."""
+    return {"media_type": media_type, "data": base64.b64encode(data).decode()}
+
+
+async def _spoken(
+    studio: Asking, text: str, config: dict[str, Any], seed: int | None, label: str | None = None
+) -> Spoken:
+    drawn = secrets.randbelow(2**32) if seed is None else seed
+    pcm, done = await studio.speech({**config, "input": text, "seed": drawn})
+    mode = config.get("task_type") or await _mode_of(studio, config.get("voice", ""))
+    take = await _keep(studio, text, config, pcm, done, mode, label)
+    return Spoken(
+        take=take,
+        audio=None if take is None else f"studio/takes/{take}/audio",
+        sample_rate=SAMPLE_RATE,
+        seconds=round(len(pcm) / BYTES_A_SECOND, 3),
+        seed=done["seed"],
+        stop_reason=done["stop_reason"],
+        wav=base64.b64encode(wav(pcm)).decode(),
+    )
+
+
+async def _keep(
+    studio: Asking,
+    text: str,
+    config: dict[str, Any],
+    pcm: bytes,
+    done: dict[str, Any],
+    mode: str,
+    label: str | None,
+    parent: str | None = None,
+) -> str | None:
+    """Keep a take for a caller who has a history. Sound is never lost to a history that is full."""
+    take = {
+        "room": ROOMS.get(mode, "speakers"),
+        "mode": mode,
+        "text": text,
+        "config": {name: value for name, value in config.items() if name != "ref_audio"},
+        "seed": done["seed"],
+        "voice": config.get("voice"),
+        "language": config.get("language"),
+        "metrics": done.get("metrics"),
+        "stop_reason": done["stop_reason"],
+        "model": await _model_of(studio, mode),
+        "label": label,
+        "parent": parent,
+    }
+    try:
+        answer = await studio("POST", "/studio/takes", data={"take": json.dumps(take)}, files={"pcm": ("pcm", pcm)})
+    except ActionRefused as refusal:
+        if refusal.code in {"visitor_unknown", "store_full", "storage_failed"}:
+            return None
+        raise
+    kept: str = answer.json()["id"]
+    return kept
+
+
+async def _mode_of(studio: Asking, voice: str) -> str:
+    """What goes with a voice: base with a stored one, else the first mode that is served."""
+    cards = (await studio("GET", "/v1/models")).json()["data"]
+    speakers = {speaker.casefold() for card in cards for speaker in card["speakers"]}
+    served = [mode for card in cards for mode in card["modes"]]
+    if voice and voice.casefold() not in speakers and "base" in served:
+        return "base"
+    return "custom_voice" if "custom_voice" in served else served[0]
+
+
+async def _model_of(studio: Asking, mode: str) -> dict[str, Any] | None:
+    """Which checkpoint spoke."""
+    for card in (await studio("GET", "/v1/models")).json()["data"]:
+        if mode in card["modes"]:
+            return {name: card[name] for name in ("id", "fingerprint", "device", "dtype")}
+    return None

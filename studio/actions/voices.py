@@ -1,0 +1,120 @@
+"""Stored voices: kept from a take, cloned, listed, deleted."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, TypedDict
+from urllib.parse import quote
+
+from studio.actions.asking import ActionRefused, Asking
+
+DESIGNED = "The voice was designed in words; it is nobody's."
+
+
+class StoredVoice(TypedDict):
+    """A voice of the library; ``id`` or ``name`` speaks with it."""
+
+    id: str
+    name: str
+    seconds: float
+    transcript: str | None
+    language: str
+    description: str | None
+    provenance: dict[str, Any]
+    advice: list[str]
+
+
+async def keep(studio: Asking, take: str, name: str) -> StoredVoice:
+    """Keep a take as a voice that no longer changes: its sound and its exact words become a voice to speak with.
+
+    Args:
+        take: the id of a take, as speak or design returned it.
+        name: a name for the voice.
+    """
+    record = (await studio("GET", f"/studio/takes/{take}")).json()
+    if record["mode"] != "voice_design":
+        why = "Only a designed voice is kept from a take; a speaker is there anyway, and a clone has its recording."
+        raise ActionRefused(why, "invalid_config", "take")
+    sound = await studio("GET", f"/studio/takes/{take}/audio", params={"format": "wav"})
+    model = record["model"] or {}
+    provenance = {
+        "source": "design",
+        "take": take,
+        "seed": str(record["seed"]),
+        "sha256": record["sha256"],
+        "model": str(model.get("id", "")),
+        "fingerprint": str(model.get("fingerprint", "")),
+        "description": str(record["config"].get("instructions", ""))[:500],
+    }
+    form = {
+        "name": name,
+        "ref_text": record["text"],
+        "consent": DESIGNED,
+        "speaker_description": str(record["config"].get("instructions", "")),
+        "language": str(record["language"] or "auto"),
+        "provenance": json.dumps(provenance),
+    }
+    return await _kept(studio, form, sound.content)
+
+
+async def clone(
+    studio: Asking, name: str, recording: str, consent: str, transcript: str = "", language: str = "auto"
+) -> StoredVoice:
+    """Clone a voice from a recording of it. The speaker must have agreed.
+
+    Args:
+        name: a name for the voice.
+        recording: the file in base64: wav, mp3, flac or ogg, 3 to 30 seconds of one speaker.
+        consent: who agreed, and when; kept with the voice.
+        transcript: the exact words of the recording; without them the clone is coarser.
+        language: what is spoken in it, or auto.
+    """
+    try:
+        data = base64.b64decode(recording.rpartition(",")[2], validate=True)
+    except binascii.Error:
+        raise ActionRefused("recording must be a file in base64.", "invalid_config", "recording") from None
+    form = {"name": name, "consent": consent, "ref_text": transcript, "language": language}
+    return await _kept(studio, form, data)
+
+
+async def list_voices(studio: Asking, search: str = "") -> dict[str, Any]:
+    """List who can speak: the speakers of the loaded models, and the stored voices.
+
+    Args:
+        search: words that a stored voice's name, description, tags or transcript hold.
+    """
+    stored = (await studio("GET", "/v1/audio/voices", params={"search": search} if search else None)).json()["data"]
+    cards = (await studio("GET", "/v1/models")).json()["data"]
+    speakers = sorted({speaker for card in cards for speaker in card["speakers"]})
+    return {"speakers": speakers, "stored": [_card(voice) for voice in stored]}
+
+
+async def delete_voice(studio: Asking, voice: str) -> dict[str, Any]:
+    """Delete a stored voice. It lies in the studio's bin for a day, from where the page brings it back.
+
+    Args:
+        voice: the name or id of a stored voice.
+    """
+    gone: dict[str, Any] = (await studio("DELETE", f"/studio/voices/{quote(voice, safe='')}")).json()
+    return {"id": gone["id"], "name": gone["name"], "deleted": True}
+
+
+async def _kept(studio: Asking, form: dict[str, str], sound: bytes) -> StoredVoice:
+    fields = {name: value for name, value in form.items() if value}
+    answer = await studio("POST", "/v1/audio/voices", data=fields, files={"audio_sample": ("take.wav", sound)})
+    return _card(answer.json())
+
+
+def _card(voice: dict[str, Any]) -> StoredVoice:
+    return StoredVoice(
+        id=voice["id"],
+        name=voice["name"],
+        seconds=voice["seconds"],
+        transcript=voice["transcript"],
+        language=voice["language"],
+        description=voice["description"],
+        provenance=voice["provenance"],
+        advice=voice.get("advice", []),
+    )

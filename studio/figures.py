@@ -1,0 +1,60 @@
+"""The runtime's metrics as the host's room shows them: a few numbers out of many."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+SCALARS = {
+    "voicewright_slots": "slots",
+    "voicewright_active": "active",
+    "voicewright_waiting": "waiting",
+    "voicewright_sessions": "sessions",
+    "voicewright_frames_total": "frames",
+    "voicewright_uncaptured_total": "uncaptured",
+    "voicewright_underruns_total": "underruns",
+    "voicewright_audio_seconds_total": "audio_s",
+    "voicewright_requests_total": "requests",
+    "voicewright_refusals_total": "refusals",
+    "process_resident_memory_bytes": "resident_bytes",
+}
+SHARES = {"ttfa_p50_s": 0.5, "ttfa_p95_s": 0.95}
+
+
+def figures(page: str) -> dict[str, Any]:
+    """Sums over all labels, and TTFA's quantiles since the runtime started (None before the first sound).
+
+    Args:
+        page: the runtime's /metrics.
+    """
+    sums: dict[str, float] = dict.fromkeys(SCALARS.values(), 0.0)
+    memory: dict[str, float] = {}
+    buckets: defaultdict[float, float] = defaultdict(float)
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if name := SCALARS.get(sample.name):
+                sums[name] += sample.value
+            elif sample.name == "voicewright_memory_bytes":
+                memory[sample.labels["kind"]] = sample.value
+            elif sample.name == "voicewright_ttfa_seconds_bucket":
+                buckets[float(sample.labels["le"])] += sample.value
+    return {**sums, "memory": memory, **{name: quantile(buckets, share) for name, share in SHARES.items()}}
+
+
+def quantile(buckets: dict[float, float], share: float) -> float | None:
+    """A quantile of a histogram: cumulative counts by upper edge, a straight line within a bucket."""
+    edges = sorted(buckets)
+    if not edges or buckets[edges[-1]] == 0:
+        return None
+    wanted = share * buckets[edges[-1]]
+    below, low = 0.0, 0.0
+    for edge in edges:
+        if buckets[edge] >= wanted:
+            if edge == float("inf"):
+                return low  # beyond the last edge nothing more is known
+            inside = buckets[edge] - below
+            return low + (edge - low) * (wanted - below) / inside if inside else edge
+        below, low = buckets[edge], edge
+    return low

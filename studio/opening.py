@@ -1,0 +1,58 @@
+"""The page before the page: what stands on the port until Gradio has been imported, and the hand-over to it.
+
+Everything else on the port (health, state, the runtime's API) answers from the first moment. Thread: the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from runtime.errors import StudioOpening
+
+WAITING = Path(__file__).resolve().parent.parent / "assets" / "html" / "opening.html"
+RETRY_S = "2"
+
+
+class Opening:
+    """An ASGI application that waits, and then is another one, on the same socket and for the same routes."""
+
+    def __init__(self) -> None:
+        self._waiting_page = WAITING.read_text("utf-8")
+        self._now: ASGIApp = self._wait
+        self.opened = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._now(scope, receive, send)
+
+    async def hand_over(self, build: Callable[[], FastAPI]) -> None:
+        """Build the page beside the loop, serve it, and keep it until cancelled.
+
+        Raises:
+            Exception: whatever `build` raises; there is no studio without its page.
+        """
+        page = await asyncio.to_thread(build)
+        async with page.router.lifespan_context(page):
+            self._now = page
+            self.opened.set()
+            await asyncio.Event().wait()
+
+    async def _wait(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = StudioOpening()
+        if scope["type"] != "http":  # a socket: closed before it is accepted, which is an answer of 403
+            await send({"type": "websocket.close", "code": error.outcome.close, "reason": error.code})
+            return
+        request = Request(scope)
+        # Anything that asks for a page gets one: a Space is up once / answers GET and HEAD with 200.
+        if request.method in {"GET", "HEAD"} and request.url.path == "/":
+            response: Response = HTMLResponse(self._waiting_page, headers={"cache-control": "no-store"})
+        else:
+            body = {"error": {"type": "server_error", "code": error.code, "message": str(error), "param": None}}
+            response = JSONResponse(body, error.outcome.http, headers={"retry-after": RETRY_S})
+        await response(scope, receive, send)

@@ -1,0 +1,165 @@
+"""`studio/host`: what the studio runs on, how it does, and other checkpoints; for the host alone."""
+
+from __future__ import annotations
+
+import hmac
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.errors import HostOnly, InvalidConfig, OutOfOrder
+from runtime.request import Mode
+from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
+from studio.figures import figures
+from studio.routes.answers import answering, body_of, said
+from studio.settings import StoreSettings, StudioSettings, VisitSettings
+from studio.store.records import decode
+from studio.supervisor import ChildRuntime, Runtime
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
+SECRET = frozenset({"VOICEWRIGHT_API_KEYS", "VOICEWRIGHT_HOST_KEY"})
+KEY_HEADER = "x-host-key"
+MAX_CHECKPOINTS = len(Mode)
+MAX_NAME_CHARS = 500
+ASK_S = 5.0
+
+
+class HostRoutes:
+    """The routes. Thread: the event loop."""
+
+    def __init__(self, runtime: Runtime, settings: StudioSettings, key: Mapping[str, str]) -> None:
+        """``key`` is the header that opens the runtime's API, if it has one."""
+        self._runtime, self._settings, self._key = runtime, settings, dict(key)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/studio/host", answering(self.show), methods=["GET"]),
+            Route("/studio/host/models", answering(self.load), methods=["POST"]),
+            Route("/studio/host/models", answering(self.give_up), methods=["DELETE"]),
+        ]
+
+    def may(self, request: Request) -> bool:
+        """Whether the host asks: by the key, or on the machine itself where nobody else can reach the studio.
+
+        The Host header must name this machine as well. A page of another site whose name leads here, and a proxy
+        that passes strangers on, bring another.
+        """
+        key = self._settings.visits.host_key
+        if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
+            return True
+        alone = self._settings.host in LOOPBACK and not self._settings.store.each()
+        return alone and not key and request.url.hostname in LOOPBACK
+
+    async def show(self, request: Request) -> Response:
+        """Everything that the room shows; the page asks again and again."""
+        self._check(request)
+        runtime = self._runtime
+        models, live = await self._ask_runtime()
+        return said(
+            {
+                "runtime": asdict(runtime.status),
+                "own": isinstance(runtime, ChildRuntime),
+                "changing": isinstance(runtime, ChildRuntime) and runtime.changing,
+                "checkpoints": _models_of(runtime.args) if isinstance(runtime, ChildRuntime) else [],
+                "models": models,
+                "figures": live,
+                "settings": list(_knobs(self._settings)),
+            }
+        )
+
+    async def load(self, request: Request) -> Response:
+        """Start the runtime again with other checkpoints: {"models": ["[mode=]PATH_OR_ID", …]}."""
+        self._check(request)
+        runtime = self._runtime
+        if not isinstance(runtime, ChildRuntime):
+            raise OutOfOrder(what="Loading", why="the runtime was not started by this studio", param="models")
+        models = _checkpoints(decode(await body_of(request)))
+        if runtime.changing:
+            raise OutOfOrder(what="Loading", why="other checkpoints are being loaded already", param="models")
+        runtime.change(_with_models(runtime.args, models))
+        return said(asdict(runtime.status), 202)
+
+    async def give_up(self, request: Request) -> Response:
+        """Do not wait for the checkpoints that are being loaded; the earlier ones come back."""
+        self._check(request)
+        if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
+            raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")
+        self._runtime.give_up()
+        return said(asdict(self._runtime.status), 202)
+
+    def _check(self, request: Request) -> None:
+        if not self.may(request):
+            raise HostOnly
+
+    async def _ask_runtime(self) -> tuple[list[Any], dict[str, Any] | None]:
+        """Cards and figures; nothing of what a runtime does not tell now."""
+        if self._runtime.url is None:
+            return [], None
+        try:
+            async with httpx.AsyncClient(
+                base_url=self._runtime.url, headers=self._key, trust_env=False, timeout=ASK_S
+            ) as client:
+                cards, page = await client.get("/v1/models"), await client.get("/metrics")
+                return cards.raise_for_status().json()["data"], figures(page.raise_for_status().text)
+        except (httpx.HTTPError, ValueError, KeyError):
+            return [], None
+
+
+def _checkpoints(body: dict[str, Any]) -> list[str]:
+    """The list of a request.
+
+    Raises:
+        InvalidConfig: it is no list of one to three checkpoints.
+    """
+    models = body.get("models")
+    if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:
+        raise InvalidConfig(where="models", why=f"give 1 to {MAX_CHECKPOINTS} checkpoints", param="models")
+    for one in models:
+        if not isinstance(one, str) or not one.strip() or one.startswith("-") or len(one) > MAX_NAME_CHARS:
+            why = "each must be a folder or a Hub id, with mode= before it if it has to be told"
+            raise InvalidConfig(where="models", why=why, param="models")
+    return [one.strip() for one in models]
+
+
+def _models_of(args: Sequence[str]) -> list[str]:
+    """What the runtime is told to load: by its arguments, or by the environment."""
+    given = [value for name, value in itertools.pairwise(args) if name == "--model"]
+    given += [word.removeprefix("--model=") for word in args if word.startswith("--model=")]
+    return given or list(Settings.from_env().models)
+
+
+def _with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
+    """The same arguments with other checkpoints."""
+    kept: list[str] = []
+    words = iter(args)
+    for word in words:
+        if word == "--model":
+            next(words, None)
+        elif not word.startswith("--model="):
+            kept.append(word)
+    return kept + [word for model in models for word in ("--model", model)]
+
+
+def _knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:
+    """Every setting: what it is now, what it would be, and the variable behind it. Secrets say only that they are."""
+    env = Settings.from_env()
+    groups: list[EngineSettings | Limits | ServerSettings | StoreSettings | VisitSettings]
+    groups = [env.engine, env.limits, env.server, settings.store, settings.visits]
+    for group in groups:
+        for one in fields(group):
+            value, name = getattr(group, one.name), one.metadata["env"]
+            hidden = name in SECRET and value
+            yield {
+                "group": type(group).__name__.removesuffix("Settings").lower(),
+                "env": name,
+                "about": one.metadata["about"],
+                "value": "set" if hidden else value,
+                "default": one.default,
+                "changed": value != one.default,
+            }

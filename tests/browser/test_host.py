@@ -1,0 +1,106 @@
+"""The host's room as the host uses it: what runs, how it does, and other checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import OpenStudio
+from tests.support.app import App, running_app
+from tests.support.checkpoints import TINY, write_checkpoint
+
+CHANGE_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    for name in ("first", "second"):
+        write_checkpoint(folder / name, TINY, "custom_voice", seed=len(name))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own(chromium: str, checkpoints: Path) -> Iterator[App]:
+    """A studio of its own: what it has loaded is changed."""
+    with running_app(["--model", str(checkpoints / "first")]) as running:
+        yield running
+
+
+def figure(page: Page, name: str) -> str:
+    return page.locator(f"#vw-host-figure-{name} .vw-host-value").inner_text()
+
+
+def test_the_host_sees_what_runs_and_loads_another_checkpoint(
+    open_studio: OpenStudio, own: App, checkpoints: Path
+) -> None:
+    page = open_studio(url=own.url)
+    page.locator("#vw-speak").click()
+    expect(page.locator("#vw-ttfa")).not_to_have_text("–")
+    page.locator("#vw-stop").click()  # figures are taken when a request ends, and random weights know no end
+    page.locator("#vw-tab-host").click()
+    models = page.locator("#vw-host-models")
+    expect(models).to_contain_text("first")
+    expect(models).to_contain_text("cpu · float32")
+    expect(page.locator("#vw-host-figure-active .vw-host-value")).to_contain_text("/ 8")
+    expect(page.locator("#vw-host-figure-ttfa .vw-host-value")).to_contain_text("ms", timeout=CHANGE_MS)
+    assert "GiB" in figure(page, "memory")
+    page.wait_for_function("document.querySelector('#vw-host-figure-frames polyline').points.length > 1")
+
+    # A checkpoint that is not there: why, and the earlier one is back.
+    wanted = page.locator("#vw-host-wanted")
+    assert wanted.input_value() == str(checkpoints / "first")
+    wanted.fill(str(checkpoints / "nowhere"))
+    page.locator("#vw-host-submit").click()
+    state = page.locator("#vw-host-state")
+    expect(state).to_contain_text("checkpoint_missing", timeout=CHANGE_MS)
+    expect(models).to_contain_text("first", timeout=CHANGE_MS)
+    expect(page.locator("#vw-host-submit")).to_be_enabled()
+
+    # One that is there: it takes the place, and the studio speaks with it.
+    wanted.fill(str(checkpoints / "second"))
+    page.locator("#vw-host-submit").click()
+    expect(models).to_contain_text("second", timeout=CHANGE_MS)
+    expect(models).not_to_contain_text("first")
+    expect(state).to_have_text("Ready.")
+    page.locator("#vw-tab-speakers").click()
+    expect(page.locator("#vw-models")).to_contain_text("second", timeout=CHANGE_MS)
+    expect(page.locator("#vw-speak")).to_be_enabled(timeout=CHANGE_MS)
+
+
+def test_what_is_refused_is_said_at_its_place(open_studio: OpenStudio, own: App) -> None:
+    page = open_studio(url=own.url)
+    page.locator("#vw-tab-host").click()
+    page.locator("#vw-host-wanted").fill("a\nb\nc\nd")
+    page.locator("#vw-host-submit").click()
+    expect(page.locator("#vw-host-load-error")).to_contain_text("1 to 3 checkpoints")
+
+
+def test_every_setting_is_there_with_its_variable(open_studio: OpenStudio, own: App) -> None:
+    page = open_studio(url=own.url, viewport={"width": 360, "height": 740})
+    page.locator("#vw-tab-host").click()
+    page.locator("#vw-host-settings summary").first.wait_for()
+    for summary in page.locator("#vw-host-settings summary").all():
+        summary.click()
+    text = page.locator("#vw-host-settings").inner_text()
+    for name in (
+        "VOICEWRIGHT_DEVICE",
+        "VOICEWRIGHT_MAX_TEXT_CHARS",
+        "VOICEWRIGHT_VISITORS",
+        "VOICEWRIGHT_VISITOR_SOCKETS",
+    ):
+        assert name in text
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_from_elsewhere_the_room_asks_for_the_key(open_studio: OpenStudio, own: App) -> None:
+    page = open_studio(url=f"http://studio.test:{own.port}")
+    page.locator("#vw-tab-host").click()
+    expect(page.locator("#vw-host-door")).to_be_visible()
+    expect(page.locator("#vw-host-inside")).to_be_hidden()
+    page.locator("#vw-host-key").fill("guess")
+    page.locator("#vw-host-door button").click()
+    expect(page.locator("#vw-host-door-error")).to_contain_text("not the host's key")

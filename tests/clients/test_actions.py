@@ -1,0 +1,143 @@
+"""The page's actions for programs, on the whole product: by Gradio's client and by a session of MCP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+import soundfile
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from mcp import ClientSession
+from mcp.client.streamable_http import streamablehttp_client
+from mcp.types import CallToolResult
+
+from studio.actions.offering import ACTIONS, described
+from tests.support.app import App
+
+DESCRIPTION = "An old man with a deep, calm voice."
+TEXT = "The kettle is on, and the bread is in the oven already."
+
+
+@asynccontextmanager
+async def session(app: App) -> AsyncIterator[ClientSession]:
+    async with streamablehttp_client(f"{app.url}/mcp") as (read, write, _), ClientSession(read, write) as opened:
+        await opened.initialize()
+        yield opened
+
+
+def told(result: CallToolResult) -> Any:
+    """What a tool answered; text and structure say the same."""
+    assert not result.isError, result.content
+    (content,) = result.content
+    said = json.loads(content.text)  # type: ignore[union-attr]
+    assert result.structuredContent == (said if isinstance(said, dict) else {"result": said})
+    return said
+
+
+def test_a_model_designs_three_takes_keeps_one_and_speaks_with_it(app: App) -> None:
+    async def run() -> None:
+        async with session(app) as tools:
+
+            async def call(tool: str, **arguments: Any) -> Any:
+                return told(await tools.call_tool(tool, arguments))
+
+            takes = await call("design", description=DESCRIPTION, text=TEXT, seeds=[1, 2, 3])
+            assert [take["seed"] for take in takes] == [1, 2, 3]
+            assert len({take["take"] for take in takes}) == 3
+            assert "wav" not in str(takes)
+            async with httpx.AsyncClient(trust_env=False) as client:
+                heard = await client.get(takes[1]["audio"])  # the address is whole
+            samples, rate = soundfile.read(io.BytesIO(heard.content))
+            assert (rate, len(samples) / rate) == (24_000, pytest.approx(takes[1]["seconds"], abs=1e-3))
+
+            voice = await call("keep", take=takes[1]["take"], name="Grandfather")
+            assert (voice["transcript"], voice["description"]) == (TEXT, DESCRIPTION)
+            assert (voice["provenance"]["seed"], voice["provenance"]["take"]) == ("2", takes[1]["take"])
+            spoken = await call("speak", text="It is me again.", voice="Grandfather", seed=4)
+            record = (await call("list_takes", limit=1))[0]
+            assert (record["id"], record["mode"], record["text"]) == (spoken["take"], "base", "It is me again.")
+            assert (await call("reproduce", take=spoken["take"]))["identical"] is True
+
+            script = await call(
+                "script", lines=[{"text": "One.", "voice": "clara"}, {"text": "Two.", "voice": "Grandfather"}]
+            )
+            joined = await tools.call_tool(
+                "export", {"takes": [take["take"] for take in script["takes"]], "format": "flac"}
+            )
+            (file,) = joined.content
+            samples, rate = soundfile.read(io.BytesIO(base64.b64decode(file.data)))  # type: ignore[union-attr]
+            assert len(samples) / rate > sum(take["seconds"] for take in script["takes"])
+
+            assert (await call("delete_voice", voice="Grandfather"))["deleted"] is True
+            assert (await call("list_voices"))["stored"] == []
+            refused = await tools.call_tool("speak", {"text": TEXT, "voice": "Grandfather", "mode": "base"})
+            assert refused.isError
+            assert "[unknown_voice]" in str(refused.content) or "[voice_not_found]" in str(refused.content)
+
+    asyncio.run(run())
+
+
+def test_every_tool_says_what_it_does_and_what_each_argument_is(app: App) -> None:
+    async def run() -> dict[str, Any]:
+        async with session(app) as tools:
+            return {tool.name: tool for tool in (await tools.list_tools()).tools}
+
+    listed = asyncio.run(run())
+    assert set(listed) == {action.__name__ for action in ACTIONS}
+    for action in ACTIONS:
+        tool = listed[action.__name__]
+        assert len(tool.description) > 20
+        assert {name: one["description"] for name, one in tool.inputSchema["properties"].items()} == described(action)
+    assert listed["delete_voice"].annotations.destructiveHint is True
+    assert listed["list_takes"].annotations.readOnlyHint is True
+
+
+def test_a_page_of_another_site_calls_no_tool(app: App) -> None:
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_takes", "arguments": {}}}
+    headers = {"accept": "application/json, text/event-stream", "origin": "http://elsewhere.example"}
+    answer = httpx.post(f"{app.url}/mcp", json=ask, headers=headers, trust_env=False)
+    assert "origin_refused" in answer.text
+    assert (
+        "origin_refused"
+        not in httpx.post(f"{app.url}/mcp", json=ask, headers={**headers, "origin": app.url}, trust_env=False).text
+    )
+
+
+def test_gradios_client_does_the_same(app: App) -> None:
+    page = Client(app.url, verbose=False)
+    takes = page.predict(description=DESCRIPTION, text=TEXT, takes=2, api_name="/design")
+    assert [len(take["wav"]) > 24_000 for take in takes] == [True, True]
+    voice = page.predict(take=takes[0]["take"], name="Uncle", api_name="/keep")
+    assert page.predict(text="Hello.", voice=voice["id"], api_name="/speak")["stop_reason"] == "eos"
+    assert [one["name"] for one in page.predict(api_name="/list_voices")["stored"]] == ["Uncle"]
+    cloned = page.predict(
+        name="Copy", recording=takes[1]["wav"], consent="It is nobody's.", transcript=TEXT, api_name="/clone"
+    )
+    assert cloned["transcript"] == TEXT
+    for name in ("Uncle", "Copy"):
+        page.predict(voice=name, api_name="/delete_voice")
+
+
+@pytest.mark.parametrize(
+    ("action", "asked", "sentence"),
+    [
+        ("design", {"description": DESCRIPTION, "text": TEXT, "takes": 9}, "takes must be from 1 to 6"),
+        ("design", {"description": DESCRIPTION, "text": TEXT, "takes": 2, "seeds": [1]}, "as many seeds"),
+        ("script", {"lines": []}, "from 1 to 100"),
+        ("script", {"lines": [{"words": "One."}]}, "must be an object with text"),
+        ("clone", {"name": "x", "recording": "no base64!", "consent": "yes"}, "a file in base64"),
+        ("reproduce", {"take": "nothing"}, "take"),
+        ("keep", {"take": "nothing", "name": "x"}, "take"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(app: App, action: str, asked: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(AppError, match=sentence):
+        Client(app.url, verbose=False).predict(**asked, api_name=f"/{action}")

@@ -1,0 +1,134 @@
+"""The host's routes: who may use them, what they tell, and what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from studio.figures import figures, quantile
+from studio.routes.host import HostRoutes
+from studio.settings import StoreSettings, StudioSettings, VisitSettings
+from studio.supervisor import ChildRuntime, GivenRuntime, Runtime
+from tests.unit.studio.serving import served
+
+MODELS = "/studio/host/models"
+
+
+@asynccontextmanager
+async def studio(runtime: Runtime | None = None, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    routes = HostRoutes(runtime or ChildRuntime(["--model", "one"]), StudioSettings(**settings), {}).routes()
+    async with (
+        served(routes) as address,
+        httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client,
+    ):
+        yield client
+
+
+def asked(path: str = "/studio/host", headers: dict[str, str] | None = None, **settings: Any) -> tuple[int, Any]:
+    async def run() -> tuple[int, Any]:
+        async with studio(**settings) as client:
+            answer = await client.get(path, headers=headers)
+            return answer.status_code, answer.json()
+
+    return asyncio.run(run())
+
+
+KEYED = VisitSettings(host_key="open sesame")
+EACH = StoreSettings(visitors="each")
+
+
+def test_on_its_own_machine_the_host_sees_everything() -> None:
+    status, told = asked()
+    assert (status, told["checkpoints"], told["own"], told["changing"]) == (200, ["one"], True, False)
+    assert (told["models"], told["figures"]) == ([], None)  # the runtime is not there yet
+    knobs = {one["env"]: one for one in told["settings"]}
+    assert knobs["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
+    assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers"),
+    [
+        ({"host": "0.0.0.0"}, {}),
+        ({"store": EACH}, {}),
+        ({"visits": KEYED}, {}),
+        ({"visits": KEYED}, {"x-host-key": "open barley"}),
+        ({}, {"host": "studio.example"}),
+        ({}, {"x-host-key": ""}),
+    ],
+    ids=["every address", "visitors apart", "no key", "wrong key", "another name", "empty key"],
+)
+def test_nobody_else_does(settings: dict[str, Any], headers: dict[str, str]) -> None:
+    status, told = asked(headers=headers, **settings)
+    if settings or "host" in headers:
+        assert (status, told["error"]["code"]) == (403, "host_only")
+    else:
+        assert status == 200  # on the machine itself no key is asked for
+
+
+def test_the_key_opens_from_anywhere_and_is_not_told() -> None:
+    status, told = asked(headers={"x-host-key": "open sesame"}, host="0.0.0.0", store=EACH, visits=KEYED)
+    assert status == 200
+    assert "open sesame" not in str(told)
+
+
+@pytest.mark.parametrize(
+    "models", [None, [], "one", ["a", "b", "c", "d"], [""], ["  "], [3], ["--host"], ["x" * 501]], ids=str
+)
+def test_what_is_no_list_of_checkpoints_is_refused(models: object) -> None:
+    async def run() -> None:
+        runtime = ChildRuntime(["--model", "one"])
+        async with studio(runtime) as client:
+            answer = await client.post(MODELS, json={"models": models})
+            assert (answer.status_code, answer.json()["error"]["param"]) == (422, "models")
+            assert not runtime.changing
+
+    asyncio.run(run())
+
+
+def test_other_checkpoints_take_the_place_of_the_earlier_ones_and_nothing_else() -> None:
+    async def run() -> None:
+        runtime = ChildRuntime(["--device", "cpu", "--model", "one", "--model=two", "--max-slots", "2"])
+        async with studio(runtime) as client:
+            answer = await client.post(MODELS, json={"models": ["base=three"]})
+            assert (answer.status_code, answer.json()["state"]) == (202, "starting")
+            assert runtime.args == ("--device", "cpu", "--max-slots", "2", "--model", "base=three")
+            again = await client.post(MODELS, json={"models": ["four"]})
+            assert (again.status_code, again.json()["error"]["code"]) == (409, "out_of_order")
+            assert (await client.delete(MODELS)).status_code == 202
+
+    asyncio.run(run())
+
+
+def test_a_runtime_of_others_keeps_what_it_has_and_other_pages_are_refused() -> None:
+    async def run() -> None:
+        async with studio(GivenRuntime("http://127.0.0.1:1")) as client:
+            assert (await client.post(MODELS, json={"models": ["x"]})).json()["error"]["code"] == "out_of_order"
+            assert (await client.delete(MODELS)).status_code == 409
+            foreign = await client.post(MODELS, json={"models": ["x"]}, headers={"origin": "http://elsewhere.example"})
+            assert (foreign.status_code, foreign.json()["error"]["code"]) == (403, "origin_refused")
+
+    asyncio.run(run())
+
+
+def test_quantiles_of_a_histogram() -> None:
+    buckets = {0.1: 5.0, 0.2: 10.0, float("inf"): 10.0}
+    assert quantile(buckets, 0.5) == pytest.approx(0.1)
+    assert quantile(buckets, 0.95) == pytest.approx(0.19)
+    assert quantile({0.1: 0.0, float("inf"): 4.0}, 0.95) == 0.1
+    assert quantile({}, 0.5) is None
+
+
+def test_figures_are_sums_over_modes_and_dialects() -> None:
+    page = (
+        "# TYPE voicewright_underruns counter\n"
+        'voicewright_underruns_total{mode="base"} 2.0\nvoicewright_underruns_total{mode="custom_voice"} 3.0\n'
+        "# TYPE voicewright_active gauge\nvoicewright_active 4.0\n"
+    )
+    told = figures(page)
+    assert (told["underruns"], told["active"], told["ttfa_p50_s"]) == (5, 4, None)

@@ -1,0 +1,68 @@
+"""The hand-over from the waiting page to the page, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.routing import Mount
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from studio.opening import Opening
+from tests.unit.studio.serving import served
+
+
+def test_one_socket_sees_both_pages() -> None:
+    may_open, ended = threading.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def build() -> FastAPI:
+        may_open.wait(10)
+        page = FastAPI(lifespan=lifespan)
+        page.add_api_route("/", lambda: "the studio")
+        return page
+
+    async def run() -> None:
+        opening = Opening()
+        handing_over = asyncio.create_task(opening.hand_over(build))
+        async with (
+            served([Mount("/", opening)]) as address,
+            httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client,
+        ):
+            first = await client.get("/")
+            assert (first.status_code, "opening.js" in first.text) == (200, True)
+            assert (await client.head("/")).status_code == 200
+            other = await client.post("/gradio_api/call/speak")
+            assert (other.status_code, other.json()["error"]["code"]) == (503, "studio_opening")
+            assert other.headers["retry-after"] == "2"
+            with pytest.raises(InvalidStatus, match="403"):
+                await connect(f"ws://{address}/socket", proxy=None)
+            may_open.set()
+            await asyncio.wait_for(opening.opened.wait(), 10)
+            assert (await client.get("/")).json() == "the studio"
+            assert not ended.is_set()
+            handing_over.cancel()
+            await asyncio.gather(handing_over, return_exceptions=True)
+            assert ended.is_set()
+
+    asyncio.run(run())
+
+
+def test_a_page_that_cannot_be_built_is_not_swallowed() -> None:
+    def build() -> FastAPI:
+        raise RuntimeError("no page")
+
+    with pytest.raises(RuntimeError, match="no page"):
+        asyncio.run(Opening().hand_over(build))
