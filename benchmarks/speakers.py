@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
 from benchmarks.cast import config_for, request_for
@@ -135,7 +135,7 @@ class SocketSpeaker:
                 await self._say(connection, call, mode, trace)
         except TimeoutError:
             trace.outcome, trace.code = Outcome.FAILED, "timeout"
-        except (ConnectionClosed, OSError) as error:
+        except (ConnectionClosed, InvalidHandshake, OSError) as error:
             trace.outcome, trace.code = Outcome.FAILED, type(error).__name__
         trace.end_ns = time.perf_counter_ns()
         trace.sent_ns = trace.sent_ns or trace.end_ns

@@ -155,6 +155,7 @@ def _base(arguments: argparse.Namespace) -> Environment:
         "VOICEWRIGHT_MAX_SLOTS": str(arguments.slots),
         "VOICEWRIGHT_MAX_MODEL_LEN": str(arguments.length),
         "VOICEWRIGHT_MAX_WAITING": str(LINE),
+        "VOICEWRIGHT_MAX_CONNECTIONS": str(LINE),
     }
     for name in ("device", "dtype"):
         if value := getattr(arguments, name):

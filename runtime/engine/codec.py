@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from runtime.device import Device, kernels
 from runtime.device.cpu import CpuDevice
-from runtime.device.interface import Track
+from runtime.device.interface import Moment, Track
 from runtime.engine.sound_graphs import Progress, SoundGraphs, pieces
 from runtime.engine.voices import ClonedVoice, VoiceSound
 from runtime.model.code2wav import Code2Wav
@@ -32,6 +33,21 @@ def sound_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.d
     return LibrarySound(code2wav, slots)
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A row's sound that is being made behind its frame. Shapes: made [samples and flags] int16, on the host."""
+
+    made: Tensor
+    samples: int
+    moment: Moment
+
+    def pcm(self) -> bytes | None:
+        """Wait for it; s16le, or None where it is not finite."""
+        self.moment.synchronize()
+        made = self.made.numpy()
+        return None if made[self.samples :].any() else made[: self.samples].tobytes()
+
+
 class SoundStreams:
     """One stream a slot. A stream is fresh when it is opened, whatever its slot held before."""
 
@@ -48,6 +64,7 @@ class SoundStreams:
         self.network = network or sound_network(code2wav, slots + 1, self.device, dtype)  # one to spare: Bucket
         self.graphs = SoundGraphs(self.network, self.device, code2wav.config.num_quantizers, slots, spare=slots)
         self.uncaptured = 0  # calls that found no graph, though graphs are held
+        self._last: dict[int, tuple[Track, Moment]] = {}  # by slot: work on its stream whose end nobody has awaited
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)  # slot, turn, frames decoded
         self._rows[:, 0] = np.arange(slots)
 
@@ -57,9 +74,10 @@ class SoundStreams:
             self.graphs.capture(progress)
 
     @torch.inference_mode()
-    def open(self, slot: int, voice: ClonedVoice | None = None) -> None:
+    def open(self, slot: int, voice: ClonedVoice | None = None, track: Track = Track.FIRST_SOUND) -> None:
         """Begin a stream, after the voice's reference frames if it has any; their state is kept with the voice."""
-        with self.device.track(Track.FIRST_SOUND):
+        with self.device.track(track):
+            self._after_last((slot,), track)
             self.network.reset(slot)
             turn = frames = 0
             if voice is not None and voice.codes is not None:
@@ -69,9 +87,27 @@ class SoundStreams:
                 else:
                     turn, frames = voice.sound.turn, voice.sound.frames
                     self.network.put(slot, voice.sound.state)
-            moment = self.device.mark()
-        moment.synchronize()  # its first chunk may run on another track
+            self._last[slot] = track, self.device.mark()
         self._rows[slot, 1:] = turn, frames
+
+    def can_follow(self, voice: ClonedVoice | None) -> bool:
+        """Whether a stream can be opened, and its first frame decoded, without waiting for anything."""
+        is_known = voice is None or voice.codes is None or voice.sound is not None
+        return is_known and bool(self.graphs.sizes(Track.STARTS))
+
+    @torch.inference_mode()
+    def follow(self, slots: Sequence[int], codes: Tensor) -> list[Following]:
+        """Decode the first frame of freshly opened streams right behind it; within ``Track.STARTS``.
+
+        Shapes: codes [B, Q], on the device.
+        """
+        numbers = np.array(slots, np.int64)
+        bucket = self.graphs.bucket(Track.STARTS, 1, len(numbers))
+        assert bucket is not None
+        made, moment = bucket.begin(self._rows[numbers], codes.unsqueeze(1))
+        self._move_on(numbers, 1)
+        self._last.update(dict.fromkeys(slots, (Track.STARTS, moment)))
+        return [Following(made[place], self.samples_per_frame, moment) for place in range(len(slots))]
 
     @torch.inference_mode()
     def decode(self, slots: Sequence[int], codes: Tensor, track: Track = Track.SOUND) -> list[bytes | None]:
@@ -102,14 +138,26 @@ class SoundStreams:
     def _piece(self, slots: NDArray[np.int64], codes: Tensor, track: Track) -> NDArray[np.int16]:
         """One call of the network. Shapes: codes [b, n, Q]; result [b, samples and flags]."""
         rows, size = self._rows[slots], codes.shape[1]
+        with self.device.track(track):
+            self._after_last(slots.tolist(), track)
         if (bucket := self.graphs.bucket(track, size, len(slots))) is not None:
             made = bucket.run(rows, codes)
         else:
             self.uncaptured += self.device.holds_graphs
             made = self._eagerly(rows, codes, track)
-        self._rows[slots, 1] ^= 1
-        self._rows[slots, 2] += size
+        self._move_on(slots, size)
         return made.numpy()
+
+    def _move_on(self, slots: NDArray[np.int64], frames: int) -> None:
+        self._rows[slots, 1] ^= 1
+        self._rows[slots, 2] += frames
+
+    def _after_last(self, slots: Sequence[int], track: Track) -> None:
+        """Let the current track wait for what other tracks do to some streams."""
+        for slot in slots:
+            other, moment = self._last.pop(slot, (track, None))
+            if moment is not None and other is not track:
+                self.device.wait(moment)
 
     def _eagerly(self, rows: NDArray[np.int64], codes: Tensor, track: Track) -> Tensor:
         where = self.device.torch_device

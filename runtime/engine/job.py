@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from runtime.engine.codec import Following
 from runtime.engine.feed import Feed
 from runtime.engine.intake import Admission, Plan
 from runtime.engine.prompt import Prompt
@@ -15,7 +16,8 @@ from runtime.request import Broken, Finished, Guard, RequestStats, Sink, SpeechR
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """What the station knows of a request. ``opened``, ``samples`` and ``sink`` for sound belong to the lane."""
+    """What the station knows of a request. ``opened``, ``following``, ``samples`` and ``sink`` for sound
+    belong to the lane from its first frame on."""
 
     ticket: int
     request: SpeechRequest
@@ -43,6 +45,7 @@ class Job:
     watch: Watch = field(default_factory=Watch)
 
     opened: bool = False  # its stream of sound has begun
+    following: Following | None = None  # its first sound, which was begun behind its first frame
     samples: int = 0  # of sound handed out
     silenced: bool = False  # nothing more of it may be heard
 

@@ -244,10 +244,14 @@ class FrameRunner:
         return size, count
 
     @torch.inference_mode()
-    def first(self, slots: Slots) -> Pending:
-        """The first frame of some slots whose prompts were read, at most STARTS[-1]. Shapes: slots [B]."""
+    def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> Pending:
+        """The first frame of some slots whose prompts were read, at most STARTS[-1].
+
+        Shapes: slots [B]. ``then`` may go on with the codes [B, Q] where they are, on the same track.
+        """
         arena, count = self.arena, len(slots)
         with self.device.track(Track.STARTS):
+            arena.write(slots.tolist())
             size = min((size for size in self._firsts if size >= count), default=count)
             rows = self._first_rows[:size]
             rows.copy_(on_device(rows.device, np.append(slots, [arena.slots] * (size - count)).astype(np.int64)))
@@ -259,6 +263,7 @@ class FrameRunner:
             memory = self._started.next()
             self.device.to_host(told, memory[:size])
             moment = self.device.mark()
+            then(told[:count, :-2])
         arena.host_frame[slots] = 1
         return Pending(slots, memory, moment)
 

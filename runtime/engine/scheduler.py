@@ -14,8 +14,10 @@ Slots = NDArray[np.int64]
 
 ENDLESS = 2**62  # frames that a text allows which is complete
 BACKLOG = 64  # frames a row may be ahead of its sound; Code2Wav is behind then, and more frames would help nobody
+GROWTH = 4  # a chunk is at most so many times as long as the last one
 DOUBT = 3.0  # a frame may come so much later than the last ones did
 SCARCE = 0.5  # share of busy slots from which who is far ahead yields
+AMPLE = 0.25  # share of a frame's sound within which frames are made where nobody gains when somebody yields
 
 
 class Rows:
@@ -90,6 +92,10 @@ class Scheduler:
             may &= rows.dry_at - now + (begun - rows.sent) * self.frame_s <= self.lead_cap_s
         return np.flatnonzero(may)
 
+    def is_ample(self, pace: Pace) -> bool:
+        """Whether frames of all rows are made so fast that who is far ahead had better be through and free its slot."""
+        return pace.turn_s <= AMPLE * self.frame_s
+
     def waits_for_reader(self, rows: Rows, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Rows that, with so many frames, make no more until more of their sound was taken. Shapes: frames [S]."""
         return rows.acknowledged & (frames - rows.taken >= self.reader_frames)
@@ -97,12 +103,12 @@ class Scheduler:
     def chunk_sizes(self, rows: Rows, now: float, pace: Pace) -> NDArray[np.int64]:
         """Frames of every row's next chunk, 0 where none is due.
 
-        Chunks start small, so that the first sound comes at once, and double while the listener can wait: a chunk is
+        Chunks start small, so that the first sound comes at once, and grow while the listener can wait: a chunk is
         no longer than the sound that is still to be played, or is made long before that ends. Who has run dry gets
         what there is: many small calls would only make a slow machine slower.
         """
         first = rows.last_chunk == 0
-        wanted = np.minimum(np.where(first, rows.first_chunk, 2 * rows.last_chunk), rows.largest_chunk)
+        wanted = np.minimum(np.where(first, rows.first_chunk, GROWTH * rows.last_chunk), rows.largest_chunk)
         wanted = np.minimum(wanted, self.sound_work)
         pending, lead_s = rows.pending, rows.dry_at - now
         while True:

@@ -8,7 +8,7 @@ beside the tensors, so that no frame asks the device and none walks over its row
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,6 +178,7 @@ class SlotArena:
         self._texts = [0] * slots  # ids in ``trailing``
         self._open = [False] * slots
         self._holds_end = [False] * slots
+        self._unwritten: dict[int, list[int]] = {}  # by slot: ``trailing``, as long as the device knows nothing of it
         self._settings: list[tuple[int, RowSettings] | None] = [None] * slots  # seed and sampling of who holds a slot
 
         self.generation = [0] * slots
@@ -225,22 +226,37 @@ class SlotArena:
         return slot
 
     def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False) -> None:
-        """Begin anew in the same hands: the same settings and seed, for the next part of a text."""
+        """Begin anew in the same hands: the same settings and seed, for the next part of a text.
+
+        The device need not know of it before the first frame (`write`), and reads the prompt meanwhile.
+        """
         self.host_position[slot] = self.host_frame[slot] = 0
         self._texts[slot], self._open[slot] = len(trailing), is_open
-        ints, reals = self._numbers_of(slot)
-        fresh = on_device(self._ints.device, np.concatenate((ints, reals.view(np.int64))))
-        self._ints[:, slot] = fresh[: len(ints)]
-        self._reals[:, slot] = fresh[len(ints) :].view(torch.float32)[: len(self._reals)]
-        self.seen[slot] = False
-        beside = np.full(self.length, self.pad)
-        beside[: len(trailing)] = trailing[: self.length]
-        self.trailing[slot] = on_device(self.trailing.device, beside)
+        self._count_text(slot)
+        self._unwritten[slot] = [*trailing]
+
+    def write(self, slots: Iterable[int]) -> None:
+        """Write what was said of some slots to the device, on its current track: before their first frame."""
+        for slot in slots:
+            if (trailing := self._unwritten.pop(slot, None)) is None:
+                continue
+            ints, reals = self._numbers_of(slot)
+            fresh = on_device(self._ints.device, np.concatenate((ints, reals.view(np.int64))))
+            self._ints[1:, slot] = fresh[: len(ints)]
+            self._reals[:, slot] = fresh[len(ints) :].view(torch.float32)[: len(self._reals)]
+            self.seen[slot] = False
+            beside = np.full(self.length, self.pad)
+            beside[: len(trailing)] = trailing[: self.length]
+            self.trailing[slot] = on_device(self.trailing.device, beside)
 
     def append_text(self, slot: int, ids: Sequence[int]) -> None:
         """More text ids of an open text, beside the frames after those that have some."""
         start = self._texts[slot]
         self._texts[slot] += len(ids)
+        if slot in self._unwritten:
+            self._unwritten[slot] += ids
+            self._count_text(slot)
+            return
         beside = on_device(self.trailing.device, np.array(ids[: max(0, self.length - start)], np.int64))
         self.trailing[slot, start : start + len(beside)] = beside
         self._tell_text(slot)
@@ -269,18 +285,20 @@ class SlotArena:
             self.values[layer][slot, :, : prefix.length] = values
 
     def _numbers_of(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Of the slot's columns, at the beginning; an even number of reals, so that both travel as one."""
+        """Of the slot's columns but its position; an even number of reals, so that both travel as one."""
         held = self._settings[slot]
         assert held is not None
         seed, settings = held
-        ints, reals = [0, 0, self._count_text(slot), seed], [settings.repetition_penalty]
+        ints, reals = [0, self._count_text(slot), seed], [settings.repetition_penalty]
         for level, choice in ((self.talker_level, settings.talker), (self.predictor_level, settings.predictor)):
             ints += [choice.top_k or level.vocabulary, choice.greedy]
             reals += [choice.temperature, choice.top_p]
         return np.array(ints, np.int64), np.array([*reals, 0], np.float32)
 
     def _tell_text(self, slot: int) -> None:
-        self.hold_until[slot] = self._count_text(slot)
+        count = self._count_text(slot)
+        if slot not in self._unwritten:
+            self.hold_until[slot] = count
 
     def _count_text(self, slot: int) -> int:
         """Note how many frames the text allows, and return those before the end may come.

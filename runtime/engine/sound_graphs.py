@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.interface import Track
+from runtime.device.interface import Moment, Track
+from runtime.engine.slots import on_device
 from runtime.model.sound import ROW, SoundNetwork
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Family:
 
 FAMILIES = {
     Track.FIRST_SOUND: Family((1, 2), (1, 2, 4, 8)),
+    Track.STARTS: Family((1,), (1, 2, 4, 8)),  # behind the first frames of as many prompts
     Track.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 
@@ -62,8 +64,8 @@ class Bucket:
         self._host_rows, self._host_codes = self._parts(self._numbers, frames, batch)
         self._host_rows[:, 0] = spare
         self._inputs = self._numbers.to(device.torch_device)
-        rows, codes = self._parts(self._inputs, frames, batch)
-        self._graph = device.capture(lambda: network.decode(rows, codes), track)
+        self._rows, self._codes = self._parts(self._inputs, frames, batch)
+        self._graph = device.capture(lambda: network.decode(self._rows, self._codes), track)
         self._outputs = device.host_memory(*self._graph.result.shape, dtype=torch.int16)
 
     @staticmethod
@@ -86,6 +88,20 @@ class Bucket:
             moment = self._device.mark()
         moment.synchronize()
         return self._outputs[:count]
+
+    def begin(self, rows: NDArray[np.int64], codes: Tensor) -> tuple[Tensor, Moment]:
+        """Decode codes that lie on the device, without waiting; within the bucket's track.
+
+        Shapes: rows [b, 3]; codes [b, frames, Q]; result [batch, samples and flags] int16 on the host, true from the
+        moment on.
+        """
+        spare = np.tile([self._spare, 0, 0], (len(self._rows) - len(rows), 1))
+        self._rows.copy_(on_device(self._inputs.device, np.concatenate((rows, spare))))
+        self._codes[: len(rows)] = codes
+        self._graph.replay()
+        outputs = self._device.host_memory(*self._graph.result.shape, dtype=torch.int16)
+        self._device.to_host(self._graph.result, outputs)
+        return outputs, self._device.mark()
 
 
 class SoundGraphs:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Track
@@ -80,6 +81,32 @@ class Sounding:
         self._withdrawn = False  # work of others went with that of a request that ended, and must be offered again
         self._sounded: deque[Sounded] = deque()  # filled by the lane
 
+    def follow(self, jobs: Sequence[Job], codes: Tensor) -> None:
+        """Have the first sound of who has none made right behind its first frame, which the host need not know for it.
+
+        Shapes: codes [B, Q], on the device; within ``Track.STARTS``.
+        """
+        places = [place for place, job in enumerate(jobs) if self._may_follow(job)]
+        mine = [jobs[place] for place in places]
+        if not mine:
+            return
+        try:
+            for job in mine:
+                self._streams.open(job.slot, job.voice, Track.STARTS)
+            mine_of = codes if len(mine) == len(jobs) else torch.stack([codes[place] for place in places])
+            following = self._streams.follow([job.slot for job in mine], mine_of)
+        except Exception:
+            log.exception("first sound of %d requests could not follow; the lane makes it", len(mine))
+            return
+        for job, sound in zip(mine, following, strict=True):
+            job.opened, job.following = True, sound
+
+    def _may_follow(self, job: Job) -> bool:
+        rows, slot = self._rows, job.slot
+        is_first = not job.opened and rows.made[slot] == 0 and rows.first_chunk[slot] == 1
+        # What the lane still makes in this slot is of who had it before.
+        return bool(is_first and not rows.sounding[slot]) and self._streams.can_follow(job.voice)
+
     def offer(self) -> None:
         """Leave to the lane what is due now, in place of what waited there."""
         self._withdrawn = False
@@ -127,9 +154,10 @@ class Sounding:
         try:
             with self._device.track(track):
                 opened = [self._open(job) for job in jobs]
-                slots = [job.slot for job, is_open in zip(jobs, opened, strict=True) if is_open]
-                made = iter(self._streams.decode(slots, torch.from_numpy(codes[opened]), track) if slots else ())
-            pcms = [next(made) if is_open else None for is_open in opened]
+                wanted = [is_open and job.following is None for job, is_open in zip(jobs, opened, strict=True)]
+                slots = [job.slot for job, is_wanted in zip(jobs, wanted, strict=True) if is_wanted]
+                made = iter(self._streams.decode(slots, torch.from_numpy(codes[wanted]), track) if slots else ())
+            pcms = [self._followed(job) if job.following else next(made) if job.opened else None for job in jobs]
             sounds = [self._guard(*row) for row in zip(jobs, codes, pcms, spent, strict=True)]
         except Exception:
             log.exception("sound of %d chunks failed", len(jobs))
@@ -142,6 +170,13 @@ class Sounding:
         self.pace.sound_s = (now - began) / (chunk.size * len(jobs))
         self._sounded.append(Sounded(chunk, jobs, sounds, now))
         self._wake()
+
+    @staticmethod
+    def _followed(job: Job) -> bytes | None:
+        """The sound that was begun behind the first frame. Thread: lane."""
+        following, job.following = job.following, None
+        assert following is not None
+        return following.pcm()
 
     def _guard(self, job: Job, codes: Codes, pcm: bytes | None, spent: int) -> Sound:
         """Cut sound off where it has gone on in circles or in silence for too long after its text. Thread: lane."""

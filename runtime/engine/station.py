@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -205,8 +206,13 @@ class Station:
                 for slot in told.slots:
                     self.end(self.holders[int(slot)], GenerationFailed())
                 continue
-            for slot, prompt, finite in zip(told.slots, told.prompts, told.result.finite, strict=False):
-                self._begins_to_speak(self.holders[int(slot)], prompt, keeps=bool(finite))
+            for slot, prompt, finite, ended in zip(
+                told.slots, told.prompts, told.result.finite, told.result.ended, strict=False
+            ):
+                job = self.holders[int(slot)]
+                if ended and job.following is not None:  # that was sound of no frame
+                    job.opened, job.following = False, None
+                self._begins_to_speak(job, prompt, keeps=bool(finite))
             if not told.prompts:
                 self.sounding.pace.turn_s = told.took_s
             self._keep(told.slots, told.result)
@@ -234,9 +240,11 @@ class Station:
         self.lobby.tell_places()
 
     def read(self) -> bool:
-        """Read prompts, a bounded number of pieces at a time; the last piece of one ends in its first frame."""
+        """Read a piece of some prompts at once; the last piece of one ends in its first frame."""
+        if self.underway.pieces:  # on one track, after which who has come meanwhile is read together
+            return False
         most = max((self.modes[job.request.mode].prefills or self._prefills for job in self.reading), default=0)
-        jobs = list(self.reading)[: max(0, min(most - self.underway.pieces, STARTS[-1]))]
+        jobs = list(self.reading)[: min(most, STARTS[-1])]
         if jobs:
             self._read_pieces(jobs)
             self.take_in()
@@ -249,6 +257,7 @@ class Station:
             return False
         began = self.clock()
         is_scarce = bool(self.lobby.line) or len(self.holders) > max(1, SCARCE * self.slots)
+        is_scarce &= not self.scheduler.is_ample(self.sounding.pace)
         slots = self.scheduler.runnable(self.rows, began, is_scarce=is_scarce)
         if not len(slots):
             return False
@@ -353,7 +362,8 @@ class Station:
                     self.underway.pieces_of(slots[np.logical_not(through)], self.device.mark())
             if any(through):
                 prompts = [prompt for (_, prompt, _), is_through in zip(wanted, through, strict=True) if is_through]
-                self.underway.firsts(self.runner.first(slots[through]), prompts)
+                spoken = [job for job, is_through in zip(jobs, through, strict=True) if is_through]
+                self.underway.firsts(self.runner.first(slots[through], partial(self.sounding.follow, spoken)), prompts)
         except Exception:
             log.exception("the prefill of %d requests failed", len(jobs))
             if len(jobs) == 1:

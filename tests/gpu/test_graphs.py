@@ -103,4 +103,5 @@ def test_a_slot_says_nothing_of_who_had_it_before(checkpoint: Checkpoint, runner
         spoken(runner, checkpoint, [1], together=False)
     for layer in (*runner.arena.keys, *runner.arena.values):
         layer.fill_(torch.nan)
+    torch.cuda.synchronize()
     assert np.array_equal(spoken(runner, checkpoint, [5], together=False), fresh)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -31,6 +32,8 @@ from runtime.device.kernels import (
 log = logging.getLogger(__name__)
 
 THREADS = 16  # at most
+# Launchers are extension modules of one name. Loaded beside each other, a kernel was once given another's.
+LOADING = threading.Lock()
 MODULES = (attention, convolution, draw, edges, linear, piece, pointwise, residual_unit, spread, window)
 
 
@@ -59,7 +62,8 @@ class Rehearsal(AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
         def compile_and_load() -> Any:
             try:
                 kernel = compile_fn()
-                _ = kernel.run  # makes its launcher, and puts it on the card
+                with LOADING:
+                    _ = kernel.run  # makes its launcher, and puts it on the card
             except Exception as error:
                 log.warning("a kernel could not be compiled: %s: %s", type(error).__name__, error)
                 return None

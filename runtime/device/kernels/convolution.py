@@ -112,6 +112,21 @@ def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.c
         tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
 
 
+@triton.jit
+def _pairwise(each, ROWS: tl.constexpr, PARTS: tl.constexpr):
+    """Sums of rows, in an order of their own: ``tl.sum`` takes the one that the tile's layout suggests.
+
+    Shapes: each [ROWS, PARTS], a power of two; result [ROWS].
+    """
+    LEFT: tl.constexpr = PARTS // 2
+    if LEFT == 0:
+        total = tl.reshape(each, (ROWS,))
+    else:
+        first, second = tl.split(tl.reshape(each, (ROWS, LEFT, 2)))
+        total = _pairwise(first + second, ROWS, LEFT)
+    return total
+
+
 @triton.jit(do_not_specialize=["M", "T", "total", "left", "dilation"])
 def _convolve(
     x,
@@ -191,7 +206,7 @@ def _convolve(
         part = tl.arange(0, PARTS)
         parts: tl.constexpr = (C + NORM_COLUMNS - 1) // NORM_COLUMNS
         each = tl.load(squares + m[:, None] * parts + part[None, :], (part < parts)[None, :], 0.0)
-        acc *= tl.rsqrt(tl.sum(each, 1) / C + eps)[:, None]
+        acc *= tl.rsqrt(_pairwise(each, BM, PARTS) / C + eps)[:, None]
     if bias is not None:
         acc += tl.load(bias + n, n < N, 0.0)[None, :]
     if AFTER == SWIGLU:

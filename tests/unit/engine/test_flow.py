@@ -79,6 +79,26 @@ def test_a_request_that_acknowledges_nothing_by_design_is_never_paused(quick: Ch
 # --- leads
 
 
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames take no time on a clock that stands still; here nothing is fast enough for all the same."""
+    monkeypatch.setattr("runtime.engine.scheduler.AMPLE", -1.0)
+
+
+def test_nobody_yields_where_frames_are_made_fast(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=VirtualClock())
+    first, second = Heard(), Heard()
+    engine.submit(custom_voice(max_frames=60), first)
+    turns(engine, 16)
+    engine.submit(custom_voice(max_frames=2), second)
+    before = int(station_of(engine).rows.made[0])
+    turns(engine, 10)
+    assert int(station_of(engine).rows.made[0]) >= before + 10, "who is through sooner frees its slot sooner"
+    drain(engine)
+    assert len(second.codes) == 2
+
+
+@pytest.mark.usefixtures("slow")
 def test_a_listener_far_ahead_yields_only_where_slots_are_scarce(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
@@ -95,6 +115,7 @@ def test_a_listener_far_ahead_yields_only_where_slots_are_scarce(quick: Checkpoi
     assert int(station_of(engine).rows.made[0]) > before
 
 
+@pytest.mark.usefixtures("slow")
 def test_a_listener_that_says_what_it_played_moves_its_lead(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)

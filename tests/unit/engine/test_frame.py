@@ -209,12 +209,24 @@ def test_a_row_may_make_as_many_frames_as_it_has_text_for(speaker: Checkpoint) -
         for ids, is_open in (([], True), ([1, 2], True), ([1, 2], False), ([], False))
     ]
     assert arena.text_frames[taken].tolist() == [1, 3, UNLIMITED, UNLIMITED]
+    arena.write(taken)
     arena.append_text(taken[0], [5] * 200)  # more than the slot has places for: they count, and none is read
     assert arena.text_frames[taken[0]] == 201
     assert arena.trailing[taken[0]].tolist() == [5] * 160
     arena.give_back(taken[0])
     taken.append(arena.take(settings_of(0), 0, [9]))
+    arena.write(taken)
     assert arena.trailing[taken[-1]].tolist() == [9, *[arena.pad] * 159]
+
+
+def test_text_that_comes_before_the_device_knows_of_any_is_not_lost(speaker: Checkpoint) -> None:
+    arena = runner_of(speaker).arena
+    slot = arena.take(settings_of(0), 0, [1, 2], holds_end=True, is_open=True)
+    arena.append_text(slot, [3])
+    arena.close_text(slot)
+    arena.write([slot])
+    assert arena.trailing[slot, :4].tolist() == [1, 2, 3, arena.pad]
+    assert (arena.text_frames[slot], arena.hold_until[slot]) == (UNLIMITED, 3)
 
 
 @pytest.fixture
@@ -277,6 +289,7 @@ def test_a_slot_that_restarts_speaks_as_one_that_is_taken_anew(speaker: Checkpoi
 def test_settings_of_a_batch_are_those_of_its_rows(speaker: Checkpoint) -> None:
     arena = runner_of(speaker).arena
     slots = np.array([arena.take(settings_of(serial), 0, []) for serial in range(4)])
+    arena.write(slots.tolist())
     level, vocabulary = arena.talker_level, speaker.config.talker.vocab_size
 
     def told(*members: int) -> tuple[int, bool, bool]:

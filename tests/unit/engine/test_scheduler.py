@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.scheduler import BACKLOG, ENDLESS, Pace, Rows, Scheduler, frame_limit
+from runtime.engine.scheduler import BACKLOG, ENDLESS, GROWTH, Pace, Rows, Scheduler, frame_limit
 from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits_for, stepped_with
 
 
@@ -36,12 +36,12 @@ def test_an_engine_faster_than_speech_leaves_no_gap(share: float, ahead: int) ->
     assert nobody_waits_for(one.gap_s) == 0
 
 
-def test_chunks_double_up_to_the_largest_while_there_is_time() -> None:
+def test_chunks_grow_up_to_the_largest_while_there_is_time() -> None:
     simulation = Simulation.of(1, frame_cost=(0.05 * FRAME_S, 0.0), sound_cost=(0.0, 0.0005))
     one = Listener(frames=300)
     simulation.run([one])
-    assert one.chunks[:5] == [1, 2, 4, 8, 16]
-    assert all(after <= 2 * before for before, after in itertools.pairwise(one.chunks))
+    assert one.chunks[:4] == [1, 4, 16, 16]
+    assert all(after <= GROWTH * before for before, after in itertools.pairwise(one.chunks))
 
 
 def test_an_engine_slower_than_speech_sends_every_frame_as_soon_as_it_is_made() -> None:
@@ -110,6 +110,12 @@ def test_who_is_far_ahead_yields_only_where_slots_are_scarce() -> None:
     assert scheduler.runnable(rows, 100.0, is_scarce=False).tolist() == [0, 1, 2]
     assert scheduler.runnable(rows, 100.0, is_scarce=True).tolist() == [0, 2]
     assert scheduler.runnable(rows, 100.6, is_scarce=True).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("turn_s", "is_ample"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
+def test_a_machine_that_makes_frames_fast_asks_nobody_to_yield(turn_s: float, is_ample: bool) -> None:
+    scheduler, _ = speaking(1)
+    assert scheduler.is_ample(Pace(turn_s=turn_s)) == is_ample
 
 
 def test_a_slow_reader_pauses_alone_and_goes_on_when_it_reads() -> None:
@@ -192,8 +198,9 @@ def test_equal_chunks_share_a_call_as_far_as_mode_and_work_allow() -> None:
     scheduler, rows = speaking(6, made=8, work=8)
     rows.last_chunk[:], rows.sent[:], rows.dry_at[:] = 2, 4, 50.0
     rows.batch[:] = 3
+    rows.largest_chunk[:] = 4
     assert [len(chunk.slots) for chunk in scheduler.sound(rows, 0.0, Pace())] == [2, 2, 2]  # 8 frames of 4 each
-    rows.last_chunk[:] = 1
+    rows.largest_chunk[:] = 2
     assert [len(chunk.slots) for chunk in scheduler.sound(rows, 0.0, Pace())] == [3, 3]  # three by the mode
 
 
@@ -237,7 +244,7 @@ def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> 
     lead=st.floats(-10, 60),
     work=st.integers(1, 64),
 )
-def test_a_chunk_never_outgrows_the_largest_the_double_the_work_or_the_lead(
+def test_a_chunk_never_outgrows_the_largest_the_growth_the_work_or_the_lead(
     first: int, largest: int, last: int, lead: float, work: int
 ) -> None:
     scheduler, rows = speaking(1, made=64, work=work)
@@ -245,7 +252,7 @@ def test_a_chunk_never_outgrows_the_largest_the_double_the_work_or_the_lead(
     size = int(scheduler.chunk_sizes(rows, 0.0, Pace())[0])
     assert 1 <= size <= min(largest, work)
     if last:
-        assert size <= 2 * last
+        assert size <= GROWTH * last
         assert size == 1 or size * FRAME_S <= lead or lead <= 0
     else:
         assert size == min(first, largest, work)
