@@ -19,7 +19,7 @@ def reading(page: Page, name: str) -> str:
 
 
 def await_sound(page: Page) -> None:
-    expect(page.locator("#vw-audible")).not_to_have_text("–")
+    expect(page.locator("#vw-audible")).not_to_have_text("–", timeout=PLAYED_MS)
 
 
 def play_through(page: Page, button: str) -> None:
