@@ -12,7 +12,7 @@ from tests.browser.conftest import OpenStudio
 from tests.support.app import App, running_app
 from tests.support.checkpoints import TINY, write_checkpoint
 
-CHANGE_MS = 60_000
+CHANGE_MS = 120_000  # a start, with other tests on every core
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_the_host_sees_what_runs_and_loads_another_checkpoint(
 ) -> None:
     page = open_studio(url=own.url)
     page.locator("#vw-speak").click()
-    expect(page.locator("#vw-ttfa")).not_to_have_text("–")
+    expect(page.locator("#vw-ttfa")).to_contain_text("ms", timeout=CHANGE_MS)
     page.locator("#vw-stop").click()  # figures are taken when a request ends, and random weights know no end
     page.locator("#vw-tab-host").click()
     models = page.locator("#vw-host-models")

@@ -29,12 +29,14 @@ from tests.browser.script_steps import (
     line,
     listen_anew,
     make_all,
+    paste,
     silence,
     sound_of,
     stored_script,
     text_of,
     texts,
 )
+from tests.browser.steps import wav
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -128,6 +130,8 @@ def test_a_voice_may_be_described(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-voice").select_option("voice_design:")
     assert script.evaluate("document.activeElement.className") == "vw-line-description"
     script.keyboard.type("A man with a low voice.")
+    field = line(script, 2).locator(".vw-line-description")
+    assert field.evaluate("(field) => field.scrollHeight <= field.clientHeight"), "it is seen whole"
     line(script, 2).locator(".vw-line-instruct").fill("He speaks slowly.")
     line(script, 2).locator(".vw-line-remake").click()
     await_made(script, 2)
@@ -224,3 +228,28 @@ def test_a_reload_brings_everything_back(script: Page, app: App) -> None:
     script.click("#vw-speak")
     await_silence(script)
     assert np.array_equal(heard(script), np.trim_zeros(expected)), "it sounds as it did"
+
+
+def test_a_kept_voice_speaks_a_line_and_takes_no_instruct(script: Page, app: App) -> None:
+    sample = wav(4.0)
+    with client(script, app) as http:
+        form = {"name": "Grandmother", "consent": "She agreed.", "x_vector_only": "true"}
+        files = {"audio_sample": (sample["name"], sample["buffer"], sample["mimeType"])}
+        kept = http.post("/v1/audio/voices", data=form, files=files)
+        assert kept.is_success, kept.text
+    script.reload(wait_until="domcontentloaded")
+    script.locator("#vw-speak:enabled").wait_for()
+    enter_script(script)
+    paste(script, 3, "GRANDMOTHER: Good night.")
+    expect(line(script, 4).locator(".vw-line-voice option:checked")).to_have_text("Grandmother")
+    instruct = line(script, 4).locator(".vw-line-instruct")
+    expect(instruct).to_be_disabled()
+    assert instruct.get_attribute("placeholder") == "Base takes no instruct"
+    line(script, 4).locator(".vw-line-play").click()
+    await_made(script, 4)
+    await_saved(script)
+    with client(script, app) as http:
+        take = stored_script(script, app)["lines"][3]["takes"][0]["take"]
+        record = http.get(f"/studio/takes/{take}").json()
+        http.delete(f"/v1/audio/voices/{record['config']['voice']}")
+    assert (record["mode"], record["text"]) == ("base", "Good night.")
