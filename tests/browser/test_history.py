@@ -64,8 +64,12 @@ def test_takes_outlive_the_page_and_are_found_again(studio: Page) -> None:
     expect(studio.locator("#vw-takes-list .vw-take")).to_have_count(1)
     assert shown(studio) == ["A heron"]
     studio.click("#vw-takes-starred")
+    otter = studio.locator("#vw-takes-list .vw-take", has_text="The otter dives.")
+    expect(otter).to_have_count(1)
     studio.select_option("#vw-takes-room", "clone")
-    expect(studio.locator("#vw-takes-list .vw-take")).to_have_count(0)
+    expect(otter).to_have_count(0)
+    studio.select_option("#vw-takes-room", "speakers")
+    expect(otter).to_have_count(1)
 
 
 def test_a_deleted_take_can_be_taken_back(studio: Page) -> None:

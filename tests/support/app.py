@@ -33,10 +33,14 @@ class App:
 
     @property
     def runtime_pid(self) -> int:
-        """The child, as the kernel knows it."""
-        pid = self.process.pid
-        (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return int(child)
+        """The child that serves speech, as the kernel knows it; a recogniser may be another."""
+        children = [child for task in Path(f"/proc/{self.process.pid}/task").iterdir() for child in _children(task)]
+        (runtime,) = [child for child in children if b"runtime.cli" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        return int(runtime)
+
+
+def _children(task: Path) -> list[str]:
+    return (task / "children").read_text().split()
 
 
 @contextmanager
