@@ -13,7 +13,7 @@ TORCH_INDEX ?=
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run test check format bench soak oracle golden lock clean
+.PHONY: run test check format bench soak tour oracle golden lock clean
 
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
@@ -41,6 +41,10 @@ bench: $(VENV)/.ready
 # Minutes of abuse at twice the capacity, every stream compared with its solo run: make soak ARGS="--minutes 15"
 soak: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+# The pictures of the README, as the page looks now.
+tour: $(VENV)/.ready-dev
+	VOICEWRIGHT_TOUR=docs/images $(BIN)/python -m pytest tests/browser/test_tour.py
 
 # The reference implementation in an environment of its own, and the golden files that it makes.
 oracle:

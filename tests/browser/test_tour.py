@@ -1,0 +1,67 @@
+"""The tour of the README: every room as somebody who works there sees it, photographed.
+
+`make tour` puts the pictures into docs/images; a run of the tests leaves them in artifacts/screenshots.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageStat
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.design_steps import LETTERS, enter_design, expect_state, make_three, state
+from tests.browser.script_steps import enter_script, line
+from tests.browser.steps import await_end, enter, kept_take
+from tests.support.app import ROOT
+
+pytestmark = pytest.mark.browser
+
+PICTURES = Path(os.environ.get("VOICEWRIGHT_TOUR", SCREENSHOTS / "tour"))
+TEXT = "The kettle has just boiled. Sit down for a minute, and I will tell you what the sea looked like this morning."
+RECORDING = ROOT / "assets" / "demo-voice" / "samples" / "clara.wav"
+
+
+def photograph(page: Page, name: str) -> None:
+    """A picture, which must show the sound on the stage: bars of the waveform, not a line."""
+    page.mouse.move(0, 0)
+    picture = Image.open(io.BytesIO(page.locator("#vw-wave").screenshot()))
+    assert max(ImageStat.Stat(picture.convert("L")).stddev) > 5, f"nothing is to be seen on the stage of {name}"
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / f"{name}.png")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_room_is_photographed_at_work(open_studio: OpenStudio, scheme: str) -> None:
+    page = open_studio(color_scheme=scheme, viewport={"width": 1280, "height": 960})
+    kept_take(page, TEXT)
+    await_end(page)
+    photograph(page, f"speakers-{scheme}")
+
+    enter_design(page, "Good evening. The last ferry leaves at nine, and the sea is calm tonight.")
+    make_three(page)
+    assert [state(page, letter) for letter in LETTERS] == ["done"] * 3
+    expect_state(page, LETTERS, "done")
+    page.keyboard.press("2")
+    expect(page.locator("#vw-stop")).to_be_enabled()
+    photograph(page, f"design-{scheme}")
+    page.keyboard.press("Escape")
+
+    enter(page, "clone")
+    page.set_input_files("#vw-clone-file", RECORDING)
+    expect(page.locator("#vw-clone-trim")).to_be_visible()
+    page.fill("#vw-clone-transcript", "Hello, I am Clara. This voice was made by a small model.")
+    expect(page.locator("#vw-clone-clinic")).not_to_have_attribute("data-state", "busy")
+    photograph(page, f"clone-{scheme}")
+
+    enter_script(page)
+    expect(line(page, 1)).to_be_visible()
+    photograph(page, f"script-{scheme}")
+
+    enter(page, "library")
+    expect(page.locator("#vw-takes-list .vw-take").first).to_be_visible()
+    photograph(page, f"library-{scheme}")
