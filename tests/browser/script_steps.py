@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+import soundfile
 from numpy.typing import NDArray
 from playwright.sync_api import Locator, Page, expect
 
@@ -128,3 +131,18 @@ def listen_anew(page: Page) -> None:
     await_silence(page)
     page.wait_for_timeout(500)
     page.evaluate("tap.clear()")
+
+
+def export(page: Page, shape: str, **choices: str) -> tuple[str, bytes]:
+    page.select_option("#vw-script-shape", shape)
+    for name, value in choices.items():
+        page.select_option(f"#vw-script-{name}", value)
+    with page.expect_download(timeout=MADE_MS) as waiting:
+        page.click("#vw-script-go")
+    return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
+
+
+def decoded(data: bytes) -> Pcm:
+    samples, rate = soundfile.read(io.BytesIO(data), dtype="int16")
+    assert rate == RATE
+    return np.asarray(samples)

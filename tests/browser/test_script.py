@@ -5,25 +5,24 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 from playwright.sync_api import Page, expect
 
 from runtime.loudness import integrated
 from tests.browser.script_steps import (
     DIALOGUE,
     GAP_S,
-    MADE_MS,
     RATE,
     Pcm,
     await_made,
     await_saved,
     await_silence,
     client,
+    decoded,
     enter_script,
+    export,
     heard,
     joined,
     line,
@@ -142,21 +141,6 @@ def test_a_voice_may_be_described(script: Page, app: App) -> None:
         record = http.get(f"/studio/takes/{take}").json()
     assert record["mode"] == "voice_design"
     assert record["config"]["instructions"] == "A man with a low voice. He speaks slowly."
-
-
-def export(page: Page, shape: str, **choices: str) -> tuple[str, bytes]:
-    page.select_option("#vw-script-shape", shape)
-    for name, value in choices.items():
-        page.select_option(f"#vw-script-{name}", value)
-    with page.expect_download(timeout=MADE_MS) as waiting:
-        page.click("#vw-script-go")
-    return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
-
-
-def decoded(data: bytes) -> Pcm:
-    samples, rate = soundfile.read(io.BytesIO(data), dtype="int16")
-    assert rate == RATE
-    return np.asarray(samples)
 
 
 def test_an_export_makes_what_is_missing_and_joins_it(script: Page, app: App) -> None:
