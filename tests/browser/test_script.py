@@ -112,7 +112,7 @@ def test_a_locked_line_is_the_same_when_it_is_made_again(script: Page, app: App)
     line(script, 2).locator(".vw-line-open").click()
     line(script, 2).locator(".vw-line-seed").fill("7")
     line(script, 2).locator(".vw-line-seed").blur()
-    assert line(script, 2).locator(".vw-line-lock").is_checked()
+    expect(line(script, 2).locator(".vw-line-lock")).to_be_checked()
     sounds = []
     for _ in range(2):
         line(script, 2).locator(".vw-line-remake").click()

@@ -52,6 +52,7 @@ def silent(engine: Engine) -> None:
         return [bytes(2 * 1920 * codes.shape[1]) for _ in slots]
 
     streams.decode = quiet  # type: ignore[method-assign, assignment]
+    streams.can_follow = lambda voice: False  # type: ignore[method-assign]
 
 
 def free(text: str = TEXT, **words: Any) -> SpeechRequest:
