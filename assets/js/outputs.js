@@ -30,8 +30,8 @@ export class WorkletOutput {
     this.node.port.onmessage = ({ data }) => onCounters(data);
   }
 
-  begin(take, target) {
-    this.node.port.postMessage({ type: 'begin', take, target });
+  begin(take, target, hold) {
+    this.node.port.postMessage({ type: 'begin', take, target, hold });
   }
 
   /** @param {number} take @param {Int16Array} pcm */

@@ -36,12 +36,30 @@ export function neededStart(arrivals) {
   return needed;
 }
 
+/**
+ * The least time, counted in samples, that would have had to pass between a take's first chunk and its start. It is
+ * seldom a whole chunk: a second chunk that comes 5 ms late asks for these 5 ms, and not for the chunk to be there.
+ *
+ * @param {{at: number, samples: number}[]} arrivals
+ */
+export function neededHold(arrivals) {
+  let [received, hold] = [0, 0];
+  for (const { at, samples } of arrivals) {
+    hold = Math.max(hold, ((at - arrivals[0].at) / 1000) * SAMPLE_RATE - received);
+    received += samples;
+  }
+  return hold;
+}
+
+/** A take starts when `target` is there, or when `hold` has passed since its first chunk. */
 export class Pace {
   target = LEAST;
+  hold = 0;
 
   /** @param {{at: number, samples: number}[]} arrivals */
   learn(arrivals) {
     const needed = Math.min(MOST, Math.max(LEAST, neededStart(arrivals)));
     this.target = Math.max(needed, LEAST, this.target * EASE);
+    this.hold = Math.min(MOST, Math.max(neededHold(arrivals), this.hold * EASE));
   }
 }

@@ -55,8 +55,8 @@ export class Player extends EventTarget {
     this.counters = null;
     this.sounding = true;
     const { take } = this;
-    const { target } = this.pace;
-    this.whenArmed((output) => output.begin(take, target));
+    const { target, hold } = this.pace;
+    this.whenArmed((output) => output.begin(take, target, hold));
     return take;
   }
 

@@ -1,11 +1,12 @@
 /**
  * The audio thread's half of the player: a queue of PCM that plays without a gap or says that it could not.
  *
- * States: idle -> buffering -> playing -> draining -> idle. It starts when `target` samples are there and,
+ * States: idle -> buffering -> playing -> draining -> idle. It starts when `target` samples are there, or `hold` samples
+ * of time after its first ones, and,
  * when it runs dry in the middle of a take, ramps to silence, doubles the target and buffers again.
  * Outside of those ramps every sample that leaves is the served one, int16 / 32768, in order, once.
  *
- * Messages in:  {type: 'begin', take, target} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
+ * Messages in:  {type: 'begin', take, target, hold?} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
  *               {type: 'stop'} {type: 'report', id}: asks for counters now
  * Messages out: {type: 'counters', ...Counters} ten times a second of sound, and at each change of state.
  *
@@ -26,6 +27,7 @@
 const RAMP_S = 0.005;
 const MAX_TARGET_S = 0.6;
 const REPORT_S = 0.1;
+const QUANTUM = 128; // samples between two calls of process
 
 class PcmPlayer extends AudioWorkletProcessor {
   constructor() {
@@ -39,14 +41,16 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.port.onmessage = ({ data }) => this.receive(data);
   }
 
-  /** Forget the take before and wait for the next. @param {number} take @param {number} target */
-  clear(take, target) {
+  /** Forget the take before and wait for the next. @param {number} take @param {number} target @param {number} hold */
+  clear(take, target, hold = Infinity) {
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.offset = 0; // in chunks[0]
     this.buffered = 0;
     this.take = take;
     this.target = target;
+    this.hold = hold;
+    this.held = 0; // since the first samples came
     this.state = 'idle';
     this.ended = false;
     this.finished = false;
@@ -65,7 +69,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     switch (message.type) {
       case 'begin':
         this.cut();
-        this.clear(message.take, message.target);
+        this.clear(message.take, message.target, message.hold);
         this.state = 'buffering';
         break;
       case 'push':
@@ -139,7 +143,10 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   startIfReady() {
-    if (this.buffered === 0 || (this.buffered < this.target && !this.ended)) return;
+    if (this.buffered === 0) return;
+    const waited = this.firstTime === null && this.held >= this.hold;
+    this.held += QUANTUM;
+    if (this.buffered < this.target && !waited && !this.ended) return;
     if (this.dry > 0) {
       this.underrunSamples += this.dry;
       this.dry = 0;

@@ -155,6 +155,34 @@ def test_the_start_waits_for_as_much_as_the_last_take_needed(blank: Page, arriva
     assert dry.index(False) + 1 == frames
 
 
+@pytest.mark.parametrize(
+    ("arrivals_ms", "hold_ms"),
+    [
+        ([0, 40, 80, 120], 0),
+        ([0, 80, 160, 240], 0),
+        ([0, 85, 90, 100], 5),  # 5 ms late, once
+        ([0, 100, 200, 300, 400], 80),
+        ([0, 10, 20, 500], 260),
+    ],
+)
+def test_the_start_is_held_for_as_long_as_the_last_take_was_late(
+    blank: Page, arrivals_ms: list[int], hold_ms: int
+) -> None:
+    hold = module(
+        blank,
+        """
+        const { neededHold } = await import('/js/pace.js');
+        return neededHold(given.arrivals.map((at) => ({ at, samples: 1920 })));
+        """,
+        arrivals=arrivals_ms,
+    )
+    assert hold == pytest.approx(24 * hold_ms)
+    # By trial: begun so late it never runs dry, begun a millisecond earlier it does.
+    played_until = hold_ms + 80 * np.arange(len(arrivals_ms))
+    assert not np.any(np.array(arrivals_ms) > played_until)
+    assert hold_ms == 0 or np.any(np.array(arrivals_ms) > played_until - 1)
+
+
 def test_the_start_rises_at_once_and_eases_slowly(blank: Page) -> None:
     targets = module(
         blank,

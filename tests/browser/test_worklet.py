@@ -108,6 +108,29 @@ def test_it_waits_for_its_target_and_no_longer(play: Any) -> None:
     assert played.last["underruns"] == 0
 
 
+@pytest.mark.parametrize("hold_ms", [0, 20, 50])
+def test_it_starts_when_it_was_held_for_long_enough_whatever_is_there(play: Any, hold_ms: int) -> None:
+    pcm = sound(2)
+    at, message = begin(target=20 * FRAME)
+    message["hold"] = RATE * hold_ms // 1000
+    played = play(0.4, [(at, message), push(0.1, pcm[:FRAME]), push(0.15, pcm[FRAME:]), end(0.16)])
+    assert np.array_equal(played.sounding, exact(pcm))
+    started = float(played.last["firstTime"])
+    assert 0 <= started - 0.1 - hold_ms / 1000 <= 2 * QUANTUM / RATE
+
+
+def test_after_a_stall_it_waits_for_its_target_again(play: Any) -> None:
+    """Time that has passed says nothing any more: the stall has shown how late sound may come."""
+    pcm = sound(4)
+    at, message = begin()
+    message["hold"] = 0
+    schedule = [(at, message), push(0, pcm[:FRAME]), push(0.2, pcm[FRAME : 2 * FRAME]), push(0.3, pcm[2 * FRAME :])]
+    played = play(0.8, [*schedule, end(0.31)])
+    assert played.last["underruns"] == 1
+    silent = played.last["underrunSamples"] / RATE
+    assert silent == pytest.approx(0.3 - 0.08, abs=0.015), "the second frame alone was not enough"
+
+
 def test_a_short_take_is_played_although_it_never_reaches_the_target(play: Any) -> None:
     pcm = sound(1)[:500]
     played = play(0.4, [begin(target=FRAME), push(0, pcm), end(0.1)])
