@@ -133,11 +133,12 @@ def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
     from runtime.server.speech_engine import Progress
     from runtime.settings import ServerSettings, Settings
 
-    gate = threading.Event()
+    gate, reached = threading.Event(), threading.Event()
     settings = Settings(models=(str(folder_of("tiny", "custom_voice")),), server=ServerSettings(port=0))
 
     def open_when_told(settings: Settings, progress: Progress) -> Engine:
         progress(0, 1, "waiting to be told")
+        reached.set()
         gate.wait(30)
         return Engine.open(settings, progress)
 
@@ -145,6 +146,7 @@ def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
         listener = listen(settings.server)
         port = listener.getsockname()[1]
         serving = asyncio.create_task(run(settings, listener, open_when_told))
+        assert await asyncio.to_thread(reached.wait, 30)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             reply = await client.get("/ready")
             assert (reply.status_code, reply.json().pop("error")["code"]) == (503, "loading")
