@@ -75,7 +75,7 @@ class ModeSettings:
 
     first_chunk_frames: int = knob(1, "FIRST_CHUNK_FRAMES", "frames in the first chunk of sound", low=1)
     max_chunk_frames: int = knob(
-        16, "MAX_CHUNK_FRAMES", "frames in the largest chunk; chunks double from the first up to here", low=1
+        16, "MAX_CHUNK_FRAMES", "frames in the largest chunk; chunks grow from the first up to here", low=1
     )
     sound_batch: int = knob(32, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
     prefills: int = knob(

@@ -1,6 +1,7 @@
 /** The stored voices: searched, changed, brought in and taken out as files. Half of the library room. */
 
 import { api } from './api.js';
+import { takeDrops } from './drops.js';
 import { VoiceRow } from './voice_row.js';
 
 const SUFFIX = '.voice';
@@ -18,24 +19,8 @@ export class VoicesPanel {
       this.file.value = ''; // so that choosing the same file again is a change
       this.bring(files);
     };
-    this.listenToDrops();
+    takeDrops(root, (files) => this.bring(files));
     studio.voices.addEventListener('change', () => this.paint());
-  }
-
-  listenToDrops() {
-    const { root } = this;
-    const hover = (on) => root.classList.toggle('vw-drop', on);
-    root.ondragover = (event) => {
-      if (!event.dataTransfer.types.includes('Files')) return;
-      event.preventDefault();
-      hover(true);
-    };
-    root.ondragleave = () => hover(false);
-    root.ondrop = (event) => {
-      event.preventDefault();
-      hover(false);
-      this.bring([...event.dataTransfer.files]);
-    };
   }
 
   /** Write everything anew, in the page's language. */

@@ -142,8 +142,9 @@ class SoundStreams:
     def _piece(self, slots: NDArray[np.int64], codes: Tensor, track: Track) -> NDArray[np.int16]:
         """One call of the network. Shapes: codes [b, n, Q]; result [b, samples and flags]."""
         rows, size = self._rows[slots], codes.shape[1]
-        with self.device.track(track):
-            self._after_last(slots.tolist(), track)
+        if begun := [slot for slot in slots.tolist() if slot in self._last]:
+            with self.device.track(track):
+                self._after_last(begun, track)
         if (bucket := self.graphs.bucket(track, size, len(slots))) is not None:
             made = bucket.run(rows, codes)
         else:

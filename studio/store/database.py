@@ -110,6 +110,17 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
 
+    def mark(self, table: str, owner: str, row_id: str, deleted_at: float | None, *, what: str) -> bool:
+        """Put a row of an owner into the bin, or, with None, take it out again; False where there is none to be moved.
+
+        Raises:
+            StorageFailed: ``what`` could not be kept.
+        """
+        state = "IS NOT NULL" if deleted_at is None else "IS NULL"
+        change = f"UPDATE {table} SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}"  # noqa: S608
+        with self.writing(what) as connection:
+            return connection.execute(change, (deleted_at, owner, row_id)).rowcount > 0
+
     def close(self) -> None:
         with self._lock:
             self._connection.close()

@@ -82,7 +82,7 @@ class Scripts:
         Raises:
             NotKept: the owner has no such script.
         """
-        self._mark(owner, script_id, "IS NULL", time.time())
+        self._mark(owner, script_id, time.time())
 
     def restore(self, owner: str, script_id: str) -> dict[str, Any]:
         """Bring a script back from the bin.
@@ -90,7 +90,7 @@ class Scripts:
         Raises:
             NotKept: the owner has none of that id there.
         """
-        self._mark(owner, script_id, "IS NOT NULL", None)
+        self._mark(owner, script_id, None)
         return self.find(owner, script_id)
 
     def purge(self) -> None:
@@ -110,14 +110,9 @@ class Scripts:
             raise ChangedMeanwhile(what="script")
         return round(max([time.time(), *(version + 0.001 for version in versions)]), 3)
 
-    def _mark(self, owner: str, script_id: str, state: str, deleted_at: float | None) -> None:
-        with self._database.writing("The script") as connection:
-            done = connection.execute(
-                f"UPDATE scripts SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}",  # noqa: S608
-                (deleted_at, owner, script_id),
-            )
-            if not done.rowcount:
-                raise NotKept(what="script")
+    def _mark(self, owner: str, script_id: str, deleted_at: float | None) -> None:
+        if not self._database.mark("scripts", owner, script_id, deleted_at, what="The script"):
+            raise NotKept(what="script")
 
 
 def takes_in_scripts(database: Database, owner: str) -> set[str]:

@@ -135,7 +135,7 @@ class Takes:
         Raises:
             NotKept: the owner has no such take.
         """
-        self._mark(owner, take_id, "IS NULL", time.time())
+        self._mark(owner, take_id, time.time())
 
     def restore(self, owner: str, take_id: str) -> dict[str, Any]:
         """Bring a take back from the bin.
@@ -143,7 +143,7 @@ class Takes:
         Raises:
             NotKept: the owner has none of that id there.
         """
-        self._mark(owner, take_id, "IS NOT NULL", None)
+        self._mark(owner, take_id, None)
         return self.find(owner, take_id)
 
     def pcm(self, owner: str, take_id: str) -> tuple[dict[str, Any], bytes]:
@@ -267,14 +267,9 @@ class Takes:
         rows = self._database.rows("SELECT DISTINCT reference FROM takes WHERE reference IS NOT NULL")
         self._files.remove_references(self._files.reference_names() - {name for (name,) in rows})
 
-    def _mark(self, owner: str, take_id: str, state: str, deleted_at: float | None) -> None:
-        with self._database.writing("The change") as connection:
-            done = connection.execute(
-                f"UPDATE takes SET deleted_at = ? WHERE id = ? AND owner = ? AND deleted_at {state}",  # noqa: S608
-                (deleted_at, take_id, owner),
-            )
-            if not done.rowcount:
-                raise NotKept(what="take")
+    def _mark(self, owner: str, take_id: str, deleted_at: float | None) -> None:
+        if not self._database.mark("takes", owner, take_id, deleted_at, what="The change"):
+            raise NotKept(what="take")
 
 
 def _cursor(text: str) -> list[str]:

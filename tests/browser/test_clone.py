@@ -264,3 +264,24 @@ def test_a_clone_in_the_dark_on_a_phone(open_studio: OpenStudio) -> None:
     assert handle["width"] >= 24, "wide enough for a thumb"
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     page.screenshot(path=SCREENSHOTS / "clone-phone-dark.png", full_page=True)
+
+
+def test_a_recording_may_be_dropped_on_the_card(studio: Page) -> None:
+    enter(studio, "clone")
+    sound = base64.b64encode(wav(3.0)["buffer"]).decode()
+    card = studio.locator("#vw-clone-card")
+    dropped = studio.evaluate_handle(
+        """(sound) => {
+          const bytes = Uint8Array.from(atob(sound), (one) => one.charCodeAt(0));
+          const dropped = new DataTransfer();
+          dropped.items.add(new File([bytes], 'dropped.wav', { type: 'audio/wav' }));
+          return dropped;
+        }""",
+        sound,
+    )
+    card.dispatch_event("dragover", {"dataTransfer": dropped})
+    expect(card).to_have_class(re.compile("vw-drop"))
+    card.dispatch_event("drop", {"dataTransfer": dropped})
+    expect(card).not_to_have_class(re.compile("vw-drop"))
+    expect(studio.locator("#vw-clone-name")).to_contain_text("dropped.wav")
+    expect(studio.locator("#vw-clone-trim")).to_be_visible()

@@ -5,6 +5,7 @@ import { Clinic } from '../clone/clinic.js';
 import { KeepForm } from '../clone/keep_form.js';
 import { alike } from '../clone/likeness.js';
 import { Microphone } from '../clone/microphone.js';
+import { takeDrops } from '../drops.js';
 import { SAMPLE_RATE } from '../outputs.js';
 import { decoded, Reference } from '../reference.js';
 import { Trimmer } from '../trimmer.js';
@@ -45,7 +46,7 @@ export class CloneRoom {
       if (file) this.upload(file);
       this.file.value = ''; // so that choosing the same file again is a change
     };
-    this.listenToDrops(this.root.querySelector('#vw-clone-card'));
+    takeDrops(this.root.querySelector('#vw-clone-card'), ([file]) => file && this.upload(file));
     microphone.addEventListener('begun', () => {
       this.complain('ref_audio', '');
       studio.stage.pause();
@@ -70,23 +71,6 @@ export class CloneRoom {
     studio.voices.addEventListener('change', () => this.paint());
     studio.textField.addEventListener('input', () => this.compare());
     this.keeping.addEventListener('kept', ({ detail }) => this.choose(detail));
-  }
-
-  /** @param {HTMLElement} card */
-  listenToDrops(card) {
-    const hover = (on) => card.classList.toggle('vw-drop', on);
-    card.ondragover = (event) => {
-      if (!event.dataTransfer.types.includes('Files')) return;
-      event.preventDefault();
-      hover(true);
-    };
-    card.ondragleave = () => hover(false);
-    card.ondrop = (event) => {
-      event.preventDefault();
-      hover(false);
-      const [file] = event.dataTransfer.files;
-      if (file) this.upload(file);
-    };
   }
 
   complain(field, sentence) {
