@@ -155,7 +155,7 @@ def without_networks(station: Station) -> Iterator[None]:
 
     sound = rng.integers(-8000, 8000, station.samples_per_frame * 16, dtype=np.int16).tobytes()
 
-    def decode(slots: list[int], codes: torch.Tensor, track: Track) -> list[bytes | None]:
+    def decode(slots: list[int], codes: torch.Tensor, track: Track, **_: bool) -> list[bytes | None]:
         return [sound[: 2 * station.samples_per_frame * codes.shape[1]]] * len(slots)
 
     with patch.object(station.runner, "step", step), patch.object(station.streams, "decode", decode):

@@ -18,13 +18,13 @@ Made = TypeVar("Made")
 class Track(StrEnum):
     """A line of work on the device, the most urgent first. Work on one runs in order; tracks run beside each other."""
 
-    FIRST_SOUND = "first sound"
+    URGENT_SOUND = "urgent sound"  # of who hears nothing yet, or soon nothing more
     STARTS = "starts"  # prompts and their first frames
     FRAMES = "frames"
-    SOUND = "sound"
+    SOUND = "sound"  # of who has much to hear
 
 
-URGENT = (Track.FIRST_SOUND, Track.STARTS)  # who waits for these hears nothing yet
+URGENT = (Track.URGENT_SOUND, Track.STARTS)  # who waits for these hears nothing, or soon nothing more
 
 
 class Moment(Protocol):

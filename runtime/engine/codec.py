@@ -74,7 +74,7 @@ class SoundStreams:
             self.graphs.capture(progress)
 
     @torch.inference_mode()
-    def open(self, slot: int, voice: ClonedVoice | None = None, track: Track = Track.FIRST_SOUND) -> None:
+    def open(self, slot: int, voice: ClonedVoice | None = None, track: Track = Track.URGENT_SOUND) -> None:
         """Begin a stream, after the voice's reference frames if it has any; their state is kept with the voice."""
         with self.device.track(track):
             self._after_last((slot,), track)
@@ -114,13 +114,18 @@ class SoundStreams:
         return followed
 
     @torch.inference_mode()
-    def decode(self, slots: Sequence[int], codes: Tensor, track: Track = Track.SOUND) -> list[bytes | None]:
+    def decode(
+        self, slots: Sequence[int], codes: Tensor, track: Track = Track.SOUND, *, at_end: bool = False
+    ) -> list[bytes | None]:
         """The sound of the next frames of some streams, as s16le; None where it is not finite.
 
-        Shapes: codes [B, n, Q] int64, a row a slot; each result has n * samples_per_frame samples. Called within
-        ``track``: first chunks and all others may be decoded at the same time, never of the same slot.
+        Shapes: codes [B, n, Q] int64, a row a slot; each result has n * samples_per_frame samples, or more where the
+        streams are ``at_end``: nothing follows in them, and what makes a call whole may. Called within ``track``:
+        first chunks and all others may be decoded at the same time, never of the same slot.
         """
-        sizes = self.graphs.sizes(track)
+        frames, sizes = codes.shape[1], self.graphs.sizes(track)
+        if at_end and (fitting := [size for size in sizes if size >= frames]):
+            codes = codes[:, np.minimum(np.arange(fitting[0]), frames - 1)]
         cut = pieces(codes.shape[1], sizes) if sizes else _evenly(codes.shape[1], self.network.longest)
         widest = self.graphs.widest(track) if sizes else len(slots)
         sounds: list[bytes | None] = []

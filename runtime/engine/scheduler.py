@@ -5,7 +5,9 @@ What it knows of every slot lies in arrays, so that a decision costs the same fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ GROWTH = 4  # a chunk is at most so many times as long as the last one
 DOUBT = 3.0  # a frame may come so much later than the last ones did
 SCARCE = 0.5  # share of busy slots from which who is far ahead yields
 AMPLE = 0.25  # share of a frame's sound within which frames are made where nobody gains when somebody yields
+PATIENT_S = 0.16  # of unplayed sound beyond which a listener's next chunk may wait for company
 
 
 class Rows:
@@ -61,24 +64,45 @@ class Pace:
     sound_s: float = np.inf  # Code2Wav, a frame of one row
 
 
+class Urgency(IntEnum):
+    """How a chunk is waited for, the most urgent first."""
+
+    FIRST = 0  # nothing is heard yet
+    SOON = 1  # soon nothing more would be heard
+    PATIENT = 2  # there is something to hear before it
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows whose next ``size`` frames are decoded together; ``deadline`` is the first one's."""
+    """Rows whose next frames are decoded together; ``deadline`` is the first one's.
+
+    Shapes: slots, frames [B]. Who has fewer frames than the others has come to its end, and is filled up.
+    """
 
     slots: Slots
-    size: int
-    is_first: bool
+    frames: NDArray[np.int64]
+    urgency: Urgency
     deadline: float
+
+    @property
+    def size(self) -> int:
+        """Frames of every row, those that fill it up included."""
+        return int(self.frames.max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """The decisions of one turn."""
+    """The decisions of one turn.
+
+    ``company`` is for devices on which many rows cost little more than one: the share of all who speak that a patient
+    chunk waits for, so that they are decoded in one call. With 0 no chunk waits, and none is filled up.
+    """
 
     frame_s: float
     lead_cap_s: float
     reader_frames: int  # that may wait for a slow reader
     sound_work: int  # frames, of all rows together, that Code2Wav makes at once
+    company: float = 0.0
 
     def runnable(self, rows: Rows, now: float, *, is_scarce: bool) -> Slots:
         """Slots whose next frame is to be made: who has text, room and a listener that keeps up.
@@ -121,29 +145,56 @@ class Scheduler:
                 break
             wanted = np.where(shrink, wanted // 2, wanted)
         wanted = np.where(~first & (lead_s <= 0), np.minimum(wanted, np.maximum(pending, 1)), wanted)
-        # A text that has run dry may stay so for long: what there is of it is not held back. Nor is what a reader
-        # must have before it can take more.
-        at_rest = rows.ended | (rows.made >= rows.text) | (rows.made >= rows.limit)
-        at_rest |= self.waits_for_reader(rows, rows.made)
         last = np.minimum(pending, np.minimum(rows.largest_chunk, self.sound_work))
-        size = np.where(pending >= wanted, wanted, np.where(at_rest, last, 0))
+        size = np.where(pending >= wanted, wanted, np.where(self._at_rest(rows), last, 0))
         return np.where(rows.sounding | (pending == 0), 0, size)
+
+    def _at_rest(self, rows: Rows) -> NDArray[np.bool_]:
+        """Rows of which nothing is held back.
+
+        A text that has run dry may stay so for long: what there is of it goes out. So does what a reader must have
+        before it can take more.
+        """
+        at_rest = rows.ended | (rows.made >= rows.text) | (rows.made >= rows.limit)
+        return at_rest | self.waits_for_reader(rows, rows.made)
 
     def sound(self, rows: Rows, now: float, pace: Pace) -> list[Chunk]:
         """What Code2Wav does next, most urgent first: first chunks, then the earliest end of a listener's buffer."""
         sizes = self.chunk_sizes(rows, now, pace)
-        chunks: list[Chunk] = []
-        for is_first in (True, False):
-            due = np.flatnonzero((sizes > 0) & ((rows.last_chunk == 0) == is_first))
-            due = due[np.argsort(rows.dry_at[due], kind="stable")]
-            for size in np.unique(sizes[due]):
-                members = due[sizes[due] == size]
-                together = max(1, self.sound_work // int(size))
-                while len(members):
-                    count = min(together, int(rows.batch[members[0]]))
-                    part, members = members[:count], members[count:]
-                    chunks.append(Chunk(part, int(size), is_first, float(rows.dry_at[part[0]])))
-        return sorted(chunks, key=lambda chunk: (not chunk.is_first, chunk.deadline))
+        urgency = np.where(rows.last_chunk == 0, Urgency.FIRST, Urgency.SOON)
+        if self.company:
+            urgency[(rows.last_chunk > 0) & (rows.dry_at - now > PATIENT_S)] = Urgency.PATIENT
+            self._gather(rows, sizes, urgency)
+        chunks = [chunk for kind in Urgency for chunk in self._cut(rows, sizes, (urgency == kind) & (sizes > 0), kind)]
+        return sorted(chunks, key=lambda chunk: (chunk.urgency, chunk.deadline))
+
+    def _gather(self, rows: Rows, sizes: NDArray[np.int64], urgency: NDArray[np.int64]) -> None:
+        """Hold patient chunks back until there are enough for one call, and fill up the ends that go into another's.
+
+        Nobody waits whose text has run dry or ended, or who has as much again without sound. ``sizes`` are changed.
+        """
+        enough = self.company * np.count_nonzero(rows.speaking)
+        waits = (urgency == Urgency.PATIENT) & ~self._at_rest(rows) & (rows.pending < 2 * sizes)
+        at_end = rows.ended & (rows.pending <= sizes)
+        for size in np.unique(sizes[sizes > 0])[::-1]:
+            for kind in (Urgency.SOON, Urgency.PATIENT):
+                members = (sizes == size) & (urgency == kind)
+                if waits[members].all() and np.count_nonzero(members) < min(enough, self.sound_work // size):
+                    sizes[members] = 0
+                elif not at_end[members].all():
+                    sizes[at_end & (sizes > 0) & (sizes < size) & (urgency == kind)] = size
+
+    def _cut(self, rows: Rows, sizes: NDArray[np.int64], due: NDArray[np.bool_], urgency: Urgency) -> Iterator[Chunk]:
+        """Rows that are due in calls of one size, none larger than work and mode allow."""
+        ordered = np.flatnonzero(due)[np.argsort(rows.dry_at[due], kind="stable")]
+        for size in np.unique(sizes[due]):
+            members = ordered[sizes[ordered] == size]
+            together = max(1, self.sound_work // int(size))
+            while len(members):
+                count = min(together, int(rows.batch[members[0]]))
+                part, members = members[:count], members[count:]
+                frames = np.minimum(sizes[part], rows.pending[part])
+                yield Chunk(part, frames, urgency, float(rows.dry_at[part[0]]))
 
     def hand_out(self, rows: Rows, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
         """Write down that sound of ``size`` frames (of each) went out; returns who had run dry before it came."""

@@ -124,16 +124,15 @@ def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
 class PromptPrefix:
     """What the first positions of a prompt left in a slot; other prompts that begin alike may begin with it.
 
-    Shapes: keys, values [layers, kv_heads, positions, d].
+    Shapes: cache [2, layers, kv_heads, positions, d], keys and values.
     """
 
-    keys: Tensor
-    values: Tensor
+    cache: Tensor
 
     @property
     def length(self) -> int:
         """Positions."""
-        return self.keys.shape[2]
+        return self.cache.shape[3]
 
 
 class SlotArena:
@@ -149,9 +148,8 @@ class SlotArena:
         talker = config.talker
         self.slots, self.length, self.pad = slots, length, config.tts_pad_token_id
         shape = (slots + 1, talker.num_key_value_heads, length + 1, talker.head_dim)
-        layers = range(talker.num_hidden_layers)
-        self.keys = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
-        self.values = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
+        self._cache = torch.empty((2, talker.num_hidden_layers, *shape), device=device, dtype=dtype)
+        self.keys, self.values = (list(layers) for layers in self._cache)
 
         # One number a slot: a column each, so that all of a slot's are written at once.
         self._ints = torch.zeros((8, slots + 1), device=device, dtype=torch.int64)
@@ -273,16 +271,11 @@ class SlotArena:
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
         """A copy of what the first ``length`` positions of a slot's prompt left, whole pieces of it."""
-        keys, values = (
-            torch.stack([layer[slot, :, :length] for layer in layers]) for layers in (self.keys, self.values)
-        )
-        return PromptPrefix(keys, values)
+        return PromptPrefix(self._cache[:, :, slot, :, :length].clone())
 
     def copy_prefix(self, slot: int, prefix: PromptPrefix) -> None:
         """Let a slot begin as another did; its prompt is read from ``prefix.length`` on."""
-        for layer, (keys, values) in enumerate(zip(prefix.keys, prefix.values, strict=True)):
-            self.keys[layer][slot, :, : prefix.length] = keys
-            self.values[layer][slot, :, : prefix.length] = values
+        self._cache[:, :, slot, :, : prefix.length] = prefix.cache
 
     def _numbers_of(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Of the slot's columns but its position; an even number of reals, so that both travel as one."""

@@ -35,10 +35,11 @@ class Family:
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 
 
+ALL = Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32))
 FAMILIES = {
-    Track.FIRST_SOUND: Family((1, 2), (1, 2, 4, 8)),
+    Track.URGENT_SOUND: ALL,
     Track.STARTS: Family((1,), (1, 2, 4, 8)),  # behind the first frames of as many prompts
-    Track.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
+    Track.SOUND: ALL,
 }
 
 

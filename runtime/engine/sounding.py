@@ -23,7 +23,7 @@ from runtime.engine.codec import SoundStreams
 from runtime.engine.job import Job
 from runtime.engine.lane import SoundLane, Work
 from runtime.engine.runaway import spent_after
-from runtime.engine.scheduler import BACKLOG, ENDLESS, Chunk, Pace, Rows, Scheduler
+from runtime.engine.scheduler import BACKLOG, ENDLESS, Chunk, Pace, Rows, Scheduler, Urgency
 from runtime.request import SAMPLE_RATE, AudioChunk, Guard
 
 log = logging.getLogger(__name__)
@@ -136,29 +136,34 @@ class Sounding:
     def _works(self) -> list[Work]:
         """What is due, most urgent first. Under the lane's lock."""
         chunks = self._scheduler.sound(self._rows, self._clock(), self.pace)
-        return [Work((not chunk.is_first, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
+        return [Work((chunk.urgency, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
     def _freeze(self, chunk: Chunk) -> Callable[[], None]:
         """Copy what a chunk needs, and return its making. Under the lane's lock."""
-        at = self._rows.sent[chunk.slots][:, None] + np.arange(chunk.size)
+        own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)  # who is filled up repeats its last frame
+        at = self._rows.sent[chunk.slots][:, None] + own
         codes = self._codes[chunk.slots[:, None], at % BACKLOG]
+        at_end = bool(self._rows.ended[chunk.slots].all())
         jobs = [self._holders[int(slot)] for slot in chunk.slots]
         spent = [spent_from(job) - int(first) for job, first in zip(jobs, at[:, 0], strict=True)]
         self._rows.sounding[chunk.slots] = True
-        return partial(self._make, chunk, jobs, codes, spent)
+        return partial(self._make, chunk, jobs, codes, spent, at_end=at_end)
 
-    def _make(self, chunk: Chunk, jobs: list[Job], codes: Codes, spent: list[int]) -> None:
+    def _make(self, chunk: Chunk, jobs: list[Job], codes: Codes, spent: list[int], *, at_end: bool) -> None:
         """Decode and hand out at once; ``spent``: from which frame on each row's text is. Thread: lane."""
         sounds: list[Sound] | None = None
-        began, track = self._clock(), Track.FIRST_SOUND if chunk.is_first else Track.SOUND
+        began = self._clock()
+        track = Track.SOUND if chunk.urgency is Urgency.PATIENT else Track.URGENT_SOUND
         try:
             with self._device.track(track):
                 opened = [self._open(job) for job in jobs]
                 wanted = [is_open and job.following is None for job, is_open in zip(jobs, opened, strict=True)]
                 slots = [job.slot for job, is_wanted in zip(jobs, wanted, strict=True) if is_wanted]
-                made = iter(self._streams.decode(slots, torch.from_numpy(codes[wanted]), track) if slots else ())
+                frames = torch.from_numpy(codes[wanted])
+                made = iter(self._streams.decode(slots, frames, track, at_end=at_end) if slots else ())
             pcms = [self._followed(job) if job.following else next(made) if job.opened else None for job in jobs]
-            sounds = [self._guard(*row) for row in zip(jobs, codes, pcms, spent, strict=True)]
+            own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
+            sounds = [self._guard(*row) for row in zip(jobs, own, pcms, spent, strict=True)]
         except Exception:
             log.exception("sound of %d chunks failed", len(jobs))
         for job, row, sound in zip(jobs, codes, sounds or [], strict=bool(sounds)):
@@ -167,7 +172,7 @@ class Sounding:
                     job.sink(AudioChunk(pcm=sound.pcm, codes=row[: sound.frames], first_sample=job.samples))
                     job.samples += len(sound.pcm) // 2
         now = self._clock()
-        self.pace.sound_s = (now - began) / (chunk.size * len(jobs))
+        self.pace.sound_s = (now - began) / int(chunk.frames.sum())
         self._sounded.append(Sounded(chunk, jobs, sounds, now))
         self._wake()
 
@@ -181,6 +186,7 @@ class Sounding:
     def _guard(self, job: Job, codes: Codes, pcm: bytes | None, spent: int) -> Sound:
         """Cut sound off where it has gone on in circles or in silence for too long after its text. Thread: lane."""
         size, start = len(codes), max(0, spent)
+        pcm = pcm and pcm[: size * self._frame_bytes]
         if pcm is None or not self._guarded or start >= size:
             return Sound(pcm, size)
         guard = job.watch.heard(codes[start:], pcm[start * self._frame_bytes :], True)

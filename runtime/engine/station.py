@@ -40,6 +40,7 @@ Clock = Callable[[], float]
 CPU_PREFILLS = 2  # where they take as long together as one after the other, and frames wait
 CPU_SOUND_WORK = 4  # row-frames a call: 35 ms of the demo voice, and more at once are no cheaper each
 DEVICE_SOUND_WORK = 512
+DEVICE_COMPANY = 0.25  # share of those who speak whose chunks are decoded in one call, where they can wait
 
 
 class Station:
@@ -62,7 +63,8 @@ class Station:
     ) -> None:
         self.checkpoint, self.device, self.slots, self.modes, self.clock = checkpoint, device, slots, modes, clock
         self.length = length
-        self._prefills = CPU_PREFILLS if device.torch_device.type == "cpu" else STARTS[-1]
+        on_cpu = device.torch_device.type == "cpu"
+        self._prefills = CPU_PREFILLS if on_cpu else STARTS[-1]
         prompts = max((mode.prefills or self._prefills for mode in modes.values()), default=self._prefills)
         self.runner = FrameRunner(checkpoint, device, dtype, slots, length, settings.prompt_piece, prompts)
         tokenizer = checkpoint.speech_tokenizer
@@ -75,8 +77,8 @@ class Station:
             frame_s=self.frame_s,
             lead_cap_s=settings.lead_cap_s,
             reader_frames=max(2, round(settings.reader_s / self.frame_s)),
-            sound_work=settings.sound_work
-            or (CPU_SOUND_WORK if device.torch_device.type == "cpu" else DEVICE_SOUND_WORK),
+            sound_work=settings.sound_work or (CPU_SOUND_WORK if on_cpu else DEVICE_SOUND_WORK),
+            company=0.0 if on_cpu else DEVICE_COMPANY,
         )
         self.voices = Voices(checkpoint, device, settings.prompt_cache)
         self.prefixes = Prefixes(settings.prompt_cache)
@@ -118,7 +120,7 @@ class Station:
             read, first = self.runner.prefill(slot, prompt, read)
         first.result()
         self.runner.step(np.array([slot])).result()
-        for track in (Track.FIRST_SOUND, Track.SOUND):
+        for track in (Track.URGENT_SOUND, Track.SOUND):
             with self.device.track(track):
                 self.streams.open(slot)
                 size = 1
@@ -181,9 +183,9 @@ class Station:
             worked, chunk, jobs, sounds, at = True, sounded.chunk, sounded.jobs, sounded.sounds, sounded.at
             # Who was cancelled meanwhile has lost its slot, perhaps to another.
             current = [index for index, job in enumerate(jobs) if self.holders.get(job.slot) is job]
-            frames = np.array([chunk.size if sounds is None else sounds[index].frames for index in current], np.int64)
-            self.frames_made += int(frames.sum())
-            starved = self.scheduler.hand_out(self.rows, chunk.slots[current], frames, at)
+            frames = chunk.frames if sounds is None else np.array([sound.frames for sound in sounds], np.int64)
+            self.frames_made += int(frames[current].sum())
+            starved = self.scheduler.hand_out(self.rows, chunk.slots[current], frames[current], at)
             for was_dry, index in zip(starved, current, strict=True):
                 job, sound = jobs[index], None if sounds is None else sounds[index]
                 job.underruns += int(was_dry)
@@ -193,7 +195,7 @@ class Station:
                 elif sound.pcm is None:
                     self.end(job, NonFiniteOutput())
                 elif sound.guard is not None:
-                    self._stop(job, sound.guard, chunk.size - sound.frames)
+                    self._stop(job, sound.guard, int(chunk.frames[index]) - sound.frames)
         if worked:
             self.sounding.offer()
 

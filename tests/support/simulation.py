@@ -51,10 +51,19 @@ class Simulation:
 
     @classmethod
     def of(
-        cls, slots: int, *, largest: int = 16, work: int = 16, lead_cap_s: float = 3.0, **words: object
+        cls,
+        slots: int,
+        *,
+        largest: int = 16,
+        work: int = 16,
+        lead_cap_s: float = 3.0,
+        company: float = 0.0,
+        **words: object,
     ) -> Simulation:
         rows = Rows(slots)
-        scheduler = Scheduler(frame_s=FRAME_S, lead_cap_s=lead_cap_s, reader_frames=25, sound_work=work)
+        scheduler = Scheduler(
+            frame_s=FRAME_S, lead_cap_s=lead_cap_s, reader_frames=25, sound_work=work, company=company
+        )
         simulation = cls(scheduler, rows, **words)  # type: ignore[arg-type]
         rows.first_chunk[:], rows.largest_chunk[:], rows.batch[:] = 1, largest, 4
         return simulation
@@ -120,14 +129,14 @@ class Simulation:
     def _land(self, by_slot: dict[int, Listener]) -> None:
         for landed, chunk in [one for one in self._flying if one[0] <= self.now]:
             self._flying.remove((landed, chunk))
-            self.scheduler.hand_out(self.rows, chunk.slots, chunk.size, landed)
-            for slot in chunk.slots:
+            self.scheduler.hand_out(self.rows, chunk.slots, chunk.frames, landed)
+            for slot, frames in zip(chunk.slots, chunk.frames.tolist(), strict=True):
                 one = by_slot[int(slot)]
-                one.chunks.append(chunk.size)
+                one.chunks.append(frames)
                 if one.first_sound is None:
                     one.first_sound = one.dry_at = landed
                 one.gap_s += max(0.0, landed - one.dry_at)
-                one.dry_at = max(one.dry_at, landed) + chunk.size * FRAME_S
+                one.dry_at = max(one.dry_at, landed) + frames * FRAME_S
                 if sum(one.chunks) == one.frames:
                     one.ended = landed
 

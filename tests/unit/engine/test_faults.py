@@ -170,11 +170,11 @@ def test_sound_that_cannot_be_made_ends_those_of_its_call_only(
     for _ in range(3):
         engine.tick()
 
-    def spoiled(slots: list[int], codes: Any, track: Track) -> Any:
+    def spoiled(slots: list[int], codes: Any, track: Track, **words: bool) -> Any:
         if 1 in slots:
             assert len(slots) < 3
             raise Boom
-        return decode(slots, codes, track)
+        return decode(slots, codes, track, **words)
 
     monkeypatch.setattr(streams, "decode", spoiled)
     drain(engine)
@@ -248,8 +248,8 @@ def test_sound_of_a_cancelled_request_in_the_lane_is_not_heard_and_harms_no_next
     streams = station_of(engine).streams
     decode, inside, go_on = streams.decode, threading.Event(), threading.Event()
 
-    def held(slots: list[int], codes: Any, track: Track) -> Any:
-        sounds = decode(slots, codes, track)
+    def held(slots: list[int], codes: Any, track: Track, **words: bool) -> Any:
+        sounds = decode(slots, codes, track, **words)
         inside.set()
         assert go_on.wait(WAIT_S)
         return sounds

@@ -48,7 +48,7 @@ def silent(engine: Engine) -> None:
     """Whatever is decoded cannot be heard."""
     streams = station_of(engine).streams
 
-    def quiet(slots: list[int], codes: torch.Tensor, track: Track) -> list[bytes | None]:
+    def quiet(slots: list[int], codes: torch.Tensor, track: Track, **_: bool) -> list[bytes | None]:
         return [bytes(2 * 1920 * codes.shape[1]) for _ in slots]
 
     streams.decode = quiet  # type: ignore[method-assign, assignment]

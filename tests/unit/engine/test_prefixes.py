@@ -22,7 +22,7 @@ LONG_INSTRUCT = "A warm young voice with a smile in it, slow and near, as if it 
 
 
 def prefix(positions: int = 24) -> PromptPrefix:
-    return PromptPrefix(torch.zeros(1, 1, positions, 2), torch.zeros(1, 1, positions, 2))
+    return PromptPrefix(torch.zeros(2, 1, 1, positions, 2))
 
 
 def test_the_one_that_was_not_used_for_longest_goes() -> None:

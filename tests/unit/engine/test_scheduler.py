@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.scheduler import BACKLOG, ENDLESS, GROWTH, Pace, Rows, Scheduler, frame_limit
+from runtime.engine.scheduler import BACKLOG, ENDLESS, GROWTH, PATIENT_S, Pace, Rows, Scheduler, Urgency, frame_limit
 from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits_for, stepped_with
 
 
-def speaking(slots: int, *, made: int = 1, work: int = 16) -> tuple[Scheduler, Rows]:
+def speaking(slots: int, *, made: int = 1, work: int = 16, company: float = 0.0) -> tuple[Scheduler, Rows]:
     """Rows that all speak and have sent nothing."""
     rows = Rows(slots)
     rows.speaking[:] = True
     rows.limit[:], rows.text[:] = 1000, ENDLESS
     rows.begun[:] = rows.made[:] = made
     rows.first_chunk[:], rows.largest_chunk[:], rows.batch[:] = 1, 16, 4
-    return Scheduler(frame_s=FRAME_S, lead_cap_s=3.0, reader_frames=25, sound_work=work), rows
+    return Scheduler(frame_s=FRAME_S, lead_cap_s=3.0, reader_frames=25, sound_work=work, company=company), rows
 
 
 # --- a listener alone
@@ -182,7 +182,11 @@ def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> No
     scheduler, rows = speaking(4, made=8, work=4)
     rows.last_chunk[:2], rows.sent[:2], rows.dry_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
     chunks = scheduler.sound(rows, 0.0, Pace())
-    assert [(chunk.is_first, chunk.slots.tolist()) for chunk in chunks] == [(True, [3, 2]), (False, [1]), (False, [0])]
+    assert [(chunk.urgency, chunk.slots.tolist()) for chunk in chunks] == [
+        (Urgency.FIRST, [3, 2]),
+        (Urgency.SOON, [1]),
+        (Urgency.SOON, [0]),
+    ]
 
 
 def test_the_listener_who_runs_dry_first_is_served_first() -> None:
@@ -223,6 +227,74 @@ def test_the_last_frames_of_an_ended_row_are_not_held_back() -> None:
     assert [chunk.size for chunk in scheduler.sound(rows, 0.0, Pace())] == [16]
     rows.sent[:] = 16
     assert [chunk.size for chunk in scheduler.sound(rows, 0.0, Pace())] == [3]
+
+
+# --- company
+
+
+def in_company(*pending: int, company: float = 0.5) -> tuple[Scheduler, Rows]:
+    """Rows that are all far ahead and have so many frames without sound; chunks of 16."""
+    scheduler, rows = speaking(len(pending), work=512, company=company)
+    rows.last_chunk[:], rows.sent[:], rows.dry_at[:], rows.batch[:] = 16, 21, 50.0, 32
+    rows.begun[:] = rows.made[:] = rows.sent + pending
+    return scheduler, rows
+
+
+def asked(scheduler: Scheduler, rows: Rows) -> list[tuple[Urgency, list[int], list[int]]]:
+    chunks = scheduler.sound(rows, 0.0, Pace())
+    return [(chunk.urgency, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
+
+
+def test_who_has_much_to_hear_waits_for_half_of_the_others() -> None:
+    scheduler, rows = in_company(16, 3, 3, 3)
+    assert asked(scheduler, rows) == []
+    rows.made[2] += 13
+    assert asked(scheduler, rows) == [(Urgency.PATIENT, [0, 2], [16, 16])]
+
+
+def test_nobody_waits_alone() -> None:
+    assert asked(*in_company(16)) == [(Urgency.PATIENT, [0], [16])]
+
+
+def test_patience_ends_with_the_buffer_or_another_chunk_of_ones_own() -> None:
+    scheduler, rows = in_company(16, 16, 3, 3, 3, 3, 3, 3)
+    rows.dry_at[1] = PATIENT_S
+    assert asked(scheduler, rows) == [(Urgency.SOON, [1], [2])]  # what can be heard until it runs dry
+    rows.dry_at[1], rows.made[0] = 50.0, rows.sent[0] + 32
+    assert asked(scheduler, rows) == [(Urgency.PATIENT, [0, 1], [16, 16])]
+
+
+def test_a_first_chunk_and_a_text_that_has_run_dry_wait_for_nobody() -> None:
+    scheduler, rows = in_company(16, 3, 3, 3, 3, 3, 3, 3)
+    rows.text[1] = rows.made[1]
+    rows.last_chunk[2] = 0
+    assert asked(scheduler, rows) == [(Urgency.FIRST, [2], [1]), (Urgency.PATIENT, [1], [3])]
+
+
+def test_ends_go_into_a_larger_call_whatever_is_left_of_them() -> None:
+    scheduler, rows = in_company(5, 16, 9, 3)
+    rows.ended[[0, 2]], rows.speaking[[0, 2]] = True, False
+    assert asked(scheduler, rows) == [(Urgency.PATIENT, [0, 1, 2], [5, 16, 9])]
+    rows.speaking[:] = True  # not enough for half of them, and nothing that would have to go
+    assert asked(scheduler, rows) == [(Urgency.PATIENT, [0], [5]), (Urgency.PATIENT, [2], [9])]
+    alone, rows = in_company(5, 16, 9, 3, company=0.0)
+    rows.ended[[0, 2]] = True
+    assert [frames for *_, frames in asked(alone, rows)] == [[5], [9], [16]]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), company=st.sampled_from([0.25, 0.5, 1.0]))
+def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], company: float) -> None:
+    """Of patient and urgent chunks on one line: the worst place for it."""
+    simulation = Simulation.of(8, work=512, company=company, frame_cost=(0.005, 0.0), sound_cost=(0.001, 0.0001))
+    simulation.prefill_s = 0.005
+    listeners = [Listener(frames=30 + 7 * place, arrives=arrival) for place, arrival in enumerate(arrivals)]
+    simulation.run(listeners)
+    assert [sum(one.chunks) for one in listeners] == [one.frames for one in listeners]
+    assert [nobody_waits_for(one.gap_s) for one in listeners] == [0.0] * len(listeners)
+
+
+# --- what went out
 
 
 def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> None:

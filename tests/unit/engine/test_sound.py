@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Track
 from runtime.engine.codec import SoundStreams
 from runtime.engine.engine import Engine
+from runtime.engine.scheduler import Chunk, Urgency
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Mode, SpeechEvent, SpeechRequest, Split
 from runtime.settings import ModeSettings
@@ -30,6 +32,7 @@ from tests.support.engines import (
     station_of,
     streamed,
 )
+from tests.support.late_device import LateDevice
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -172,19 +175,18 @@ def test_every_chunk_has_the_sound_of_its_own_codes(quick: Checkpoint) -> None:
 def test_first_sound_follows_its_frame_where_graphs_are_held(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch, max_frames: int
 ) -> None:
-    asked: list[tuple[Track, int]] = []
+    fresh: list[bool] = []
     decode = SoundStreams.decode
 
-    def noted(self: SoundStreams, slots: list[int], codes: torch.Tensor, track: Track = Track.SOUND) -> Any:
-        asked.append((track, len(slots)))
-        return decode(self, slots, codes, track)
+    def noted(self: SoundStreams, slots: list[int], codes: torch.Tensor, track: Track, **words: Any) -> Any:
+        fresh.extend(self._rows[slots, 2] == 0)  # frames decoded
+        return decode(self, slots, codes, track, **words)
 
     engine = engine_of(quick)
     monkeypatch.setattr(SoundStreams, "decode", noted)
     requests = [custom_voice(text, max_frames=max_frames, seed=index) for index, text in enumerate(TEXTS)]
     heards = said_together(engine, *requests)
-    firsts = [rows for track, rows in asked if track is Track.FIRST_SOUND]
-    assert bool(firsts) == (not engine.device.holds_graphs), "the lane makes what did not follow"
+    assert any(fresh) == (not engine.device.holds_graphs), "the lane makes what did not follow"
     for heard, request in zip(heards, requests, strict=True):
         assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
 
@@ -204,3 +206,26 @@ def test_a_first_frame_that_is_the_end_leaves_a_fresh_stream(quick: Checkpoint) 
     station.sounding.follow = noted  # type: ignore[method-assign]
     assert_same(said(engine, two), expected)
     assert len(first) == (1 if engine.device.holds_graphs else 0), "of a request, only its first part's"
+
+
+def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
+    """Patient chunks together, ends filled up: as on cards, on a device that does everything later."""
+    engine = engine_of(quick, device=LateDevice(2), slots=4)
+    station, chunks = station_of(engine), []
+    many = replace(station.scheduler, company=0.5, sound_work=512)
+    station.scheduler = station.sounding._scheduler = many
+    make = station.sounding._make
+
+    def noted(chunk: Chunk, *rest: Any, **words: Any) -> None:
+        chunks.append(chunk)
+        make(chunk, *rest, **words)
+
+    station.sounding._make = noted  # type: ignore[method-assign]
+    ends = (60, 36, 37, 38)  # chunks of the first end after 5, 21, 37 frames, of the others after 15 and 31
+    requests = [
+        custom_voice("Hello.", max_frames=end, seed=end, first_chunk_frames=1 if end > 50 else 3) for end in ends
+    ]
+    for heard, request in zip(said_together(engine, *requests), requests, strict=True):
+        assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
+    assert any(chunk.urgency is Urgency.PATIENT and len(chunk.slots) > 1 for chunk in chunks)
+    assert any(len(set(chunk.frames.tolist())) > 1 for chunk in chunks), "an end goes into another's call"

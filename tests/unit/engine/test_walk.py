@@ -6,20 +6,23 @@ every sample tells whose it is. All else is the engine's own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from torch import Tensor
 
 from runtime.device.interface import Track
+from runtime.engine.codec import Following
 from runtime.engine.prompt import Prompt
 from runtime.engine.runner import FrameResult, Pending
 from runtime.engine.station import Station
-from runtime.errors import Busy
+from runtime.errors import Busy, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Split, Started
 from runtime.settings import Limits
@@ -40,8 +43,9 @@ class Stand:
         station.runner.read = self.read  # type: ignore[method-assign]
         station.runner.first = self.first  # type: ignore[method-assign]
         station.runner.step = self.step  # type: ignore[method-assign]
+        station.streams.follow = self.follow  # type: ignore[method-assign]
         station.streams.decode = self.decode  # type: ignore[method-assign, assignment]
-        self.fails = False
+        self.fails = self.has_failed = False
 
     def read(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
         return [
@@ -49,23 +53,35 @@ class Stand:
             for _, prompt, start in wanted
         ]
 
-    def first(self, slots: Slots) -> Pending:
+    def first(self, slots: Slots, then: Callable[[Tensor], None]) -> Pending:
         with self.device.track(Track.STARTS):
-            return self.step(slots)
+            self.arena.write(slots.tolist())
+            frames = self.frames(slots)
+            made = pending(slots, frames, self.device)
+            then(torch.from_numpy(frames.codes))
+        return made
 
     def step(self, slots: Slots) -> Pending:
+        return pending(slots, self.frames(slots), self.device)
+
+    def frames(self, slots: Slots) -> FrameResult:
         """Every seventh seed's numbers are not finite from its fifth frame on; parts end by themselves."""
         if self.fails:
-            self.fails = False
+            self.fails, self.has_failed = False, True
             raise RuntimeError
         seeds = self.arena.seed.numpy()[slots]
         self.arena.host_frame[slots] += 1
         frames = self.arena.host_frame[slots]
         held = np.array([int(self.arena.hold_until[slot]) for slot in slots]) >= frames
         ended, finite = (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
-        return pending(slots, FrameResult(np.stack([seeds, frames], axis=1), ended, finite), self.device)
+        return FrameResult(np.stack([seeds, frames], axis=1), ended, finite)
 
-    def decode(self, slots: Sequence[int], codes: Any, track: Track) -> list[bytes | None]:
+    def follow(self, slots: Sequence[int], codes: Tensor) -> list[Following]:
+        sane = torch.zeros(1, dtype=torch.int16)
+        sounds = [torch.cat([row[:1].to(torch.int16).repeat(1920), sane]) for row in codes]
+        return [Following(sound, 1920, self.device.mark()) for sound in sounds]
+
+    def decode(self, slots: Sequence[int], codes: Any, track: Track, **_: bool) -> list[bytes | None]:
         return [np.repeat(row[:, 0], 1920).astype(np.int16).tobytes() for row in codes.numpy()]
 
 
@@ -183,6 +199,8 @@ class Walk(RuleBasedStateMachine):
             assert len(heard.of(Started)) <= 1
             ends = [place for place, event in enumerate(heard.events) if isinstance(event, Finished | Broken)]
             assert ends in ([], [len(heard.events) - 1])
+            if ends and isinstance(heard.events[-1], Broken) and isinstance(heard.events[-1].error, GenerationFailed):
+                assert self.stand.has_failed, "nothing fails that was not told to"
             if ends:
                 assert heard.end.stats.frames == at // 1920
                 frames = np.concatenate([chunk.codes[:, 1] for chunk in heard.chunks] or [np.empty(0, np.int64)])
