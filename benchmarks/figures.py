@@ -109,13 +109,29 @@ def peak_in_flight(traces: Iterable[Trace]) -> int:
     return peak
 
 
+def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
+    """From the first request that counts to the last: warming up and filling before it and emptying after are no load.
+
+    Where these are one, until the last has ended.
+    """
+    counted = [t for t in traces if t.is_counted]
+    start, stop = min(t.sent_ns for t in counted), max(t.sent_ns for t in counted)
+    if sum(t.sent_ns == start for t in counted) == len(counted) or stop - start < 1e6:
+        stop = max(t.end_ns for t in counted)
+    return start, stop
+
+
 def audio_rate(traces: Sequence[Trace]) -> float:
-    """Seconds of audio a second, between the first request and the last: the emptying at the end is no load."""
-    start, stop = min(t.sent_ns for t in traces), max(t.sent_ns for t in traces)
-    if sum(t.sent_ns == start for t in traces) == len(traces) or stop - start < 1e6:
-        stop = max(t.end_ns for t in traces)
+    """Seconds of audio that came a second, whoever it was for."""
+    start, stop = window_ns(traces)
     arrived = sum(size for t in traces for at, size in t.chunks if start <= at <= stop)
     return arrived / BYTES_PER_S / ((stop - start) / 1e9)
+
+
+def reply_rate(traces: Sequence[Trace]) -> float:
+    """Replies that ended a second."""
+    start, stop = window_ns(traces)
+    return sum(start <= t.end_ns <= stop for t in traces) / ((stop - start) / 1e9)
 
 
 def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
@@ -129,7 +145,6 @@ def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
     plays = [playback(t.chunks) for t in good]
     firsts = [t.first_pcm_ms for t in good if t.first_pcm_ms is not None]
     late = [(t.sent_ns - t.due_ns) / 1e6 for t in counted if t.due_ns]
-    walls_s = [(max(t.end_ns for t in run) - min(t.sent_ns for t in run)) / 1e9 for run in runs]
     row: dict[str, Any] = {
         "calls": len(counted),
         "failed": sum(not t.is_good and t.outcome is not Outcome.REFUSED for t in traces),
@@ -140,7 +155,7 @@ def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
         "underruns": sum(play.underruns for play in plays),
         "worst_deficit_ms": rounded(max((1000 * play.deficit_s for play in plays), default=None), 1),
         "continuous": rounded(sum(p.deficit_s <= CONTINUOUS_S for p in plays) / len(plays), 4) if plays else None,
-        "req_per_s": round(sum(len(run) / wall for run, wall in zip(runs, walls_s, strict=True)) / len(runs), 2),
+        "req_per_s": round(sum(reply_rate(run) for run in runs) / len(runs), 2),
         "audio_s_per_s": round(sum(audio_rate(run) for run in runs) / len(runs), 2),
         "peak_in_flight": max(peak_in_flight(run) for run in runs),
     }

@@ -18,13 +18,13 @@ Made = TypeVar("Made")
 class Track(StrEnum):
     """A line of work on the device, the most urgent first. Work on one runs in order; tracks run beside each other."""
 
-    URGENT_SOUND = "urgent sound"  # of who hears nothing yet, or soon nothing more
+    FIRST_SOUND = "first sound"
     STARTS = "starts"  # prompts and their first frames
     FRAMES = "frames"
-    SOUND = "sound"  # of who has much to hear
+    SOUND = "sound"
 
 
-URGENT = (Track.URGENT_SOUND, Track.STARTS)  # who waits for these hears nothing, or soon nothing more
+URGENT = (Track.FIRST_SOUND, Track.STARTS)  # who waits for these hears nothing yet
 
 
 class Moment(Protocol):

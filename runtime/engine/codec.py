@@ -74,7 +74,7 @@ class SoundStreams:
             self.graphs.capture(progress)
 
     @torch.inference_mode()
-    def open(self, slot: int, voice: ClonedVoice | None = None, track: Track = Track.URGENT_SOUND) -> None:
+    def open(self, slot: int, voice: ClonedVoice | None = None, track: Track = Track.FIRST_SOUND) -> None:
         """Begin a stream, after the voice's reference frames if it has any; their state is kept with the voice."""
         with self.device.track(track):
             self._after_last((slot,), track)

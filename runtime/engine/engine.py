@@ -114,7 +114,7 @@ class Engine:
 
     def start(self) -> None:
         """Start the engine's threads."""
-        self.lane.start(patient_apart=self.device.ahead > 0)
+        self.lane.start(first_apart=self.device.ahead > 0)
         if self.device.ahead:
             self.watcher.start((Track.FRAMES, Track.STARTS))
         for station in self.registry.stations:

@@ -2,7 +2,7 @@
 
 All state of the streams of sound is touched here only, and that of one stream by one thread at a time. What waits here
 may be withdrawn and replaced at every turn of the engine, so that a first chunk never stands behind work that can wait;
-where the device does several things at once, patient work has a line of its own, and nobody stands behind it either.
+where the device does several things at once it has a line of its own, and does not stand behind running work either.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runtime.engine.scheduler import Urgency
-
 log = logging.getLogger(__name__)
 
 
@@ -22,12 +20,12 @@ log = logging.getLogger(__name__)
 class Work:
     """One call of Code2Wav. ``begin`` is called under the lane's lock, when nothing can withdraw it any more."""
 
-    urgency: tuple[Urgency, float]  # as tuples sort; the number is its deadline
+    urgency: tuple[bool, float]  # as tuples sort: not a first chunk, deadline
     begin: Callable[[], Callable[[], None]]  # returns the work itself
 
     @property
-    def is_patient(self) -> bool:
-        return self.urgency[0] is Urgency.PATIENT
+    def is_first(self) -> bool:
+        return not self.urgency[0]
 
 
 Takes = Callable[[Work], bool]
@@ -49,11 +47,11 @@ class SoundLane:
         self._closing = False
         self._threads: list[threading.Thread] = []
 
-    def start(self, *, patient_apart: bool = False) -> None:
-        """Take work up; with ``patient_apart`` what can wait on one line, all else on another."""
+    def start(self, *, first_apart: bool = False) -> None:
+        """Take work up; with ``first_apart`` first chunks on one line, all else on another."""
         lines: dict[str, Takes] = {"sound": everything}
-        if patient_apart:
-            lines = {"urgent sound": lambda work: not work.is_patient, "sound": lambda work: work.is_patient}
+        if first_apart:
+            lines = {"first sound": lambda work: work.is_first, "sound": lambda work: not work.is_first}
         for name, takes in lines.items():
             thread = threading.Thread(target=self._run, args=(takes,), name=name, daemon=True)
             self._threads.append(thread)
@@ -83,7 +81,7 @@ class SoundLane:
         if not self._threads:
             while (run := self._next()) is not None:
                 run()
-        elif wanted and wanted[0].urgency[0] is Urgency.FIRST:
+        elif wanted and wanted[0].is_first:
             time.sleep(0)  # somebody hears nothing yet: the line takes the interpreter now, not at its next switch
 
     def _next(self, takes: Takes = everything) -> Callable[[], None] | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,14 +63,6 @@ class Pace:
     sound_s: float = np.inf  # Code2Wav, a frame of one row
 
 
-class Urgency(IntEnum):
-    """How a chunk is waited for, the most urgent first."""
-
-    FIRST = 0  # nothing is heard yet
-    SOON = 1  # soon nothing more would be heard
-    PATIENT = 2  # there is something to hear before it
-
-
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Rows whose next frames are decoded together; ``deadline`` is the first one's.
@@ -81,7 +72,7 @@ class Chunk:
 
     slots: Slots
     frames: NDArray[np.int64]
-    urgency: Urgency
+    is_first: bool
     deadline: float
 
     @property
@@ -94,7 +85,7 @@ class Chunk:
 class Scheduler:
     """The decisions of one turn.
 
-    ``company`` is for devices on which many rows cost little more than one: the share of all who speak that a patient
+    ``company`` is for devices on which many rows cost little more than one: the share of all who speak that a further
     chunk waits for, so that they are decoded in one call. With 0 no chunk waits, and none is filled up.
     """
 
@@ -160,31 +151,33 @@ class Scheduler:
 
     def sound(self, rows: Rows, now: float, pace: Pace) -> list[Chunk]:
         """What Code2Wav does next, most urgent first: first chunks, then the earliest end of a listener's buffer."""
-        sizes = self.chunk_sizes(rows, now, pace)
-        urgency = np.where(rows.last_chunk == 0, Urgency.FIRST, Urgency.SOON)
+        sizes, is_first = self.chunk_sizes(rows, now, pace), rows.last_chunk == 0
         if self.company:
-            urgency[(rows.last_chunk > 0) & (rows.dry_at - now > PATIENT_S)] = Urgency.PATIENT
-            self._gather(rows, sizes, urgency)
-        chunks = [chunk for kind in Urgency for chunk in self._cut(rows, sizes, (urgency == kind) & (sizes > 0), kind)]
-        return sorted(chunks, key=lambda chunk: (chunk.urgency, chunk.deadline))
+            self._gather(rows, sizes, ~is_first, now)
+        chunks = [
+            chunk
+            for kind in (True, False)
+            for chunk in self._cut(rows, sizes, (is_first == kind) & (sizes > 0), is_first=kind)
+        ]
+        return sorted(chunks, key=lambda chunk: (not chunk.is_first, chunk.deadline))
 
-    def _gather(self, rows: Rows, sizes: NDArray[np.int64], urgency: NDArray[np.int64]) -> None:
-        """Hold patient chunks back until there are enough for one call, and fill up the ends that go into another's.
+    def _gather(self, rows: Rows, sizes: NDArray[np.int64], further: NDArray[np.bool_], now: float) -> None:
+        """Hold further chunks back until there are enough for one call, and fill up ends that go into another's.
 
-        Nobody waits whose text has run dry or ended, or who has as much again without sound. ``sizes`` are changed.
+        Nobody waits who has little to hear, whose text has run dry or ended, or who has as much again without sound.
+        ``sizes`` are changed.
         """
         enough = self.company * np.count_nonzero(rows.speaking)
-        waits = (urgency == Urgency.PATIENT) & ~self._at_rest(rows) & (rows.pending < 2 * sizes)
+        waits = (rows.dry_at - now > PATIENT_S) & ~self._at_rest(rows) & (rows.pending < 2 * sizes)
         at_end = rows.ended & (rows.pending <= sizes)
-        for size in np.unique(sizes[sizes > 0])[::-1]:
-            for kind in (Urgency.SOON, Urgency.PATIENT):
-                members = (sizes == size) & (urgency == kind)
-                if waits[members].all() and np.count_nonzero(members) < min(enough, self.sound_work // size):
-                    sizes[members] = 0
-                elif not at_end[members].all():
-                    sizes[at_end & (sizes > 0) & (sizes < size) & (urgency == kind)] = size
+        for size in np.unique(sizes[further & (sizes > 0)])[::-1]:
+            members = further & (sizes == size)
+            if waits[members].all() and np.count_nonzero(members) < min(enough, self.sound_work // size):
+                sizes[members] = 0
+            elif not at_end[members].all():
+                sizes[further & at_end & (sizes > 0) & (sizes < size)] = size
 
-    def _cut(self, rows: Rows, sizes: NDArray[np.int64], due: NDArray[np.bool_], urgency: Urgency) -> Iterator[Chunk]:
+    def _cut(self, rows: Rows, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_first: bool) -> Iterator[Chunk]:
         """Rows that are due in calls of one size, none larger than work and mode allow."""
         ordered = np.flatnonzero(due)[np.argsort(rows.dry_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
@@ -194,7 +187,7 @@ class Scheduler:
                 count = min(together, int(rows.batch[members[0]]))
                 part, members = members[:count], members[count:]
                 frames = np.minimum(sizes[part], rows.pending[part])
-                yield Chunk(part, frames, urgency, float(rows.dry_at[part[0]]))
+                yield Chunk(part, frames, is_first, float(rows.dry_at[part[0]]))
 
     def hand_out(self, rows: Rows, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
         """Write down that sound of ``size`` frames (of each) went out; returns who had run dry before it came."""

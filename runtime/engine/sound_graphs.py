@@ -35,11 +35,10 @@ class Family:
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 
 
-ALL = Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32))
 FAMILIES = {
-    Track.URGENT_SOUND: ALL,
+    Track.FIRST_SOUND: Family((1, 2), (1, 2, 4, 8)),
     Track.STARTS: Family((1,), (1, 2, 4, 8)),  # behind the first frames of as many prompts
-    Track.SOUND: ALL,
+    Track.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 
 

@@ -23,7 +23,7 @@ from runtime.engine.codec import SoundStreams
 from runtime.engine.job import Job
 from runtime.engine.lane import SoundLane, Work
 from runtime.engine.runaway import spent_after
-from runtime.engine.scheduler import BACKLOG, ENDLESS, Chunk, Pace, Rows, Scheduler, Urgency
+from runtime.engine.scheduler import BACKLOG, ENDLESS, Chunk, Pace, Rows, Scheduler
 from runtime.request import SAMPLE_RATE, AudioChunk, Guard
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Sounding:
     def _works(self) -> list[Work]:
         """What is due, most urgent first. Under the lane's lock."""
         chunks = self._scheduler.sound(self._rows, self._clock(), self.pace)
-        return [Work((chunk.urgency, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
+        return [Work((not chunk.is_first, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
     def _freeze(self, chunk: Chunk) -> Callable[[], None]:
         """Copy what a chunk needs, and return its making. Under the lane's lock."""
@@ -152,8 +152,7 @@ class Sounding:
     def _make(self, chunk: Chunk, jobs: list[Job], codes: Codes, spent: list[int], *, at_end: bool) -> None:
         """Decode and hand out at once; ``spent``: from which frame on each row's text is. Thread: lane."""
         sounds: list[Sound] | None = None
-        began = self._clock()
-        track = Track.SOUND if chunk.urgency is Urgency.PATIENT else Track.URGENT_SOUND
+        began, track = self._clock(), Track.FIRST_SOUND if chunk.is_first else Track.SOUND
         try:
             with self._device.track(track):
                 opened = [self._open(job) for job in jobs]

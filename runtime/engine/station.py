@@ -40,7 +40,7 @@ Clock = Callable[[], float]
 CPU_PREFILLS = 2  # where they take as long together as one after the other, and frames wait
 CPU_SOUND_WORK = 4  # row-frames a call: 35 ms of the demo voice, and more at once are no cheaper each
 DEVICE_SOUND_WORK = 512
-DEVICE_COMPANY = 0.25  # share of those who speak whose chunks are decoded in one call, where they can wait
+DEVICE_COMPANY = 0.125  # share of those who speak whose chunks are decoded in one call, where they can wait
 
 
 class Station:
@@ -120,7 +120,7 @@ class Station:
             read, first = self.runner.prefill(slot, prompt, read)
         first.result()
         self.runner.step(np.array([slot])).result()
-        for track in (Track.URGENT_SOUND, Track.SOUND):
+        for track in (Track.FIRST_SOUND, Track.SOUND):
             with self.device.track(track):
                 self.streams.open(slot)
                 size = 1

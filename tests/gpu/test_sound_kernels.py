@@ -72,7 +72,7 @@ def decoded(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[i
 def continued(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
     sounds = [b""] * len(slots)
     for begin, end in pairwise([0, *ends]):
-        track = Track.URGENT_SOUND if end <= 2 else Track.SOUND
+        track = Track.FIRST_SOUND if end <= 2 else Track.SOUND
         for row, pcm in enumerate(streams.decode(slots, codes[:, begin:end], track)):
             assert pcm is not None, "sound that is not finite"
             sounds[row] += pcm

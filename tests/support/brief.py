@@ -34,11 +34,11 @@ def cloner(loaded: Loaded) -> Checkpoint:
 @pytest.fixture
 def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small pieces and batches, and several of each: a chunk is still a sum of pieces, and rows go in groups or leave
-    some to spare. Where a device holds graphs, every engine would spend most of its start on up to 76 shapes;
+    some to spare. Where a device holds graphs, every engine would spend most of its start on up to 44 shapes;
     tests/unit/engine/test_sound_graphs.py holds what all of them do, and test_npu_engine.py has an engine of them.
     """
     families = {
-        Track.URGENT_SOUND: Family((1, 2, 4), (1, 2)),
+        Track.FIRST_SOUND: Family((1, 2), (1, 2)),
         Track.STARTS: Family((1,), (1, 2)),
         Track.SOUND: Family((1, 2, 4), (1, 4)),
     }

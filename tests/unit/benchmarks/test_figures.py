@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.figures import (
@@ -13,6 +15,7 @@ from benchmarks.figures import (
     nearest_rank,
     peak_in_flight,
     playback,
+    reply_rate,
     summary,
 )
 
@@ -103,6 +106,15 @@ def test_the_emptying_at_the_end_is_not_in_the_rate() -> None:
     first = a_trace(sent=0.0, end=2.0, chunks=(1.0, 2.0))
     last = a_trace(sent=2.0, end=9.0, chunks=(8.0, 9.0))
     assert audio_rate([first, last]) == pytest.approx(0.5)
+
+
+def test_rates_begin_with_the_first_call_that_counts() -> None:
+    """A warm-up call reads a voice for four seconds; what came of it after that counts like any other sound."""
+    warm = replace(a_trace(sent=0.0, end=5.0, chunks=(4.0, 5.0)), is_counted=False)
+    first = a_trace(sent=4.5, end=6.0, chunks=(5.5, 6.0))
+    last = a_trace(sent=6.5, end=9.0, chunks=(8.0, 9.0))
+    assert audio_rate([warm, first, last]) == pytest.approx(1.5 / 2)
+    assert reply_rate([warm, first, last]) == pytest.approx(2 / 2)
 
 
 def test_the_most_calls_at_once() -> None:

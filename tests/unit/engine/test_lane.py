@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from runtime.engine.lane import SoundLane, Work
-from runtime.engine.scheduler import Urgency
 
 WAIT_S = 10
 
@@ -22,10 +21,7 @@ def lane() -> Iterator[SoundLane]:
 
 
 def work(
-    log: list[str],
-    name: str,
-    urgency: tuple[Urgency, float] = (Urgency.PATIENT, 0.0),
-    gate: threading.Event | None = None,
+    log: list[str], name: str, urgency: tuple[bool, float] = (True, 0.0), gate: threading.Event | None = None
 ) -> Work:
     def run() -> None:
         if gate is not None:
@@ -51,10 +47,8 @@ def test_the_most_urgent_of_all_owners_goes_first(lane: SoundLane) -> None:
     lane.offer("a", lambda: [work(log, "running", gate=gate)])
     while "begin running" not in log:
         pass
-    lane.offer(
-        "a", lambda: [work(log, "late", (Urgency.PATIENT, 9.0)), Work((Urgency.PATIENT, 10.0), lambda: done.set)]
-    )
-    lane.offer("b", lambda: [work(log, "first", (Urgency.FIRST, 5.0)), work(log, "soon", (Urgency.SOON, 12.0))])
+    lane.offer("a", lambda: [work(log, "late", (True, 9.0)), Work((True, 10.0), lambda: done.set)])
+    lane.offer("b", lambda: [work(log, "first", (False, 5.0)), work(log, "soon", (True, 2.0))])
     gate.set()
     assert done.wait(WAIT_S)
     assert [name for name in log if not name.startswith("begin")] == ["running", "first", "soon", "late"]
@@ -66,7 +60,7 @@ def test_an_offer_replaces_what_waits_and_not_what_runs(lane: SoundLane) -> None
     lane.offer("a", lambda: [work(log, "running", gate=gate), work(log, "stale")])
     while "begin running" not in log:
         pass
-    lane.offer("a", lambda: [Work((Urgency.PATIENT, 0.0), lambda: done.set)])
+    lane.offer("a", lambda: [Work((True, 0.0), lambda: done.set)])
     gate.set()
     assert done.wait(WAIT_S)
     assert "stale" not in log
@@ -80,7 +74,7 @@ def test_withdrawn_work_is_never_begun(lane: SoundLane) -> None:
     while "begin running" not in log:
         pass
     lane.withdraw("a")
-    lane.offer("b", lambda: [Work((Urgency.PATIENT, 0.0), lambda: done.set)])
+    lane.offer("b", lambda: [Work((True, 0.0), lambda: done.set)])
     gate.set()
     assert done.wait(WAIT_S)
     assert "begin withdrawn" not in log
@@ -92,9 +86,7 @@ def test_work_that_raises_ends_nothing_else(lane: SoundLane) -> None:
     def fail() -> None:
         raise RuntimeError("a bug")
 
-    lane.offer(
-        "a", lambda: [Work((Urgency.PATIENT, 0.0), lambda: fail), Work((Urgency.PATIENT, 1.0), lambda: done.set)]
-    )
+    lane.offer("a", lambda: [Work((True, 0.0), lambda: fail), Work((True, 1.0), lambda: done.set)])
     assert done.wait(WAIT_S)
 
 
@@ -116,35 +108,31 @@ def test_closing_drops_what_waits_and_ends_the_thread() -> None:
 @pytest.fixture
 def two_lines() -> Iterator[SoundLane]:
     lane = SoundLane()
-    lane.start(patient_apart=True)
+    lane.start(first_apart=True)
     yield lane
     lane.close()
 
 
-def test_urgent_chunks_do_not_wait_for_a_patient_one_that_is_being_made(two_lines: SoundLane) -> None:
+def test_a_first_chunk_does_not_wait_for_a_chunk_that_is_being_made(two_lines: SoundLane) -> None:
     log: list[str] = []
     gate, first, later = threading.Event(), threading.Event(), threading.Event()
     two_lines.offer("a", lambda: [work(log, "running", gate=gate)])
     while "begin running" not in log:
         pass
-    two_lines.offer(
-        "b", lambda: [Work((Urgency.FIRST, 0.0), lambda: first.set), Work((Urgency.PATIENT, 0.0), lambda: later.set)]
-    )
+    two_lines.offer("b", lambda: [Work((False, 0.0), lambda: first.set), Work((True, 0.0), lambda: later.set)])
     assert first.wait(WAIT_S)
     assert not later.is_set()
     gate.set()
     assert later.wait(WAIT_S)
 
 
-def test_the_line_of_urgent_chunks_takes_nothing_else(two_lines: SoundLane) -> None:
+def test_the_line_of_first_chunks_takes_nothing_else(two_lines: SoundLane) -> None:
     log: list[str] = []
     gate, done = threading.Event(), threading.Event()
-    two_lines.offer(
-        "a", lambda: [work(log, "first", (Urgency.FIRST, 0.0), gate), work(log, "second", (Urgency.SOON, 1.0))]
-    )
+    two_lines.offer("a", lambda: [work(log, "first", (False, 0.0), gate), work(log, "second", (False, 1.0))])
     while "begin first" not in log:
         pass
-    two_lines.offer("b", lambda: [Work((Urgency.PATIENT, 0.0), lambda: done.set)])
+    two_lines.offer("b", lambda: [Work((True, 0.0), lambda: done.set)])
     assert done.wait(WAIT_S)
     assert "begin second" not in log
     gate.set()

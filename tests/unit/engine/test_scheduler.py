@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.scheduler import BACKLOG, ENDLESS, GROWTH, PATIENT_S, Pace, Rows, Scheduler, Urgency, frame_limit
+from runtime.engine.scheduler import BACKLOG, ENDLESS, GROWTH, PATIENT_S, Pace, Rows, Scheduler, frame_limit
 from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits_for, stepped_with
 
 
@@ -182,10 +182,10 @@ def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> No
     scheduler, rows = speaking(4, made=8, work=4)
     rows.last_chunk[:2], rows.sent[:2], rows.dry_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
     chunks = scheduler.sound(rows, 0.0, Pace())
-    assert [(chunk.urgency, chunk.slots.tolist()) for chunk in chunks] == [
-        (Urgency.FIRST, [3, 2]),
-        (Urgency.SOON, [1]),
-        (Urgency.SOON, [0]),
+    assert [(chunk.is_first, chunk.slots.tolist()) for chunk in chunks] == [
+        (True, [3, 2]),
+        (False, [1]),
+        (False, [0]),
     ]
 
 
@@ -240,43 +240,43 @@ def in_company(*pending: int, company: float = 0.5) -> tuple[Scheduler, Rows]:
     return scheduler, rows
 
 
-def asked(scheduler: Scheduler, rows: Rows) -> list[tuple[Urgency, list[int], list[int]]]:
+def asked(scheduler: Scheduler, rows: Rows) -> list[tuple[bool, list[int], list[int]]]:
     chunks = scheduler.sound(rows, 0.0, Pace())
-    return [(chunk.urgency, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
+    return [(chunk.is_first, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
 
 
 def test_who_has_much_to_hear_waits_for_half_of_the_others() -> None:
     scheduler, rows = in_company(16, 3, 3, 3)
     assert asked(scheduler, rows) == []
     rows.made[2] += 13
-    assert asked(scheduler, rows) == [(Urgency.PATIENT, [0, 2], [16, 16])]
+    assert asked(scheduler, rows) == [(False, [0, 2], [16, 16])]
 
 
 def test_nobody_waits_alone() -> None:
-    assert asked(*in_company(16)) == [(Urgency.PATIENT, [0], [16])]
+    assert asked(*in_company(16)) == [(False, [0], [16])]
 
 
 def test_patience_ends_with_the_buffer_or_another_chunk_of_ones_own() -> None:
     scheduler, rows = in_company(16, 16, 3, 3, 3, 3, 3, 3)
     rows.dry_at[1] = PATIENT_S
-    assert asked(scheduler, rows) == [(Urgency.SOON, [1], [2])]  # what can be heard until it runs dry
+    assert asked(scheduler, rows) == [(False, [1], [2])]  # what can be heard until it runs dry
     rows.dry_at[1], rows.made[0] = 50.0, rows.sent[0] + 32
-    assert asked(scheduler, rows) == [(Urgency.PATIENT, [0, 1], [16, 16])]
+    assert asked(scheduler, rows) == [(False, [0, 1], [16, 16])]
 
 
 def test_a_first_chunk_and_a_text_that_has_run_dry_wait_for_nobody() -> None:
     scheduler, rows = in_company(16, 3, 3, 3, 3, 3, 3, 3)
     rows.text[1] = rows.made[1]
     rows.last_chunk[2] = 0
-    assert asked(scheduler, rows) == [(Urgency.FIRST, [2], [1]), (Urgency.PATIENT, [1], [3])]
+    assert asked(scheduler, rows) == [(True, [2], [1]), (False, [1], [3])]
 
 
 def test_ends_go_into_a_larger_call_whatever_is_left_of_them() -> None:
     scheduler, rows = in_company(5, 16, 9, 3)
     rows.ended[[0, 2]], rows.speaking[[0, 2]] = True, False
-    assert asked(scheduler, rows) == [(Urgency.PATIENT, [0, 1, 2], [5, 16, 9])]
+    assert asked(scheduler, rows) == [(False, [0, 1, 2], [5, 16, 9])]
     rows.speaking[:] = True  # not enough for half of them, and nothing that would have to go
-    assert asked(scheduler, rows) == [(Urgency.PATIENT, [0], [5]), (Urgency.PATIENT, [2], [9])]
+    assert asked(scheduler, rows) == [(False, [0], [5]), (False, [2], [9])]
     alone, rows = in_company(5, 16, 9, 3, company=0.0)
     rows.ended[[0, 2]] = True
     assert [frames for *_, frames in asked(alone, rows)] == [[5], [9], [16]]

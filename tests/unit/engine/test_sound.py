@@ -15,7 +15,7 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Track
 from runtime.engine.codec import SoundStreams
 from runtime.engine.engine import Engine
-from runtime.engine.scheduler import Chunk, Urgency
+from runtime.engine.scheduler import Chunk
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Mode, SpeechEvent, SpeechRequest, Split
 from runtime.settings import ModeSettings
@@ -227,5 +227,5 @@ def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
     ]
     for heard, request in zip(said_together(engine, *requests), requests, strict=True):
         assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
-    assert any(chunk.urgency is Urgency.PATIENT and len(chunk.slots) > 1 for chunk in chunks)
+    assert any(not chunk.is_first and len(chunk.slots) > 1 for chunk in chunks)
     assert any(len(set(chunk.frames.tolist())) > 1 for chunk in chunks), "an end goes into another's call"

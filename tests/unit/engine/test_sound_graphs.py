@@ -106,7 +106,7 @@ def test_graphs_make_the_sound_of_the_plain_path_for_every_shape(code2wav: Code2
 
 
 def test_more_rows_than_the_widest_bucket_run_in_groups(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
-    families = {Track.URGENT_SOUND: Family((1,), (1,)), Track.SOUND: Family((1, 2), (1, 2))}
+    families = {Track.FIRST_SOUND: Family((1,), (1,)), Track.SOUND: Family((1, 2), (1, 2))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
     captured, plain = SoundStreams(code2wav, SLOTS, GraphDevice()), SoundStreams(code2wav, SLOTS)
     captured.prepare()
@@ -115,16 +115,26 @@ def test_more_rows_than_the_widest_bucket_run_in_groups(code2wav: Code2Wav, monk
     assert decoded(captured, slots, codes, [3]) == decoded(plain, slots, codes, [3])
 
 
+def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
+    streams = SoundStreams(code2wav, SLOTS, GraphDevice())
+    streams.prepare()
+    assert streams.graphs.sizes(Track.FIRST_SOUND) == [1, 2]
+    codes = codes_of(code2wav, 1, 2)
+    streams.open(1)
+    first = streams.decode([1], codes, Track.FIRST_SOUND)
+    assert first == decoded(SoundStreams(code2wav, SLOTS), [1], codes, [2])
+
+
 def test_a_track_that_lacks_a_size_makes_it_of_its_own_pieces(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    families = {Track.URGENT_SOUND: Family((1, 2), (1,)), Track.SOUND: Family((4,), (1,))}
+    families = {Track.FIRST_SOUND: Family((1, 2), (1,)), Track.SOUND: Family((4,), (1,))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
     streams, plain = SoundStreams(code2wav, SLOTS, GraphDevice()), SoundStreams(code2wav, SLOTS)
     streams.prepare()
     codes = codes_of(code2wav, 1, 3)
     streams.open(1)
-    first = streams.decode([1], codes, Track.URGENT_SOUND)
+    first = streams.decode([1], codes, Track.FIRST_SOUND)
     assert first == decoded(plain, [1], codes, [3])
     assert streams.uncaptured == 0
 
@@ -134,7 +144,7 @@ def test_the_end_of_a_reply_is_filled_up_to_one_call(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int
 ) -> None:
     """Beyond the largest shape it is a sum as ever."""
-    families = {Track.URGENT_SOUND: Family((1, 4, 8), (2,)), Track.SOUND: Family((1,), (1,))}
+    families = {Track.FIRST_SOUND: Family((1, 4, 8), (2,)), Track.SOUND: Family((1,), (1,))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
     streams, plain = SoundStreams(code2wav, SLOTS, GraphDevice()), SoundStreams(code2wav, SLOTS)
     streams.prepare()
@@ -143,7 +153,7 @@ def test_the_end_of_a_reply_is_filled_up_to_one_call(
     codes, slots = codes_of(code2wav, 2, frames), [3, 1]
     for slot in slots:
         streams.open(slot)
-    made = streams.decode(slots, codes, Track.URGENT_SOUND, at_end=True)
+    made = streams.decode(slots, codes, Track.FIRST_SOUND, at_end=True)
     whole = decoded(plain, slots, codes, [frames])
     assert [pcm and pcm[: len(whole[0])] for pcm in made] == whole
     assert calls == {3: [4], 5: [8], 8: [8], 9: [8, 1]}[frames]
