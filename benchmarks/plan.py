@@ -13,7 +13,20 @@ from typing import Any, Self
 from benchmarks.prompts import frames_of, sentences
 from runtime.request import Mode
 
-WARM_UP_ROUNDS, COUNTED_ROUNDS = 2, 4  # replies of each client in a closed loop
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Replies of each client in a closed loop: first those of the warm-up, then those that count."""
+
+    warm_up: int = 2
+    counted: int = 4
+
+    def with_calls(self, calls: int, clients: int) -> Rounds:
+        """So many that at least ``calls`` of all clients count."""
+        return replace(self, counted=max(self.counted, -(-calls // clients)))
+
+
+ROUNDS = Rounds()
 
 
 class Manner(StrEnum):
@@ -59,12 +72,12 @@ class Plan:
         return cls(Mode(fields["mode"]), fields["clients"], calls)
 
 
-def closed_loop(mode: Mode, clients: int, manner: Manner = Manner.WHOLE, rounds: int = COUNTED_ROUNDS) -> Plan:
-    """So many clients at once: a warm-up of two replies each, then as many rounds that count."""
-    warm_up = WARM_UP_ROUNDS * clients
+def closed_loop(mode: Mode, clients: int, manner: Manner = Manner.WHOLE, rounds: Rounds = ROUNDS) -> Plan:
+    """So many clients at once."""
+    warm_up = rounds.warm_up * clients
     calls = (
         replace(_call(number), manner=manner, is_counted=number >= warm_up)
-        for number in range(warm_up + rounds * clients)
+        for number in range(warm_up + rounds.counted * clients)
     )
     return Plan(mode, clients, tuple(calls))
 

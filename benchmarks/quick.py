@@ -18,6 +18,7 @@ from benchmarks import suites
 from benchmarks.engine import Grid, measure_engine
 from benchmarks.host import measure_host
 from benchmarks.lanes import Arm, opened
+from benchmarks.plan import ROUNDS
 from benchmarks.report import tables_of
 from runtime.engine.registry import Registry
 from runtime.settings import Settings
@@ -49,7 +50,7 @@ async def _websocket(settings: Settings, replies: int) -> list[dict[str, Any]]:
     }
     mode = Registry.read(settings.models).modes[0]
     async with opened([Arm("ours", {})], ["websocket"], environment) as lanes:
-        return await suites.closed_loop(lanes, [mode], CLIENTS, replies)
+        return await suites.closed_loop(lanes, [mode], CLIENTS, replies, ROUNDS)
 
 
 def show(figures: dict[str, Any], as_json: bool) -> None:

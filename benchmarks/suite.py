@@ -28,6 +28,7 @@ from benchmarks.host import measure_host
 from benchmarks.lanes import TRANSPORTS, Arm, Environment, opened, settings_of
 from benchmarks.parts import free_bytes
 from benchmarks.peers import in_a_child
+from benchmarks.plan import ROUNDS, Rounds
 from benchmarks.report import Tables, machine, markdown, setup, tables_of
 from benchmarks.sockets import runtime_process
 from runtime.engine.registry import Registry
@@ -103,7 +104,11 @@ async def _peers(arguments: argparse.Namespace, base: Environment) -> Tables:
 async def _closed(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     uncapped = {**base, "VOICEWRIGHT_LEAD_CAP_S": str(UNCAPPED_S)}
     async with opened(arms, arguments.transports, uncapped, arguments.traces) as lanes:
-        return {"closed loop": await suites.closed_loop(lanes, modes, arguments.clients, arguments.calls)}
+        return {
+            "closed loop": await suites.closed_loop(
+                lanes, modes, arguments.clients, arguments.calls, _rounds(arguments)
+            )
+        }
 
 
 async def _open(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
@@ -117,14 +122,18 @@ async def _open(arguments: argparse.Namespace, base: Environment, arms: list[Arm
 async def _live(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     async with opened(arms, arguments.transports, base, arguments.traces) as lanes:
         counts = [count for count in arguments.clients if count <= 8] or [1]
-        return {"live text": await suites.live_text(lanes, modes, counts, arguments.calls)}
+        return {"live text": await suites.live_text(lanes, modes, counts, arguments.calls, _rounds(arguments))}
 
 
 async def _abuse(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     refusing = {**base, "VOICEWRIGHT_MAX_WAITING": "0"}
     async with opened(arms, arguments.transports, refusing, arguments.traces) as lanes:
         slots = settings_of(base).engine.max_slots
-        return {"abuse": await suites.abuse(lanes, modes, slots, arguments.seconds, arguments.abuse_rate)}
+        return {
+            "abuse": await suites.abuse(
+                lanes, modes, slots, arguments.seconds, arguments.abuse_rate, _rounds(arguments)
+            )
+        }
 
 
 async def _start(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
@@ -165,6 +174,10 @@ def _base(arguments: argparse.Namespace) -> Environment:
     return base
 
 
+def _rounds(arguments: argparse.Namespace) -> Rounds:
+    return Rounds(arguments.warm_up_rounds, arguments.rounds)
+
+
 def _first_model(settings: Settings) -> Settings:
     return Settings(models=settings.models[:1], limits=settings.limits, engine=settings.engine, modes=settings.modes)
 
@@ -199,6 +212,8 @@ def _parser() -> argparse.ArgumentParser:
     loads = parser.add_argument_group("loads")
     loads.add_argument("--clients", type=_numbers(int), default=(1, 4, 8, 16, 32, 64))
     loads.add_argument("--calls", type=int, default=24, help="counted at each point of a closed loop, at least")
+    loads.add_argument("--rounds", type=int, default=ROUNDS.counted, help="the same of each client")
+    loads.add_argument("--warm-up-rounds", type=int, default=ROUNDS.warm_up, help="replies of each before them")
     loads.add_argument("--rates", type=_numbers(float), default=(1, 4, 10, 20, 40, 60))
     loads.add_argument("--seconds", type=float, default=60.0, help="counted of an open loop")
     loads.add_argument("--warm-up", type=float, default=10.0, help="seconds before them")

@@ -7,12 +7,13 @@ a machine that grows warm or busy does so for all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchmarks import plan as plans
 from benchmarks.figures import nearest_rank, rounded, summary
 from benchmarks.lanes import Lane
-from benchmarks.plan import Manner, Plan
+from benchmarks.plan import Manner, Plan, Rounds
 from runtime.request import Mode
 
 Row = dict[str, Any]
@@ -22,13 +23,14 @@ OVERLOAD = 2.0
 SEED_OF_ABUSE = 0
 
 
-async def closed_loop(lanes: Sequence[Lane], modes: Sequence[Mode], clients: Sequence[int], calls: int) -> list[Row]:
+async def closed_loop(
+    lanes: Sequence[Lane], modes: Sequence[Mode], clients: Sequence[int], calls: int, rounds: Rounds
+) -> list[Row]:
     """So many clients that call again as soon as a reply has ended; at least ``calls`` that count at every point."""
     rows = []
     for mode in modes:
         for count in clients:
-            rounds = max(plans.COUNTED_ROUNDS, -(-calls // count))
-            plan = plans.closed_loop(mode, count, rounds=rounds)
+            plan = plans.closed_loop(mode, count, rounds=rounds.with_calls(calls, count))
             rows += await _measured(lanes, [plan], {"mode": str(mode), "clients": count})
     return rows
 
@@ -53,20 +55,23 @@ async def open_loop(
     return rows
 
 
-async def live_text(lanes: Sequence[Lane], modes: Sequence[Mode], clients: Sequence[int], calls: int) -> list[Row]:
+async def live_text(
+    lanes: Sequence[Lane], modes: Sequence[Mode], clients: Sequence[int], calls: int, rounds: Rounds
+) -> list[Row]:
     """Text that is written while it is spoken. First PCM counts from the first word; the end from the last one."""
     rows = []
     for mode in modes:
         for manner in LIVE:
             for count in clients:
-                rounds = max(plans.COUNTED_ROUNDS, -(-calls // count))
-                plan = plans.closed_loop(mode, count, manner, rounds)
+                plan = plans.closed_loop(mode, count, manner, rounds.with_calls(calls, count))
                 about = {"mode": str(mode), "text": str(manner), "clients": count}
                 rows += await _measured(lanes, [plan], about, is_live=True)
     return rows
 
 
-async def abuse(lanes: Sequence[Lane], modes: Sequence[Mode], slots: int, seconds: float, rate: float) -> list[Row]:
+async def abuse(
+    lanes: Sequence[Lane], modes: Sequence[Mode], slots: int, seconds: float, rate: float, rounds: Rounds
+) -> list[Row]:
     """Half cancel, a tenth reads slowly, and twice as many come as can be served.
 
     Before it the same well-behaved requests one at a time, for comparison. Without a ``rate``, what as many clients as
@@ -75,9 +80,11 @@ async def abuse(lanes: Sequence[Lane], modes: Sequence[Mode], slots: int, second
     rows = []
     for mode in modes:
         for lane in lanes:
-            alone = await lane.drive(plans.closed_loop(mode, 1))
+            alone = await lane.drive(plans.closed_loop(mode, 1, rounds=rounds))
             if not rate:
-                full = summary((await lane.drive(plans.closed_loop(mode, slots, rounds=2))).traces)
+                full = summary(
+                    (await lane.drive(plans.closed_loop(mode, slots, rounds=replace(rounds, counted=2)))).traces
+                )
                 load = OVERLOAD * full["req_per_s"]
             else:
                 load = rate

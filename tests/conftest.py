@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -51,6 +52,18 @@ def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         folder = tmp_path_factory.mktemp("user")
         patch.setenv("XDG_DATA_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """An error that the code under test logs fails the test, unless the test says that it ``logs_errors``.
+
+    Engine and servers survive faults: without this a test that only looks at who survived would pass on all of them.
+    """
+    yield
+    if request.node.get_closest_marker("logs_errors") is None:
+        errors = [one for one in caplog.get_records("call") if one.levelno >= logging.ERROR]
+        assert not [f"{one.name}: {one.getMessage()}" for one in errors]
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from benchmarks.plan import COUNTED_ROUNDS, WARM_UP_ROUNDS, Manner, Plan, abuse, arrivals, closed_loop, open_loop
+from benchmarks.plan import ROUNDS, Manner, Plan, abuse, arrivals, closed_loop, open_loop
 from benchmarks.prompts import FRAMES_PER_S, frames_of, sentences
 from runtime.request import Mode
 
@@ -45,8 +45,8 @@ def test_a_thousand_texts_and_none_twice() -> None:
 
 def test_a_closed_loop_warms_up_first() -> None:
     plan = closed_loop(MODE, 8)
-    assert [call.is_counted for call in plan.calls].index(True) == 8 * WARM_UP_ROUNDS
-    assert sum(call.is_counted for call in plan.calls) == 8 * COUNTED_ROUNDS
+    assert [call.is_counted for call in plan.calls].index(True) == 8 * ROUNDS.warm_up
+    assert sum(call.is_counted for call in plan.calls) == 8 * ROUNDS.counted
 
 
 def test_no_text_comes_twice_in_a_long_run() -> None:

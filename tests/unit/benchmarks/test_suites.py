@@ -16,7 +16,7 @@ from benchmarks.figures import Outcome, Trace
 from benchmarks.host import measure_host
 from benchmarks.lanes import Arm, Lane, opened, settings_of
 from benchmarks.peers import Ours, measure
-from benchmarks.plan import Manner, Plan, closed_loop, frames_of
+from benchmarks.plan import Manner, Plan, Rounds, closed_loop, frames_of
 from benchmarks.report import markdown
 from benchmarks.suite import main
 from runtime.request import Mode
@@ -41,21 +41,22 @@ def environment_of(folder: Path) -> dict[str, str]:
     }
 
 
+ONE = Rounds(1, 1)
+
+
 @pytest.fixture(scope="module")
 def tables(endless: Path) -> dict[str, list[Row]]:
     async def all_of_them() -> dict[str, list[Row]]:
         async with opened([Arm("ours", {})], lanes.TRANSPORTS, environment_of(endless)) as doors:
             return {
-                "closed": await suites.closed_loop(doors, [MODE], [2], 1),
+                "closed": await suites.closed_loop(doors, [MODE], [2], 1, ONE),
                 "open": await suites.open_loop(doors, [MODE], [2.0], 2.0, 0.5, [0]),
-                "live": await suites.live_text(doors, [MODE], [1], 1),
-                "abuse": await suites.abuse(doors, [MODE], 2, 2.0, 12.0),
+                "live": await suites.live_text(doors, [MODE], [1], 1, ONE),
+                "abuse": await suites.abuse(doors, [MODE], 2, 2.0, 12.0, ONE),
             }
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("benchmarks.plan.frames_of", shortened)
-        patch.setattr("benchmarks.plan.WARM_UP_ROUNDS", 1)
-        patch.setattr("benchmarks.plan.COUNTED_ROUNDS", 1)
         return asyncio.run(all_of_them())
 
 
@@ -103,7 +104,7 @@ def test_those_who_find_no_place_are_refused_and_the_others_are_served(tables: d
 def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def heard() -> list[Trace]:
         async with opened([Arm("ours", {})], ["in_process"], environment_of(endless)) as (door,):
-            return (await door.door.drive(closed_loop(MODE, 1, Manner.TOKENS, rounds=1))).traces
+            return (await door.door.drive(closed_loop(MODE, 1, Manner.TOKENS, rounds=ONE))).traces
 
     monkeypatch.setattr("benchmarks.plan.frames_of", lambda text: 3)
     assert "ended_before_its_text" in {trace.code for trace in asyncio.run(heard())}  # the shortest may be written
@@ -126,7 +127,7 @@ def test_arms_are_measured_in_the_order_a_b_b_a(endless: Path) -> None:
 
     async def rows(*names: str) -> list[Row]:
         doors = [Lane(name, "in_process", Noted(name)) for name in names]
-        return await suites.closed_loop(doors, [MODE], [1, 2], 1)
+        return await suites.closed_loop(doors, [MODE], [1, 2], 1, ONE)
 
     assert [row["lane"] for row in asyncio.run(rows("a", "b"))] == 2 * ["a in_process", "b in_process"]
     assert order == [*"abba", *"abba"]
