@@ -59,3 +59,5 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.writable.set()
             self.loop.call_later(_CLOSING_S, self.transport.abort)
         await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True  # it was answered, if by a refusal; uvicorn would log an error

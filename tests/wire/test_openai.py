@@ -256,6 +256,7 @@ def test_a_queue_that_is_full_says_when_to_come_again(folder_of: FolderOf) -> No
         assert post(server).status_code == 200
 
 
+@pytest.mark.logs_errors
 def test_half_a_reply_is_never_taken_for_a_whole_one(folder_of: FolderOf) -> None:
     """The engine dies in the middle: raw sound is broken off, events say so."""
     with running_server(folder_of("tiny", "custom_voice")) as server:
@@ -349,6 +350,7 @@ def test_100_hang_ups_leave_nothing_behind(server: RunningServer, ref_audio: str
     assert post(server).status_code == 200
 
 
+@pytest.mark.logs_errors
 def test_a_client_that_reads_nothing_is_dropped(folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
     patience = ServerSettings(send_s=0.5, send_buffer_bytes=4096)

@@ -97,6 +97,7 @@ def test_other_routes_say_so_in_json(server: RunningServer, method: str, path: s
     assert (error["code"], error["type"], error["retryable"]) == (code, "invalid_request_error", False)
 
 
+@pytest.mark.logs_errors
 def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of: FolderOf) -> None:
     with running_server(folder_of("tiny", "custom_voice")) as server:
         engine = server.engine

@@ -178,6 +178,7 @@ def test_references_that_are_too_short_or_too_long(folder_of: FolderOf, seconds:
         assert post(server, ref_audio=recording(2), ref_text="Words.").status_code == 200
 
 
+@pytest.mark.logs_errors
 def test_a_checkpoint_that_cannot_be_loaded_fails_its_own_mode_only(folder_of: FolderOf, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(folder_of("tiny", "voice_design"), broken)
@@ -191,6 +192,7 @@ def test_a_checkpoint_that_cannot_be_loaded_fails_its_own_mode_only(folder_of: F
         assert post(server).status_code == 200
 
 
+@pytest.mark.logs_errors
 def test_numbers_that_are_not_finite_end_the_request_and_not_the_server(folder_of: FolderOf) -> None:
     with running_server(folder_of("tiny", "custom_voice")) as server:
         assert server.engine is not None
@@ -202,6 +204,7 @@ def test_numbers_that_are_not_finite_end_the_request_and_not_the_server(folder_o
         assert post(server).status_code == 200
 
 
+@pytest.mark.logs_errors
 def test_a_fault_of_ours_is_said_without_its_cause(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server(folder_of("tiny", "custom_voice")) as server:
         assert server.engine is not None

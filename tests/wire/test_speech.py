@@ -266,6 +266,7 @@ def test_oversized_messages(folder_of: FolderOf) -> None:
         asyncio.run(speak())
 
 
+@pytest.mark.logs_errors
 def test_invalid_utf8_closes_with_1007(server: RunningServer) -> None:
     async def speak() -> None:
         async with talk(server.socket) as one:

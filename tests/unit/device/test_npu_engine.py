@@ -128,6 +128,7 @@ def test_half_precision_has_the_cpu_s_codes_through_the_operator_for_inference(
     assert {name for name, *_ in ascend.calls} == {"infer"}
 
 
+@pytest.mark.logs_errors
 def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
     folder_of: FolderOf, npu: NpuDevice
 ) -> None:

@@ -58,6 +58,7 @@ def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[
 
 
 @pytest.mark.parametrize("where", ["read", "open", "build_prompt"])
+@pytest.mark.logs_errors
 def test_a_request_that_fails_at_its_beginning_fails_alone(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_request_that_fails_at_its_beginning_fails_alone(
     assert engine.load().active == 0
 
 
+@pytest.mark.logs_errors
 def test_a_reference_that_cannot_be_read_fails_alone(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
     station = station_of(engine, cloned().mode)
@@ -94,6 +96,7 @@ def test_a_reference_that_cannot_be_read_fails_alone(cloner: Checkpoint, monkeyp
 
 
 @pytest.mark.parametrize(("owner", "where", "nth"), [("runner", "step", 3), ("streams", "decode", 1)])
+@pytest.mark.logs_errors
 def test_a_frame_that_fails_ends_its_batch_and_the_next_ones_are_served(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, owner: str, where: str, nth: int
 ) -> None:
@@ -109,6 +112,7 @@ def test_a_frame_that_fails_ends_its_batch_and_the_next_ones_are_served(
 
 
 @pytest.mark.parametrize("kind", ["Started", "AudioChunk", "Finished"])
+@pytest.mark.logs_errors
 def test_a_sink_that_fails_ends_its_own_request_only(speaker: Checkpoint, kind: str) -> None:
     engine, other, heard_by_bad = engine_of(speaker, slots=2), Heard(), Heard()
 
@@ -128,6 +132,7 @@ def test_a_sink_that_fails_ends_its_own_request_only(speaker: Checkpoint, kind: 
         assert len(heard_by_bad.codes) < 30
 
 
+@pytest.mark.logs_errors
 def test_a_thread_that_dies_tells_everybody(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(speaker, slots=1)
     station = station_of(engine)
@@ -159,6 +164,7 @@ def test_a_thread_that_dies_tells_everybody(speaker: Checkpoint, monkeypatch: py
 # --- the lane
 
 
+@pytest.mark.logs_errors
 def test_sound_that_cannot_be_made_ends_those_of_its_call_only(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +283,7 @@ def test_sound_of_a_cancelled_request_in_the_lane_is_not_heard_and_harms_no_next
     assert np.array_equal(after.pcm, expected.pcm)
 
 
+@pytest.mark.logs_errors
 def test_what_an_error_says_holds_nothing_of_its_cause(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine: Engine = engine_of(speaker)
     runner = station_of(engine).runner
@@ -290,6 +297,7 @@ def test_what_an_error_says_holds_nothing_of_its_cause(speaker: Checkpoint, monk
     assert "secret" not in str(heard.end.error)
 
 
+@pytest.mark.logs_errors
 def test_a_stream_that_cannot_be_opened_ends_its_own_request_only(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_withdrawn_work_is_never_begun(lane: SoundLane) -> None:
     assert "begin withdrawn" not in log
 
 
+@pytest.mark.logs_errors
 def test_work_that_raises_ends_nothing_else(lane: SoundLane) -> None:
     done = threading.Event()
 

@@ -138,6 +138,7 @@ def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
         assert type(heard.end.error) is CheckpointUnusable
 
 
+@pytest.mark.logs_errors
 def test_a_broken_checkpoint_fails_its_own_mode_only(folder_of: FolderOf, broken: Path) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"), broken)
     heards = [Heard(), Heard(), Heard()]

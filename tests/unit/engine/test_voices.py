@@ -259,6 +259,7 @@ def test_voices_that_nobody_waited_for_are_bounded_too(cloner: Checkpoint, monke
     assert not voices._reading
 
 
+@pytest.mark.logs_errors
 def test_a_failure_of_the_sound_after_the_reference_is_not_kept(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +294,7 @@ def test_a_prompt_is_made_as_a_request_would_read_it(cloner: Checkpoint) -> None
     assert prompt_for(engine, cloned(x_vector_only=True)).codes is None
 
 
+@pytest.mark.logs_errors
 def test_a_prompt_that_cannot_be_made_is_said_without_its_cause(reading: tuple[Engine, Gate]) -> None:
     engine, gate = reading
     gate.fails.add(1)

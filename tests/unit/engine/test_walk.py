@@ -223,6 +223,7 @@ class Walk(RuleBasedStateMachine):
         assert self.engine.load().active == self.engine.load().waiting == 0
 
 
+@pytest.mark.logs_errors
 def test_thousands_of_steps_lose_nobody(quick: Checkpoint) -> None:
     Walk.checkpoint = quick
     run_state_machine_as_test(  # type: ignore[no-untyped-call]

@@ -63,6 +63,7 @@ def test_a_track_does_not_wait_for_another(watcher: Watcher, woken: threading.Se
     assert woken.acquire(timeout=WAIT_S)
 
 
+@pytest.mark.logs_errors
 def test_a_moment_that_fails_wakes_too_and_those_after_it_are_waited_for(
     watcher: Watcher, woken: threading.Semaphore
 ) -> None:

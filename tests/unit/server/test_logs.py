@@ -59,6 +59,7 @@ def test_a_text_line_holds_them_too(root: io.StringIO) -> None:
     assert "words" not in line
 
 
+@pytest.mark.logs_errors
 def test_our_own_fault_is_an_error(root: io.StringIO) -> None:
     set_up(ServerSettings(log_format="json"))
     log_end(spoken(), Broken(EngineDead(), RequestStats()))
@@ -81,6 +82,7 @@ def test_words_are_logged_only_where_they_are_asked_for_and_stay_on_one_line(roo
     assert all("Line\\nMy words, und dann." in line for line in root.getvalue().splitlines())
 
 
+@pytest.mark.logs_errors
 def test_an_exception_of_ours_keeps_its_traceback_in_one_json_line(root: io.StringIO) -> None:
     set_up(ServerSettings(log_format="json"))
     try:

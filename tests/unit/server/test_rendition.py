@@ -143,6 +143,7 @@ def test_events_carry_the_sound_and_then_the_count() -> None:
     assert done["usage"] == {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}
 
 
+@pytest.mark.logs_errors
 def test_an_error_among_the_events_is_the_last_of_them() -> None:
     broken = Broken(GenerationFailed(), RequestStats())
     *_, last = heard([started(), chunk(), broken])

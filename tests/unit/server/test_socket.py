@@ -199,6 +199,7 @@ def test_who_takes_nothing_is_dropped_with_the_reason_and_nothing_before_it() ->
     assert b'voicewright_refusals_total{code="slow_reader"} 1.0' in host.metrics.page(None)
 
 
+@pytest.mark.logs_errors
 def test_a_refusal_of_the_engine_is_told_and_counted() -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config")
@@ -260,6 +261,7 @@ def test_a_drain_lets_a_running_reply_end_and_starts_none() -> None:
     play(scenario)
 
 
+@pytest.mark.logs_errors
 def test_a_fault_of_ours_in_the_session_ends_that_session_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         def broken(*_: object) -> None:

@@ -114,6 +114,7 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(monkeypatch: pyt
     assert waits[:4] == [0.5, 1.0, 2.0, 2.0]
 
 
+@pytest.mark.logs_errors
 def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "HEALTH_S", 0.2)
     monkeypatch.setattr(supervisor, "WATCH_S", 0.1)

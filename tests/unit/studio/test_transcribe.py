@@ -93,6 +93,7 @@ def test_what_is_no_recording_is_refused_before_anything_is_loaded() -> None:
     assert code(asked(choice, wav(voice(3, 1)), limits=limits)[0])[:2] == (413, "message_too_large")
 
 
+@pytest.mark.logs_errors
 def test_a_recogniser_that_breaks_is_told_without_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     (heard,) = asked(Choice.of("tests.support.sphinx:broken"), wav(voice(2, 1)))
     status, name, sentence = code(heard)
@@ -134,6 +135,7 @@ def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait() -> No
     assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
 
 
+@pytest.mark.logs_errors
 def test_a_recogniser_that_crashes_takes_nobody_with_it() -> None:
     answers = asked(Choice.of("tests.unit.studio.test_transcribe:crash"), wav(voice(2, 1)), wav(voice(2, 2)))
     assert {code(answer)[1] for answer in answers} == {"transcription_failed"}
