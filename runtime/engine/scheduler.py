@@ -164,11 +164,11 @@ class Scheduler:
     def _gather(self, rows: Rows, sizes: NDArray[np.int64], further: NDArray[np.bool_], now: float) -> None:
         """Hold further chunks back until there are enough for one call, and fill up ends that go into another's.
 
-        Nobody waits who has little to hear, whose text has run dry or ended, or who has as much again without sound.
-        ``sizes`` are changed.
+        Nobody waits who has little to hear, whose text has run dry or ended, or who has as much again without sound,
+        or as much as there can be: whoever waits makes frames, so that this is asked again. ``sizes`` are changed.
         """
         enough = self.company * np.count_nonzero(rows.speaking)
-        waits = (rows.dry_at - now > PATIENT_S) & ~self._at_rest(rows) & (rows.pending < 2 * sizes)
+        waits = (rows.dry_at - now > PATIENT_S) & ~self._at_rest(rows) & (rows.pending < np.minimum(2 * sizes, BACKLOG))
         at_end = rows.ended & (rows.pending <= sizes)
         for size in np.unique(sizes[further & (sizes > 0)])[::-1]:
             members = further & (sizes == size)

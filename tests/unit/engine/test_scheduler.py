@@ -264,6 +264,15 @@ def test_patience_ends_with_the_buffer_or_another_chunk_of_ones_own() -> None:
     assert asked(scheduler, rows) == [(False, [0, 1], [16, 16])]
 
 
+def test_nobody_waits_who_can_make_no_more_frames() -> None:
+    scheduler, rows = in_company(BACKLOG - 1, 3, 3, 3)
+    rows.largest_chunk[:] = rows.last_chunk[:] = 48
+    assert asked(scheduler, rows) == []
+    rows.begun[0] = rows.made[0] = rows.sent[0] + BACKLOG
+    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [1, 2, 3]
+    assert asked(scheduler, rows) == [(False, [0], [48])]
+
+
 def test_a_first_chunk_and_a_text_that_has_run_dry_wait_for_nobody() -> None:
     scheduler, rows = in_company(16, 3, 3, 3, 3, 3, 3, 3)
     rows.text[1] = rows.made[1]
