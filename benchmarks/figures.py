@@ -112,9 +112,9 @@ def peak_in_flight(traces: Iterable[Trace]) -> int:
 def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
     """From the first request that counts to the last: warming up and filling before it and emptying after are no load.
 
-    Where these are one, until the last has ended.
+    Where these are one, until the last has ended; where none counts, of all.
     """
-    counted = [t for t in traces if t.is_counted]
+    counted = [t for t in traces if t.is_counted] or traces
     start, stop = min(t.sent_ns for t in counted), max(t.sent_ns for t in counted)
     if sum(t.sent_ns == start for t in counted) == len(counted) or stop - start < 1e6:
         stop = max(t.end_ns for t in counted)

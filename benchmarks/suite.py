@@ -104,11 +104,8 @@ async def _peers(arguments: argparse.Namespace, base: Environment) -> Tables:
 async def _closed(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     uncapped = {**base, "VOICEWRIGHT_LEAD_CAP_S": str(UNCAPPED_S)}
     async with opened(arms, arguments.transports, uncapped, arguments.traces) as lanes:
-        return {
-            "closed loop": await suites.closed_loop(
-                lanes, modes, arguments.clients, arguments.calls, _rounds(arguments)
-            )
-        }
+        rows = await suites.closed_loop(lanes, modes, arguments.clients, arguments.calls, _rounds(arguments))
+        return {"closed loop": rows}
 
 
 async def _open(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
@@ -129,11 +126,8 @@ async def _abuse(arguments: argparse.Namespace, base: Environment, arms: list[Ar
     refusing = {**base, "VOICEWRIGHT_MAX_WAITING": "0"}
     async with opened(arms, arguments.transports, refusing, arguments.traces) as lanes:
         slots = settings_of(base).engine.max_slots
-        return {
-            "abuse": await suites.abuse(
-                lanes, modes, slots, arguments.seconds, arguments.abuse_rate, _rounds(arguments)
-            )
-        }
+        load = arguments.seconds, arguments.abuse_rate
+        return {"abuse": await suites.abuse(lanes, modes, slots, *load, _rounds(arguments))}
 
 
 async def _start(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:

@@ -82,10 +82,8 @@ async def abuse(
         for lane in lanes:
             alone = await lane.drive(plans.closed_loop(mode, 1, rounds=rounds))
             if not rate:
-                full = summary(
-                    (await lane.drive(plans.closed_loop(mode, slots, rounds=replace(rounds, counted=2)))).traces
-                )
-                load = OVERLOAD * full["req_per_s"]
+                full = await lane.drive(plans.closed_loop(mode, slots, rounds=replace(rounds, counted=2)))
+                load = OVERLOAD * summary(full.traces)["req_per_s"]
             else:
                 load = rate
             heard = await lane.drive(plans.abuse(mode, load, seconds, SEED_OF_ABUSE))

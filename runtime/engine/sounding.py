@@ -143,7 +143,8 @@ class Sounding:
         own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)  # who is filled up repeats its last frame
         at = self._rows.sent[chunk.slots][:, None] + own
         codes = self._codes[chunk.slots[:, None], at % BACKLOG]
-        at_end = bool(self._rows.ended[chunk.slots].all())
+        pending = self._rows.pending[chunk.slots]
+        at_end = bool((self._rows.ended[chunk.slots] & (pending == chunk.frames)).all())
         jobs = [self._holders[int(slot)] for slot in chunk.slots]
         spent = [spent_from(job) - int(first) for job, first in zip(jobs, at[:, 0], strict=True)]
         self._rows.sounding[chunk.slots] = True

@@ -229,3 +229,19 @@ def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
         assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
     assert any(not chunk.is_first and len(chunk.slots) > 1 for chunk in chunks)
     assert any(len(set(chunk.frames.tolist())) > 1 for chunk in chunks), "an end goes into another's call"
+
+
+def test_an_end_that_is_two_chunks_away_is_not_filled_up_yet(quick: Checkpoint) -> None:
+    """Chunks of three, which no captured shape has, of a reply that ended while the lane was busy."""
+    words = {"first_chunk_frames": 3, "max_chunk_frames": 3}
+    engine, request, heard = engine_of(quick, slots=1, modes=modes_of(**words)), custom_voice(max_frames=8), Heard()
+    station = station_of(engine)
+    offer, station.sounding.offer = station.sounding.offer, lambda: None  # type: ignore[method-assign]
+    engine.submit(request, heard)
+    while not station.rows.ended[0]:
+        engine.tick()
+    station.sounding.offer = offer  # type: ignore[method-assign]
+    offer()
+    drain(engine)
+    assert [len(chunk.codes) for chunk in heard.chunks] == [3, 3, 2]
+    assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
