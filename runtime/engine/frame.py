@@ -31,11 +31,17 @@ class Frame:
     whether all its scores were finite.
 
     Args:
-        most_rows: of a batch, those that fill it up included.
+        most_rows, most_starts: of a batch of frames, and of first frames, those that fill it up included.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, device: Device, arena: SlotArena, dtype: torch.dtype, most_rows: int
+        self,
+        checkpoint: Checkpoint,
+        device: Device,
+        arena: SlotArena,
+        dtype: torch.dtype,
+        most_rows: int,
+        most_starts: int,
     ) -> None:
         self.config, self.talker, self.device, self.arena = checkpoint.config, checkpoint.talker, device, arena
         talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
@@ -44,7 +50,7 @@ class Frame:
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
         self.cache = FrameCache(predictor, most_rows, device, dtype)
-        self.start_cache = FrameCache(predictor, most_rows, device, dtype)
+        self.start_cache = FrameCache(predictor, most_starts, device, dtype)
         # What the talker made of a prompt's last position, until the first frame is drawn from it.
         self.hidden = torch.zeros((arena.slots + 1, talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(arena.length + 1, device=target).unsqueeze(0))

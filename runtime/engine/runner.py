@@ -88,7 +88,8 @@ class FrameRunner:
             checkpoint.talker.tabulate()
         self.arena = SlotArena(checkpoint.config, slots, length, device.torch_device, dtype)
         largest = next((size for size in BATCHES if size >= slots), slots)
-        self.frame = Frame(checkpoint, device, self.arena, dtype, largest)
+        self._starts = [size for size in STARTS if size < 2 * slots]  # up to what holds them all
+        self.frame = Frame(checkpoint, device, self.arena, dtype, largest, self._starts[-1])
         self.hidden_size = checkpoint.config.talker.hidden_size
         self._spans = [span for span in SPANS if span < length and self.frame.fused is None] + [length]
         self._graphs: dict[tuple[int, int], Graph[Tensor]] = {}  # by rows and span
@@ -142,8 +143,7 @@ class FrameRunner:
     def _works(self) -> Iterator[tuple[dict[Any, Graph[Any]], Any, Callable[[], Any], Track]]:
         """Where each graph is held, by which key, its work and its track. The largest first: its memory fits all."""
         sizes = [size for size in BATCHES if size <= len(self._rows)]
-        starts = [size for size in STARTS if size < 2 * self.arena.slots]  # up to what holds them all
-        pieces = list(self._shapes(starts)) if self.frame.fused is not None else []
+        pieces = list(self._shapes()) if self.frame.fused is not None else []
         for span, size in product(reversed(self._spans), reversed(sizes)):
             following = partial(self.frame.next, self._rows[:size], span=span)
             yield self._graphs, (size, span), following, Track.FRAMES
@@ -151,14 +151,14 @@ class FrameRunner:
         for count, size in reversed(pieces):
             read = partial(self.frame.read_padded, *self._piece(count, size))
             yield self._pieces, (count, size), read, Track.STARTS
-        for count in reversed(starts):
+        for count in reversed(self._starts):
             first = partial(self.frame.first, self._first_rows[:count])
             yield self._firsts, count, first, Track.STARTS
 
-    def _shapes(self, starts: list[int]) -> Iterator[tuple[int, int]]:
+    def _shapes(self) -> Iterator[tuple[int, int]]:
         """Prompts and positions of pieces that are read at once, small ones first."""
         for size in self._widths:
-            for count in starts:
+            for count in self._starts:
                 if count == 1 or count * size <= TOGETHER:
                     yield count, size
 

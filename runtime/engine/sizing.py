@@ -27,7 +27,7 @@ def slot_bytes(checkpoint: Checkpoint, length: int, element: int) -> int:
     )
     row = 8 * length + talker.vocab_size
     sound = checkpoint.speech_tokenizer.code2wav.fresh_state(1)
-    return (keys + 2 * inner + talker.hidden_size) * element + row + sum(part.nbytes for part in sound.tensors())
+    return (keys + inner + talker.hidden_size) * element + row + sum(part.nbytes for part in sound.tensors())
 
 
 def slots_for(

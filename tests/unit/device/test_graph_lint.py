@@ -38,7 +38,7 @@ def frame_of(checkpoint: Checkpoint, device: Device, dtype: torch.dtype) -> Fram
     with on_meta():
         talker = Talker(checkpoint.config).to(dtype)
     checkpoint = dataclasses.replace(checkpoint, talker=talker)
-    return Frame(checkpoint, device, SlotArena(checkpoint.config, SLOTS, LENGTH, META, dtype), dtype, 8)
+    return Frame(checkpoint, device, SlotArena(checkpoint.config, SLOTS, LENGTH, META, dtype), dtype, 8, 8)
 
 
 @pytest.mark.parametrize("span", [512, None])

@@ -18,6 +18,7 @@ from runtime.model.checkpoint import Checkpoint
 from runtime.model.layers import Operations
 from tests.conftest import Loaded
 from tests.support.engines import Codes
+from tests.support.late_device import LateDevice
 
 FRAMES = 6
 
@@ -305,3 +306,12 @@ def test_settings_of_a_batch_are_those_of_its_rows(speaker: Checkpoint) -> None:
     arena.give_back(int(slots[1]))
     slots[1] = arena.take(dataclasses.replace(settings_of(3)), 0, [])
     assert level.of(slots[1:2], torch.from_numpy(slots[1:2])).any_top_p is False
+
+
+@pytest.mark.parametrize("slots", [1, 3, 6])
+def test_every_graph_is_captured_however_many_slots_there_are(
+    quick: Checkpoint, slots: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More first frames may be drawn at once than a batch of frames has rows: six slots, and eight to fill up."""
+    FrameRunner(quick, LateDevice(slots), torch.float32, slots, 64, 16).capture()
+    assert not caplog.records
