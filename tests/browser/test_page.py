@@ -262,6 +262,7 @@ def test_a_phone_is_wide_enough(open_studio: OpenStudio, room: str) -> None:
           .map((e) => e.id || e.className)"""
     )
     assert outside == []
+    page.fill("#vw-text", 8 * "The boat came back in the evening. ")  # a picture may take seconds
     page.tap("#vw-speak")
     await_sound(page)
     page.screenshot(path=SCREENSHOTS / f"{room}-phone.png", full_page=True)
@@ -270,6 +271,7 @@ def test_a_phone_is_wide_enough(open_studio: OpenStudio, room: str) -> None:
 
 def test_dark_is_dark(open_studio: OpenStudio) -> None:
     page = open_studio(color_scheme="dark")
+    page.fill("#vw-text", 8 * "The boat came back in the evening. ")
     page.click("#vw-speak")
     await_sound(page)
     page.wait_for_timeout(800)

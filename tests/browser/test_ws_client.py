@@ -151,6 +151,7 @@ def test_a_key_goes_as_a_subprotocol_and_a_ticket_in_the_address(blank: Page) ->
     assert asked == [(f"{PROTOCOL}, voicewright.token.secret", "/speech"), (PROTOCOL, "/speech?ticket=once")]
 
 
+@pytest.mark.logs_errors  # the test's own server
 def test_a_lost_socket_ends_what_was_in_flight_and_comes_back(blank: Page) -> None:
     opened: list[ServerConnection] = []
 
