@@ -9,25 +9,24 @@ Products are cut and summed as runtime/device/kernels/linear.py does; attention 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from benchmarks.timing import microseconds
 from runtime.device.fused import Norm
 from runtime.device.kernels.attention import attend_rows
 from runtime.device.kernels.heads import LOG2_E, LOWEST, norm_and_rotate, partners
-from runtime.device.kernels.linear import linear, norm, swiglu
-from runtime.device.kernels.spread import LINE, sum_of_parts
+from runtime.device.kernels.linear import call_rows, linear, norm, swiglu
+from runtime.device.kernels.spread import sum_of_parts
 
 EPS = 1e-6
 NARROW, PARTS = 16, 4  # outputs of a tile where there are few of them, and stretches of K summed beside each other
 BATCHES, POSITION = (1, 16), 5
-LAUNCHES, REPLAYS = 40, 7
+STEP = tl.constexpr(256)  # lines of the cache that a program calls at a time
 
 
 class Sizes(NamedTuple):
@@ -69,7 +68,7 @@ WAYS = (
 
 @triton.jit
 def _meet(arrived, goal, ON_CARD: tl.constexpr):
-    """Wait until all programs have come here; what each wrote before is seen by all behind."""
+    """Wait until all programs have come here, and return that many; what each wrote before is seen by all behind."""
     tl.debug_barrier()
     tl.atomic_add(arrived, 1, sem="release", scope="gpu")
     if ON_CARD:
@@ -79,15 +78,7 @@ def _meet(arrived, goal, ON_CARD: tl.constexpr):
                 "ld.acquire.gpu.global.s32 $0, [$1];", "=r,l", [arrived], tl.int32, False, 1
             )
     tl.debug_barrier()
-
-
-@triton.jit
-def _call(weights, first, COUNT: tl.constexpr):
-    """Call so many numbers into the cache, line by line; nobody waits."""
-    lines = tl.arange(0, 256)
-    for begin in range(0, COUNT // LINE, 256):
-        at = weights + first + (begin + lines).to(tl.int64) * LINE
-        tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
+    return goal
 
 
 @triton.jit
@@ -193,7 +184,7 @@ def _stay(
     mine = own + program * BM * H
     F: tl.constexpr = (HEADS + 2 * KV) * D
     A: tl.constexpr = HEADS * D
-    goal = programs
+    met = 0
     for layer in range(0, L):
         of_o, of_gate_up, of_down = o_w + layer * H * A, gate_up_w + layer * 2 * INNER * H, down_w + layer * H * INNER
         if WORKS:
@@ -202,12 +193,11 @@ def _stay(
                 _wide(mine, qkv_w + layer * F * H, qkv, tile * WIDE, rows, F, H, False, BM, WIDE)
         if CALLS:
             if program * NARROW < H:
-                _call(of_o, program * NARROW * A, NARROW * A)
+                call_rows(of_o, program * NARROW, A, NARROW, STEP)
             if program * WIDE < INNER:
-                _call(of_gate_up, program * WIDE * H, WIDE * H)
-                _call(of_gate_up, (INNER + program * WIDE) * H, WIDE * H)
-        _meet(arrived, goal, ON_CARD)
-        goal += programs
+                call_rows(of_gate_up, program * WIDE, H, WIDE, STEP)
+                call_rows(of_gate_up, INNER + program * WIDE, H, WIDE, STEP)
+        met = _meet(arrived, met + programs, ON_CARD)
         if WORKS:
             cache = layer * rows * KV * T * D
             for unit in range(program, rows * KV, programs):
@@ -216,27 +206,23 @@ def _stay(
                     unit // KV, unit % KV, first, attended, eps, scale, HEADS, KV, D, T,
                 )  # fmt: skip
         if CALLS and program * NARROW < H:
-            _call(of_down, program * NARROW * INNER, NARROW * INNER)
-        _meet(arrived, goal, ON_CARD)
-        goal += programs
+            call_rows(of_down, program * NARROW, INNER, NARROW, STEP)
+        met = _meet(arrived, met + programs, ON_CARD)
         if WORKS:
             for tile in range(program, H // NARROW, programs):
                 _narrow(attended, of_o, x, between, tile * NARROW, rows, H, A, BM, NARROW, PARTS)
-        _meet(arrived, goal, ON_CARD)
-        goal += programs
+        met = _meet(arrived, met + programs, ON_CARD)
         if WORKS:
             _norm(between, norm_2 + layer * H, mine, rows, eps, H)
             for tile in range(program, INNER // WIDE, programs):
                 _wide(mine, of_gate_up, inner, tile * WIDE, rows, INNER, H, True, BM, WIDE)
         if CALLS and layer + 1 < L and program * WIDE < F:
-            _call(qkv_w + (layer + 1) * F * H, program * WIDE * H, WIDE * H)
-        _meet(arrived, goal, ON_CARD)
-        goal += programs
+            call_rows(qkv_w + (layer + 1) * F * H, program * WIDE, H, WIDE, STEP)
+        met = _meet(arrived, met + programs, ON_CARD)
         if WORKS:
             for tile in range(program, H // NARROW, programs):
                 _narrow(inner, of_down, between, x, tile * NARROW, rows, H, INNER, BM, NARROW, PARTS)
-        _meet(arrived, goal, ON_CARD)
-        goal += programs
+        met = _meet(arrived, met + programs, ON_CARD)
 
 
 class Predictor:
@@ -277,9 +263,8 @@ class Predictor:
         shapes = (way.programs * rounded, H), (rows, sizes.fan), (rows, heads * d), (rows, H), (rows, inner)
         scratch = [x.new_empty(shape) for shape in shapes]
         on_card = x.device.type == "cuda"
-        together = (
-            {"launch_cooperative_grid": True} if on_card else {}
-        )  # a program that has to wait would be waited for
+        # All programs at once: one that had to wait for its place would be waited for.
+        together = {"launch_cooperative_grid": True} if on_card else {}
         _stay[(way.programs,)](
             *(x, self.qkv, self.o, self.gate_up, self.down, *self.norms, *self.angles, *self.caches),
             *(*scratch, self._arrived.zero_(), rows, first, EPS, d**-0.5),
@@ -291,37 +276,15 @@ class Predictor:
         return x
 
 
-def device_us(work: Callable[[], Any]) -> float:
-    """Microseconds of one of many in a graph."""
-    work()
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        work()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for _ in range(LAUNCHES):
-                work()
-        times = []
-        for _ in range(REPLAYS):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            times.append(1000 * begin.elapsed_time(end) / LAUNCHES)
-    return median(times)
-
-
 def main() -> None:
     """Print a line a way."""
     for rows in BATCHES:
         predictor = Predictor(rows)
         positions = torch.full((rows,), POSITION, device="cuda")
         expected = predictor.chain(positions)
-        print(f"{rows} rows, chain: {device_us(lambda: predictor.chain(positions)):.1f} us", flush=True)  # noqa: B023
+        print(f"{rows} rows, chain: {microseconds(lambda: predictor.chain(positions)):.1f} us", flush=True)  # noqa: B023
         for way in WAYS:
-            us = device_us(lambda: predictor.stay(POSITION, way))  # noqa: B023
+            us = microseconds(lambda: predictor.stay(POSITION, way))  # noqa: B023
             said = f"differs by {(predictor.stay(POSITION, way) - expected).abs().max():.3g}" if way.works else "idle"
             print(f"{rows} rows, {way}: {us:.1f} us, {said}", flush=True)
 

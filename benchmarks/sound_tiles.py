@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,7 @@ from unittest import mock
 
 import torch
 
+from benchmarks.timing import microseconds
 from runtime.device.kernels.convolution import Packed, Tile, convolve, tile_for
 from runtime.device.kernels.residual_unit import PackedUnit, residual_unit
 from runtime.device.kernels.residual_unit import tile_for as unit_tile_for
@@ -17,7 +17,6 @@ from runtime.model import packed_sound
 from runtime.model.config import Code2WavConfig
 from runtime.model.packed_sound import PackedSound
 
-REPEATS = 8  # launches in a graph, so that the gaps between replays do not count
 LARGE = (
     Tile(128, 256, 8, 3),
     Tile(128, 256, 8, 4),
@@ -56,25 +55,6 @@ def recorded(into: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> Iterato
 
     with mock.patch.multiple(packed_sound, convolve=noting(convolve), residual_unit=noting(residual_unit)):
         yield
-
-
-def microseconds(work: Callable[[], object]) -> float:
-    """Of one launch, in a graph of several."""
-    work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(REPEATS):
-            work()
-    times = []
-    for _ in range(12):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(1000 * start.elapsed_time(end) / REPEATS)
-    return statistics.median(times[2:])
 
 
 @torch.inference_mode()

@@ -67,12 +67,14 @@ class Pace:
 class Chunk:
     """Rows whose next frames are decoded together; ``deadline`` is the first one's.
 
-    Shapes: slots, frames [B]. Who has fewer frames than the others has come to its end, and is filled up.
+    Shapes: slots, frames [B]. Who has fewer frames than the others has come to its end, and is filled up. ``at_end``:
+    all have, and nothing follows.
     """
 
     slots: Slots
     frames: NDArray[np.int64]
     is_first: bool
+    at_end: bool
     deadline: float
 
     @property
@@ -186,8 +188,10 @@ class Scheduler:
             while len(members):
                 count = min(together, int(rows.batch[members[0]]))
                 part, members = members[:count], members[count:]
-                frames = np.minimum(sizes[part], rows.pending[part])
-                yield Chunk(part, frames, is_first, float(rows.dry_at[part[0]]))
+                pending = rows.pending[part]
+                frames = np.minimum(sizes[part], pending)
+                at_end = bool((rows.ended[part] & (pending == frames)).all())
+                yield Chunk(part, frames, is_first, at_end, float(rows.dry_at[part[0]]))
 
     def hand_out(self, rows: Rows, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
         """Write down that sound of ``size`` frames (of each) went out; returns who had run dry before it came."""

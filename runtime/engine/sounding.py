@@ -143,14 +143,12 @@ class Sounding:
         own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)  # who is filled up repeats its last frame
         at = self._rows.sent[chunk.slots][:, None] + own
         codes = self._codes[chunk.slots[:, None], at % BACKLOG]
-        pending = self._rows.pending[chunk.slots]
-        at_end = bool((self._rows.ended[chunk.slots] & (pending == chunk.frames)).all())
         jobs = [self._holders[int(slot)] for slot in chunk.slots]
         spent = [spent_from(job) - int(first) for job, first in zip(jobs, at[:, 0], strict=True)]
         self._rows.sounding[chunk.slots] = True
-        return partial(self._make, chunk, jobs, codes, spent, at_end=at_end)
+        return partial(self._make, chunk, jobs, codes, spent)
 
-    def _make(self, chunk: Chunk, jobs: list[Job], codes: Codes, spent: list[int], *, at_end: bool) -> None:
+    def _make(self, chunk: Chunk, jobs: list[Job], codes: Codes, spent: list[int]) -> None:
         """Decode and hand out at once; ``spent``: from which frame on each row's text is. Thread: lane."""
         sounds: list[Sound] | None = None
         began, track = self._clock(), Track.FIRST_SOUND if chunk.is_first else Track.SOUND
@@ -160,7 +158,7 @@ class Sounding:
                 wanted = [is_open and job.following is None for job, is_open in zip(jobs, opened, strict=True)]
                 slots = [job.slot for job, is_wanted in zip(jobs, wanted, strict=True) if is_wanted]
                 frames = torch.from_numpy(codes[wanted])
-                made = iter(self._streams.decode(slots, frames, track, at_end=at_end) if slots else ())
+                made = iter(self._streams.decode(slots, frames, track, at_end=chunk.at_end) if slots else ())
             pcms = [self._followed(job) if job.following else next(made) if job.opened else None for job in jobs]
             own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
             sounds = [self._guard(*row) for row in zip(jobs, own, pcms, spent, strict=True)]

@@ -40,7 +40,7 @@ class Tiles(NamedTuple):
 
 
 @triton.jit
-def _call(w, n, K: tl.constexpr, BN: tl.constexpr, STEP: tl.constexpr):
+def call_rows(w, n, K: tl.constexpr, BN: tl.constexpr, STEP: tl.constexpr):
     """Call the rows n to n + BN of a matrix into the cache, line by line; nobody waits."""
     lines = tl.arange(0, STEP)
     for first in range(0, BN * K // LINE, STEP):
@@ -80,9 +80,9 @@ def _linear_kernel(
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         if CALLS:
-            _call(w, n0, K, BN, 256)
+            call_rows(w, n0, K, BN, 256)
             if GATED:
-                _call(w, N + n0, K, BN, 256)
+                call_rows(w, N + n0, K, BN, 256)
         tl.extra.cuda.gdc_wait()
 
     each: tl.constexpr = BK // PARTS
