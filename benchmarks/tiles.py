@@ -1,8 +1,8 @@
 """Find the tiles of the frame's products on this card: `python -m benchmarks.tiles`, one table, fastest first.
 
 A product is timed as the frame has it: in a graph, one launch behind the other, each with weights that are not in the
-cache. "bits" stands for those of the first row: tiles of one product that are to be used for different numbers of rows
-must agree in them.
+cache. Few rows are timed with their weights held ahead as well. "bits" stands for those of the first row: tiles of one
+product that are to be used for different numbers of rows must agree in them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from runtime.device.kernels import held
 from runtime.device.kernels import linear as kernels
-from runtime.device.kernels.linear import MOST_ROWS, Tiles
+from runtime.device.kernels.held import Way
+from runtime.device.kernels.linear import MOST_ROWS, PARTS, Tiles
 
 CHAIN = 40  # launches in a graph
 SPREAD = 256 * 2**20  # bytes of weights that take turns: several times the cache
@@ -59,30 +61,36 @@ PRODUCTS = (
 def candidates(product: Product, rows: int) -> Iterator[Tiles]:
     """Tiles whose buffers fit."""
     BM = min(64, max(16, rows))
-    for BN, BK, parts, warps, stages in itertools.product(
-        (16, 32, 64), (128, 256, 512), (1, 2, 4), (4, 8), (2, 3, 4, 6)
-    ):
-        buffers = (BN * (2 if product.gated else 1) + BM) * BK * 2 * stages
-        cut = product.N // BN
-        if product.N % BN or product.K % BK or BK // parts < 64 or buffers > 200_000 or not 16 <= cut <= 400:
+    for BN, BK, warps, stages in itertools.product((16, 32, 64), (128, 256, 512), (4, 8), (2, 3, 4, 6)):
+        tile = BN * (2 if product.gated else 1)
+        buffers = (tile + BM) * BK * 2 * stages
+        # A step is of one stretch of K where they come one behind the other, else of all that lie beside each other.
+        behind = tile >= kernels.MANY_ROWS.value
+        if product.N % BN or (product.K // PARTS if behind else product.K) % BK or not (behind or BK >= 64 * PARTS):
             continue
-        if buffers < 30_000 or (BK == 512 and parts == 1) or stages * BK > product.K + BK:
+        if not 30_000 <= buffers <= 200_000 or not 16 <= product.N // BN <= 400 or stages * BK > product.K + BK:
             continue
         for calls in (False, True):
-            yield Tiles(BN, BK, parts, warps, stages, calls)
+            yield Tiles(BN, BK, PARTS, warps, stages, calls)
 
 
 def spreads(product: Product, rows: int) -> Iterator[Tiles]:
     """Tiles whose stretches of K are programs of their own."""
     if product.gated:
         return
-    for BN, BK, parts, warps, stages, calls in itertools.product(
-        (32, 64), (128, 256), (2, 4), (4, 8), (2, 3, 4), (False, True)
-    ):
-        if product.N % BN or product.K % (parts * BK) or stages * BK * parts > product.K + BK * parts:
+    for BN, BK, warps, stages, calls in itertools.product((32, 64), (128, 256), (4, 8), (2, 3, 4), (False, True)):
+        if product.N % BN or product.K % (PARTS * BK) or stages * BK * PARTS > product.K + BK * PARTS:
             continue
         if (BN + min(64, max(16, rows))) * BK * 2 * stages <= 200_000:
-            yield Tiles(BN, BK, parts, warps, stages, calls, True)
+            yield Tiles(BN, BK, PARTS, warps, stages, calls, True)
+
+
+def ways(product: Product, rows: int) -> Iterator[Way]:
+    """Weights held ahead."""
+    if rows <= held.MOST_ROWS:
+        for tile in (16, 32, 64):
+            if (way := held.cut(tile, rows, product.K, 2)) is not None:
+                yield way
 
 
 class Bench:
@@ -102,16 +110,16 @@ class Bench:
         count = max(rows, MOST_ROWS)
         self.x, self.residual = random(count, product.K)[:rows], random(count, product.N)[:rows]
 
-    def run(self, weight: Tensor, tiles: Tiles | None = None, rows: int | None = None) -> Tensor:
-        x, residual = self.x[:rows], self.residual[:rows]
+    def run(self, weight: Tensor, how: Tiles | Way | None = None, rows: int | None = None) -> Tensor:
+        x, residual = self.x[:rows], self.residual[:rows] if self.product.residual else None
+        if isinstance(how, Way):
+            if rows == 1:
+                how = held.cut(how.tile, rows, self.product.K, x.itemsize)
+            assert how is not None
+            return held.held(x, weight, how, residual=residual, gated=self.product.gated)
         if self.product.gated:
-            return kernels.swiglu(x, weight, tiles=tiles)
-        return kernels.linear(
-            x,
-            weight,
-            residual=residual if self.product.residual else None,
-            tiles=tiles,
-        )
+            return kernels.swiglu(x, weight, tiles=how)
+        return kernels.linear(x, weight, residual=residual, tiles=how)
 
     def library(self, weight: Tensor) -> Tensor:
         """The twin: one operation after the other."""
@@ -143,7 +151,12 @@ class Bench:
         return 1000 * statistics.median(spent) / CHAIN
 
 
-def compile_one(product: Product, rows: int, tiles: Tiles) -> str:
+def kind(how: Tiles | Way) -> str:
+    """Which kernel that is."""
+    return "held" if isinstance(how, Way) else "spread" if how.spread else "whole"
+
+
+def compile_one(product: Product, rows: int, tiles: Tiles | Way) -> str:
     """In a process of its own, so that compilations run beside each other; the cache on disk keeps what came out."""
     try:
         bench = Bench(product, rows, 1)
@@ -170,8 +183,8 @@ def main() -> int:
             kept, floor = list(candidates(product, 1)), product.N * product.K * (4 if product.gated else 2) / 4.3e6
             for rows in arguments.rows:
                 began = time.perf_counter()
-                wanted = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
-                wanted += spreads(product, rows)
+                wanted: list[Tiles | Way] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
+                wanted += [*spreads(product, rows), *ways(product, rows)]
                 jobs = [pool.submit(compile_one, product, rows, tiles) for tiles in wanted]
                 failures = [job.result() for job in jobs]
                 bench = Bench(product, rows)
@@ -187,15 +200,15 @@ def main() -> int:
                     alone = bench.run(bench.weights[0], tiles, 1)
                     same = torch.equal(alone[0], out[0])
                     family = zlib.crc32(alone[0].cpu().view(torch.int16).numpy().tobytes()) % 0x10000
-                    times.append((bench.time(partial(bench.run, tiles=tiles)), error, same, family, tiles))
+                    times.append((bench.time(partial(bench.run, how=tiles)), error, same, family, tiles))
                 times.sort(key=lambda one: one[0])
                 took = time.perf_counter() - began
                 print(f"\n{product.name}, {rows} rows: floor {floor:.1f} us, library {library:.1f} us ({took:.0f} s)")
-                best_of = {(family, tiles.spread): (spent, tiles) for spent, _, _, family, tiles in reversed(times)}
-                shown = [one for one in times if one in times[:8] or best_of[one[3], one[4].spread] == (one[0], one[4])]
+                best_of = {(family, kind(tiles)): (spent, tiles) for spent, _, _, family, tiles in reversed(times)}
+                shown = [one for one in times if one in times[:8] or best_of[one[3], kind(one[4])] == (one[0], one[4])]
                 for spent, error, same, family, tiles in shown:
                     bits = f"{family:04x}" if same else "OTHER BITS"
-                    print(f"  {spent:6.2f} us  error {error:.1e}  bits {bits}  {tuple(tiles)}")
+                    print(f"  {spent:6.2f} us  error {error:.1e}  bits {bits}  {kind(tiles)} {tuple(tiles)}")
                 found += [
                     {
                         "product": product.name,
@@ -209,7 +222,7 @@ def main() -> int:
                     for spent, error, same, family, tiles in times
                 ]
                 if rows == arguments.rows[0]:
-                    kept = [tiles for *_, tiles in times[: arguments.keep]]
+                    kept = [tiles for *_, tiles in times if isinstance(tiles, Tiles)][: arguments.keep]
     if arguments.json:
         arguments.json.write_text(json.dumps(found))
     return 0

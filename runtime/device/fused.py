@@ -1,6 +1,6 @@
 """Operations that a device does in one launch where the networks would do several, over tensors alone.
 
-The twin of each is named; `runtime/model/operations.py` and the engine choose between the two.
+The twin of each is named; `runtime/model/fused.py` and the engine choose between the two.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Norm(NamedTuple):
 
 
 class Fused(Protocol):
-    """One launch each, and a row's bits do not depend on the other rows.
+    """One launch each, two with a norm where rows are many; and a row's bits do not depend on the other rows.
 
     Launches may overlap: what is told to be ``settled`` may be read while the launches ahead still run. A launch that
     reads slots and is not told so waits first, and only then lets the next begin: whatever was written before it is
@@ -69,11 +69,12 @@ class Fused(Protocol):
         x: Tensor,
         weight: Tensor,
         *,
+        norm: Norm | None = None,
         bias: Tensor | None = None,
         residual: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """residual + x times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
+        """residual + norm(x) times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
 
         Shapes: x [M, K]; weight [N, K]; bias [N]; residual, out, result [M, N].
         """
@@ -81,8 +82,8 @@ class Fused(Protocol):
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
         """Shapes: x, result [M, K], any M."""
 
-    def swiglu(self, x: Tensor, weight: Tensor) -> Tensor:
-        """silu(gate) * up. Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
+    def swiglu(self, x: Tensor, norm: Norm, weight: Tensor) -> Tensor:
+        """silu(gate) * up of norm(x). Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
 
     def attend_rows(
         self,

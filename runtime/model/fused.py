@@ -31,7 +31,10 @@ class FusedOperations(Operations):
         return self._fused.norm(x.flatten(0, -2), norm.plain).view(x.shape)
 
     def norm_linear(self, x: Tensor, norm: RMSNorm, linear: Linear) -> Tensor:
-        return self.linear(self.norm(x, norm), linear)
+        if self._too_many(x):
+            return super().linear(self.norm(x, norm), linear)
+        out = self._fused.linear(x.flatten(0, -2), linear.weight, norm=norm.plain, bias=linear.bias)
+        return out.view(*x.shape[:-1], -1)
 
     def add_linear(self, residual: Tensor, x: Tensor, linear: Linear) -> Tensor:
         if self._too_many(x):
@@ -40,10 +43,10 @@ class FusedOperations(Operations):
         return self._fused.linear(x.flatten(0, -2), linear.weight, bias=linear.bias, residual=rows).view_as(residual)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
-        x = self.norm(x, norm)
         if self._too_many(x):
-            return mlp.inner(x)
-        return self._fused.swiglu(x.flatten(0, -2), mlp.gate_up_proj.weight).view(*x.shape[:-1], -1)
+            return mlp.inner(self.norm(x, norm))
+        out = self._fused.swiglu(x.flatten(0, -2), norm.plain, mlp.gate_up_proj.weight)
+        return out.view(*x.shape[:-1], -1)
 
     def _too_many(self, x: Tensor) -> bool:
         return x[..., 0].numel() > self._fused.most_rows

@@ -11,11 +11,12 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from runtime.device.fused import Rules
+from runtime.device.fused import Norm, Rules
+from runtime.device.kernels import held
 from runtime.device.kernels.attention import attend_rows
 from runtime.device.kernels.draw import draw
 from runtime.device.kernels.edges import begin, finish
-from runtime.device.kernels.linear import TILES, Tiles, linear, swiglu
+from runtime.device.kernels.linear import TILES, Tiles, linear, norm, swiglu
 from runtime.device.kernels.piece import attend_piece
 from tests.support.kernel_twins import (
     Heads,
@@ -240,6 +241,32 @@ def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int
     torch.testing.assert_close(together.float(), expected, rtol=2e-2, atol=2e-2)
     for count in (1, 7, 16, 17, 32, 33, 128):
         assert torch.equal(rows(count)[:64], together[:count]), count
+
+
+@pytest.mark.parametrize("shape", held.TILES, ids=str)
+def test_weights_held_ahead_make_the_same_bits(shape: tuple[int, int, bool]) -> None:
+    """Few rows: with the norm in every program where it can be, alone and among others, in rows that lie apart too."""
+    N, K, gated = shape
+    weight, x, residual = product_of(N, K, gated=gated)
+    how = Norm(torch.rand(K, device="cuda", dtype=torch.bfloat16) + 0.5, 1e-6)
+    found = 0
+    for count in (1, 2, 7, 8):
+        few, beside = x[:count], None if gated else residual[:count]
+        if (way := held.way(few, weight, gated=gated)) is None:
+            continue
+        found += 1
+        expected = swiglu(few, weight) if gated else linear(few, weight, residual=beside)
+        assert torch.equal(held.held(few, weight, way, residual=beside, gated=gated), expected)
+        apart = torch.zeros(count, 2, N, device="cuda", dtype=torch.bfloat16)
+        held.held(few, weight, way, residual=beside, gated=gated, out=apart[:, 1])
+        assert torch.equal(apart[:, 1], expected)
+        assert not apart[:, 0].any()
+        if K & (K - 1) == 0:
+            normed = norm(few, how)
+            expected = swiglu(normed, weight) if gated else linear(normed, weight)
+            assert torch.equal(held.held(few, weight, way, norm=how, gated=gated), expected)
+    if not found:
+        pytest.skip("this card has not the shared memory, or does not launch kernels ahead")
 
 
 @pytest.mark.parametrize(("N", "K"), [(1024, 2048), (1024, 3072), (2048, 6144)])

@@ -21,6 +21,7 @@ from runtime.device.kernels import (
     convolution,
     draw,
     edges,
+    held,
     linear,
     piece,
     pointwise,
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 THREADS = 16  # at most
 # Launchers are extension modules of one name. Loaded beside each other, a kernel was once given another's.
 LOADING = threading.Lock()
-MODULES = (attention, convolution, draw, edges, linear, piece, pointwise, residual_unit, spread, window)
+MODULES = (attention, convolution, draw, edges, held, linear, piece, pointwise, residual_unit, spread, window)
 
 
 class Unheard:

@@ -17,17 +17,20 @@ from torch import Tensor
 
 from runtime.device.fused import Norm
 from runtime.device.kernels import launch_options, stages
-from runtime.device.kernels.spread import LINE, spread_linear, sum_of_parts
+from runtime.device.kernels.spread import LINE, spread_linear
 
 MOST_ROWS = 128
+MANY_ROWS = tl.constexpr(64)  # of the matrix, for a program: as many as the tensor cores' largest instruction takes
+PARTS = 4  # stretches of K whose sums are added up one after the other, of every matrix below
 
 
 class Tiles(NamedTuple):
     """How a product is cut.
 
-    ``parts`` is how many stretches of K are summed beside each other, in fixed places; ``calls``: whether a program
-    calls its weights into the cache while the kernel ahead still works; ``spread``: every stretch is a program's own,
-    which takes more outputs then and reads the rows less often, and a second launch adds the stretches up.
+    K is summed in ``parts`` stretches, whose sums are added up one after the other: a program with few outputs has the
+    stretches beside each other, a warp each; one with many has them one behind the other; with ``spread`` every stretch
+    is a program's own, and a second launch adds them up. ``calls``: whether a program calls its weights into the cache
+    while the kernel ahead still works.
     """
 
     BN: int
@@ -46,6 +49,21 @@ def call_rows(w, n, K: tl.constexpr, BN: tl.constexpr, STEP: tl.constexpr):
     for first in range(0, BN * K // LINE, STEP):
         at = w + n.to(tl.int64) * K + (first + lines) * LINE
         tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
+
+
+@triton.jit
+def _one_after_the_other(parts, PARTS: tl.constexpr):
+    """Sums [A, B] of [PARTS, A, B]; PARTS is 2 or 4."""
+    A: tl.constexpr = parts.shape[1]
+    B: tl.constexpr = parts.shape[2]
+    if PARTS == 2:
+        first, second = tl.split(tl.permute(parts, (1, 2, 0)))
+        return first + second
+    tl.static_assert(PARTS == 4)
+    even, odd = tl.split(tl.permute(parts.reshape(2, 2, A, B), (2, 3, 0, 1)))
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first + second + third + fourth
 
 
 @triton.jit(do_not_specialize=["M"])
@@ -87,41 +105,44 @@ def _linear_kernel(
 
     each: tl.constexpr = BK // PARTS
     stretch: tl.constexpr = K // PARTS
+    tile: tl.constexpr = BN * (1 + GATED)
     dtype = w.dtype.element_ty
-    if PARTS == 1:
+    row = tl.arange(0, tile)  # of the matrix: the gate's first
+    row, inside = n0 + row % BN + row // BN * N, n0 + row % BN < N
+    acc = tl.zeros((tile, BM), tl.float32)
+    if PARTS == 1 or tile >= MANY_ROWS:
         k = tl.arange(0, BK)
-        w_at = w + n[:, None].to(tl.int64) * K + k[None, :]
+        w_at = w + row[:, None].to(tl.int64) * K + k[None, :]
         x_at = x + m[None, :] * x_stride + k[:, None]
-        acc = tl.zeros((BN, BM), tl.float32)
-        up = tl.zeros((BN, BM), tl.float32)
+        part = tl.zeros((tile, BM), tl.float32)
         for start in range(0, K, BK):
             left = start + k < K
             rows = tl.load(x_at + start, here[None, :] if whole else here[None, :] & left[:, None], 0.0)
-            there = (n < N)[:, None] & left[None, :]
-            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, there, 0.0)
-            acc = tl.dot(w_tile, rows, acc, input_precision="ieee")
-            if GATED:
-                w_tile = tl.load(w_at + N * K + start) if whole else tl.load(w_at + N * K + start, there, 0.0)
-                up = tl.dot(w_tile, rows, up, input_precision="ieee")
+            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, inside[:, None] & left[None, :], 0.0)
+            part = tl.dot(w_tile, rows, part, input_precision="ieee")
+            if PARTS > 1:
+                tl.static_assert(stretch % BK == 0)
+                if (start + BK) % stretch == 0:
+                    acc += part
+                    part = tl.zeros((tile, BM), tl.float32)
+        if PARTS == 1:
+            acc = part
     else:
         tl.static_assert(whole)
         # Part p sums its own stretch of K, and a step takes ``each`` numbers of every stretch.
         p = tl.arange(0, PARTS)
         k = p[:, None] * stretch + tl.arange(0, each)[None, :]
-        w_at = w + n[None, :, None].to(tl.int64) * K + k[:, None, :]
+        w_at = w + row[None, :, None].to(tl.int64) * K + k[:, None, :]
         x_at = x + m[None, None, :] * x_stride + k[:, :, None]
-        sums = tl.zeros((PARTS, BN, BM), tl.float32)
-        ups = tl.zeros((PARTS, BN, BM), tl.float32)
+        sums = tl.zeros((PARTS, tile, BM), tl.float32)
         for start in range(0, stretch, each):
             rows = tl.load(x_at + start, here[None, None, :], 0.0)
             sums = tl.dot(tl.load(w_at + start), rows, sums, input_precision="ieee")
-            if GATED:
-                ups = tl.dot(tl.load(w_at + N * K + start), rows, ups, input_precision="ieee")
-        acc = sum_of_parts(sums, PARTS)
-        up = sum_of_parts(ups, PARTS)
+        acc = _one_after_the_other(sums, PARTS)
 
     if GATED:
-        gate = acc.to(dtype).to(tl.float32)
+        gate, up = tl.split(tl.permute(acc.reshape(2, BN, BM), (1, 2, 0)))
+        gate = gate.to(dtype).to(tl.float32)
         acc = (gate / (1 + tl.exp(-gate))).to(dtype).to(tl.float32) * up.to(dtype).to(tl.float32)
     if BIAS:
         acc += tl.load(bias + n, n < N, 0.0).to(tl.float32)[:, None]
@@ -235,8 +256,7 @@ def _launch(
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
     """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles` on an H200.
 
-    For one matrix ``parts``, and whether BN is 64, are the same for any rows: they decide the order of the sums. So
-    does ``spread`` where BN is 64; with smaller ones few rows may be of one program and many spread.
+    For one matrix ``parts`` is the same for any rows: it decides the order of the sums.
     """
     if (found := TILES.get((N, K, gated))) is not None:
         return found[0 if rows <= 16 else 1 if rows <= 32 else 2]
@@ -245,15 +265,15 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
 
 # By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
-    (4096, 1024, False): (Tiles(64, 128, 1, 4, 6, True), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 4)),
+    (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
     (1024, 2048, False): (Tiles(16, 256, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),
-    (3072, 1024, True): (Tiles(64, 128, 1, 4, 4), Tiles(64, 128, 1, 4, 4), Tiles(64, 128, 1, 8, 4)),
+    (3072, 1024, True): (Tiles(32, 128, 4, 4, 6), Tiles(32, 128, 4, 4, 6), Tiles(32, 128, 4, 4, 4)),
     (1024, 3072, False): (Tiles(16, 512, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),
-    (2048, 1024, False): (Tiles(64, 128, 1, 4, 6, True), Tiles(64, 128, 1, 4, 6, True), Tiles(64, 128, 1, 4, 4, True)),
-    (4096, 2048, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 8, 6)),
-    (2048, 2048, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 8, 4)),
-    (6144, 2048, True): (Tiles(64, 128, 1, 4, 4), Tiles(64, 128, 1, 4, 3), Tiles(64, 128, 1, 4, 4)),
-    (2048, 6144, False): (Tiles(64, 256, 1, 4, 4), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6)),
-    (3072, 2048, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 8, 6)),
-    (3072, 1024, False): (Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 6), Tiles(64, 128, 1, 4, 4)),
+    (2048, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6, True), Tiles(32, 256, 4, 4, 4, True)),
+    (4096, 2048, False): (Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
+    (2048, 2048, False): (Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 6), Tiles(32, 256, 4, 4, 4)),
+    (6144, 2048, True): (Tiles(32, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 3), Tiles(64, 128, 4, 8, 3)),
+    (2048, 6144, False): (Tiles(64, 256, 4, 4, 4), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
+    (3072, 2048, False): (Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 6)),
+    (3072, 1024, False): (Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 4)),
 }

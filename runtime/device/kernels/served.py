@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from runtime.device.fused import Fused, Level, Norm, Rules, State
-from runtime.device.kernels import attention, draw, edges, linear, piece
+from runtime.device.kernels import attention, draw, edges, held, linear, piece
 
 
 class Kernels(Fused):
@@ -18,17 +18,23 @@ class Kernels(Fused):
         x: Tensor,
         weight: Tensor,
         *,
+        norm: Norm | None = None,
         bias: Tensor | None = None,
         residual: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
+        if bias is None and (way := held.way(x, weight)) is not None:
+            return held.held(x, weight, way, norm=norm, residual=residual, out=out)
+        x = x if norm is None else self.norm(x, norm)
         return linear.linear(x, weight, bias=bias, residual=residual, out=out)
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
         return linear.norm(x, norm)
 
-    def swiglu(self, x: Tensor, weight: Tensor) -> Tensor:
-        return linear.swiglu(x, weight)
+    def swiglu(self, x: Tensor, norm: Norm, weight: Tensor) -> Tensor:
+        if (way := held.way(x, weight, gated=True)) is not None:
+            return held.held(x, weight, way, norm=norm, gated=True)
+        return linear.swiglu(self.norm(x, norm), weight)
 
     def attend_rows(
         self,

@@ -135,9 +135,10 @@ def _add_up(
     inside = n < N
     if residual is not None:
         beside = tl.load(residual + m * residual_stride + n, inside, 0.0).to(tl.float32)
-    part = tl.arange(0, PARTS)[:, None, None]
-    parts = tl.load(sums + (part * M + m) * N + n[None, None, :], inside[None, None, :], 0.0)
-    acc = sum_of_parts(parts, PARTS).reshape(WIDTH)
+    at = sums + m * N + n
+    acc = tl.load(at, inside, 0.0)
+    for part in tl.static_range(1, PARTS):
+        acc += tl.load(at + part * M * N, inside, 0.0)
     if bias is not None:
         acc += tl.load(bias + n, inside, 0.0).to(tl.float32)
     dtype = out.dtype.element_ty
@@ -145,12 +146,3 @@ def _add_up(
         # The product is rounded before it is added, as it is where the two are done one after the other.
         acc = acc.to(dtype).to(tl.float32) + beside
     tl.store(out + m * out_stride + n, acc.to(dtype), inside)
-
-
-@triton.jit
-def sum_of_parts(parts, PARTS: tl.constexpr):
-    """[PARTS, A, B] to [A, B]: the first half of the parts plus the second, and again; sums of two know no order."""
-    LEVELS: tl.constexpr = PARTS.bit_length() - 1
-    for _ in tl.static_range(LEVELS):
-        parts = tl.sum(parts.reshape(2, parts.shape[0] // 2, parts.shape[1], parts.shape[2]), axis=0)
-    return parts.reshape(parts.shape[1], parts.shape[2])
