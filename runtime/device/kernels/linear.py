@@ -27,10 +27,10 @@ PARTS = 4  # stretches of K whose sums are added up one after the other, of ever
 class Tiles(NamedTuple):
     """How a product is cut.
 
-    K is summed in ``parts`` stretches, whose sums are added up one after the other: a program with few outputs has the
-    stretches beside each other, a warp each; one with many has them one behind the other; with ``spread`` every stretch
-    is a program's own, and a second launch adds them up. ``calls``: whether a program calls its weights into the cache
-    while the kernel ahead still works.
+    K is summed in ``parts`` stretches (1 or 4), whose sums are added up one after the other. A program with few outputs
+    has the stretches beside each other, a warp each; one with many has them one behind the other; with ``spread`` every
+    stretch is a program's own, and a second launch adds them up. ``calls``: whether a program calls its weights into
+    the cache while the kernel ahead still works.
     """
 
     BN: int
@@ -43,8 +43,9 @@ class Tiles(NamedTuple):
 
 
 @triton.jit
-def call_rows(w, n, K: tl.constexpr, BN: tl.constexpr, STEP: tl.constexpr):
+def _call_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
     """Call the rows n to n + BN of a matrix into the cache, line by line; nobody waits."""
+    STEP: tl.constexpr = 256
     lines = tl.arange(0, STEP)
     for first in range(0, BN * K // LINE, STEP):
         at = w + n.to(tl.int64) * K + (first + lines) * LINE
@@ -52,14 +53,10 @@ def call_rows(w, n, K: tl.constexpr, BN: tl.constexpr, STEP: tl.constexpr):
 
 
 @triton.jit
-def _one_after_the_other(parts, PARTS: tl.constexpr):
-    """Sums [A, B] of [PARTS, A, B]; PARTS is 2 or 4."""
+def _one_after_the_other(parts):
+    """Sums [A, B] of [4, A, B]."""
     A: tl.constexpr = parts.shape[1]
     B: tl.constexpr = parts.shape[2]
-    if PARTS == 2:
-        first, second = tl.split(tl.permute(parts, (1, 2, 0)))
-        return first + second
-    tl.static_assert(PARTS == 4)
     even, odd = tl.split(tl.permute(parts.reshape(2, 2, A, B), (2, 3, 0, 1)))
     first, third = tl.split(even)
     second, fourth = tl.split(odd)
@@ -98,9 +95,9 @@ def _linear_kernel(
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         if CALLS:
-            call_rows(w, n0, K, BN, 256)
+            _call_rows(w, n0, K, BN)
             if GATED:
-                call_rows(w, N + n0, K, BN, 256)
+                _call_rows(w, N + n0, K, BN)
         tl.extra.cuda.gdc_wait()
 
     each: tl.constexpr = BK // PARTS
@@ -138,7 +135,7 @@ def _linear_kernel(
         for start in range(0, stretch, each):
             rows = tl.load(x_at + start, here[None, None, :], 0.0)
             sums = tl.dot(tl.load(w_at + start), rows, sums, input_precision="ieee")
-        acc = _one_after_the_other(sums, PARTS)
+        acc = _one_after_the_other(sums)
 
     if GATED:
         gate, up = tl.split(tl.permute(acc.reshape(2, BN, BM), (1, 2, 0)))

@@ -20,10 +20,10 @@ pytestmark = [
 N, K = 64, 256
 WAYS = [
     Tiles(16, 64, 1, 4, 2),
-    Tiles(16, 128, 2, 4, 2),
     Tiles(16, 128, 4, 4, 2),
+    Tiles(32, 64, 4, 4, 2),
     Tiles(64, 32, 4, 4, 2),
-    Tiles(32, 64, 2, 4, 2, spread=True),
+    Tiles(32, 64, 4, 4, 2, spread=True),
     Tiles(64, 32, 4, 4, 2, spread=True),
 ]
 per_way = pytest.mark.parametrize("tiles", WAYS, ids=str)
