@@ -1,20 +1,28 @@
-"""Frames in graphs, in bfloat16 through the kernels: the same codes alone, in any company, held or not."""
+"""Frames in graphs, in bfloat16 through the kernels: the same codes alone, in any company, held or not.
+
+On tiny matrices, whose products are cut in one way, and on the published ones in few layers, whose products are cut as
+it suits so many rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.layout.files import write_drawn
+from benchmarks.layout.published import LARGE
+from benchmarks.synthetic import TorchDraw
 from runtime.device.cuda import CudaDevice
 from runtime.engine.prompt import Prompt
 from runtime.engine.runner import FrameRunner
 from runtime.engine.slots import LevelChoice, RowSettings
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
-from tests.conftest import FolderOf
+from tests.support.checkpoints import TINY
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,13 +30,27 @@ pytestmark = [
 ]
 
 SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 32
+WIDE = replace(
+    LARGE,
+    name="wide",
+    talker=replace(LARGE.talker, layers=2),
+    predictor=replace(LARGE.predictor, layers=2),
+    tokens=TINY.tokens,
+    special_tokens=TINY.special_tokens,
+    text_rows=TINY.text_rows,
+    code2wav=TINY.code2wav,
+    encoder=TINY.encoder,
+    speaker_encoder=TINY.speaker_encoder,
+)
 Codes = NDArray[np.int64]
 RunnerOf = Callable[..., FrameRunner]
 
 
-@pytest.fixture(scope="module")
-def checkpoint(folder_of: FolderOf) -> Checkpoint:
-    return load_checkpoint(str(folder_of("tiny", "custom_voice")), torch.device("cuda"), torch.bfloat16)
+@pytest.fixture(scope="module", params=[TINY, WIDE], ids=lambda spec: spec.name)
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("checkpoints") / request.param.name
+    write_drawn(folder, request.param, "custom_voice", TorchDraw(1, torch.device("cuda")), "bfloat16")
+    return load_checkpoint(str(folder), torch.device("cuda"), torch.bfloat16)
 
 
 @pytest.fixture(scope="module")
