@@ -38,13 +38,17 @@ SAID = "document.querySelector('#vw-reason').textContent !== '–' && document.q
 Click = dict[str, float]
 
 
+def find_chromium() -> str | None:
+    """The path of a Chromium: CHROMIUM, or the one on the PATH."""
+    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
 def clicks(url: str, count: int) -> list[Click]:
     """Click so many times, each take heard to its end. Figures in ms, but ``underruns``."""
     from playwright.sync_api import sync_playwright
 
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
         page = browser.new_page()
         page.set_default_timeout(LIMIT_MS)
         page.add_init_script(WITNESS)

@@ -2,8 +2,8 @@
  * The audio thread's half of the player: a queue of PCM that plays without a gap or says that it could not.
  *
  * States: idle -> buffering -> playing -> draining -> idle. It starts when `target` samples are there, or `hold` samples
- * of time after its first ones, and,
- * when it runs dry in the middle of a take, ramps to silence, doubles the target and buffers again.
+ * of time after its first ones, and, when it runs dry in the middle of a take, ramps to silence, doubles the target and
+ * buffers again.
  * Outside of those ramps every sample that leaves is the served one, int16 / 32768, in order, once.
  *
  * Messages in:  {type: 'begin', take, target, hold?} {type: 'push', take, pcm: Int16Array} {type: 'end', take}

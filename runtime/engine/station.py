@@ -459,9 +459,7 @@ class Station:
     def _stop(self, job: Job, guard: Guard, left_out: int) -> None:
         """End a part whose sound the lane has cut off, because it went on in circles or in silence after its text."""
         rows, slot = self.rows, job.slot
-        if (
-            job.before >= rows.sent[slot] + left_out
-        ):  # the next part has begun meanwhile and stands behind what is left out
+        if job.before >= rows.sent[slot] + left_out:  # the next part has begun, and stands behind what is left out
             rows.sent[slot] += left_out
             job.guard = job.guard or guard
             return

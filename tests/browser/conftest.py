@@ -6,7 +6,6 @@ Package scope, not session: Playwright's own event loop is in the way of every a
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,6 +17,7 @@ import pytest
 import soundfile
 from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
+from benchmarks.page import find_chromium
 from tests.browser.script_steps import DIALOGUE, enter_script, new_script, paste
 from tests.support.app import ROOT, App, running_app
 from tests.support.signals import SAMPLE_RATE, voice
@@ -33,7 +33,7 @@ READY_MS = 30_000
 @pytest.fixture(scope="package")
 def chromium() -> str:
     """The path of a Chromium; without one the tests skip, but for CI, where they must run."""
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    path = find_chromium()
     if path is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(HOW_TO_GET_IT)
     return path
