@@ -113,9 +113,6 @@ class Bench:
     def run(self, weight: Tensor, how: Tiles | Way | None = None, rows: int | None = None) -> Tensor:
         x, residual = self.x[:rows], self.residual[:rows] if self.product.residual else None
         if isinstance(how, Way):
-            if rows == 1:
-                how = held.cut(how.tile, rows, self.product.K, x.itemsize)
-            assert how is not None
             return held.held(x, weight, how, residual=residual, gated=self.product.gated)
         if self.product.gated:
             return kernels.swiglu(x, weight, tiles=how)

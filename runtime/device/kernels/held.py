@@ -80,6 +80,22 @@ def cut(tile: int, M: int, K: int, itemsize: int) -> Way | None:
 
 
 @gluon.jit
+def _places(R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
+    """Indices of the stretches [PARTS, 1, 1], a warp each, of rows [1, R, 1], and of what a step takes [1, 1, EACH]."""
+    spread: gl.constexpr = gl.BlockedLayout([1, 1, 8], [1, 1, 32], [PARTS, 1, 1], [2, 1, 0])
+    part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, spread)))
+    row = gl.arange(0, R, gl.SliceLayout(0, gl.SliceLayout(2, spread)))
+    k = gl.arange(0, EACH, gl.SliceLayout(0, gl.SliceLayout(1, spread)))
+    return part[:, None, None], row[None, :, None], k[None, None, :]
+
+
+@gluon.jit
+def _room(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
+    """Shared memory [STEPS, PARTS, R, EACH], from which the tensor cores' operands are loaded without conflicts."""
+    return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, EACH], gl.SwizzledSharedLayout(8, 1, 8, [2, 1, 0]))
+
+
+@gluon.jit
 def _weights(
     w,
     N: gl.constexpr,
@@ -89,22 +105,14 @@ def _weights(
     PARTS: gl.constexpr,
     EACH: gl.constexpr,
 ):
-    """Shared memory [steps, PARTS, TILE, EACH] for a program's rows of the matrix, and have them copied to it.
-
-    With a gate the first half of them is the gate's.
-    """
+    """Room for a program's rows of the matrix, which are on their way there; of a gated one half are the gate's."""
     STRETCH: gl.constexpr = K // PARTS
     OUTPUTS: gl.constexpr = TILE // (1 + GATED)
-    steps: gl.constexpr = STRETCH // EACH
-    lies: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, [2, 1, 0])
-    way: gl.constexpr = gl.BlockedLayout([1, 1, 8], [1, 1, 32], [PARTS, 1, 1], [2, 1, 0])
-    part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, way)))
-    row = gl.arange(0, TILE, gl.SliceLayout(0, gl.SliceLayout(2, way)))
-    k = gl.arange(0, EACH, gl.SliceLayout(0, gl.SliceLayout(1, way)))
+    part, row, k = _places(TILE, PARTS, EACH)
     row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
-    at = w + row[None, :, None] * K + part[:, None, None] * STRETCH + k[None, None, :]
-    held = gl.allocate_shared_memory(w.dtype.element_ty, [steps, PARTS, TILE, EACH], lies)
-    for step in gl.static_range(steps):
+    at = w + row * K + part * STRETCH + k
+    held = _room(w.dtype.element_ty, STRETCH // EACH, TILE, PARTS, EACH)
+    for step in gl.static_range(STRETCH // EACH):
         async_copy.async_copy_global_to_shared(held.index(step), at + step * EACH)
     async_copy.commit_group()
     return held
@@ -156,8 +164,7 @@ def _held_kernel(
     held = _weights(w, N, K, GATED, TILE, PARTS, EACH)
     if PDL:
         gdc_launch_dependents()
-    lies: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, [2, 1, 0])
-    rows = gl.allocate_shared_memory(dtype, [STEPS if AT_ONCE else 1, PARTS, LIVE, EACH], lies)
+    rows = _room(dtype, STEPS if AT_ONCE else 1, LIVE, PARTS, EACH)
     if NORM:
         # As in the norm's own kernel: who has which numbers decides the order of their sum.
         gl.static_assert(STEPS == 1)
@@ -171,14 +178,10 @@ def _held_kernel(
         row = (row * scale).to(dtype) * weight
         rows.index(0).store(row.reshape([LIVE, PARTS, EACH]).permute([1, 0, 2]))
     else:
-        way: gl.constexpr = gl.BlockedLayout([1, 1, 8], [1, 1, 32], [PARTS, 1, 1], [2, 1, 0])
-        part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, way)))
-        m = gl.arange(0, LIVE, gl.SliceLayout(0, gl.SliceLayout(2, way)))
-        k = gl.arange(0, EACH, gl.SliceLayout(0, gl.SliceLayout(1, way)))
-        at = x + m[None, :, None] * x_stride + part[:, None, None] * STRETCH + k[None, None, :]
+        part, m, k = _places(LIVE, PARTS, EACH)
+        at, there = x + m * x_stride + part * STRETCH + k, m < M
         if PDL:
             gdc_wait()
-        there = (m < M)[None, :, None]
         if AT_ONCE:
             for step in gl.static_range(STEPS):
                 rows.index(step).store(gl.load(at + step * EACH, there, 0.0))

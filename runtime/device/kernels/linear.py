@@ -1,9 +1,10 @@
-"""Products of few rows with a large matrix, as a frame has them: what they cost is the reading of the weights.
+"""Products of up to 128 rows with a large matrix, as a frame has them: what they cost is the reading of the weights.
 
 A program makes some outputs of all rows: weights [BN, BK] times inputs [BK, BM], the weights in the place that tensor
 cores have for the larger side, so that the same instructions in the same order make a row whether it is alone or one
 of sixty-four. The residual or the gate behind is done in the same launch. The norm before is a launch of its own: it
-takes a microsecond, and in every program of a product it would take longer.
+takes a microsecond, and of many rows in every program it would take longer. Of few rows runtime/device/kernels/held.py
+does it all.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _linear_kernel(
     tile: tl.constexpr = BN * (1 + GATED)
     dtype = w.dtype.element_ty
     row = tl.arange(0, tile)  # of the matrix: the gate's first
-    row, inside = n0 + row % BN + row // BN * N, n0 + row % BN < N
+    row, known = n0 + row % BN + row // BN * N, n0 + row % BN < N
     acc = tl.zeros((tile, BM), tl.float32)
     if PARTS == 1 or tile >= MANY_ROWS:
         k = tl.arange(0, BK)
@@ -115,7 +116,7 @@ def _linear_kernel(
         for start in range(0, K, BK):
             left = start + k < K
             rows = tl.load(x_at + start, here[None, :] if whole else here[None, :] & left[:, None], 0.0)
-            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, inside[:, None] & left[None, :], 0.0)
+            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, known[:, None] & left[None, :], 0.0)
             part = tl.dot(w_tile, rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
