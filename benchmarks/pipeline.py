@@ -1,6 +1,9 @@
 """The running engine on a device: what many say together is what each says alone, and what a frame takes them.
 
-python3 -m benchmarks.pipeline [--model PATH] [--device cuda] [--rows 1,8,32] [--frames 100] [--eager]
+python3 -m benchmarks.pipeline [--model PATH] [--device cuda] [--rows 1,8,32] [--frames 100] [--eager] [--alone FILE]
+
+With ``--alone`` what each says alone is kept in a file, or read from there if it exists: graphs are compared to eager
+frames so, and a card to a CPU, whose weights and sums have to be float32 then (``--dtype float32``).
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +29,13 @@ TEXT = "The harbour was quiet, and the lights of the last boat went out one by o
 WAIT_S = 300
 
 
+class Said(NamedTuple):
+    """Codes [F, Q] and samples of an utterance."""
+
+    codes: NDArray[np.int64]
+    samples: NDArray[np.int16]
+
+
 @dataclass(slots=True)
 class Listener:
     """What one request heard, and when."""
@@ -34,6 +46,11 @@ class Listener:
     end: Finished | Broken | None = None
     ended: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def said(self) -> Said:
+        codes = np.concatenate([chunk.codes for chunk in self.chunks]) if self.chunks else np.empty((0, 0), np.int64)
+        return Said(codes, np.frombuffer(b"".join(chunk.pcm for chunk in self.chunks), np.int16))
+
     def __call__(self, event: SpeechEvent) -> None:
         if isinstance(event, AudioChunk):
             self.first = self.first or time.perf_counter()
@@ -41,14 +58,6 @@ class Listener:
         elif isinstance(event, Finished | Broken):
             self.end = event
             self.ended.set()
-
-    @property
-    def codes(self) -> NDArray[np.int64]:
-        return np.concatenate([chunk.codes for chunk in self.chunks]) if self.chunks else np.empty((0, 0), np.int64)
-
-    @property
-    def samples(self) -> NDArray[np.int64]:
-        return np.frombuffer(b"".join(chunk.pcm for chunk in self.chunks), np.int16).astype(np.int64)
 
 
 def ask(engine: Engine, serials: Sequence[int], frames: int) -> tuple[list[Listener], float]:
@@ -70,44 +79,76 @@ def ask(engine: Engine, serials: Sequence[int], frames: int) -> tuple[list[Liste
     return listeners, time.perf_counter() - began
 
 
+def differ_from(one: Said, other: Said) -> int | None:
+    """The first frame whose codes differ, or that only one of them has; None: there is none."""
+    shared = min(len(one.codes), len(other.codes))
+    apart = np.flatnonzero((one.codes[:shared] != other.codes[:shared]).any(axis=1))
+    return int(apart[0]) if len(apart) else shared if len(one.codes) != len(other.codes) else None
+
+
+def keep(path: Path, alone: Sequence[Said]) -> None:
+    """Write what each says alone."""
+    named = {f"{name}{number}": array for number, said in enumerate(alone) for name, array in said._asdict().items()}
+    np.savez(path, allow_pickle=False, **named)
+
+
+def kept(path: Path) -> list[Said]:
+    """Read it."""
+    with np.load(path) as arrays:
+        count = len(arrays.files) // len(Said._fields)
+        return [Said(*(arrays[f"{name}{number}"] for name in Said._fields)) for number in range(count)]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", action="append")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto")
     parser.add_argument("--rows", default="1,8,32")
     parser.add_argument("--frames", type=int, default=100)
     parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--alone", type=Path, metavar="FILE.npz")
     arguments = parser.parse_args()
     rows = [int(word) for word in arguments.rows.split(",")]
-    device = EngineSettings(device=arguments.device, eager=arguments.eager, max_slots=max(rows), guard=False)
+    device = EngineSettings(
+        device=arguments.device, dtype=arguments.dtype, eager=arguments.eager, max_slots=max(rows), guard=False
+    )
     settings = replace(Settings(), models=tuple(arguments.model or Settings().models), engine=device)
     began = time.perf_counter()
     engine = Engine.open(settings, lambda loaded, of, step: print(f"  {step}", file=sys.stderr))
     engine.start()
     print(f"{engine.device.name}: ready after {time.perf_counter() - began:.1f} s, {engine.load().slots} slots")
     try:
-        alone = [ask(engine, [serial], arguments.frames)[0][0] for serial in range(max(rows))]
+        if arguments.alone is not None and arguments.alone.exists():
+            alone = kept(arguments.alone)
+        else:
+            alone = [ask(engine, [serial], arguments.frames)[0][0].said for serial in range(max(rows))]
+            if arguments.alone is not None:
+                keep(arguments.alone, alone)
         lines = [_line(engine, alone, count, arguments.frames) for count in rows]
     finally:
         engine.close()
-    print("rows  failed  codes differ  samples apart (most)  ms a frame  frames/s  TTFA p50 ms  p95 ms")
+    print("rows  failed  codes differ (first frame)  samples apart (most)  ms a frame  frames/s  TTFA p50 ms  p95 ms")
     print("\n".join(lines))
 
 
-def _line(engine: Engine, alone: list[Listener], count: int, frames: int) -> str:
+def _line(engine: Engine, alone: Sequence[Said], count: int, frames: int) -> str:
+    if count > len(alone):
+        sys.exit(f"{len(alone)} utterances are kept, and {count} rows asked for; leave the file out, or name another")
     listeners, took = ask(engine, range(count), frames)
     failed = sum(isinstance(one.end, Broken) for one in listeners)
-    pairs = list(zip(listeners, alone, strict=False))
-    differ = sum(not np.array_equal(one.codes, other.codes) for one, other in pairs)
-    same = [(one, other) for one, other in pairs if np.array_equal(one.codes, other.codes) and one.chunks]
-    apart = max((int(np.abs(one.samples - other.samples).max()) for one, other in same), default=-1)
+    pairs = [(listener.said, other) for listener, other in zip(listeners, alone, strict=False)]
+    first = [differ_from(one, other) for one, other in pairs]
+    differ = [frame for frame in first if frame is not None]
+    same = [pair for pair, frame in zip(pairs, first, strict=True) if frame is None and len(pair[0].samples)]
+    apart = max((int(np.abs(one.samples - other.samples.astype(np.int64)).max()) for one, other in same), default=-1)
     waits = sorted(1000 * (one.first - one.asked) for one in listeners if one.first)
-    made = sum(len(one.codes) for one in listeners)
-    longest = max(len(one.codes) for one in listeners)
+    lengths = [len(one.codes) for one, _ in pairs]
     p50, p95 = (statistics.median(waits), waits[int(0.95 * (len(waits) - 1))]) if waits else (0.0, 0.0)
+    codes = f"{len(differ)} ({min(differ)})" if differ else "0"
     return (
-        f"{count:4d}  {failed:6d}  {differ:12d}  {apart:20d}  {1000 * took / max(1, longest):10.2f}  "
-        f"{made / took:8.0f}  {p50:11.1f}  {p95:6.1f}"
+        f"{count:4d}  {failed:6d}  {codes:>26}  {apart:20d}  {1000 * took / max(1, *lengths):10.2f}  "
+        f"{sum(lengths) / took:8.0f}  {p50:11.1f}  {p95:6.1f}"
     )
 
 
