@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from runtime.request import SAMPLE_RATE
+from runtime.request import SAMPLE_RATE, StopReason
 
 BYTES_PER_S = 2 * SAMPLE_RATE
 CONTINUOUS_S = 0.1  # a buffer that a listener may be expected to have
@@ -41,6 +41,7 @@ class Trace:
     chunks: list[tuple[int, int]] = field(default_factory=list)
     outcome: Outcome = Outcome.FAILED
     code: str = ""  # of the error
+    stop: str = ""  # why its frames ended
 
     @property
     def bytes(self) -> int:
@@ -61,8 +62,11 @@ class Trace:
 
     @property
     def is_good(self) -> bool:
-        """Nothing went wrong: whole, and as long as asked for; or stopped by its own client."""
-        return self.outcome is Outcome.CANCELLED or (self.outcome is Outcome.DONE and self.bytes == self.wanted_bytes)
+        """Nothing went wrong: whole, and as long as asked for or as the voice itself took; or stopped by its client."""
+        if self.outcome is not Outcome.DONE:
+            return self.outcome is Outcome.CANCELLED
+        ended_itself = self.stop == StopReason.EOS and 0 < self.bytes < self.wanted_bytes
+        return ended_itself or self.bytes == self.wanted_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,9 @@ def _one(engine: Engine, count: int) -> dict[str, Any]:
     card = engine.cards[0]
     requests = (request_for(card, card.modes[0], TEXT, TURNS + 200, seed, is_live=False) for seed in range(count))
     tickets = [engine.submit(request, sink) for request in requests]
-    while station.reading or len(station.holders) < count:
-        engine.tick()
-    with without_networks(station):
+    with without_networks(station):  # prompts are read all the same; nobody ends before everybody speaks
+        while station.reading or len(station.holders) < count:
+            engine.tick()
         station.rows.dry_at[:] = time.monotonic() + 1e6  # nobody is in a hurry: chunks are as large as they get
         for _ in range(20):
             engine.tick()

@@ -55,6 +55,7 @@ class Parts:
             self._read(int(slot), self._prompt)
             arena.position[slot] = context
             arena.host_position[slot] = context
+        synchronize()  # the frames' track knows nothing of this thread's work
         return slots
 
     @torch.inference_mode()
@@ -115,6 +116,7 @@ class Parts:
             x[:, 1] = 0
             predictor.predict(x, frame.cache, frame.ops, draw)
 
+        synchronize()
         return device.capture(predict, Track.FRAMES).replay if device.holds_graphs else predict
 
     def decode(self, slots: NDArray[np.int64], frames: int) -> None:

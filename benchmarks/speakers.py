@@ -57,7 +57,10 @@ class EngineSpeaker:
             elif isinstance(event, Finished | Broken):
                 trace.end_ns = time.perf_counter_ns()
                 trace.outcome = _outcome(event)
-                trace.code = event.error.code if isinstance(event, Broken) else ""
+                if isinstance(event, Broken):
+                    trace.code = event.error.code
+                else:
+                    trace.stop = event.stop_reason
                 loop.call_soon_threadsafe(ended.set)
 
         is_live = call.manner in PACE_S
@@ -200,7 +203,7 @@ async def _hear(connection: ClientConnection, trace: Trace, slowness: float) -> 
         fields = json.loads(message)
         match fields["type"]:
             case "audio.done":
-                trace.outcome = Outcome.DONE
+                trace.outcome, trace.stop = Outcome.DONE, fields["stop_reason"]
                 return
             case "context.cancelled":
                 trace.outcome = Outcome.CANCELLED

@@ -3,7 +3,8 @@
 The CPU's matrix kernels take rows four at a time and treat what is left over otherwise, so that a row's last bits
 depend on how many others there are. Here the rows, and what is summed over, are padded to fours, and a convolution is
 the sum of its taps, one product each: the same numbers alone, in any batch and in chunks of any size, and no slower
-than the library's own. That is measured, not promised by the library, and holds in float32
+than the library's own. On Intel's processors fours are not enough: there MKL's strict mode is asked for besides
+(runtime/__init__.py). All that is measured, not promised by the library, and holds in float32
 (tests/unit/model/test_products.py). Cards take the library's convolutions. All sound is [B, T, C] here, so that a
 moment is a row.
 """

@@ -57,6 +57,7 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def runner_of(checkpoint: Checkpoint) -> RunnerOf:
     def make(*, eager: bool = False) -> FrameRunner:
         runner = FrameRunner(checkpoint, CudaDevice(eager=eager), torch.bfloat16, SLOTS, LENGTH, PIECE)
+        torch.cuda.synchronize()  # the tracks that use it know nothing of this thread's work
         runner.capture()
         return runner
 
@@ -82,8 +83,11 @@ def settings_of(serial: int) -> RowSettings:
 
 def spoken(runner: FrameRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:
     """Frames of some requests in one batch, their prompts read together or not. Shapes: [requests, frames, Q]."""
-    slots = [runner.arena.take(settings_of(serial), 7 + serial, []) for serial in serials]
-    prompts, reads = [prompt_of(checkpoint, serial) for serial in serials], [0] * len(serials)
+    slots, prompts, reads = [], [], [0] * len(serials)
+    for serial in serials:
+        with runner.starting(runner.arena.next_free):
+            prompts.append(prompt_of(checkpoint, serial))
+            slots.append(runner.arena.take(settings_of(serial), 7 + serial, []))
     firsts: dict[int, Codes] = {}
     while len(firsts) < len(serials):
         waiting = [number for number in range(len(serials)) if number not in firsts][: 8 if together else 1]
@@ -123,6 +127,7 @@ def test_a_slot_says_nothing_of_who_had_it_before(checkpoint: Checkpoint, runner
     fresh = spoken(runner, checkpoint, [5], together=False)
     for _ in range(SLOTS):
         spoken(runner, checkpoint, [1], together=False)
+    torch.cuda.synchronize()
     for layer in (*runner.arena.keys, *runner.arena.values):
         layer.fill_(torch.nan)
     torch.cuda.synchronize()

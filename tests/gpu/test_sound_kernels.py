@@ -52,6 +52,7 @@ def codes(network: Code2Wav) -> Tensor:
 @pytest.fixture(scope="module")
 def streams(network: Code2Wav, device: CudaDevice) -> SoundStreams:
     made = SoundStreams(network, SLOTS, device, torch.bfloat16)
+    torch.cuda.synchronize()  # the tracks that use it know nothing of this thread's work
     made.prepare()
     assert made.graphs.sizes(Track.SOUND), "nothing was captured"
     return made
@@ -70,6 +71,7 @@ def decoded(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[i
 
 
 def continued(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
+    torch.cuda.synchronize()  # the streams were opened on no track
     sounds = [b""] * len(slots)
     for begin, end in pairwise([0, *ends]):
         track = Track.FIRST_SOUND if end <= 2 else Track.SOUND

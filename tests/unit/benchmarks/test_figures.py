@@ -81,6 +81,13 @@ def test_short_sound_is_a_failure() -> None:
     assert (row["failed"], row["calls"], row["e2e_p50_ms"]) == (1, 2, 2000.0)
 
 
+@pytest.mark.parametrize(("chunks", "stop", "failed"), [((0.1,), "eos", 0), ((0.1,), "runaway", 1), ((), "eos", 1)])
+def test_a_voice_may_end_by_itself(chunks: tuple[float, ...], stop: str, failed: int) -> None:
+    one = a_trace(chunks=chunks)
+    one.wanted_bytes, one.stop = 10 * BYTES_PER_S, stop
+    assert summary([a_trace(), one])["failed"] == failed
+
+
 def test_refusals_are_no_failures_and_no_replies() -> None:
     refused = a_trace(chunks=())
     refused.outcome, refused.code = Outcome.REFUSED, "overloaded"

@@ -20,6 +20,7 @@ from benchmarks.plan import Manner, Plan, Rounds, closed_loop, frames_of
 from benchmarks.report import markdown
 from benchmarks.suite import main
 from runtime.request import Mode
+from runtime.settings import DEMO_CHECKPOINT
 
 MODE = Mode.CUSTOM_VOICE
 Row = dict[str, Any]
@@ -99,6 +100,17 @@ def test_those_who_find_no_place_are_refused_and_the_others_are_served(tables: d
         assert row["cancel_calls"] > 0
         assert row["slow_calls"] > 0
         assert row["alone_first_pcm_p50_ms"] > 0
+
+
+@pytest.mark.parametrize("transport", lanes.TRANSPORTS)
+def test_a_voice_that_ends_by_itself_has_not_failed(transport: str) -> None:
+    async def heard() -> list[Trace]:
+        async with opened([Arm("ours", {})], [transport], environment_of(DEMO_CHECKPOINT)) as (door,):
+            return (await door.door.drive(closed_loop(MODE, 1, rounds=Rounds(0, 2)))).traces
+
+    traces = asyncio.run(heard())
+    assert all(trace.is_good for trace in traces), traces
+    assert any(trace.stop == "eos" and trace.bytes < trace.wanted_bytes for trace in traces)
 
 
 def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
