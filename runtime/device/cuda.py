@@ -21,8 +21,6 @@ from runtime.device.interface import Graph, Moment, Track
 log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
-WARM_UPS = 2  # runs before a capture: kernels are compiled and libraries choose their algorithms then
-
 
 class CudaGraph(Graph[Made]):
     """A graph and what it leaves."""
@@ -93,8 +91,7 @@ class CudaDevice(CpuDevice):
     def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
         stream = self._capturing[track]  # a graph has the priority of the stream that it was captured on
         with self._capture_lock, torch.cuda.stream(stream):
-            for _ in range(WARM_UPS):
-                work()
+            work()  # kernels are compiled and libraries choose their algorithms now, and not in the capture
             stream.synchronize()
             graph = torch.cuda.CUDAGraph()
             # Other threads may use the card meanwhile (a voice that is read): only this one is held to the rules.

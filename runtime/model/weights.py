@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.layers import FusedLinear
@@ -66,16 +70,23 @@ def load_weights(
     with open_weights(path) as tensors:
         found = {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
         check_keys(path, {key: place.shape for key, (_, place) in places.items()}, found)
-        targets: dict[str, dict[str, Tensor]] = {}
-        for prefix, network in networks.items():
-            network.to_empty(device=device)
-            network.to(dtypes[prefix])
-            network.requires_grad_(False)
-            network.eval()
-            targets[prefix] = network.state_dict(keep_vars=True)
+        targets = {prefix: _allocate(network, device, dtypes[prefix]) for prefix, network in networks.items()}
         for key, (prefix, place) in places.items():
             target = targets[prefix][place.target]
             (target if place.rows is None else target[place.rows]).copy_(tensors.get_tensor(key))
+
+
+def _allocate(network: nn.Module, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Give a network that was built on the meta device memory that holds nothing yet; returns it by the names."""
+    # Made from shapes: what torch makes from a tensor of the meta device takes it a second's imports.
+    made = {
+        name: torch.empty(tensor.shape, dtype=dtype if tensor.is_floating_point() else tensor.dtype, device=device)
+        for name, tensor in network.state_dict(keep_vars=True).items()
+    }
+    network.load_state_dict(made, assign=True)
+    network.requires_grad_(False)
+    network.eval()
+    return made
 
 
 def open_weights(path: Path) -> safe_open:
@@ -117,9 +128,23 @@ def check_keys(path: Path, wanted: dict[str, tuple[int, ...]], found: dict[str, 
         raise CheckpointInvalid(path=path, why="; ".join(complaints))
 
 
-def on_meta() -> torch.device:
+@contextmanager
+def on_meta() -> Iterator[None]:
     """Build networks without memory: ``with on_meta(): Talker(config)``."""
-    return torch.device("meta")
+    with torch.device("meta"), _Unfilled():
+        yield
+
+
+class _Unfilled(TorchFunctionMode):
+    """Fills no new parameter: there is no memory to fill, and torch would import its compiler for it, for a second."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", "") == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def _list_some(what: str, names: list[str]) -> str:
