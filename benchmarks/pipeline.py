@@ -89,7 +89,8 @@ def differ_from(one: Said, other: Said) -> int | None:
 def keep(path: Path, alone: Sequence[Said]) -> None:
     """Write what each says alone."""
     named = {f"{name}{number}": array for number, said in enumerate(alone) for name, array in said._asdict().items()}
-    np.savez(path, allow_pickle=False, **named)
+    with path.open("wb") as file:  # under this very name: numpy adds an ending to others
+        np.savez(file, allow_pickle=False, **named)
 
 
 def kept(path: Path) -> list[Said]:
@@ -107,7 +108,7 @@ def main() -> None:
     parser.add_argument("--rows", default="1,8,32")
     parser.add_argument("--frames", type=int, default=100)
     parser.add_argument("--eager", action="store_true")
-    parser.add_argument("--alone", type=Path, metavar="FILE.npz")
+    parser.add_argument("--alone", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     rows = [int(word) for word in arguments.rows.split(",")]
     device = EngineSettings(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -221,6 +223,17 @@ def test_weights_arrive_bit_for_bit_and_frozen(folder: Path) -> None:
     assert torch.equal(talker.codec_head.weight, stored["talker.codec_head.weight"])
     assert not any(weight.requires_grad for weight in talker.parameters())
     assert not talker.training
+
+
+def test_loading_does_without_what_takes_torch_long_to_import(folder: Path) -> None:
+    question = """
+import sys
+import torch
+from runtime.model.checkpoint import load_checkpoint
+load_checkpoint(sys.argv[1], torch.device("cpu"), torch.bfloat16)
+print(sorted({"torch._dynamo", "torch._inductor", "sympy"} & set(sys.modules)))
+"""
+    assert subprocess.check_output([sys.executable, "-c", question, folder], text=True).strip() == "[]"
 
 
 def test_checkpoints_share_a_speech_tokenizer_that_is_the_same_file(loaded: Loaded, folder_of: FolderOf) -> None:
