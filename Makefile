@@ -66,6 +66,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.ready: requirements.lock pyproject.toml | $(VENV)/bin/python
 	$(if $(TORCH),$(BIN)/pip install --quiet $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)))
+	@echo "Installing what Voicewright needs into $(VENV); the first time takes some minutes."
 	grep -v '^torch==' requirements.lock > $(VENV)/without-torch.txt
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
 		-r $(if $(TORCH),$(VENV)/without-torch.txt,requirements.lock)

@@ -12,6 +12,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from benchmarks.plan import NewVoices
 from runtime.request import SAMPLE_RATE, Layout, Mode, ModelCard, Reference, SpeechRequest
 from runtime.voices.library import Library
 from runtime.voices.names import new_id
@@ -21,6 +22,7 @@ DESIGN = "A warm young voice, close to the microphone."
 STORED = "Benchmark"  # the voice that Base clones
 TRANSCRIPT = "The old sailor told a story."
 REFERENCE_S = 3.0
+RECORDER_HZ = 48_000  # what microphones give, so that new recordings are resampled as users' are
 
 
 @cache
@@ -39,6 +41,38 @@ def recording_base64(seconds: float = REFERENCE_S) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
+def new_recording(seconds: float, number: int, rate: int) -> NDArray[np.float32]:
+    """Something voice-like that no other number has. Shapes: [N] float32, mono."""
+    t = np.arange(round(seconds * rate)) / rate
+    drawn = np.random.default_rng(number)
+    pitch, rhythm = 80 + 160 * drawn.random(), 2 + 4 * drawn.random()
+    tone = sum(np.sin(2 * np.pi * pitch * k * t + phase) / k for k, phase in enumerate(drawn.random(12), 1))
+    return (0.2 * tone * (0.6 + 0.4 * np.sin(2 * np.pi * rhythm * t))).astype(np.float32)
+
+
+def new_reference(voices: NewVoices, number: int) -> Reference:
+    """The recording of a call as the engine takes it."""
+    samples = new_recording(voices.seconds, number, SAMPLE_RATE)
+    return Reference(
+        samples=samples,
+        text=None if voices.x_vector_only else _transcript(voices),
+        x_vector_only=voices.x_vector_only,
+    )
+
+
+def new_upload(voices: NewVoices, number: int) -> dict[str, Any]:
+    """The same as fields of a session.config."""
+    file = io.BytesIO()
+    samples = to_pcm(new_recording(voices.seconds, number, RECORDER_HZ))
+    soundfile.write(file, samples, RECORDER_HZ, format="WAV", subtype="PCM_16")
+    fields: dict[str, Any] = {"ref_audio": base64.b64encode(file.getvalue()).decode()}
+    return fields | ({"x_vector_only_mode": True} if voices.x_vector_only else {"ref_text": _transcript(voices)})
+
+
+def _transcript(voices: NewVoices) -> str:
+    return " ".join([TRANSCRIPT] * max(1, round(voices.seconds / REFERENCE_S)))
+
+
 def keep_voice(folder: Path) -> None:
     """Put the voice that Base clones into a library, so that a server finds it there by its name."""
     library = Library(folder)
@@ -55,10 +89,18 @@ def keep_voice(folder: Path) -> None:
     library.close()
 
 
-def request_for(card: ModelCard, mode: Mode, text: str, frames: int, seed: int, *, is_live: bool) -> SpeechRequest:
-    """What the engine in this process is asked."""
-    reference = None
-    if mode is Mode.BASE:
+def request_for(
+    card: ModelCard,
+    mode: Mode,
+    text: str,
+    frames: int,
+    seed: int,
+    *,
+    is_live: bool,
+    reference: Reference | None = None,
+) -> SpeechRequest:
+    """What the engine in this process is asked; Base clones the kept voice unless another reference is given."""
+    if mode is Mode.BASE and reference is None:
         reference = Reference(samples=to_float(recording()), text=TRANSCRIPT)
     return SpeechRequest(
         text=text,
@@ -75,8 +117,10 @@ def request_for(card: ModelCard, mode: Mode, text: str, frames: int, seed: int, 
     )
 
 
-def config_for(card: dict[str, Any], mode: Mode, frames: int, seed: int, *, is_live: bool) -> dict[str, Any]:
-    """The same as a session.config; ``card`` as /v1/models lists it."""
+def config_for(
+    card: dict[str, Any], mode: Mode, frames: int, seed: int, *, is_live: bool, upload: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The same as a session.config; ``card`` as /v1/models lists it, ``upload`` as `new_upload` makes it."""
     config: dict[str, Any] = {"task_type": mode, "max_frames": frames, "seed": seed}
     if "english" in card["languages"]:
         config["language"] = "english"
@@ -85,7 +129,7 @@ def config_for(card: dict[str, Any], mode: Mode, frames: int, seed: int, *, is_l
     elif mode is Mode.VOICE_DESIGN:
         config["instructions"] = DESIGN
     elif mode is Mode.BASE:
-        config["voice"] = STORED
+        config |= {"voice": STORED} if upload is None else upload
     if is_live and Layout.STREAMING in card["layouts"]:
         config["non_streaming_mode"] = False
     return config

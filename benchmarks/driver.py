@@ -24,7 +24,6 @@ from benchmarks.speakers import SocketSpeaker, Speaker
 
 LINE_BYTES = 2**28  # of traces, at most
 HEAD_START_S = 0.05  # before the first arrival of an open loop
-CONNECTIONS = 64  # that an open loop finds open; past them a call waits for its connection first
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ async def serve(url: str) -> None:
     while line := await asyncio.to_thread(sys.stdin.readline):
         plan = Plan.from_json(json.loads(line))
         speaker = SocketSpeaker(stream, next(card for card in cards if plan.mode in card["modes"]))
-        await speaker.prepare(plan.clients or CONNECTIONS)
+        await speaker.prepare(plan)
         wall, cpu = time.perf_counter(), time.process_time()
         traces = await drive(plan, speaker)
         share = (time.process_time() - cpu) / (time.perf_counter() - wall)

@@ -30,14 +30,21 @@ class Grid:
     counted: int = COUNTED
 
 
-def measure_engine(arms: Sequence[tuple[str, Settings]], grid: Grid) -> dict[str, list[Row]]:
-    """Tables of frames, code predictor, prefill, Code2Wav and start-up; every arm at every point, A B B A."""
-    opened = [(name, Parts(_sized(settings, grid))) for name, settings in arms]
+def measure_engine(
+    arms: Sequence[tuple[str, Settings]], grid: Grid, tell: Callable[[str], None] = lambda step: None
+) -> dict[str, list[Row]]:
+    """Tables of frames, code predictor, prefill, Code2Wav and start-up; every arm at every point, A B B A.
+
+    Many rows take minutes: each has graphs to be captured, and a prompt to be read at every point. ``tell`` hears what
+    is measured next.
+    """
+    opened = [(name, Parts(_sized(settings, grid), tell)) for name, settings in arms]
     order = [*opened, *reversed(opened)] if len(opened) > 1 else opened
 
     def rows(points: Sequence[Row], measure: Callable[..., Row]) -> list[Row]:
         found = []
         for point in points:
+            tell(f"{measure.__name__.strip('_')}: {', '.join(f'{name} {value}' for name, value in point.items())}")
             runs = [(name, measure(parts, grid.counted, **point)) for name, parts in order]
             for name, _ in opened:
                 mine = [figures for owner, figures in runs if owner == name]
@@ -56,7 +63,7 @@ def measure_engine(arms: Sequence[tuple[str, Settings]], grid: Grid) -> dict[str
                 "arm": name,
                 "seconds": round(parts.start_s, 2),
                 "device_gib": round(parts.device_bytes / 2**30, 2),
-                "slots": parts.station.slots,
+                "slots": parts.core.slots,
                 "positions": parts.longest,
             }
             for name, parts in opened

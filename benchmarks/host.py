@@ -1,13 +1,13 @@
 """What a turn of the engine costs the host beside the networks, by the number of rows that speak.
 
 The networks are replaced by answers of the right shape, so that what is left is the scheduler, the books that the
-station keeps, and the hand-over of sound.
+engine core keeps, and the hand-over of sound.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,15 +22,21 @@ POSITIONS = 1024  # that the prompt and its frames need
 TEXT = "The harbour was quiet, and the lights of the last boat went out one by one. " * 4
 
 
-def measure_host(settings: Settings, rows: Sequence[int]) -> list[dict[str, Any]]:
+def measure_host(
+    settings: Settings, rows: Sequence[int], tell: Callable[[str], None] = lambda step: None
+) -> list[dict[str, Any]]:
     """Milliseconds of a turn in which every row makes a frame, and of those in which none has sound due."""
     sized = override(settings.engine, max_slots=max(rows), max_model_len=POSITIONS, lead_cap_s=1e9)
-    engine = Engine.open(replace(settings, engine=sized))
-    return [_one(engine, count) for count in rows]
+    engine = Engine.open(replace(settings, engine=sized), lambda loaded, of, step: tell(step))
+    found = []
+    for count in rows:
+        tell(f"host: rows {count}")
+        found.append(_one(engine, count))
+    return found
 
 
 def _one(engine: Engine, count: int) -> dict[str, Any]:
-    station = engine.registry.stations[0]
+    core = engine.registry.cores[0]
     chunks = 0
 
     def sink(event: SpeechEvent) -> None:
@@ -40,10 +46,10 @@ def _one(engine: Engine, count: int) -> dict[str, Any]:
     card = engine.cards[0]
     requests = (request_for(card, card.modes[0], TEXT, TURNS + 200, seed, is_live=False) for seed in range(count))
     tickets = [engine.submit(request, sink) for request in requests]
-    with without_networks(station):  # prompts are read all the same; nobody ends before everybody speaks
-        while station.reading or len(station.holders) < count:
+    with without_networks(core):  # prompts are read all the same; nobody ends before everybody speaks
+        while core.prefilling or len(core.holders) < count:
             engine.tick()
-        station.rows.dry_at[:] = time.monotonic() + 1e6  # nobody is in a hurry: chunks are as large as they get
+        core.table.dry_at[:] = time.monotonic() + 1e6  # nobody is in a hurry: chunks are as large as they get
         for _ in range(20):
             engine.tick()
         spent = sorted(timed(engine.tick) for _ in range(TURNS))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from runtime.device.fused import Rules, State
-from runtime.device.kernels import attention, draw, edges, piece
+from runtime.device.kernels import decode_attention, frame_io, prefill_attention, sample
 from runtime.model.layers import rotary
 
 HEADS, KV_HEADS, D = 16, 8, 128  # of both published networks
@@ -33,18 +33,18 @@ CARD = torch.device("cuda")
 
 # What may be varied: module, constant, values.
 VARIANTS: dict[str, list[tuple[ModuleType, dict[str, int]]]] = {
-    "attend_rows": [
-        *((attention, {"PARTS": parts, "STAGES": stages}) for parts in (4, 8) for stages in (2, 3, 4)),
-        *((attention, {"FEWEST_WARPS": warps}) for warps in (1, 2, 4)),  # of the code predictor's few keys
+    "decode_attention": [
+        *((decode_attention, {"PARTS": parts, "STAGES": stages}) for parts in (4, 8) for stages in (2, 3, 4)),
+        *((decode_attention, {"FEWEST_WARPS": warps}) for warps in (1, 2, 4)),  # of the code predictor's few keys
     ],
-    "attend_piece": [
-        (piece, {"TILE": tile, "BLOCK": block, "STAGES": stages})
+    "prefill_attention": [
+        (prefill_attention, {"TILE": tile, "BLOCK": block, "STAGES": stages})
         for tile in (16, 32)
         for block in (32, 64)
         for stages in (2, 3)
     ],
-    "draw": [(draw, {"WARPS": warps}) for warps in (4, 8, 16)],
-    "begin": [(edges, {"WIDTH": width}) for width in (128, 256, 512)],
+    "sample": [(sample, {"WARPS": warps}) for warps in (4, 8, 16)],
+    "begin": [(frame_io, {"WIDTH": width}) for width in (128, 256, 512)],
     "finish": [],
 }
 
@@ -60,16 +60,16 @@ class Case:
 
 
 def cases(batches: tuple[int, ...] = (1, 8, 32, 64)) -> Iterator[Case]:
-    """The launches of a frame and of a prompt's piece, in bfloat16."""
+    """The launches of a frame and of a prefill chunk, in bfloat16."""
     for batch in batches:
         for length in (300, 2048):
             yield _rows(batch, 2049, length, 1)
         yield _rows(batch, 16, 0, 2)
         yield _rows(batch, 16, 12, 1)
-        yield from _draws(batch)
-        yield from _edges(batch)
+        yield from _samples(batch)
+        yield from _frame_io(batch)
     for count, start in ((16, 0), (64, 0), (512, 0), (512, 1500)):
-        yield _piece(count, start)
+        yield _prefill(count, start)
 
 
 def _heads(count: int, slots: int, length: int) -> tuple[list[Given], int]:
@@ -86,34 +86,34 @@ def _rows(batch: int, length: int, position: int, new: int) -> Case:
     given, each = _heads(batch * new, batch, length)
     rows, positions = torch.arange(batch, device=CARD), torch.full((batch,), position, device=CARD)
     return Case(
-        "attend_rows",
+        "decode_attention",
         f"B={batch} T={length} at {position}" + f" new={new}" * (new > 1),
         batch * (position + new) * each,
-        lambda n: attention.attend_rows(*given[n % LAYERS], rows, positions, new, settled=True),
+        lambda n: decode_attention.decode_attention(*given[n % LAYERS], rows, positions, new, settled=True),
     )
 
 
-def _piece(count: int, start: int) -> Case:
+def _prefill(count: int, start: int) -> Case:
     given, each = _heads(count, 1, 2049)
     slot, at = torch.zeros(1, dtype=torch.int64, device=CARD), torch.full((1,), start, device=CARD)
     return Case(
-        "attend_piece",
+        "prefill_attention",
         f"P={count} from {start}",
         (start + count) * each,
-        lambda n: piece.attend_piece(*given[n % LAYERS], slot, at),
+        lambda n: prefill_attention.prefill_attention(*given[n % LAYERS], slot, at),
     )
 
 
-def _draws(batch: int) -> Iterator[Case]:
+def _samples(batch: int) -> Iterator[Case]:
     """Defaults (top-k 50) over flat and over steep scores, with top-p, greedy, and with the talker's rules."""
-    yield _draw(batch, "flat", 0.1)
-    yield _draw(batch, "steep", 6.0)
-    yield _draw(batch, "flat, top_p .9", 0.1, p=0.9)
-    yield _draw(batch, "greedy", 1.0, best=True)
-    yield _draw(batch, "rules", 3.0, width=3072)
+    yield _sample(batch, "flat", 0.1)
+    yield _sample(batch, "steep", 6.0)
+    yield _sample(batch, "flat, top_p .9", 0.1, p=0.9)
+    yield _sample(batch, "greedy", 1.0, best=True)
+    yield _sample(batch, "rules", 3.0, width=3072)
 
 
-def _draw(batch: int, name: str, spread: float, *, p: float = 1.0, best: bool = False, width: int = CODES) -> Case:
+def _sample(batch: int, name: str, spread: float, *, p: float = 1.0, best: bool = False, width: int = CODES) -> Case:
     logits, rows = spread * _normal(batch, width), torch.arange(batch, device=CARD)
     temperature, top_p = (torch.full((batch,), value, device=CARD) for value in (0.9, p))
     top_k, frame = (torch.full((batch,), value, device=CARD) for value in (50, 7))
@@ -129,12 +129,12 @@ def _draw(batch: int, name: str, spread: float, *, p: float = 1.0, best: bool = 
         codebook = 0 if rules else 1 + n % (GROUPS - 1)
         settings = (temperature, top_k, top_p, greedy)
         slots = (*settings, rows, frame)
-        draw.draw(logits, rows, *slots, codebook, codes, finite, rules, table, embedded, settled=True)
+        sample.sample(logits, rows, *slots, codebook, codes, finite, rules, table, embedded, settled=True)
 
-    return Case("draw", f"B={batch} {name}", logits.nbytes, launch)
+    return Case("sample", f"B={batch} {name}", logits.nbytes, launch)
 
 
-def _edges(batch: int) -> Iterator[Case]:
+def _frame_io(batch: int) -> Iterator[Case]:
     tables, text = _normal(GROUPS, CODES, WIDTH), _normal(TEXTS, WIDTH)
 
     def ints(below: int, *shape: int) -> Tensor:
@@ -145,9 +145,9 @@ def _edges(batch: int) -> Iterator[Case]:
     rows, positions = torch.arange(batch, device=CARD), torch.zeros(batch, device=CARD, dtype=torch.int64)
     codes, finite = state.codes[:batch].clone(), torch.ones(batch, GROUPS, device=CARD, dtype=torch.bool)
     moved = batch * (GROUPS + 2) * WIDTH * 2
-    yield Case("begin", f"B={batch}", moved, lambda n: edges.begin(rows, state, tables, text))
+    yield Case("begin", f"B={batch}", moved, lambda n: frame_io.begin(rows, state, tables, text))
     moved = batch * (3 * GROUPS + 4) * 8
-    yield Case("finish", f"B={batch}", moved, lambda n: edges.finish(rows, state, codes, finite, EOS, positions))
+    yield Case("finish", f"B={batch}", moved, lambda n: frame_io.finish(rows, state, codes, finite, EOS, positions))
 
 
 def _normal(*shape: int) -> Tensor:

@@ -122,7 +122,9 @@ class _EngineDoor:
         self._engine = engine
 
     async def drive(self, plan: Plan) -> Heard:
-        return Heard(await drive(plan, EngineSpeaker(self._engine)))
+        speaker = EngineSpeaker(self._engine)
+        await speaker.prepare(plan)
+        return Heard(await drive(plan, speaker))
 
     async def busy(self) -> int:
         load = self._engine.load()

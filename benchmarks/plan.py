@@ -56,12 +56,27 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class NewVoices:
+    """Every call clones a recording that came in no other one, by x-vector only or with its transcript (ICL)."""
+
+    seconds: float
+    x_vector_only: bool
+
+    def __str__(self) -> str:
+        return f"{'x-vector' if self.x_vector_only else 'ICL'} {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Calls in their order. ``clients``: of a closed loop, each calls again when its reply has ended; 0: open loop."""
+    """Calls in their order. ``clients``: of a closed loop, each calls again when its reply has ended; 0: open loop.
+
+    ``voices``: None means that the voice of the mode is a kept one.
+    """
 
     mode: Mode
     clients: int
     calls: tuple[Call, ...]
+    voices: NewVoices | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -69,17 +84,25 @@ class Plan:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         calls = tuple(Call(**{**call, "manner": Manner(call["manner"])}) for call in fields["calls"])
-        return cls(Mode(fields["mode"]), fields["clients"], calls)
+        voices = fields["voices"] and NewVoices(**fields["voices"])
+        return cls(Mode(fields["mode"]), fields["clients"], calls, voices)
 
 
-def closed_loop(mode: Mode, clients: int, manner: Manner = Manner.WHOLE, rounds: Rounds = ROUNDS) -> Plan:
-    """So many clients at once."""
+def closed_loop(
+    mode: Mode,
+    clients: int,
+    manner: Manner = Manner.WHOLE,
+    rounds: Rounds = ROUNDS,
+    voices: NewVoices | None = None,
+    start: int = 0,
+) -> Plan:
+    """So many clients at once; the number of the first call, from which its text and its voice follow, is ``start``."""
     warm_up = rounds.warm_up * clients
     calls = (
-        replace(_call(number), manner=manner, is_counted=number >= warm_up)
+        replace(_call(start + number), manner=manner, is_counted=number >= warm_up)
         for number in range(warm_up + rounds.counted * clients)
     )
-    return Plan(mode, clients, tuple(calls))
+    return Plan(mode, clients, tuple(calls), voices)
 
 
 def open_loop(mode: Mode, rate: float, seconds: float, seed: int, warm_up_s: float = 0.0) -> Plan:

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from runtime.device.cuda import CudaDevice
-from runtime.device.interface import Track
-from runtime.engine.codec import SoundStreams
+from runtime.device.interface import Stream
+from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import Code2WavConfig
 from runtime.model.products import Conv, Linear, TransposedConv
@@ -37,7 +37,7 @@ LOUDNESS = 0.2  # standard deviation of the sound; full scale is 1
 
 
 def published() -> Code2WavConfig:
-    """decoder_config of every published checkpoint (facts 1.3)."""
+    """decoder_config of every published checkpoint (docs/model.md 1.3)."""
     return Code2WavConfig(
         codebook_size=2048,
         num_quantizers=16,
@@ -230,14 +230,14 @@ def timed(
     rows, codes = inputs_of(config, device.torch_device, frames, batch)
     if not graph:
         return device_ms(lambda: sound.decode(rows, codes))
-    captured = device.capture(lambda: sound.decode(rows, codes), Track.SOUND)
-    with device.track(Track.SOUND):
+    captured = device.capture(lambda: sound.decode(rows, codes), Stream.SOUND)
+    with device.stream(Stream.SOUND):
         return device_ms(captured.replay)
 
 
 @torch.inference_mode()
-def whole_call(streams: SoundStreams, frames: int, batch: int, groups: int) -> float:
-    """Milliseconds of the host from codes to bytes, as the lane sees them."""
+def whole_call(streams: Code2WavStreams, frames: int, batch: int, groups: int) -> float:
+    """Milliseconds of the host from codes to bytes, as the Code2Wav worker sees them."""
     codes = torch.randint(0, 2048, (batch, frames, groups))
     slots = list(range(batch))
     for slot in slots:
@@ -284,7 +284,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="four shapes only")
     parser.add_argument("--profile", action="store_true", help="every kernel of 1 x 1 and 12 x 32 with its time")
     parser.add_argument("--tune", action="store_true", help="other tiles for the products that hold most of the time")
-    parser.add_argument("--streams", action="store_true", help="capture the whole family; calls as the lane makes them")
+    parser.add_argument(
+        "--streams", action="store_true", help="capture the whole family; calls as the Code2Wav worker makes them"
+    )
     parser.add_argument("--json", help="write the figures there")
     chosen = parser.parse_args(arguments)
     torch.backends.cudnn.benchmark = False
@@ -338,7 +340,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _streams(network: Code2Wav, device: CudaDevice, report: dict[str, Any]) -> None:
-    streams = SoundStreams(network, 32, device, torch.bfloat16)
+    streams = Code2WavStreams(network, 32, device, torch.bfloat16)
     free, began = device.free_bytes(), time.perf_counter()
     streams.prepare()
     report["prepare_s"] = round(time.perf_counter() - began, 1)

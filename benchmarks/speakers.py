@@ -16,15 +16,16 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.typing import Subprotocol
 
-from benchmarks.cast import config_for, request_for
+from benchmarks.cast import config_for, new_reference, new_upload, request_for
 from benchmarks.figures import BYTES_PER_S, Outcome, Trace
-from benchmarks.plan import PACE_S, Call, Manner
+from benchmarks.plan import PACE_S, Call, Manner, Plan
 from runtime.client.session import PROTOCOL
 from runtime.engine.engine import Engine
 from runtime.errors import Overloaded, QueueTimeout, SpeechError
-from runtime.request import AudioChunk, Broken, Finished, Mode, SpeechEvent
+from runtime.request import AudioChunk, Broken, Finished, Mode, Reference, SpeechEvent
 
 TIMEOUT_S = 120.0
+CONNECTIONS = 64  # that an open loop finds open; past them a call waits for its connection first
 SLOWNESS = 2.0  # seconds that a slow reader takes for a second of sound
 SLOW_BUFFER_BYTES = 8192  # of its socket: what it has not read must not be hidden by the kernel
 NO_ROOM = frozenset({Overloaded.code, QueueTimeout.code})
@@ -32,6 +33,9 @@ NO_ROOM = frozenset({Overloaded.code, QueueTimeout.code})
 
 class Speaker(Protocol):
     """Says one call and returns what was heard; never raises."""
+
+    async def prepare(self, plan: Plan) -> None:
+        """Have ready what the calls of a plan send, so that making it takes no time of theirs."""
 
     async def speak(self, call: Call, mode: Mode) -> Trace: ...
 
@@ -45,6 +49,11 @@ class EngineSpeaker:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._references: dict[int, Reference] = {}  # by call; of those that bring a voice of their own
+
+    async def prepare(self, plan: Plan) -> None:
+        if plan.voices is not None:
+            self._references = {call.number: new_reference(plan.voices, call.number) for call in plan.calls}
 
     async def speak(self, call: Call, mode: Mode) -> Trace:
         engine, loop, ended = self._engine, asyncio.get_running_loop(), asyncio.Event()
@@ -65,7 +74,8 @@ class EngineSpeaker:
 
         is_live = call.manner in PACE_S
         words = [f"{word} " for word in call.text.split()] if is_live else [call.text]
-        request = request_for(card, mode, words[0], call.frames, call.number, is_live=is_live)
+        reference = self._references.get(call.number)
+        request = request_for(card, mode, words[0], call.frames, call.number, is_live=is_live, reference=reference)
         request = replace(request, acknowledged=call.manner is Manner.SLOW)
         trace.sent_ns = time.perf_counter_ns()
         trace.text_ns = 0 if is_live else trace.sent_ns
@@ -119,14 +129,16 @@ class SocketSpeaker:
     def __init__(self, url: str, card: dict[str, Any]) -> None:
         self._url, self._card = url, card
         self._idle: list[ClientConnection] = []
+        self._uploads: dict[int, dict[str, Any]] = {}  # by call; of those that bring a voice of their own
 
     async def close(self) -> None:
         for connection in self._idle:
             await connection.close()
 
-    async def prepare(self, connections: int) -> None:
-        """Open connections, so that no call has to."""
-        self._idle += [await self._open() for _ in range(connections - len(self._idle))]
+    async def prepare(self, plan: Plan) -> None:
+        if plan.voices is not None:
+            self._uploads = {call.number: new_upload(plan.voices, call.number) for call in plan.calls}
+        self._idle += [await self._open() for _ in range((plan.clients or CONNECTIONS) - len(self._idle))]
 
     async def speak(self, call: Call, mode: Mode) -> Trace:
         trace = new_trace(call, 2 * int(self._card["samples_per_frame"]))
@@ -171,7 +183,8 @@ class SocketSpeaker:
 
     async def _say(self, connection: ClientConnection, call: Call, mode: Mode, trace: Trace) -> None:
         is_live = call.manner in PACE_S
-        config = config_for(self._card, mode, call.frames, call.number, is_live=is_live)
+        upload = self._uploads.get(call.number)
+        config = config_for(self._card, mode, call.frames, call.number, is_live=is_live, upload=upload)
         begin = json.dumps({"type": "session.config", **config})
         text = json.dumps({"type": "input.text", "text": call.text})
         if is_live:

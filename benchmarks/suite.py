@@ -28,7 +28,7 @@ from benchmarks.host import measure_host
 from benchmarks.lanes import TRANSPORTS, Arm, Environment, opened, settings_of
 from benchmarks.parts import free_bytes
 from benchmarks.peers import in_a_child
-from benchmarks.plan import ROUNDS, Rounds
+from benchmarks.plan import ROUNDS, NewVoices, Rounds
 from benchmarks.report import Tables, machine, markdown, setup, tables_of
 from benchmarks.sockets import runtime_process
 from runtime.engine.registry import Registry
@@ -75,6 +75,11 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     return report
 
 
+def _tell(step: str) -> None:
+    """What is done now, beside the tables."""
+    print(f"  {step}", file=sys.stderr, flush=True)
+
+
 def _write(arguments: argparse.Namespace, report: dict[str, Any]) -> None:
     """What there is so far: a run that is stopped has lost its last suite only."""
     if arguments.json:
@@ -87,8 +92,8 @@ async def _engine(arguments: argparse.Namespace, base: Environment, arms: list[A
     grid = Grid(batches=arguments.batches, contexts=arguments.contexts, counted=arguments.frames)
     named = [(arm.name, settings_of({**base, **arm.environment})) for arm in arms]
     peers = await _peers(arguments, base) if arguments.peers else {}
-    tables = measure_engine(named, grid)
-    host = [{"arm": name, **row} for name, one in named for row in measure_host(_first_model(one), grid.batches)]
+    tables = measure_engine(named, grid, _tell)
+    host = [{"arm": name, **row} for name, one in named for row in measure_host(_first_model(one), grid.batches, _tell)]
     return {**{f"engine: {name}": rows for name, rows in {**tables, "host": host}.items()}, **peers}
 
 
@@ -104,6 +109,10 @@ async def _peers(arguments: argparse.Namespace, base: Environment) -> Tables:
 async def _closed(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     uncapped = {**base, "VOICEWRIGHT_LEAD_CAP_S": str(UNCAPPED_S)}
     async with opened(arms, arguments.transports, uncapped, arguments.traces) as lanes:
+        if arguments.references == "new":
+            kinds = [NewVoices(seconds, only) for only in (True, False) for seconds in arguments.reference_seconds]
+            rows = await suites.new_voices(lanes, kinds, arguments.clients, arguments.calls, _rounds(arguments))
+            return {"closed loop, a new voice with every request": rows}
         rows = await suites.closed_loop(lanes, modes, arguments.clients, arguments.calls, _rounds(arguments))
         return {"closed loop": rows}
 
@@ -208,6 +217,13 @@ def _parser() -> argparse.ArgumentParser:
     loads.add_argument("--calls", type=int, default=24, help="counted at each point of a closed loop, at least")
     loads.add_argument("--rounds", type=int, default=ROUNDS.counted, help="the same of each client")
     loads.add_argument("--warm-up-rounds", type=int, default=ROUNDS.warm_up, help="replies of each before them")
+    loads.add_argument(
+        "--references",
+        choices=("kept", "new"),
+        default="kept",
+        help="new: closed loops of Base, each call its own voice",
+    )
+    loads.add_argument("--reference-seconds", type=_numbers(float), default=(3.0, 10.0), help="of new references")
     loads.add_argument("--rates", type=_numbers(float), default=(1, 4, 10, 20, 40, 60))
     loads.add_argument("--seconds", type=float, default=60.0, help="counted of an open loop")
     loads.add_argument("--warm-up", type=float, default=10.0, help="seconds before them")

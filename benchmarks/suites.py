@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks import plan as plans
 from benchmarks.figures import nearest_rank, rounded, summary
 from benchmarks.lanes import Lane
-from benchmarks.plan import Manner, Plan, Rounds
+from benchmarks.plan import Manner, NewVoices, Plan, Rounds
 from runtime.request import Mode
 
 Row = dict[str, Any]
@@ -32,6 +32,32 @@ async def closed_loop(
         for count in clients:
             plan = plans.closed_loop(mode, count, rounds=rounds.with_calls(calls, count))
             rows += await _measured(lanes, [plan], {"mode": str(mode), "clients": count})
+    return rows
+
+
+async def new_voices(
+    lanes: Sequence[Lane], kinds: Sequence[NewVoices], clients: Sequence[int], calls: int, rounds: Rounds
+) -> list[Row]:
+    """A closed loop of clones in which no recording comes twice. The first of all is a row of its own.
+
+    ``to_one`` is the first PCM's median over that of the fewest clients.
+    """
+    rows, number = [], 0
+    for kind in kinds:
+        alone: dict[str, float | None] = {}
+        first = plans.closed_loop(Mode.BASE, 1, rounds=Rounds(0, 1), voices=kind, start=number)
+        rows += await _measured(lanes, [first], {"voices": str(kind), "clients": "first"})
+        number += len(first.calls)
+        for count in clients:
+            plan = plans.closed_loop(
+                Mode.BASE, count, rounds=rounds.with_calls(calls, count), voices=kind, start=number
+            )
+            number += len(plan.calls)
+            for row in await _measured(lanes, [plan], {"voices": str(kind), "clients": count}):
+                median = row["first_pcm_p50_ms"]
+                one = alone.setdefault(row["lane"], median)
+                row["to_one"] = rounded(median / one, 1) if median and one else None
+                rows.append(row)
     return rows
 
 

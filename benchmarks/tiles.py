@@ -1,7 +1,7 @@
 """Find the tiles of the frame's products on this card: `python -m benchmarks.tiles`, one table, fastest first.
 
 A product is timed as the frame has it: in a graph, one launch behind the other, each with weights that are not in the
-cache. Few rows are timed with their weights held ahead as well. "bits" stands for those of the first row: tiles of one
+cache. Few rows are timed in small_m_gemm as well. "bits" stands for those of the first row: tiles of one
 product that are to be used for different numbers of rows must agree in them.
 """
 
@@ -24,10 +24,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from runtime.device.kernels import held
-from runtime.device.kernels import linear as kernels
-from runtime.device.kernels.held import Way
-from runtime.device.kernels.linear import MOST_ROWS, PARTS, Tiles
+from runtime.device.kernels import gemm, small_m_gemm
+from runtime.device.kernels.gemm import MOST_ROWS, PARTS, Tiles
+from runtime.device.kernels.small_m_gemm import Way
 
 CHAIN = 40  # launches in a graph
 SPREAD = 256 * 2**20  # bytes of weights that take turns: several times the cache
@@ -65,7 +64,7 @@ def candidates(product: Product, rows: int) -> Iterator[Tiles]:
         tile = BN * (2 if product.gated else 1)
         buffers = (tile + BM) * BK * 2 * stages
         # A step is of one stretch of K where they come one behind the other, else of all that lie beside each other.
-        behind = tile >= kernels.MANY_ROWS.value
+        behind = tile >= gemm.MANY_ROWS.value
         if product.N % BN or (product.K // PARTS if behind else product.K) % BK or not (behind or BK >= 64 * PARTS):
             continue
         if not 30_000 <= buffers <= 200_000 or not 16 <= product.N // BN <= 400 or stages * BK > product.K + BK:
@@ -74,7 +73,7 @@ def candidates(product: Product, rows: int) -> Iterator[Tiles]:
             yield Tiles(BN, BK, PARTS, warps, stages, calls)
 
 
-def spreads(product: Product, rows: int) -> Iterator[Tiles]:
+def split_ks(product: Product, rows: int) -> Iterator[Tiles]:
     """Tiles whose stretches of K are programs of their own."""
     if product.gated:
         return
@@ -86,10 +85,10 @@ def spreads(product: Product, rows: int) -> Iterator[Tiles]:
 
 
 def ways(product: Product, rows: int) -> Iterator[Way]:
-    """Weights held ahead."""
-    if rows <= held.MOST_ROWS:
+    """Ways of small_m_gemm."""
+    if rows <= small_m_gemm.MOST_ROWS:
         for tile in (16, 32, 64):
-            if (way := held.cut(tile, rows, product.K, 2)) is not None:
+            if (way := small_m_gemm.cut(tile, rows, product.K, 2)) is not None:
                 yield way
 
 
@@ -113,10 +112,10 @@ class Bench:
     def run(self, weight: Tensor, how: Tiles | Way | None = None, rows: int | None = None) -> Tensor:
         x, residual = self.x[:rows], self.residual[:rows] if self.product.residual else None
         if isinstance(how, Way):
-            return held.held(x, weight, how, residual=residual, gated=self.product.gated)
+            return small_m_gemm.small_m_gemm(x, weight, how, residual=residual, gated=self.product.gated)
         if self.product.gated:
-            return kernels.swiglu(x, weight, tiles=how)
-        return kernels.linear(x, weight, residual=residual, tiles=how)
+            return gemm.swiglu(x, weight, tiles=how)
+        return gemm.gemm(x, weight, residual=residual, tiles=how)
 
     def library(self, weight: Tensor) -> Tensor:
         """The twin: one operation after the other."""
@@ -150,7 +149,7 @@ class Bench:
 
 def kind(how: Tiles | Way) -> str:
     """Which kernel that is."""
-    return "held" if isinstance(how, Way) else "spread" if how.spread else "whole"
+    return "small_m_gemm" if isinstance(how, Way) else "split_k" if how.split_k else "gemm"
 
 
 def compile_one(product: Product, rows: int, tiles: Tiles | Way) -> str:
@@ -181,7 +180,7 @@ def main() -> int:
             for rows in arguments.rows:
                 began = time.perf_counter()
                 wanted: list[Tiles | Way] = [tiles for tiles in kept if tiles in set(candidates(product, rows))]
-                wanted += [*spreads(product, rows), *ways(product, rows)]
+                wanted += [*split_ks(product, rows), *ways(product, rows)]
                 jobs = [pool.submit(compile_one, product, rows, tiles) for tiles in wanted]
                 failures = [job.result() for job in jobs]
                 bench = Bench(product, rows)

@@ -16,26 +16,26 @@ from statistics import median
 from typing import Any
 from unittest.mock import patch
 
-from runtime.engine.codec import SoundStreams
+from runtime.engine.code2wav_scheduler import Code2WavScheduler
+from runtime.engine.code2wav_streams import Code2WavStreams
+from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
-from runtime.engine.runner import FrameRunner, Pending
-from runtime.engine.sounding import Sounding
-from runtime.engine.station import Station
+from runtime.engine.model_runner import LaunchedFrame, ModelRunner
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest
 from runtime.settings import Settings, override
 
 TEXT = "The harbour was quiet."
 WARM_UPS, FRAMES = 10, 12
 STEPS: tuple[tuple[type, str], ...] = (
-    (Station, "_begin"),
-    (Station, "_embedded"),
-    (FrameRunner, "read"),
-    (FrameRunner, "first"),
-    (Pending, "result"),
-    (FrameRunner, "step"),
-    (Sounding, "_make"),
-    (SoundStreams, "open"),
-    (SoundStreams, "decode"),
+    (EngineCore, "_begin"),
+    (EngineCore, "_embedded"),
+    (ModelRunner, "prefill_chunks"),
+    (ModelRunner, "first"),
+    (LaunchedFrame, "result"),
+    (ModelRunner, "step"),
+    (Code2WavScheduler, "_make"),
+    (Code2WavStreams, "open"),
+    (Code2WavStreams, "decode"),
 )
 
 Notes = list[tuple[str, float]]

@@ -6,6 +6,7 @@ decoded: 10 MB of FLAC can hold 25 GB of silence.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -93,11 +94,17 @@ def check_shape(rate: int, channels: int) -> None:
 
 
 def resample(sound: Sound, rate: int) -> Sound:
-    """Return the sound at another rate, or the very same object where the rate is right already."""
+    """Return the sound at another rate, or the very same object where the rate is right already.
+
+    It is as long as librosa makes it for the reference implementation, by the same product of floats: a sample more
+    or less at the end can be a codec frame more or less of a voice.
+    """
     if sound.rate == rate:
         return sound
     samples = soxr.resample(sound.samples, sound.rate, rate, quality="HQ")
-    return Sound(np.asarray(samples, dtype=np.float32), rate)
+    length = math.ceil(len(sound.samples) * (rate / sound.rate))
+    missing = max(0, length - len(samples))
+    return Sound(np.pad(samples[:length], (0, missing)).astype(np.float32, copy=False), rate)
 
 
 def _check_header(sound: soundfile.SoundFile) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NoReturn
 
 from runtime.errors import Failed, SpeechError
-from runtime.request import Mode
+from runtime.request import Mode, Split
 from runtime.settings import Settings, override
 
 BAD_INPUT = 2  # exit status where the operator can mend it
+VERBOSE = "log what happens to stderr"
 FAILED = 1  # exit status where he cannot
 
 
@@ -46,11 +49,13 @@ class Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="voicewright", description="Qwen3-TTS as a streaming voice studio.")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log what happens to stderr")
+    parser.add_argument("-v", "--verbose", action="store_true", help=VERBOSE)
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_say(commands.add_parser("say", help="speak one text, in this process"))
     _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio talk to"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
+    for command in commands.choices.values():  # before the command or behind it
+        command.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE)
     return parser
 
 
@@ -68,7 +73,17 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
     _add_engine_arguments(parser)
     parser.add_argument("--seed", type=int, metavar="N")
     parser.add_argument("--greedy", action="store_true", help="most probable code at both levels")
-    parser.add_argument("--max-frames", type=int, metavar="N", help="frames of 80 ms, instead of the automatic budget")
+    parser.add_argument(
+        "--max-frames",
+        type=int,
+        metavar="N",
+        help="frames of 80 ms instead of the automatic budget, in one part",
+    )
+    parser.add_argument(
+        "--split",
+        choices=[split.value for split in Split],
+        help="where the text is cut: auto only where it is too long for the checkpoint to be spoken in one go",
+    )
     parser.add_argument("--out", metavar="FILE.wav", type=Path)
     parser.add_argument("--codes-out", metavar="FILE.npy", type=Path)
     parser.add_argument("--stdout", action="store_true", help="write raw 24 kHz s16le as it is made")
@@ -87,6 +102,9 @@ def _add_runtime(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--loads", help="load checkpoints at the start, or each at its first_use")
     parser.add_argument("--eager", action="store_true", help="capture no graphs (the CPU never does)")
+    parser.add_argument(
+        "--check", action="store_true", help="check the checkpoints and their memory, say so as JSON, and load nothing"
+    )
     parser.set_defaults(run=_runtime)
 
 
@@ -124,12 +142,24 @@ def _say(arguments: argparse.Namespace) -> int:
 
 
 def _runtime(arguments: argparse.Namespace) -> int:
-    from runtime.server.serve import serve
-
     # Given or not: without the option the environment's word stands.
     eager = True if arguments.eager else None
     settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
+    if arguments.check:
+        from runtime.engine.check import check
+
+        checked = check(settings)
+        print(json.dumps(asdict(checked) | {"fits_beside": checked.fits_beside}))
+        return 0
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end_early)  # until the server has its own way to end
+    from runtime.server.serve import serve
+
     return serve(replace(settings, server=override(settings.server, host=arguments.host, port=arguments.port)))
+
+
+def _end_early(number: int, frame: object) -> NoReturn:
+    raise SystemExit(0)
 
 
 def _bench(arguments: argparse.Namespace) -> int:

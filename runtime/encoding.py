@@ -6,6 +6,7 @@ Every container is told to hold nothing back, so that what goes in comes out as 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 from collections.abc import Iterator, Mapping
@@ -165,7 +166,7 @@ class _Wav:
 
 
 class _Coded:
-    """A codec and its container."""
+    """A codec and its container. Who lets go of it before `finish` needs to say nothing."""
 
     def __init__(self, form: Format, codec: str, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
         self._rate, self._samples, self._whole = rate, form.samples, whole
@@ -182,6 +183,14 @@ class _Coded:
         if form.bit_rate is not None:
             self._stream.bit_rate = form.bit_rate
         self._made = 0
+
+    def __del__(self) -> None:
+        # Container and stream hold each other, and with them the codec's threads, until the container is closed.
+        # Here and not in a `close`: a worker may be inside `add` when the reply that it is for is given up.
+        container = getattr(self, "_container", None)  # none, where __init__ has failed
+        if container is not None:
+            with contextlib.suppress(av.FFmpegError):
+                container.close()
 
     def add(self, pcm: bytes) -> bytes:
         frame = _frame(pcm, self._samples, self._rate, self._made)

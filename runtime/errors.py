@@ -6,12 +6,13 @@
     ├─ BadRequest            the client can mend it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
-    │  ├─ Unauthorized · OriginRefused · HostOnly · SignInNeeded · SignInFailed
-    │  ├─ EmptyText · TextTooLong · InstructTooLong · DoesNotFit
+    │  ├─ Unauthorized · OriginRefused · HostRefused · HostOnly · SignInNeeded · SignInFailed
+    │  ├─ EmptyText · TextTooLong · DoesNotFit
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
-    │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · TooManyVoices · VoiceFileInvalid · ConsentRequired
+    │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · VoiceNameOfSpeaker · TooManyVoices
+    │  ├─ VoiceFileInvalid · ConsentRequired
     │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull · TranscriberMissing
     ├─ Busy                  try again later:
     │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
@@ -21,7 +22,7 @@
     │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable
     │  └─ StorageFailed · TakeDamaged · TranscriptionFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
-       ├─ CheckpointMissing · CheckpointInvalid
+       ├─ CheckpointMissing · CheckpointInvalid · CheckpointTooLarge
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
 
 An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every
@@ -48,7 +49,7 @@ class Outcome:
 TABLE: dict[str, Outcome] = {
     # --- the message
     "invalid_json": Outcome(400, 1007, False, "The message is not a JSON object: {why}."),
-    "invalid_config": Outcome(422, 1008, False, "{where} is not valid: {why}."),
+    "invalid_config": Outcome(400, 1008, False, "{where} is not valid: {why}."),
     "message_too_large": Outcome(
         413, 1009, False, "{what} has {size} bytes; the limit is {limit}. Send less at a time."
     ),
@@ -64,13 +65,19 @@ TABLE: dict[str, Outcome] = {
     ),
     "unknown_route": Outcome(404, 1008, False, "There is no such route; docs/api.md lists those there are."),
     "method_not_allowed": Outcome(405, 1008, False, "This route takes {allowed} only."),
-    "unsupported_format": Outcome(422, 1008, False, "{where} must be one of {known}."),
+    "unsupported_format": Outcome(400, 1008, False, "{where} must be one of {known}."),
     # --- who asks
     "unauthorized": Outcome(
         401, 1008, False, "An API key of this server is needed; send it as Authorization: Bearer KEY."
     ),
     "origin_refused": Outcome(
         403, 1008, False, "Pages of this origin may not use the server; its operator can allow it."
+    ),
+    "host_refused": Outcome(
+        403,
+        1008,
+        False,
+        "The server does not go by the name in this address; its operator can add it to VOICEWRIGHT_HOSTS.",
     ),
     "host_only": Outcome(
         403,
@@ -81,15 +88,12 @@ TABLE: dict[str, Outcome] = {
     "sign_in_needed": Outcome(401, 1008, False, "This studio asks you to sign in first: open studio/sign-in."),
     "sign_in_failed": Outcome(502, 1008, False, "Signing in failed: {why}."),
     # --- the text
-    "empty_text": Outcome(422, 1008, False, "The text is empty; send at least one letter or digit."),
+    "empty_text": Outcome(400, 1008, False, "The text is empty; send at least one letter or digit."),
     "text_too_long": Outcome(
-        422, 1008, False, "The text has {count} {unit}; the limit is {limit}. Split it and send the parts."
-    ),
-    "instruct_too_long": Outcome(
-        422, 1008, False, "The instruct has {count} characters; the limit is {limit}. Shorten it."
+        400, 1008, False, "The text has {count} {unit}; the limit is {limit}. Split it and send the parts."
     ),
     "does_not_fit": Outcome(
-        422,
+        400,
         1008,
         False,
         "The request needs {count} positions ({prompt} prompt, {frames} frames); a slot has {limit}. "
@@ -98,40 +102,40 @@ TABLE: dict[str, Outcome] = {
     # --- the voice
     "unknown_voice": Outcome(404, 1008, False, "This checkpoint has no speaker of that name; it has: {known}."),
     "unsupported_language": Outcome(
-        422, 1008, False, "This checkpoint does not know that language; use auto or one of: {known}."
+        400, 1008, False, "This checkpoint does not know that language; use auto or one of: {known}."
     ),
     "unsupported_layout": Outcome(
-        422, 1008, False, "This checkpoint does not serve the {layout} text layout; it serves: {known}."
+        400, 1008, False, "This checkpoint does not serve the {layout} text layout; it serves: {known}."
     ),
-    "unknown_model": Outcome(404, 1008, False, "No model of that name is loaded; see /v1/models."),
+    "model_not_found": Outcome(404, 1008, False, "No model of that name is loaded; see /v1/models."),
     "model_not_loaded": Outcome(
         404, 1008, False, "No loaded checkpoint serves the mode {mode}; loaded modes: {known}."
     ),
     "missing_ref_audio": Outcome(
-        422, 1008, False, "Base mode clones a voice and needs reference audio; send ref_audio."
+        400, 1008, False, "Base mode clones a voice and needs reference audio; send ref_audio."
     ),
     "missing_ref_text": Outcome(
-        422,
+        400,
         1008,
         False,
         "Cloning with a transcript needs the exact words of the reference audio in ref_text; "
         "send it, or set x_vector_only_mode.",
     ),
-    "invalid_ref_audio": Outcome(422, 1008, False, "The reference audio cannot be used: {why}."),
+    "invalid_ref_audio": Outcome(400, 1008, False, "The reference audio cannot be used: {why}."),
     "ref_too_short": Outcome(
-        422, 1008, False, "The reference audio lasts {seconds:.2f} s; at least {limit:g} s is needed."
+        400, 1008, False, "The reference audio lasts {seconds:.2f} s; at least {limit:g} s is needed."
     ),
     "ref_too_long": Outcome(
-        422, 1008, False, "The reference audio lasts {seconds:.1f} s; the limit is {limit:g} s. Trim it."
+        400, 1008, False, "The reference audio lasts {seconds:.1f} s; the limit is {limit:g} s. Trim it."
     ),
     "transcript_mismatch": Outcome(
-        422,
+        400,
         1008,
         False,
         "The transcript cannot be that of the recording: {characters} characters for {seconds:.1f} s of speech. "
         "Send the exact words that are spoken.",
     ),
-    "address_refused": Outcome(422, 1008, False, "The address in {where} is not opened: {why}."),
+    "address_refused": Outcome(400, 1008, False, "The address in {where} is not opened: {why}."),
     "voice_not_found": Outcome(404, 1008, False, "There is no voice of that name or id; see /v1/audio/voices."),
     "voice_not_yours": Outcome(
         403, 1008, False, "That voice belongs to this server; it can be used, and not changed or deleted."
@@ -140,9 +144,12 @@ TABLE: dict[str, Outcome] = {
         409, 1008, False, "{limit} voices are kept for you, which is the limit; delete one of them first."
     ),
     "voice_name_taken": Outcome(409, 1008, False, "Another voice has that name; choose another or delete that one."),
-    "invalid_voice_file": Outcome(422, 1008, False, "The voice file cannot be used: {why}."),
+    "voice_name_of_speaker": Outcome(
+        409, 1008, False, "A speaker of a loaded checkpoint has that name; choose another for the voice."
+    ),
+    "invalid_voice_file": Outcome(400, 1008, False, "The voice file cannot be used: {why}."),
     "consent_required": Outcome(
-        422, 1008, False, "A voice is kept only with the speaker's consent; send consent with the upload."
+        400, 1008, False, "A voice is kept only with the speaker's consent; send consent with the upload."
     ),
     # --- what the studio keeps
     "not_found": Outcome(404, 1008, False, "There is no {what} of that id here; it may have been deleted."),
@@ -153,7 +160,9 @@ TABLE: dict[str, Outcome] = {
         401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
     ),
     "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
-    "transcriber_missing": Outcome(501, 1008, False, "Recordings are not written down here. {why}"),
+    "transcriber_missing": Outcome(
+        501, 1008, False, "Recordings are not written down here; the host can install a recogniser (docs/asr.md)."
+    ),
     # --- the moment
     "overloaded": Outcome(
         429,
@@ -212,6 +221,13 @@ TABLE: dict[str, Outcome] = {
         "{slots} slots need {need} GiB, and of the {free} GiB that are free on the device {kept} are not ours to take "
         "(VOICEWRIGHT_MEMORY_SHARE) and {reserve} are kept for graphs and sound.",
     ),
+    "checkpoint_too_large": Outcome(
+        500,
+        1011,
+        False,
+        "{name} needs {need} GiB for its weights and slots; of the device {device} it may have {have} GiB. Choose a "
+        "smaller checkpoint or dtype, or fewer slots.",
+    ),
     "port_in_use": Outcome(500, 1011, False, "Port {port} on {host} is in use; choose another with {option}."),
     "invalid_setting": Outcome(500, 1011, False, "{name} is {value}: {why}."),
 }
@@ -234,6 +250,11 @@ class SpeechError(Exception):
     @property
     def outcome(self) -> Outcome:
         return TABLE[self.code]
+
+    @property
+    def told(self) -> dict[str, str | float | bool]:
+        """The facts of the sentence for clients that word it themselves, in another language for instance."""
+        return {name: fact for name, fact in self.facts.items() if isinstance(fact, str | int | float)}
 
 
 class BadRequest(SpeechError):
@@ -284,6 +305,10 @@ class OriginRefused(BadRequest):
     code = "origin_refused"
 
 
+class HostRefused(BadRequest):
+    code = "host_refused"
+
+
 class HostOnly(BadRequest):
     code = "host_only"
 
@@ -304,10 +329,6 @@ class TextTooLong(BadRequest):
     code = "text_too_long"
 
 
-class InstructTooLong(BadRequest):
-    code = "instruct_too_long"
-
-
 class DoesNotFit(BadRequest):
     code = "does_not_fit"
 
@@ -325,7 +346,7 @@ class UnsupportedLayout(BadRequest):
 
 
 class UnknownModel(BadRequest):
-    code = "unknown_model"
+    code = "model_not_found"
 
 
 class ModeNotServed(BadRequest):
@@ -374,6 +395,10 @@ class TooManyVoices(BadRequest):
 
 class VoiceNameTaken(BadRequest):
     code = "voice_name_taken"
+
+
+class VoiceNameOfSpeaker(BadRequest):
+    code = "voice_name_of_speaker"
 
 
 class VoiceFileInvalid(BadRequest):
@@ -514,6 +539,10 @@ class DeviceUnavailable(SetUpError):
 
 class DeviceMemory(SetUpError):
     code = "device_memory"
+
+
+class CheckpointTooLarge(SetUpError):
+    code = "checkpoint_too_large"
 
 
 class PortInUse(SetUpError):

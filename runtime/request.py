@@ -23,7 +23,7 @@ class Mode(StrEnum):
 
 
 class Layout(StrEnum):
-    """Where the text stands: in front of the codes, or beside them one token a frame (facts 3.3, 3.4)."""
+    """Where the text stands: in front of the codes, or beside them one token a frame (docs/model.md 3.3, 3.4)."""
 
     NON_STREAMING = "non_streaming"
     STREAMING = "streaming"
@@ -46,17 +46,19 @@ class StopReason(StrEnum):
 
     EOS = "eos"  # the talker said so
     MAX_TOKENS = "max_tokens"  # the caller's own max_frames, or the slot, was used up
+    SHORT = "short"  # a part ended long before its text can have been said, and again when it was made again
     RUNAWAY = "runaway"  # a guard stopped speech that did not end by itself; RequestStats.guard says which
     CANCELLED = "cancelled"
     ERROR = "error"
 
 
 class Guard(StrEnum):
-    """What ended a runaway."""
+    """What was wrong with the speech."""
 
     BUDGET = "budget"  # more frames than the text can need
     REPETITION = "repetition"  # the same few codes over and over, after the text was spent
     SILENCE = "silence"  # nothing audible for seconds, after the text was spent
+    SHORT = "short"  # much less sound than the text can be said in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ class SpeechRequest:
     max_frames: int | None = None  # None: a budget from the text's length
     split: Split = Split.AUTO
     open_text: bool = False  # more text follows
-    holds_end: bool = False  # streaming layout: the end token is banned until the text is spent (facts 8.1)
+    holds_end: bool = False  # streaming layout: the end token is banned until the text is spent (docs/model.md 7.1)
     acknowledged: bool = False  # the listener reports by `SpeechEngine.taken` what has left for it
     first_chunk_frames: int | None = None  # None: the mode's own setting
 
@@ -138,11 +140,13 @@ class ModelCard:
     takes_instruct: bool
     speaks: bool  # False: random weights, it makes sound but not speech
     fingerprint: str  # of configuration and weights; VoicePrompt carries it
+    part_chars: int  # characters of a text that are spoken as one part; longer ones are split
     loaded: bool  # False: it is loaded at its first request
     samples_per_frame: int
     device: str
     dtype: str
     slots: int = 0  # requests that speak at the same time; 0 until it is loaded
+    created: int = 0  # seconds since the epoch, when its configuration was written here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,7 @@ class EngineLoad:
     slots: int
     active: int
     waiting: int
+    short_of_text: int = 0  # that wait for their client's text, with a slot (then they are active) or without one
     # Beside how busy it is: what it has done since it started, and the device's memory.
     frames: int = field(default=0, compare=False)  # codec frames whose sound was made
     uncaptured: int = field(default=0, compare=False)  # calls of Code2Wav that found no graph, though graphs are held
@@ -171,6 +176,7 @@ class RequestStats:
     frames: int = 0
     audio_s: float = 0.0
     parts: int = 1  # into which the text was split
+    repeated: int = 0  # of them that were made twice, because the first time was much too short
     underruns: int = 0  # chunks that came after a listener without a buffer had run dry
     guard: Guard | None = None
 
@@ -201,12 +207,23 @@ class Started:
 class AudioChunk:
     """Sound of the next frames.
 
-    Shapes: codes [n, Q] int64; pcm is n * samples_per_frame mono s16le samples.
+    Shapes: codes [n, Q] int64, none for a text that is only a pause; pcm is mono s16le, n * samples_per_frame samples
+    where there are codes.
     """
 
     pcm: bytes
     codes: NDArray[np.int64]
     first_sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShortOfText:
+    """All of an open text that has come is spoken, its sound was handed out, and nothing of a sentence is held back.
+
+    ``chars`` of text had come by then: where the client has sent more, it is outdated.
+    """
+
+    chars: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,5 +242,5 @@ class Broken:
     stats: RequestStats
 
 
-SpeechEvent = Queued | Started | AudioChunk | Finished | Broken
+SpeechEvent = Queued | Started | AudioChunk | ShortOfText | Finished | Broken
 Sink = Callable[[SpeechEvent], None]  # called on the engine's thread; must not block

@@ -21,6 +21,7 @@ from runtime.request import (
     Reference,
     Sampling,
     SpeechRequest,
+    Split,
     Started,
 )
 from runtime.settings import Limits, Settings
@@ -85,6 +86,13 @@ def _check_output(option: str, path: Path | None) -> None:
         raise InvalidSetting(name=option, value=repr(str(path)), why=error.strerror) from None
 
 
+def _split(arguments: argparse.Namespace) -> Split:
+    """Whoever counts frames compares them with the reference, which speaks every text in one go."""
+    if arguments.split:
+        return Split(arguments.split)
+    return Split.AUTO if arguments.max_frames is None else Split.NONE
+
+
 def _request(arguments: argparse.Namespace, limits: Limits) -> SpeechRequest:
     mode = Mode(arguments.mode)
     reference = None
@@ -106,4 +114,5 @@ def _request(arguments: argparse.Namespace, limits: Limits) -> SpeechRequest:
         sampling=Sampling(greedy=arguments.greedy),
         seed=arguments.seed,
         max_frames=arguments.max_frames,
+        split=_split(arguments),
     )

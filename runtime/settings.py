@@ -23,6 +23,9 @@ Group = TypeVar("Group", bound="DataclassInstance")  # of knobs
 DEMO_CHECKPOINT = Path(__file__).resolve().parent.parent / "assets" / "demo-voice"
 
 
+FORM_BYTES = 64 * 2**10  # around an uploaded file
+
+VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")  # vLLM-Omni's clients read the first, Open WebUI the second
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 
 
@@ -44,6 +47,12 @@ class Limits:
     """What one client may ask for; echoed to it at the start of a session."""
 
     max_text_chars: int = knob(4096, "VOICEWRIGHT_MAX_TEXT_CHARS", "characters in one text", low=1)
+    part_chars: int = knob(
+        400,
+        "VOICEWRIGHT_PART_CHARS",
+        "characters of a text that are spoken as one part, where the checkpoint does not say; longer texts are split",
+        low=20,
+    )
     max_instruct_chars: int = knob(500, "VOICEWRIGHT_MAX_INSTRUCT_CHARS", "characters in one instruct", low=1)
     max_frames: int = knob(4096, "VOICEWRIGHT_MAX_FRAMES", "frames (80 ms) that a request may ask for", low=1)
     min_reference_s: float = knob(1.0, "VOICEWRIGHT_MIN_REFERENCE_S", "seconds of reference audio, at least", low=0)
@@ -60,10 +69,21 @@ class Limits:
         10 * 2**20, "VOICEWRIGHT_MAX_UPLOAD_BYTES", "bytes of an uploaded voice file or recording", low=1024
     )
     max_batch_items: int = knob(32, "VOICEWRIGHT_MAX_BATCH_ITEMS", "texts in one batch request", low=1)
+    max_buffer_delay_ms: float = knob(
+        300.0,
+        "VOICEWRIGHT_MAX_BUFFER_DELAY_MS",
+        "milliseconds of silence behind the end of a sentence of live text, after which it is spoken",
+        low=0,
+    )
     queue_s: float = knob(30.0, "VOICEWRIGHT_QUEUE_S", "seconds that a request may wait for a slot", low=0)
     session_s: float = knob(3600.0, "VOICEWRIGHT_SESSION_S", "seconds that a socket may stay open", low=1)
     config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds until the first message must have come", low=0.1)
     idle_s: float = knob(120.0, "VOICEWRIGHT_IDLE_S", "seconds of silence on a socket with nothing in flight", low=1)
+
+    @property
+    def max_body_bytes(self) -> int:
+        """Bytes of any body over HTTP: of a request with its reference audio, or of a form with a file."""
+        return max(self.max_config_bytes, self.max_upload_bytes + FORM_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +195,14 @@ class ServerSettings:
     origins: str = knob(
         "", "VOICEWRIGHT_ORIGINS", "origins, with commas between, whose pages may use the API besides our own"
     )
-    max_connections: int = knob(256, "VOICEWRIGHT_MAX_CONNECTIONS", "connections at the same time", low=1)
+    hosts: str = knob(
+        "",
+        "VOICEWRIGHT_HOSTS",
+        "names, with commas between, by which a port may be called besides its own; *.NAME: all that end so; *: any",
+    )
+    max_connections: int = knob(
+        256, "VOICEWRIGHT_MAX_CONNECTIONS", "requests and sockets of one port at the same time", low=1
+    )
     max_connections_per_address: int = knob(
         64, "VOICEWRIGHT_MAX_CONNECTIONS_PER_ADDRESS", "connections of one address, loopback excepted", low=1
     )
@@ -184,6 +211,18 @@ class ServerSettings:
     )
     reference_addresses: bool = knob(
         False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"
+    )
+    voices_as: str = knob(
+        "names",
+        "VOICEWRIGHT_VOICES_AS",
+        "names or objects: how GET /v1/audio/voices lists voices unless it is asked otherwise",
+        words=VOICES_AS,
+    )
+    cartesia_expiry_s: float = knob(
+        1.0,
+        "VOICEWRIGHT_CARTESIA_EXPIRY_S",
+        "seconds after its last sound, in which more text must come, until a context of Cartesia's dialect ends",
+        low=0.1,
     )
     data: str = knob("", "VOICEWRIGHT_DATA", "folder of all that is kept; empty: the user's data folder")
     voices: str = knob("", "VOICEWRIGHT_VOICES", "folder of the voice library; empty: voices in the data folder")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import lru_cache
 
@@ -11,7 +12,12 @@ LETTER_FRAMES = 0.85
 SYLLABLE_FRAMES = 2.8
 DIGIT_FRAMES = 4.0
 FRAME_S = 0.08
+FASTEST = 0.4  # share of the ordinary time that letters and syllables take at least, pauses and marks left out
 
+BEAT_FRAMES = 3  # of a pause at a comma, a quarter of a second
+MOST_BEATS = 20
+SENTENCE_MARK = re.compile(r"[.!?…。！？]")
+DRAWN_OUT = re.compile(r"(\w)\1{2,}")
 SYLLABIC = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "YI ", "ETHIOPIC")
 
 
@@ -23,6 +29,21 @@ def is_speakable(text: str) -> bool:
 def expected_frames(text: str) -> int:
     """Frames of a text that is spoken at an ordinary pace."""
     return round(sum(_frames(character) for character in text))
+
+
+def least_frames(text: str) -> int:
+    """Frames below which a text cannot have been said.
+
+    A digit counts as a letter, since a long number is fewer words; of a letter that is drawn out two count.
+    """
+    spoken = [each for each in DRAWN_OUT.sub(r"\1\1", text) if each.isalnum()]
+    return int(FASTEST * sum(LETTER_FRAMES if each.isdigit() else _frames(each) for each in spoken))
+
+
+def pause_frames(text: str) -> int:
+    """Frames of silence in the rhythm of a text without a word: a beat for each run of marks, two for a sentence's."""
+    beats = sum(1 + bool(SENTENCE_MARK.search(run)) for run in text.split())
+    return BEAT_FRAMES * min(max(1, beats), MOST_BEATS)
 
 
 def expected_seconds(text: str) -> float:

@@ -39,7 +39,8 @@ class Keeping:
         self.store = Store(settings)
         self.store.open()
         self.visitors = Visitors(each=settings.each(), member_of=member_of)
-        self._aside, self._slowly = Aside(), Aside(EXPORTS)
+        self._aside = Aside()
+        self._slowly = Aside(EXPORTS)
         self._features = features
 
     def routes(self) -> list[Route]:

@@ -14,9 +14,17 @@ USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A text for a field, behind a short name."""
+    """A way of speaking behind a short name, both by the page's language."""
 
-    name: str
+    name: dict[str, str]
+    text: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleScript:
+    """A script to begin with; its name is by the page's language."""
+
+    name: dict[str, str]
     text: str
 
 
@@ -33,13 +41,13 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSpeaker:
-    """What a speaker's card says; ``character`` is by the page's language."""
+    """What a speaker's card says; ``character`` and ``accent`` are by the page's language."""
 
     name: str
     language: str
     character: dict[str, str]
     sample: str
-    accent: str | None = None
+    accent: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +61,7 @@ class Presets:
     readings: dict[str, str]
     designs: tuple[Design, ...]
     instructs: tuple[Suggestion, ...]
-    scripts: tuple[Suggestion, ...]
+    scripts: tuple[SampleScript, ...]
     speakers: tuple[KnownSpeaker, ...]
 
     @classmethod
@@ -67,8 +75,8 @@ class Presets:
             texts=_read(folder / "texts.toml")["texts"],
             readings=_read(folder / "readings.toml")["readings"],
             designs=tuple(Design(**entry) for entry in _read(folder / "designs.toml")["design"]),
-            instructs=_suggestions(folder / "instructs.toml", "instruct"),
-            scripts=_suggestions(folder / "scripts.toml", "script"),
+            instructs=tuple(Suggestion(**entry) for entry in _read(folder / "instructs.toml")["instruct"]),
+            scripts=tuple(SampleScript(**entry) for entry in _read(folder / "scripts.toml")["script"]),
             speakers=tuple(KnownSpeaker(**entry) for entry in _read(folder / "speakers.toml")["speaker"]),
         )
 
@@ -78,7 +86,3 @@ class Presets:
 
 def _read(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text("utf-8"))
-
-
-def _suggestions(path: Path, table: str) -> tuple[Suggestion, ...]:
-    return tuple(Suggestion(**entry) for entry in _read(path)[table])

@@ -1,29 +1,41 @@
-"""The runtime's API on the studio's own origin: ``/v1/*``, HTTP and WebSocket, passed on as it comes.
+"""The runtime's API on the studio's own origin: ``/v1/*`` and Cartesia's routes, passed on as they come.
 
-Nothing is read, held back or changed but headers of one hop. Thread: the event loop.
+Nothing is read, held back or changed but headers of one hop. What the runtime promises to who is connected to it holds
+here too: a hang-up is a hang-up for it, and who reads slowly is waited for no longer and with no larger buffers than
+there. Thread: the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+import socket
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from runtime.errors import RuntimeUnavailable, SpeechError
+from runtime.errors import OriginRefused, RuntimeUnavailable, SlowReader, SpeechError
+from runtime.port import allowance
+from runtime.port.error_responses import error_body, error_response
+from runtime.port.listening import give_up
+from runtime.port.origins import SAFE_METHODS, may_use
+from runtime.port.sending import within
+from runtime.settings import Settings
+from studio.passage import Passage
 from studio.supervisor import Runtime
 
+log = logging.getLogger(__name__)
+
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 # What a client may tell the runtime of itself on a WebSocket; Origin was judged here and ends here.
 PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
 OWNER = "x-voice-owner"  # by whom a request is, for the runtime (docs/api.md)
@@ -39,30 +51,51 @@ ONE_HOP = {
     "transfer-encoding",
     "upgrade",
 }
-# A few frames: what waits here is sound that a cancel cannot take back.
-MAX_WAITING_FRAMES = 4
+# What waits here is sound that a cancel cannot take back, and that the runtime believes to be heard.
+MAX_WAITING_FRAMES = 1
+RECEIVE_BYTES = 16_384  # of the kernel's, for what comes from the runtime
 # A runtime whose sound nobody reads cannot answer a close; after this the connection is cut.
 CLOSE_S = 0.5
 
 
 # The word under which the runtime keeps the voices of whoever is there; empty for the host, whose are the common ones.
 Whose = Callable[[HTTPConnection], str]
+# How much speech whoever is there may have made.
+Allowed = Callable[[HTTPConnection], allowance.Allowance | None]
 
 
 class Relay:
     """Passes requests on to wherever the runtime is now."""
 
-    def __init__(self, runtime: Runtime, api_key: str = "", whose: Whose | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        api_key: str = "",
+        whose: Whose | None = None,
+        allowed: Allowed | None = None,
+        settings: Settings | None = None,
+    ) -> None:
         """``api_key`` is the runtime's, if it asks for one: who may use the page may use what is behind it.
 
-        With ``whose`` the runtime is told by whom each request is, and what a client says of that itself is dropped.
+        With ``whose`` the runtime is told by whom each request is, and what a client says of that itself is dropped;
+        what it says of its allowance always is. ``settings`` are those of the runtime.
         """
         self.runtime = runtime
         self.whose = whose
+        self.allowed = allowed
+        self.settings = settings or Settings.from_env()
         self.key = {"x-api-key": api_key} if api_key else {}
-        # No read timeout: a stream may be silent for as long as a sentence waits for its slot.
-        timeout = httpx.Timeout(10.0, read=None)
-        self.client = httpx.AsyncClient(trust_env=False, timeout=timeout, limits=httpx.Limits())
+        # No read timeout: a stream may be silent for as long as a sentence waits for its slot. No limit and no pool:
+        # whom there is no room for is the runtime's to say, and a kept connection may just be being closed there.
+        self.client = httpx.AsyncClient(
+            trust_env=False,
+            timeout=httpx.Timeout(10.0, read=None),
+            transport=httpx.AsyncHTTPTransport(
+                trust_env=False,
+                limits=httpx.Limits(max_keepalive_connections=0),
+                socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)],
+            ),
+        )
 
     async def aclose(self) -> None:
         await self.client.aclose()
@@ -72,31 +105,28 @@ class Relay:
     async def http(self, request: Request) -> Response:
         """Pass one request on and stream its answer back."""
         if request.method not in SAFE_METHODS and not same_origin(request.headers):
-            return Response("This origin may not use the studio.", status_code=403)
+            return error_response(OriginRefused())
         if self.runtime.url is None:
-            return refused(RuntimeUnavailable())
+            return error_response(RuntimeUnavailable())
         try:
             own = self._own_headers(request)
         except SpeechError as error:
-            return refused(error)
-        headers = [(name, value) for name, value in request.headers.items() if name not in {*ONE_HOP, *own}]
-        headers += [(name, value) for name, value in own.items() if value]
-        has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
-        outgoing = self.client.build_request(
-            request.method,
-            _target(self.runtime.url, request.scope),
-            headers=headers,
-            content=request.stream() if has_body else None,
-        )
-        try:
-            answer = await self.client.send(outgoing, stream=True)
-        except httpx.HTTPError:
-            return refused(RuntimeUnavailable())
-        back = StreamingResponse(_body(answer), status_code=answer.status_code)
-        back.raw_headers = [
-            (name.lower(), value) for name, value in answer.headers.raw if name.decode("latin-1").lower() not in ONE_HOP
+            return error_response(error)
+        headers = [
+            (name, value) for name, value in request.headers.raw if name.decode("latin-1") not in {*ONE_HOP, *own}
         ]
-        return back
+        headers += [(name.encode(), value.encode()) for name, value in own.items() if value]
+        url = _target(self.runtime.url, request.scope)
+        limits = self.settings.limits
+        return Passage(
+            self.client,
+            url,
+            headers,
+            dropped={*ONE_HOP, "date"},
+            max_body_bytes=limits.max_body_bytes,
+            body_s=limits.config_s,
+            send_s=self.settings.server.send_s,
+        )
 
     def _own_headers(self, connection: HTTPConnection) -> dict[str, str]:
         """What the runtime hears of us; an empty one is what no client may say in our place.
@@ -104,7 +134,11 @@ class Relay:
         Raises:
             SpeechError: nobody knows whose the request is, and it matters.
         """
-        return self.key if self.whose is None else {**self.key, OWNER: self.whose(connection)}
+        own = dict.fromkeys(allowance.HEADERS, "") | self.key
+        if self.whose is not None:
+            own[OWNER] = self.whose(connection)
+        allowed = self.allowed(connection) if self.allowed is not None else None
+        return own if allowed is None else own | allowed.headers()
 
     async def ask(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
         """One request of the studio's own, in the name of who asks us. ``content`` is httpx's.
@@ -126,7 +160,7 @@ class Relay:
     async def websocket(self, browser: WebSocket) -> None:
         """Join one socket of the page to one of the runtime until either ends."""
         if not same_origin(browser.headers):
-            await browser.close(1008)  # before accept: the handshake is answered with 403
+            await browser.send_denial_response(error_response(OriginRefused()))
             return
         url = self.runtime.url
         if url is None:
@@ -134,8 +168,8 @@ class Relay:
             return
         try:
             own = self._own_headers(browser)
-        except SpeechError:
-            await browser.close(1008)
+        except SpeechError as error:
+            await browser.send_denial_response(error_response(error))
             return
         heard = {name: browser.headers[name] for name in PASSED_ON if name in browser.headers and name not in own}
         try:
@@ -147,11 +181,12 @@ class Relay:
                 compression=None,
                 max_size=None,
                 max_queue=MAX_WAITING_FRAMES,
+                ping_timeout=None,  # the answer may stand behind sound that nobody reads; the kernel tells who is gone
                 close_timeout=CLOSE_S,
                 proxy=None,
             )
-        except InvalidStatus as refusal:
-            answer = refusal.response
+        except InvalidStatus as refused:
+            answer = refused.response
             words = Response(
                 bytes(answer.body or b""), answer.status_code, media_type=answer.headers.get("content-type")
             )
@@ -160,21 +195,29 @@ class Relay:
         except (OSError, TimeoutError, InvalidHandshake):
             await _turn_away(browser)
             return
+        raw: socket.socket = upstream.transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        give_up(raw, self.settings.server)
         async with upstream:
             await browser.accept(subprotocol=upstream.subprotocol)
-            await _join(browser, upstream)
+            await _join(browser, upstream, self.settings.server.send_s)
 
 
-async def _join(browser: WebSocket, upstream: ClientConnection) -> None:
+async def _join(browser: WebSocket, upstream: ClientConnection, send_s: float) -> None:
     up = asyncio.create_task(_up(browser, upstream))
-    down = asyncio.create_task(_down(browser, upstream))
+    down = asyncio.create_task(_down(browser, upstream, send_s))
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (up, down):
             task.cancel()
-        await asyncio.gather(up, down, return_exceptions=True)
-    if browser.client_state is WebSocketState.CONNECTED:
+        _, ended = await asyncio.gather(up, down, return_exceptions=True)
+    if isinstance(ended, SlowReader):
+        log.warning("a client took nothing for %g s and was dropped", send_s)
+        code, reason = ended.outcome.close, ended.code
+        await browser.close(code, reason)
+        await upstream.close(code, reason)
+    elif browser.client_state is WebSocketState.CONNECTED:
         await _end_browser(browser, upstream)
 
 
@@ -191,13 +234,15 @@ async def _up(browser: WebSocket, upstream: ClientConnection) -> None:
             return
 
 
-async def _down(browser: WebSocket, upstream: ClientConnection) -> None:
+async def _down(browser: WebSocket, upstream: ClientConnection, send_s: float) -> None:
+    """
+    Raises:
+        SlowReader: the page took nothing for ``send_s``.
+    """
     try:
         async for message in upstream:
-            if isinstance(message, str):
-                await browser.send_text(message)
-            else:
-                await browser.send_bytes(message)
+            async with within(send_s):
+                await (browser.send_text(message) if isinstance(message, str) else browser.send_bytes(message))
     except ConnectionClosed:
         return
 
@@ -221,7 +266,7 @@ async def _turn_away(browser: WebSocket) -> None:
 async def _say_unavailable(browser: WebSocket) -> None:
     error = RuntimeUnavailable()
     try:
-        await browser.send_text(json.dumps({"type": "error", **fields_of(error)}))
+        await browser.send_text(json.dumps({**error_body(error), "type": "error"}))
         await browser.close(error.outcome.close, error.code)
     except RuntimeError:
         return  # the page has left as well
@@ -234,34 +279,9 @@ def _sendable(code: int | None) -> int:
     return 1001 if code in {1006, 1015} else code
 
 
-def fields_of(error: SpeechError) -> dict[str, object]:
-    return {
-        "code": error.code,
-        "message": str(error),
-        "param": error.param,
-        "retryable": error.outcome.retryable,
-    }
-
-
-def refused(error: SpeechError) -> Response:
-    """An error of the studio's own, as the runtime would say it."""
-    is_ours = error.outcome.http >= 500
-    body = {"error": {"type": "server_error" if is_ours else "invalid_request_error", **fields_of(error)}}
-    headers = {"retry-after": "1"} if error.outcome.retryable else {}
-    return JSONResponse(body, status_code=error.outcome.http, headers=headers)
-
-
-async def _body(answer: httpx.Response) -> AsyncIterator[bytes]:
-    # Closed here in every case, so that a client who leaves is a cancel for the runtime.
-    try:
-        async for part in answer.aiter_raw():
-            yield part
-    finally:
-        await answer.aclose()
-
-
 def _target(url: str, scope: Scope) -> str:
-    # As it was sent: decoding and encoding a path again may make another one of it.
+    # As it was sent: decoding and encoding a path again may make another one of it. The door let no dots through, which
+    # httpx would resolve.
     path: str = scope["raw_path"].partition(b"?")[0].decode("latin-1")
     query: str = scope["query_string"].decode("latin-1")
     return f"{url}{path}?{query}" if query else url + path
@@ -269,8 +289,4 @@ def _target(url: str, scope: Scope) -> str:
 
 def same_origin(headers: Mapping[str, str]) -> bool:
     """Tell whether a request comes from our own page, or from a program, which sends no Origin."""
-    origin = headers.get("origin")
-    if origin is None:
-        return True
-    parts = urlsplit(origin)
-    return parts.scheme in {"http", "https"} and parts.netloc == headers.get("host")
+    return may_use(headers if isinstance(headers, Headers) else Headers(headers))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,32 +18,39 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runtime.errors import InvalidSetting, PortInUse
-from runtime.settings import Limits, Settings
+from runtime.port import serving
+from runtime.port.door import Door
+from runtime.port.hosts import Hosts
+from runtime.port.listening import listen
+from runtime.port.serving import Server
+from runtime.port.unrouted import no_socket, unrouted
+from runtime.settings import Settings
+from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
-from studio.limits import VisitLimits
+from studio.limits import VisitLimits, allowances
 from studio.opening import Opening
+from studio.page_door import PageDoor
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
-from studio.routes.host import HostRoutes
+from studio.routes.host import HostRoutes, is_host
 from studio.routes.transcribe import transcribe_routes
 from studio.routes.voices import voice_routes
 from studio.settings import StudioSettings
 from studio.sign_in import SignIn
 from studio.store.voice_bin import VoiceBin
-from studio.supervisor import ChildRuntime, GivenRuntime, Runtime, until_answers
+from studio.supervisor import ChildRuntime, Runtime, until_answers
 from studio.transcribing.desk import Desk
 from studio.visitors import VisitorCookies
 from studio.voice_owners import whose_voices
 from studio.words import languages, words
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE_S = 2  # for open requests when the process ends
-# Gradio routes that take or give files or fetch for others. The page has no use for them.
-CLOSED = ("/gradio_api/upload", "/gradio_api/file={path:path}", "/gradio_api/proxy={path:path}")
 
 
 class FreshFiles(StaticFiles):
@@ -56,28 +62,6 @@ class FreshFiles(StaticFiles):
         return response
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Take the port, before anything slow is loaded.
-
-    Raises:
-        PortInUse: another process has it.
-        InvalidSetting: this machine has no such address, or the port is not for us.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise PortInUse(host=host, port=port, option="--port or PORT") from error
-        why = (error.strerror or str(error)).lower()
-        raise InvalidSetting(name="host and port", value=f"{host}:{port}", why=why) from error
-    return listener
-
-
 def build(
     runtime: Runtime,
     opening: Opening,
@@ -85,10 +69,16 @@ def build(
     desk: Desk,
     settings: StudioSettings,
     sign_in: SignIn | None = None,
+    told: Settings | None = None,
 ) -> FastAPI:
-    """Compose the application. Routes come first: the mount at / takes whatever is left."""
-    told = Settings.from_env()  # the same variables tell the runtime
-    relay = Relay(runtime, told.server.keys[0] if told.server.keys else "", whose_voices(keeping.visitors))
+    """Compose the application. Routes come first: the mount at / takes whatever is left.
+
+    ``told`` are the runtime's settings, whose variables tell the studio too.
+    """
+    told = told or Settings.from_env()
+    key = told.server.keys[0] if told.server.keys else ""
+    allowed = allowances(keeping.visitors, settings.visits)
+    relay = Relay(runtime, key, whose_voices(keeping.visitors), allowed, told)
     voice_bin = VoiceBin(settings.store.folder / "deleted-voices", settings.store.bin_s)
     presets = Presets.load().as_json() | {"languages": languages()}
 
@@ -115,8 +105,8 @@ def build(
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def closed(_: Request) -> Response:
-        return Response(status_code=404)
+    async def not_routed(request: Request) -> Response:
+        return unrouted(app.router.routes[:last], request.scope)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(VisitorCookies, visitors=keeping.visitors)
@@ -124,6 +114,7 @@ def build(
     app.add_middleware(VisitLimits, visitors=keeping.visitors, settings=settings.visits, must_sign_in=must)
     if sign_in is not None:
         sign_in.add_to(app)  # its session around all that asks who it is
+    app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host))
     app.router.routes.extend(keeping.routes())
     app.router.routes.extend(HostRoutes(runtime, settings, relay.key).routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
@@ -133,13 +124,26 @@ def build(
     for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
+    for path in ("/voices", "/voices/{path:path}"):  # Cartesia's too
+        app.add_route(path, relay.http, methods=HTTP_METHODS)
     app.router.routes += [*voice_routes(relay, voice_bin), *transcribe_routes(desk, told.limits)]
-    for path in CLOSED:
-        app.add_route(path, closed, methods=HTTP_METHODS)
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
-    app.mount("/", opening)
+    last = len(app.router.routes)
+    for path in ("/health", "/ready", "/studio/{path:path}"):
+        app.add_route(path, not_routed, methods=HTTP_METHODS)
+    app.router.routes.append(Mount("/", _NoSockets(opening)))
     return app
+
+
+class _NoSockets:
+    """The page, which has no WebSockets."""
+
+    def __init__(self, page: ASGIApp) -> None:
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (no_socket if scope["type"] == "websocket" else self._page)(scope, receive, send)
 
 
 def page(studio: ASGIApp) -> FastAPI:
@@ -149,8 +153,11 @@ def page(studio: ASGIApp) -> FastAPI:
     """
     import gradio
 
+    from studio import link_preview
     from studio.actions import mcp_tools
     from studio.page import blocks, head, theme
+
+    link_preview.offer()
 
     tools = mcp_tools.tools(studio)
     routes = tools.streamable_http_app().routes
@@ -162,9 +169,13 @@ def page(studio: ASGIApp) -> FastAPI:
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.router.routes.extend(routes)
+    composed = blocks(studio)
+    functions = {number: str(function.api_name) for number, function in composed.fns.items()}
+    limit = Settings.from_env().limits.max_config_bytes
+    app.add_middleware(PageDoor, functions=functions, max_bytes=limit)
     mounted: FastAPI = gradio.mount_gradio_app(
         app,
-        blocks(studio),
+        composed,
         path="/",
         head=head(),
         favicon_path=ASSETS / "images" / "favicon.svg",
@@ -184,31 +195,34 @@ async def serve(settings: StudioSettings) -> int:
         PortInUse: another process has the port.
         InvalidSetting: the studio's data was written by a newer one.
     """
-    listener = listen(settings.host, settings.port)
+    told = Settings.from_env()
+    listener = listen(told.server, settings.host, settings.port, option="--port or PORT")
     runtime: Runtime = (
-        GivenRuntime(settings.runtime_url) if settings.runtime_url else ChildRuntime(settings.runtime_args)
+        GivenRuntime(settings.runtime_url)
+        if settings.runtime_url
+        else ChildRuntime(settings.runtime_args, drain_s=told.server.drain_s)
     )
-    desk = Desk(settings.transcriber, Settings.from_env().limits)
+    desk = Desk(settings.transcriber, told.limits)
     sign_in = _sign_in(settings)
     keeping = await asyncio.to_thread(
         partial(
             Keeping,
             settings.store,
             member_of=sign_in.member_of if sign_in else None,
-            features=partial(_features, desk, sign_in),
+            features=partial(_features, desk, sign_in, settings),
         )
     )
     opening = Opening()
-    app = build(runtime, opening, keeping, desk, settings, sign_in)
-    server = _Server(_config(app))
+    app = build(runtime, opening, keeping, desk, settings, sign_in, told)
+    server = Server(config(app, told))
     # From here on nothing may fail: asyncio cannot cancel a child that is just being started.
     supervision = asyncio.create_task(runtime.run())
     told_to_end = asyncio.create_task(_told_to_end())
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    answering = asyncio.create_task(server.serve(sockets=[listener]))
     handing_over = asyncio.create_task(opening.hand_over(partial(page, app)))
     announcing = asyncio.create_task(_announce(opening, listener))
-    await asyncio.wait({supervision, serving, handing_over, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (serving, handing_over):
+    await asyncio.wait({supervision, answering, handing_over, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (answering, handing_over):
         if task.done():
             task.result()
     code = supervision.result() if supervision.done() else 0
@@ -217,13 +231,18 @@ async def serve(settings: StudioSettings) -> int:
     for helper in helpers:
         helper.cancel()
     # uvicorn may stumble over a socket that is closing already; the process ends all the same.
-    await asyncio.gather(serving, *helpers, return_exceptions=True)
+    await asyncio.gather(answering, *helpers, return_exceptions=True)
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:  # it is ending already
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     return code
 
 
-def _features(desk: Desk, sign_in: SignIn | None, _: Request) -> dict[str, Any]:
-    """What the studio can do beside keeping things."""
-    return {"transcribe": desk.feature(), "oauth": None if sign_in is None else sign_in.feature()}
+def _features(desk: Desk, sign_in: SignIn | None, settings: StudioSettings, request: Request) -> dict[str, Any]:
+    """What the studio can do beside keeping things. How it could do more is for its host alone."""
+    transcribe = desk.feature() if is_host(request, settings) else {**desk.feature(), "how": ""}
+    return {"transcribe": transcribe, "oauth": None if sign_in is None else sign_in.feature()}
 
 
 def _sign_in(settings: StudioSettings) -> SignIn | None:
@@ -239,32 +258,21 @@ def _sign_in(settings: StudioSettings) -> SignIn | None:
     return SignIn(os.environ, required=wanted == "required") if is_set or wanted == "required" else None
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handling, which would end this process before it has ended the child."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 async def _told_to_end() -> None:
     loop, told = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         loop.add_signal_handler(number, told.set)
     await told.wait()
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
-    limits: Limits = Settings.from_env().limits
-    return uvicorn.Config(
+def config(app: FastAPI, told: Settings) -> uvicorn.Config:
+    """How the studio's port is served: as the runtime's."""
+    return serving.config(
         app,
-        ws="websockets-sansio",
-        ws_per_message_deflate=False,  # PCM does not compress
-        ws_max_size=2 * limits.max_config_bytes,  # as the runtime's own transport
-        timeout_graceful_shutdown=GRACE_S,
+        told,
+        linger_s=GRACE_S,
         # A Space is reached through its proxy only, which tells by what name and from where.
         forwarded_allow_ips="*" if os.environ.get("SPACE_ID") else None,
-        log_level="warning",
     )
 
 

@@ -1,40 +1,33 @@
-"""The runtime that the studio uses: a child that is started again when it dies, or one that runs elsewhere.
+"""The runtime as a child of the studio: started again when it dies, and replaced when others are to be loaded.
 
-Both say where they are and how they are; the relay and the page need no more. Thread: the event loop.
+It says where it is and how it is; the relay and the page need no more. Thread: the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Protocol
 
 import httpx
 
+from studio.runtime_process import POLL_S, Answer, Refused, RuntimeProcess, answers, fits_beside
+
 logger = logging.getLogger(__name__)
 
-ROOT = str(Path(__file__).resolve().parent.parent)  # where the packages lie, wherever we were started
 RUNTIME = ("runtime.cli", "runtime")  # module and its arguments
-POLL_S = 0.1  # while it starts
-WATCH_S = 2.0  # while it runs
-HEALTH_S = 10.0  # a runtime that answers nothing for so long three times over is hung
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 HEALTHY_S = 60.0  # having run for so long, its next death starts the backoff anew
-STOP_S = 5.0  # for the runtime to close its sockets and leave
-LAST_WORDS_S = 1.0  # for what a child that has ended still had to say
+LEAVE_S = 5.0  # beside what a runtime that is replaced gives its speech, for it to be gone
+UNKNOWN = -1  # the exit status of a child that could not be started or watched
 REFUSED_SETTINGS = 2  # the runtime's exit status for an operator's mistake
 
 
-class State(StrEnum):
+class RuntimeState(StrEnum):
     """How the runtime is."""
 
     STARTING = "starting"
@@ -46,12 +39,13 @@ class State(StrEnum):
 class Status:
     """What the page is told."""
 
-    state: State
+    state: RuntimeState
     sentence: str
     starts: int = 0
     loaded: int | None = None  # checkpoints that are there, of `of`; None: it has not said yet
     of: int | None = None
     problem: str | None = None  # why the last change of checkpoints came to nothing
+    change: str | None = None  # how far a change of checkpoints is
 
 
 class Runtime(Protocol):
@@ -66,42 +60,28 @@ class Runtime(Protocol):
     async def run(self) -> int: ...
 
 
-class GivenRuntime:
-    """A runtime that someone else keeps alive."""
-
-    def __init__(self, url: str) -> None:
-        self.url: str | None = url
-        self.status = Status(State.STARTING, "Looking for the runtime.")
-
-    async def run(self) -> int:
-        """Ask it for ever how it is."""
-        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
-            while True:
-                ready = await _answers(client, f"{self.url}/ready")
-                self.status = (
-                    Status(State.READY, "Ready.")
-                    if ready
-                    else Status(State.AWAY, "The runtime does not answer. It is asked again and again.")
-                )
-                await asyncio.sleep(WATCH_S if ready else 10 * POLL_S)
-
-
 class ChildRuntime:
     """A runtime of our own, on a free port of this machine."""
 
-    def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME) -> None:
+    def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME, drain_s: float = 0.0) -> None:
+        """``drain_s`` is what a runtime that is replaced gives the speech that runs in it."""
         self.args = tuple(args)
         self._command = tuple(command)
-        self._earlier: tuple[str, ...] | None = None  # arguments that served, while others are tried
+        self._drain_s = drain_s
+        self._child: RuntimeProcess | None = None  # serves, or is about to
+        self._changing: asyncio.Task[None] | None = None
+        self._settled = asyncio.Event()  # a change has left `_child` as it shall be
+        self._makes_room = False  # the child is ended for one that has no room beside it
+        self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # replaced, and still speaking
         self._problem: str | None = None
-        self._last_words = ""
-        self._tried = False  # the running child has the arguments of a change
-        self._process: asyncio.subprocess.Process | None = None
         self.url: str | None = None
-        self.status = Status(State.STARTING, "The runtime is starting.")
+        self.status = Status(RuntimeState.STARTING, "The runtime is starting.")
         self.starts = 0
         self.was_ready = False
-        self.pid: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._child is None else self._child.pid
 
     async def run(self) -> int:
         """Keep a child alive until cancelled; then end it.
@@ -111,178 +91,199 @@ class ChildRuntime:
         """
         backoff = FIRST_BACKOFF_S
         loop = asyncio.get_running_loop()
-        while True:
-            began = loop.time()
-            code = await self._run_once()
-            if self._changed():
-                continue
-            if code == REFUSED_SETTINGS and not self.was_ready:
-                return code
-            if loop.time() - began > HEALTHY_S:
-                backoff = FIRST_BACKOFF_S
-            logger.warning("the runtime ended with status %s; starting it again in %.1f s", code, backoff)
-            self._say(State.AWAY, "The runtime has stopped. It is being started again.")
-            await asyncio.sleep(backoff)
-            backoff = min(backoff * 2, MAX_BACKOFF_S)
+        try:
+            while True:
+                began = loop.time()
+                code = await self._run_once()
+                if code is None:
+                    backoff = FIRST_BACKOFF_S
+                    continue
+                if code == REFUSED_SETTINGS and not self.was_ready:
+                    return code
+                if loop.time() - began > HEALTHY_S:
+                    backoff = FIRST_BACKOFF_S
+                logger.warning("the runtime ended with status %s; starting it again in %.1f s", code, backoff)
+                self._say(RuntimeState.AWAY, "The runtime has stopped. It is being started again.")
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, MAX_BACKOFF_S)
+        finally:
+            await self._end_all()
+
+    # --- the child that serves
+
+    async def _run_once(self) -> int | None:
+        """Attend to the child until it ends; None: a change has put another in its place, or ended it.
+
+        Whatever goes wrong here, the supervision goes on: what cannot be started now may be in a moment.
+        """
+        if self._makes_room:
+            await self._settled.wait()
+        self._settled.clear()
+        try:
+            if self._child is None:
+                child = await self._start(self.args)
+                if self._settled.is_set() or self._makes_room:  # a change was quicker
+                    await child.end()
+                    return None
+                self._child = child
+            return await self._attend(self._child)
+        except Exception:
+            logger.exception("the runtime could not be started or watched")
+            if self._child is not None:
+                await self._child.end()
+            self._child = self.url = None
+            return UNKNOWN
+
+    async def _attend(self, child: RuntimeProcess) -> int | None:
+        ended = asyncio.create_task(child.ended())
+        settled = asyncio.create_task(self._settled.wait())
+        watching = asyncio.create_task(self._watch(child))
+        try:
+            await asyncio.wait({ended, settled}, return_when=asyncio.FIRST_COMPLETED)
+            if self._makes_room:
+                await settled
+            if self._settled.is_set():
+                return None
+            self._child = self.url = None
+            return ended.result()
+        finally:
+            for task in (ended, settled, watching):
+                task.cancel()
+
+    async def _watch(self, child: RuntimeProcess) -> None:
+        """Say when it is ready, then end it if it hangs; its death is seen by the one who waits for it."""
+        if self.url != child.url:
+            await child.until_ready(self._tell_loading)
+            self._serve_with(child)
+        await child.until_hung()
+        logger.error("the runtime does not answer any more; ending it")
+        child.kill()
+
+    async def _start(self, args: Sequence[str]) -> RuntimeProcess:
+        self.starts += 1
+        return await RuntimeProcess.start([*self._command, *args])
+
+    def _serve_with(self, child: RuntimeProcess) -> None:
+        self._child = child
+        self.url = child.url
+        self.was_ready = True
+        self._say(RuntimeState.READY, "Ready.")
+
+    async def _end_all(self) -> None:
+        """End every child; those that were let speak to their end have no more time."""
+        if self._changing is not None:
+            self._changing.cancel()
+            await asyncio.wait({self._changing})
+        for leaving in self._leaving:
+            leaving.cancel()
+        children = [*self._leaving.values(), *([] if self._child is None else [self._child])]
+        self.url = None
+        await asyncio.gather(*(child.end() for child in children), return_exceptions=True)
+
+    # --- a change
 
     @property
     def changing(self) -> bool:
         """Whether other arguments are being tried."""
-        return self._earlier is not None
+        return self._changing is not None
 
     def change(self, args: Sequence[str]) -> None:
-        """Start again with other arguments. If they do not serve, the earlier ones come back and `status` says why.
+        """Let a child with other arguments take over. If they do not serve, all stays, and `status` says why.
 
-        Not while it is `changing`.
+        They are checked first, and the new child is started beside the one that serves, where there is memory for
+        both. Not while it is `changing`.
         """
-        self._earlier, self.args, self._problem = self.args, tuple(args), None
-        self._say(State.STARTING, "The runtime is starting with other checkpoints.")
-        if self._process is not None:
-            self._ending = asyncio.create_task(_end(self._process))
+        self._problem = None
+        self._changing = asyncio.create_task(self._change(tuple(args)))
+        self._tell_change("The checkpoints are being checked.")
 
     def give_up(self) -> None:
-        """Abandon a change that takes too long; the earlier arguments come back."""
-        if self.changing and self._process is not None:
-            self._last_words = "it was given up."
-            self._ending = asyncio.create_task(_end(self._process))
+        """Abandon a change; what served before goes on, or comes back."""
+        if self._changing is not None:
+            self._changing.cancel()
 
-    def _changed(self) -> bool:
-        """What a child's end means to a change: the new one's turn, or the new one's failure."""
-        if self._earlier is None:
-            return False
-        if self._tried:
-            self._problem = f"The checkpoints could not be loaded: {self._last_words or 'the runtime has ended.'}"
-            self.args, self._earlier = self._earlier, None
-            self._say(State.STARTING, "The earlier checkpoints are being loaded again.")
-        return True
-
-    async def _run_once(self) -> int:
-        port = _free_port()
-        self.starts += 1
-        self._tried = self.changing
-        process = self._process = await self._spawn(port)
-        assert process.stderr is not None
-        watcher = asyncio.create_task(self._watch(process, f"http://127.0.0.1:{port}"))
-        listening = asyncio.create_task(self._pass_on(process.stderr))
+    async def _change(self, args: tuple[str, ...]) -> None:
+        why = None
         try:
-            code = await process.wait()
-            await asyncio.wait({listening}, timeout=LAST_WORDS_S)  # they may say why
-            return code
+            await self._try(args)
+        except Refused as refusal:
+            why = str(refusal)
+        except asyncio.CancelledError:
+            why = "it was given up."
+        except Exception:
+            logger.exception("a change of checkpoints failed")
+            why = "the cause is in the studio's log."
+        self._changing = None
+        self._problem = None if why is None else f"The checkpoints could not be loaded: {why}"
+        self.status = replace(self.status, change=None, loaded=None, of=None, problem=self._problem)
+
+    async def _try(self, args: tuple[str, ...]) -> None:
+        """Check the arguments, load with them, and take over.
+
+        Raises:
+            Refused: they do not serve; the sentence says why.
+        """
+        if await fits_beside([*self._command, *args]):
+            self._take_over(await self._loaded(args), args)
+            return
+        self._makes_room = True
+        try:
+            if self._child is not None:
+                self._tell_change("The earlier checkpoints make room; speech that runs is let finish.")
+                await self._child.end(self._drain_s + LEAVE_S)
+            self._child = self.url = None
+            self._say(RuntimeState.STARTING, "The runtime is starting with other checkpoints.")
+            self._take_over(await self._loaded(args), args)
         finally:
-            self.url = None
-            watcher.cancel()
-            await _end(process)
-            listening.cancel()
+            if self.url is None:
+                self._say(RuntimeState.STARTING, "The earlier checkpoints are being loaded again.")
+            self._makes_room = False
+            self._settled.set()
 
-    async def _pass_on(self, words: asyncio.StreamReader) -> None:
-        """Its standard error to ours, line by line."""
-        rest = b""
-        while piece := await words.read(65536):
-            sys.stderr.buffer.write(piece)
-            sys.stderr.flush()
-            *lines, rest = (rest[-4096:] + piece).split(b"\n")
-            for line in filter(None, lines):
-                self._last_words = line.decode("utf-8", "replace").removeprefix("voicewright: ")
+    async def _loaded(self, args: tuple[str, ...]) -> RuntimeProcess:
+        """A child with these arguments that is ready.
 
-    async def _spawn(self, port: int) -> asyncio.subprocess.Process:
-        path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "studio.child",
-            *self._command,
-            *self.args,
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-            stdin=asyncio.subprocess.PIPE,  # held open for as long as we live, see studio/child.py
-            stderr=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,  # it would tell its own address; the user's is ours
-            env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is ours; the child is told when we are ready to go
-        )
-        self.pid = process.pid
-        return process
+        Raises:
+            Refused: it ended before.
+        """
+        child = await self._start(args)
+        try:
+            await child.loaded(self._tell_loading)
+        except BaseException:
+            await child.end()
+            raise
+        return child
 
-    async def _watch(self, process: asyncio.subprocess.Process, url: str) -> None:
-        """Say when it is ready, then end it if it hangs; its death is seen by the one who waits for it."""
-        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
-            while not (answer := await _asked(client, f"{url}/ready")).ready:
-                self._tell_loading(answer)
-                await asyncio.sleep(POLL_S)
-            self.url = url
-            self.was_ready, self._earlier = True, None
-            self._say(State.READY, "Ready.")
-            missed = 0
-            while missed < 3:
-                await asyncio.sleep(WATCH_S)
-                missed = 0 if await _answers(client, f"{url}/health") else missed + 1
-        logger.error("the runtime does not answer any more; ending it")
-        process.kill()
+    def _take_over(self, child: RuntimeProcess, args: tuple[str, ...]) -> None:
+        """Serve with this child from now on; the one before gets no more work, and ends when what runs has ended."""
+        earlier, self.args = self._child, args
+        if earlier is not None:
+            leaving = asyncio.create_task(earlier.end(self._drain_s + LEAVE_S))
+            self._leaving[leaving] = earlier
+            leaving.add_done_callback(lambda done: self._leaving.pop(done, None))
+        self._serve_with(child)
+        self._settled.set()
 
-    def _say(self, state: State, sentence: str) -> None:
-        self.status = Status(state, sentence, self.starts, problem=self._problem)
+    # --- what the page is told
+
+    def _say(self, state: RuntimeState, sentence: str) -> None:
+        self.status = Status(state, sentence, self.starts, problem=self._problem, change=self.status.change)
+
+    def _tell_change(self, sentence: str) -> None:
+        self.status = replace(self.status, change=sentence, problem=None)
 
     def _tell_loading(self, answer: Answer) -> None:
-        """Pass on how far its checkpoints are."""
-        if answer.step and answer.of:
-            which = f" {min(answer.loaded + 1, answer.of)} of {answer.of}" if answer.of > 1 else ""
-            sentence = f"Model{which}: {answer.step}."
-            self.status = Status(State.STARTING, sentence, self.starts, answer.loaded, answer.of, self._problem)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a runtime says of itself at /ready."""
-
-    ready: bool = False
-    loaded: int = 0
-    of: int = 0
-    step: str = ""
-
-
-async def _asked(client: httpx.AsyncClient, url: str) -> Answer:
-    """Ask /ready; while it loads, the answer is a refusal that says how far it is."""
-    try:
-        reply = await client.get(url)
-        if reply.status_code == httpx.codes.OK:
-            return Answer(ready=True)
-        said = reply.json()
-        return Answer(loaded=int(said["loaded"]), of=int(said["of"]), step=str(said["step"]))
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
-        return Answer()
+        """Pass on how far checkpoints are: of the change, and of what is to serve where nothing does."""
+        if not answer.sentence:
+            return
+        if self._changing is not None:
+            self._tell_change(answer.sentence)
+        if self.url is None:
+            self._say(RuntimeState.STARTING, answer.sentence)
+        self.status = replace(self.status, loaded=answer.loaded, of=answer.of)
 
 
 async def until_answers(client: httpx.AsyncClient, url: str) -> None:
     """Wait until a URL gives 200."""
-    while not await _answers(client, url):  # noqa: ASYNC110 - another process cannot set our event
+    while not await answers(client, url):  # noqa: ASYNC110 - another process cannot set our event
         await asyncio.sleep(POLL_S)
-
-
-async def _answers(client: httpx.AsyncClient, url: str) -> bool:
-    """Tell whether a URL gives 200 now."""
-    try:
-        return (await client.get(url)).status_code == httpx.codes.OK
-    except httpx.HTTPError:
-        return False
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ask, wait, insist."""
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        await asyncio.wait_for(process.wait(), STOP_S)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -75,7 +75,8 @@ class VisitorCookies:
     """ASGI middleware that gives each visitor a cookie, and renews it with every visit of the page."""
 
     def __init__(self, app: ASGIApp, visitors: Visitors) -> None:
-        self.app, self.visitors = app, visitors
+        self.app = app
+        self.visitors = visitors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asks = scope["type"] == "http" and scope["path"] in GIVEN_AT and scope["method"] in {"GET", "HEAD"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from starlette.requests import HTTPConnection
 
 from runtime.errors import VisitorUnknown
-from studio.relay import SAFE_METHODS, Whose
+from runtime.port.origins import SAFE_METHODS
+from studio.relay import Whose
 from studio.store.owners import HOST
 from studio.visitors import Visitors
 

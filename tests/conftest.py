@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import DEMO_CHECKPOINT
@@ -22,6 +23,10 @@ torch.set_num_threads(1)
 # Without a card, kernels are run by Triton's interpreter; it must be chosen before anything imports Triton.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# The same examples on every machine and at every run, and none of them refused because the machine is busy.
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling

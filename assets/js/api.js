@@ -1,5 +1,7 @@
 /** The studio's and the runtime's HTTP, as JSON in and out; whatever is refused is thrown as one sentence. */
 
+import { sentenceOf } from './server_words.js';
+
 /** A refusal, or no answer at all, with a stable code. */
 export class StudioError extends Error {
   /** @param {{code: string, message: string, param?: string|null, status?: number}} fields */
@@ -11,6 +13,11 @@ export class StudioError extends Error {
   /** Whether this studio simply has no such route. */
   get missing() {
     return this.code === 'http_404' || this.code === 'http_405';
+  }
+
+  /** Whether nothing answered. */
+  get unreachable() {
+    return this.code === 'studio_unreachable';
   }
 }
 
@@ -29,7 +36,7 @@ async function refusal(response) {
   }
   return new StudioError({
     code: fields.code ?? `http_${response.status}`,
-    message: fields.message ?? `The studio answered with ${response.status}.`,
+    message: sentenceOf({ code: 'http', facts: { status: response.status }, message: '', ...fields }),
     param: fields.param,
     status: response.status,
   });
@@ -41,10 +48,8 @@ async function ask(path, options = {}) {
   try {
     response = await fetch(address(path), { cache: 'no-store', ...options });
   } catch {
-    throw new StudioError({
-      code: 'studio_unreachable',
-      message: 'The studio does not answer. Check that it still runs, then try again.',
-    });
+    const code = 'studio_unreachable';
+    throw new StudioError({ code, message: sentenceOf({ code, message: 'The studio does not answer.' }) });
   }
   if (!response.ok) throw await refusal(response);
   return response;

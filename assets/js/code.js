@@ -125,7 +125,7 @@ export function webSocket(request, base) {
   const url = new URL('v1/audio/speech/stream', base);
   url.protocol = url.protocol.replace('http', 'ws');
   const given = request.hasReference ? ', ref_audio: reference' : '';
-  const config = json({ type: 'session.config', ...speechConfig(request) });
+  const config = json({ type: 'session.config', text_filter: 'none', ...speechConfig(request) });
   const begin = request.hasReference ? `{ ...config${given} }` : 'config';
   return `${request.hasReference && !request.referenceUrl ? "import { readFile } from 'node:fs/promises';\n\n" : ''}const config = ${config};
 const text = ${JSON.stringify(request.text)};

@@ -2,17 +2,21 @@
  * The waiting page: says how far the studio and its runtime are, and makes room for the studio when that is there.
  */
 
+import { inPageWords, sayWith } from './server_words.js';
 import { preferred, Words } from './words.js';
 
 const ASK_MS = 500;
 
-document.documentElement.classList.toggle('dark', matchMedia('(prefers-color-scheme: dark)').matches);
+const asked = new URLSearchParams(location.search).get('__theme');
+const isDark = ['light', 'dark'].includes(asked) ? asked === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+document.documentElement.classList.toggle('dark', isDark);
 
 const line = document.querySelector('#vw-opening-what');
 
 async function translate() {
   const words = new Words();
   await words.load(preferred(['en', 'zh']));
+  sayWith(words);
   words.apply(document);
   document.documentElement.lang = words.language;
 }
@@ -26,7 +30,8 @@ async function ask() {
       return;
     }
     // Said again only when it has changed: it is read aloud.
-    if (line.textContent !== status.sentence) line.textContent = status.sentence;
+    const sentence = inPageWords(status.sentence);
+    if (line.textContent !== sentence) line.textContent = sentence;
   } catch {
     // The server is on its way down or up; it is asked again.
   }

@@ -13,7 +13,9 @@ export class Preferences extends EventTarget {
     const { language, theme } = me.preferences ?? {};
     this.languages = languages;
     this.language = language in languages ? language : preferred(Object.keys(languages));
-    this.theme = THEMES.includes(theme) ? theme : 'system';
+    // Gradio's own switch, for links and frames: it holds for this visit, and is not kept.
+    const asked = new URLSearchParams(location.search).get('__theme');
+    this.theme = [asked, theme].find((one) => THEMES.includes(one)) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
     this.paint();
   }

@@ -33,6 +33,11 @@ export class Reference {
     return this.pcm ? this.pcm.length / SAMPLE_RATE : 0;
   }
 
+  /** Whether it is longer than what may be used of it. */
+  get isCut() {
+    return this.seconds > this.maxSeconds;
+  }
+
   /** Whether all of it is chosen. */
   get whole() {
     return this.start === 0 && this.end === this.seconds;

@@ -11,7 +11,11 @@ function joined(chunks, samples) {
   return all;
 }
 
-/** How many samples differ, and by how much at most. @param {import('./take.js').Take} one @param {import('./take.js').Take} other */
+/**
+ * How many of the first one's samples differ, and by how much at most. The other is as long or longer.
+ *
+ * @param {import('./take.js').Take} one @param {import('./take.js').Take} other
+ */
 function difference(one, other) {
   const [a, b] = [one, other].map(({ chunks, samples }) => joined(chunks, samples));
   let count = 0;
@@ -34,10 +38,13 @@ const device = ({ device: name, dtype }) => [name, dtype].filter(Boolean).join('
 export function compare(before, after) {
   const different = (key, values = {}) => ({ identical: false, key: `library.different.${key}`, values });
   if (after.state === 'stopped') return different('stopped');
-  const sameLength = before.samples === after.samples;
+  // What was stopped is compared as far as it had come.
+  const wasStopped = before.state === 'stopped';
+  const sameLength = wasStopped ? before.samples <= after.samples : before.samples === after.samples;
   const { count, most } = sameLength ? difference(before, after) : {};
-  const same = before.record.sha256 === after.record?.sha256 || (after.record === null && count === 0);
-  if (same) return { identical: true, key: 'library.identical', values: { n: after.samples } };
+  const bySamples = wasStopped || after.record === null;
+  const same = bySamples ? count === 0 : before.record.sha256 === after.record.sha256;
+  if (same) return { identical: true, key: `library.identical${wasStopped ? '_so_far' : ''}`, values: { n: before.samples } };
   const [then, now] = [before.record.model ?? {}, after.model ?? {}];
   if (then.id && now.id && then.id !== now.id) return different('model', { then: then.id, now: now.id });
   if (then.fingerprint && then.fingerprint !== now.fingerprint) return different('weights', { now: now.id });

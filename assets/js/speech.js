@@ -1,22 +1,26 @@
 /** Asking for takes: over the socket, into a Take, and from there into the studio's store. */
 
 import { api } from './api.js';
+import { sentenceOf } from './server_words.js';
 import { Take } from './take.js';
 import { dataUrl } from './wav.js';
 
 /** @typedef {import('./take.js').Asked} Asked */
+
+const KEEP_AGAIN_MS = 5000; // a take that is whole while the studio does not answer
 
 export class Speech {
   /**
    * @param {import('./ws_client.js').SpeechSocket} socket
    * @param {Object} studio
    * @param {(id: string) => Object} studio.modelOf  id, fingerprint, device and dtype of a model
+   * @param {(take: Take) => void} studio.onWhole
    * @param {(take: Take) => void} studio.onFailed
    * @param {(take: Take) => void} studio.onKept
    * @param {(take: Take, error: Error) => void} studio.onUnkept
    */
-  constructor(socket, { modelOf, onFailed, onKept, onUnkept }) {
-    Object.assign(this, { socket, modelOf, onFailed, onKept, onUnkept });
+  constructor(socket, { modelOf, onWhole, onFailed, onKept, onUnkept }) {
+    Object.assign(this, { socket, modelOf, onWhole, onFailed, onKept, onUnkept });
     /** Takes whose sound may still come. @type {Set<Take>} */
     this.live = new Set();
     /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
@@ -30,7 +34,10 @@ export class Speech {
     this.live.add(take);
     if (!asked.reference) this.ask(take, null);
     else this.travelling(asked.reference).then((url) => take.live && this.ask(take, url), (error) => this.fail(take, error));
-    take.addEventListener('done', () => this.live.delete(take));
+    take.addEventListener('done', () => {
+      this.live.delete(take);
+      if (take.lasts) this.keep(take);
+    });
     return take;
   }
 
@@ -64,9 +71,9 @@ export class Speech {
       onDone: (done) => {
         Object.assign(take, { metrics: done.metrics, stopReason: done.stop_reason, queue: null });
         take.enter('done', 'done');
-        this.keep(take);
+        this.onWhole(take);
       },
-      onError: (error) => this.fail(take, error),
+      onError: (error) => this.fail(take, Object.assign(error, { message: sentenceOf(error) })),
     });
   }
 
@@ -80,9 +87,10 @@ export class Speech {
   /** Hand a finished take to the studio's store. @param {Take} take */
   async keep(take) {
     const unkept = (error) => {
+      const isNew = !take.unkept;
       take.unkept = true;
       take.tell('stored');
-      if (error) this.onUnkept(take, error);
+      if (error && isNew) this.onUnkept(take, error);
     };
     if (!this.keeps || take.isSample) return unkept(null);
     const form = new FormData();
@@ -96,6 +104,7 @@ export class Speech {
       this.onKept(take);
     } catch (error) {
       if (error.missing) this.keeps = false;
+      if (error.unreachable) setTimeout(() => this.keep(take), KEEP_AGAIN_MS);
       unkept(error.missing ? null : error);
     }
   }

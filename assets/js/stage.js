@@ -35,12 +35,23 @@ export class Stage extends EventTarget {
     this.take = null;
     /** @type {Programme|null} */
     this.programme = null;
+    /** @type {Take|null} what was shown last and has sound */
+    this.before = null;
     this.onItem = null;
     this.index = 0; // of the programme's item that is shown
     this.at = 0; // samples into the take that is shown
     this.playing = 0;
     this.onChange = () => this.refresh();
+    this.place(page);
     this.listen();
+  }
+
+  /** On a phone the dock has no place for the figures: they follow the room. @param {ParentNode} page */
+  place(page) {
+    const [figures, dock, footer] = ['.vw-meter', '#vw-stage', '.vw-footer'].map((part) => page.querySelector(part));
+    const narrow = matchMedia('(max-width: 40rem)');
+    narrow.onchange = () => (narrow.matches ? footer.before(figures) : dock.append(figures));
+    narrow.onchange();
   }
 
   listen() {
@@ -194,7 +205,13 @@ export class Stage extends EventTarget {
     if (audible !== null) timing.audible = audible - timing.clicked;
   }
 
+  /** Show again what was there before a take that came to nothing. @param {Take} take */
+  giveBack(take) {
+    if (take === this.take && !take.samples && this.before) this.show(this.before);
+  }
+
   put(take) {
+    if (this.take?.samples) this.before = this.take;
     this.at = 0;
     for (const event of ['progress', 'done', 'error', 'stored']) {
       this.take?.removeEventListener(event, this.onChange);

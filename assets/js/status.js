@@ -1,11 +1,15 @@
 /**
  * The status line: whether the runtime is there, and what it holds.
  *
- * The socket tells at once that the runtime has gone; while it is away the page asks the studio what
- * becomes of it. Dispatches 'models' with the cards whenever a runtime has come.
+ * The socket tells at once that the runtime has gone, and within ten seconds that nothing comes any more; while it is
+ * away the page asks the studio what becomes of it. Dispatches 'models' with the cards whenever a runtime has come.
  */
 
+import { inPageWords } from './server_words.js';
+
 const ASK_MS = 1000;
+const ANSWER_MS = 5000; // of the studio; then it counts as silent
+const OFFLINE_MS = 2000; // for an answer, after the browser has said that there is no network
 
 export class Status extends EventTarget {
   /**
@@ -19,36 +23,72 @@ export class Status extends EventTarget {
     this.line = page.querySelector('#vw-status');
     this.models = page.querySelector('#vw-models');
     this.socket = socket;
+    /** Whether nothing comes from the studio at all; a runtime that is started again is another matter. */
+    this.interrupted = false;
     socket.addEventListener('state', () => this.onState());
+    addEventListener('offline', () => this.doubt());
+    addEventListener('online', () => (this.socket.state === 'closed' ? this.socket.open() : this.socket.check()));
     this.ask();
   }
 
   onState() {
-    if (this.socket.state === 'open') this.greet();
-    else if (!this.timer) this.ask();
+    const { state } = this.socket;
+    if (state === 'open') {
+      this.interrupted = false;
+      this.greet();
+    } else if (!this.asking) {
+      if (state === 'stalled') this.interrupt();
+      else this.show('waiting', this.t('shell.reconnecting'));
+      this.ask();
+    }
   }
 
+  /** The browser says that there is no network; a studio on this machine needs none. */
+  doubt() {
+    this.socket.check();
+    setTimeout(() => this.socket.check(OFFLINE_MS), OFFLINE_MS);
+  }
+
+  interrupt() {
+    this.interrupted = true;
+    this.show('waiting', this.t(navigator.onLine ? 'shell.silent_studio' : 'shell.offline'));
+  }
+
+  /** Say what becomes of the runtime until the socket is open again. */
   async ask() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.ask(), ASK_MS);
-    let sentence = this.t('shell.silent_studio');
-    try {
-      const response = await fetch(new URL('studio/status', document.baseURI), { cache: 'no-store' });
-      const status = await response.json();
-      sentence = status.sentence;
-      // No need to wait for the socket's own next attempt.
-      if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
-    } catch {
-      // The sentence above says it.
+    this.asking = true;
+    while (this.socket.state !== 'open') {
+      const status = await this.asked();
+      if (this.socket.state === 'open') break;
+      if (!status) this.interrupt();
+      else {
+        this.interrupted = false;
+        this.show('waiting', inPageWords(status.sentence));
+        // No need to wait for the socket's own next attempt.
+        if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
+      }
+      await new Promise((later) => setTimeout(later, ASK_MS));
     }
-    if (this.socket.state !== 'open') this.show('waiting', sentence);
+    this.asking = false;
+  }
+
+  /** What the studio says of the runtime; null where it does not answer. */
+  async asked() {
+    try {
+      const signal = AbortSignal.timeout(ANSWER_MS);
+      const response = await fetch(new URL('studio/status', document.baseURI), { cache: 'no-store', signal });
+      return await response.json();
+    } catch {
+      return null;
+    }
   }
 
   async greet() {
     clearTimeout(this.timer);
-    this.timer = 0;
     try {
-      const response = await fetch(new URL('v1/models', document.baseURI), { cache: 'no-store' });
+      const signal = AbortSignal.timeout(ANSWER_MS);
+      const response = await fetch(new URL('v1/models', document.baseURI), { cache: 'no-store', signal });
       if (!response.ok) throw new Error(String(response.status));
       this.introduce((await response.json()).data);
     } catch {
@@ -70,7 +110,7 @@ export class Status extends EventTarget {
     const mute = cards.some(({ speaks }) => !speaks);
     this.show(mute ? 'mute' : 'ready', this.t(mute ? 'shell.mute' : 'shell.ready'));
     this.models.textContent = cards
-      .map(({ id, device, dtype }) => `${id} on ${device}, ${dtype}`)
+      .map(({ id, device, dtype }) => this.t('shell.model', { id, device, dtype }))
       .join(' · ');
   }
 

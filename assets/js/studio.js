@@ -1,7 +1,9 @@
 /** The page's glue: rooms, socket, stage and store meet here and nowhere else. What a room gets: docs/studio.md. */
 
+import { Addresses } from './addresses.js';
 import { api, StudioError } from './api.js';
 import { CodeDialog } from './code_dialog.js';
+import { Drafts } from './drafts.js';
 import { TakeHistory } from './history.js';
 import { Preferences } from './preferences.js';
 import { CloneRoom } from './rooms/clone.js';
@@ -11,13 +13,16 @@ import { HostRoom } from './rooms/host.js';
 import { LibraryRoom } from './rooms/library.js';
 import { ScriptRoom } from './rooms/script.js';
 import { SpeakersRoom } from './rooms/speakers.js';
+import { inPageWords, sayWith } from './server_words.js';
 import { Speech } from './speech.js';
+import { expectedSeconds } from './speech_rate.js';
 import { Stage } from './stage.js';
 import { offerSigningIn } from './sign_in.js';
 import { Status } from './status.js';
+import { TextFacts } from './text_facts.js';
 import { Toasts } from './toast.js';
 import { Voices } from './voices.js';
-import { Words } from './words.js';
+import { localised, Words } from './words.js';
 import { SpeechError, SpeechSocket } from './ws_client.js';
 
 /** @typedef {import('./rooms/fields.js').ModelCard} ModelCard */
@@ -32,8 +37,10 @@ const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 export class Studio {
   /** @param {HTMLElement} page @param {{presets: Object, me: Object, words: Words, preferences: Preferences}} given */
   constructor(page, { presets, me, words, preferences }) {
-    Object.assign(this, { page, presets, me, words, preferences, api });
+    Object.assign(this, { page, me, words, preferences, api, given: presets });
+    this.localise();
     this.t = (key, values) => words.t(key, values);
+    sayWith(words);
     this.textField = page.querySelector('#vw-text');
     this.textField.value = presets.texts.auto;
     this.speakButton = page.querySelector('#vw-speak');
@@ -46,23 +53,31 @@ export class Studio {
     this.cards = new Map();
     /** What the server allows, of session.created. @type {Object<string, number>} */
     this.limits = {};
+    this.scroller = page.querySelector('.vw-rooms');
+    /** Where each room was left. @type {Map<string, number>} */
+    this.scrolled = new Map();
     this.toasts = new Toasts(page.querySelector('#vw-toasts'));
     this.stage = new Stage(page, this.t);
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
       modelOf: (id) => this.modelOf(id),
-      onFailed: (take) => this.complain(take.error.param ?? 'request', take.error, take.room),
+      onWhole: (take) => this.judge(take),
+      onFailed: (take) => this.fail(take),
       onKept: (take) => this.history.add(take.record),
-      onUnkept: (_, error) => this.toast(this.t('shell.not_kept', { why: error.message })),
+      onUnkept: (_, error) => this.toast(error.unreachable ? this.t('shell.kept_later') : this.t('shell.not_kept', { why: error.message })),
     });
     this.voices = new Voices();
     this.history = new TakeHistory(this.speech, this.t);
     this.code = new CodeDialog(page.querySelector('#vw-code'), this);
     this.rooms = ROOMS.map((Room) => this.build(Room));
+    this.drafts = new Drafts([this, ...this.rooms]);
+    this.drafts.recall();
+    this.addresses = new Addresses(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
     this.status = new Status(page, this.socket, this.t);
+    this.facts = new TextFacts(page, this);
     this.clicked = 0;
     this.listen();
-    this.go('speakers');
+    this.enter(this.addressed);
   }
 
   build(Room) {
@@ -79,6 +94,11 @@ export class Studio {
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = () => this.stop();
     this.seed.oninput = () => (this.lock.checked = this.seed.value !== '');
+    // Who writes on has that to undo, and not what was replaced before.
+    this.page.addEventListener('input', ({ target }) => {
+      this.undo = null;
+      this.mended(target);
+    });
     for (const link of this.page.querySelectorAll('[data-room]')) link.onclick = () => this.go(link.dataset.room);
     this.page.querySelector('[role=tablist]').onkeydown = (event) => this.onTabKey(event);
     this.stage.addEventListener('change', () => this.refresh());
@@ -109,11 +129,19 @@ export class Studio {
     show();
   }
 
+  /** The presets in the page's language. */
+  localise() {
+    const { instructs, scripts, speakers } = localised({ ...this.given, languages: null }, this.words.language);
+    this.presets = { ...this.given, instructs, scripts, speakers };
+  }
+
   /** Change the language of the page itself. @param {string} language */
   async speakPageIn(language) {
     await this.words.load(language);
+    this.localise();
     document.documentElement.lang = language;
     this.words.apply(this.page);
+    this.clearComplaints();
     this.offer([...new Set(this.cards.values())]);
     this.status.name();
     this.stage.refresh();
@@ -127,10 +155,23 @@ export class Studio {
     return this.rooms.find((room) => room.id === id);
   }
 
-  /** Show one room and hide the others; what is handed over is the room's to understand. @param {string} id @param {Object} [given] */
+  /** The room that the address names; without one, the first that can speak. */
+  get addressed() {
+    const first = this.rooms.find((room) => room.mode && this.serves(room)) ?? this.rooms[0];
+    return this.addresses.room ?? first.id;
+  }
+
+  /** Go to another room; Back leads to this one again. @param {string} id @param {Object} [given] */
   go(id, given = {}) {
+    this.addresses.go(id);
+    this.enter(id, given);
+  }
+
+  /** Show one room and hide the others; what is handed over is the room's to understand. @param {string} id @param {Object} [given] */
+  enter(id, given = {}) {
     const room = this.room(id);
     if (room !== this.current) {
+      if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
       this.current?.leave?.();
       this.current = room;
       for (const tab of this.page.querySelectorAll('[data-room]')) {
@@ -141,6 +182,7 @@ export class Studio {
       for (const tab of this.tabs) tab.tabIndex = tab.dataset.room === id || (id === 'host' && tab === this.tabs[0]) ? 0 : -1;
       for (const { id: other, root } of this.rooms) root.hidden = other !== id;
       this.furnish(room.root);
+      this.scroller.scrollTop = this.scrolled.get(id) ?? 0;
     }
     this.clearComplaints();
     room.enter?.(given);
@@ -171,7 +213,7 @@ export class Studio {
       this.mark(room);
       room.offer?.(cards);
     }
-    if (first && !this.serves(this.current)) this.go(this.rooms.find((room) => room.mode && this.serves(room)).id);
+    if (first) this.enter(this.addressed);
     this.voices.refresh().catch(() => {});
     this.refresh();
   }
@@ -199,6 +241,42 @@ export class Studio {
     return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
   }
 
+  // --- what was written, and its way back
+
+  /** What the rooms share. */
+  id = 'shared';
+
+  draft() {
+    return { text: this.text, seed: this.seed.value, lock: this.lock.checked };
+  }
+
+  /** @param {{text: string, seed: string, lock: boolean}} draft */
+  recall({ text, seed, lock }) {
+    this.text = text;
+    this.seed.value = seed;
+    this.lock.checked = lock;
+  }
+
+  /**
+   * Do what replaces words in a room's form. Where they were somebody's own there is a way back: on the toast, and by
+   * Ctrl+Z for as long as nothing else is written.
+   *
+   * @param {{draft: () => Object, recall: (draft: Object) => void}} room @param {boolean} isOwn @param {() => void} deed
+   */
+  replacing(room, isOwn, deed) {
+    const before = [this, room].map((source) => [source, source.draft()]);
+    deed();
+    if (!isOwn) return;
+    this.dismiss?.();
+    this.undo = () => {
+      this.undo = null;
+      this.dismiss();
+      for (const [source, draft] of before) source.recall(draft);
+      this.drafts.touch();
+    };
+    this.dismiss = this.toast(this.t('shell.replaced'), { action: this.t('shell.undo'), onAction: this.undo });
+  }
+
   // --- speaking
 
   get text() {
@@ -207,12 +285,14 @@ export class Studio {
 
   set text(text) {
     this.textField.value = text;
+    this.facts?.refreshSoon();
   }
 
   /** The primary button, and Ctrl+Enter: what it does is the room's. */
   async speak() {
     const { current } = this;
     if (!current.speak || !this.serves(current) || this.cards.size === 0) return;
+    if (!this.reached()) return;
     this.clicked = performance.now();
     this.stop();
     this.clearComplaints();
@@ -226,19 +306,46 @@ export class Studio {
     this.refresh();
   }
 
+  /** Whether the studio can be asked for anything now. Where it cannot this is said; what sounds goes on, it is here already. */
+  reached() {
+    this.clearComplaints();
+    if (this.status.interrupted) this.complain('request', this.t('shell.not_sent'));
+    return !this.status.interrupted;
+  }
+
   /**
    * Ask for a take at once; it is kept when it is whole. It does not play: hand it to the stage.
    *
    * @param {import('./take.js').Asked} asked
    * @returns {import('./take.js').Take}
-   * @throws {FieldError} there is nothing to say
+   * @throws {FieldError} there is nothing to say, or nobody to say it to
    */
   say(asked) {
+    if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
     const take = this.speech.say({ room: this.current.id, ...asked });
     for (const event of ['progress', 'done', 'error']) take.addEventListener(event, () => this.refresh());
     this.refresh();
     return take;
+  }
+
+  /** Say why there is no take; what was on the stage before it comes back. @param {import('./take.js').Take} take */
+  fail(take) {
+    this.complain(take.error.param ?? 'request', take.error, take.room);
+    if (this.current.mode) this.stage.giveBack(take);
+  }
+
+  /** Say of a take that it cannot hold all of its text, and what to try. @param {import('./take.js').Take} take */
+  judge(take) {
+    if (take.isQuiet || take.room === 'design' || !take.isShort) return;
+    this.complain('request', this.shortness(take), take.room);
+  }
+
+  /** @param {{text: string, seconds: number, mode: string, config: Object}} take */
+  shortness({ text, seconds, mode, config }) {
+    const way = mode !== 'base' ? 'seed' : config.voice ? 'voice' : config.x_vector_only_mode ? 'recording' : 'words';
+    const about = Math.round(expectedSeconds(text.trim()));
+    return `${this.t('shell.too_short', { s: seconds.toFixed(1), about })} ${this.t(`shell.too_short.${way}`)}`;
   }
 
   /** The seed of the next take: the locked one, or a new one. @throws {FieldError} */
@@ -257,12 +364,13 @@ export class Studio {
   async restore(record) {
     const reference = await this.history.reference(record);
     const own = this.room(record.room);
-    const room = own?.restore ? own : this.rooms.find(({ mode }) => mode === record.mode);
+    const room = own?.restore && (own.mode ?? record.mode) === record.mode ? own : this.rooms.find(({ mode }) => mode === record.mode);
     this.go(room.id);
     this.text = record.text;
     this.seed.value = record.seed ?? '';
     this.lock.checked = this.seed.value !== '';
     room.restore({ ...record, reference });
+    this.drafts.touch();
   }
 
   /** Show a take's request as code. @param {import('./take.js').Take|Object} take */
@@ -282,8 +390,10 @@ export class Studio {
   refresh() {
     if (!this.current) return;
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
+    this.drafts.touch();
     this.stopButton.disabled = !this.stage.sounding && this.speech.live.size === 0;
     this.note.textContent = this.noteOf(this.stage.take);
+    this.facts.refreshSoon();
   }
 
   /** @param {import('./take.js').Take} take */
@@ -298,7 +408,7 @@ export class Studio {
 
   noteOf(take) {
     if (!take || take.state === 'stopped') return '';
-    if (!take.queue) return (take.start?.notes ?? []).join(' ');
+    if (!take.queue) return (take.start?.notes ?? []).map(inPageWords).join(' ');
     const { position: n, etaMs } = take.queue;
     const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
     return this.t(key, { n, s: Math.ceil(etaMs / 1000) });
@@ -311,6 +421,9 @@ export class Studio {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       this.speak();
+    } else if (event.key === 'z' && (event.ctrlKey || event.metaKey) && this.undo) {
+      event.preventDefault();
+      this.undo();
     } else if (event.key === 'Escape' && !this.stopButton.disabled) {
       this.stop();
     } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
@@ -349,13 +462,22 @@ export class Studio {
     else if (sentence) this.toast(sentence);
   }
 
+  /** Take back what was said of a field, since something else is written there now. @param {HTMLElement} field */
+  mended(field) {
+    for (let around = field.parentElement; around && around !== this.page; around = around.parentElement) {
+      const places = around.querySelectorAll(':scope > [data-error-for]');
+      for (const place of places) place.textContent = '';
+      if (places.length > 0) return;
+    }
+  }
+
   clearComplaints() {
     for (const place of this.page.querySelectorAll('[data-error-for]')) place.textContent = '';
   }
 
-  /** @param {string} sentence @param {{action?: string, onAction?: () => void}} [options] */
+  /** @param {string} sentence @param {{action?: string, onAction?: () => void}} [options] @returns {() => void} takes it away */
   toast(sentence, options) {
-    this.toasts.show(sentence, options);
+    return this.toasts.show(sentence, options);
   }
 }
 

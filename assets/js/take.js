@@ -15,16 +15,19 @@
  * @property {Blob|null} [reference]
  * @property {boolean} [isQuiet]   whoever asked says himself what goes wrong
  * @property {boolean} [isSample]  played and forgotten: it is not kept in the history
+ * @property {boolean} [keepsStopped]  what had come when it was stopped is kept; true unless said
  */
 
+import { fileName } from './file_name.js';
 import { SAMPLE_RATE } from './outputs.js';
+import { isTooShort } from './speech_rate.js';
 import { wavBlob } from './wav.js';
 
 export class Take extends EventTarget {
   /** @param {Asked} asked */
-  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false }) {
+  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true }) {
     super();
-    Object.assign(this, { room, mode, config, text, seed, label, parent, reference, isQuiet, isSample });
+    Object.assign(this, { room, mode, config, text, seed, label, parent, reference, isQuiet, isSample, keepsStopped });
     /** @type {string|null} */
     this.id = null;
     /** @type {'queued'|'streaming'|'done'|'stopped'|'failed'} */
@@ -57,7 +60,8 @@ export class Take extends EventTarget {
   static kept(record, pcm) {
     const take = new Take({ ...record, reference: null });
     take.append(pcm);
-    Object.assign(take, { metrics: record.metrics, stopReason: record.stop_reason, state: 'done' });
+    const state = record.stop_reason === 'cancelled' ? 'stopped' : 'done';
+    Object.assign(take, { metrics: record.metrics, stopReason: record.stop_reason, state });
     Object.assign(take, { id: record.id, record, model: record.model });
     return take;
   }
@@ -71,6 +75,12 @@ export class Take extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
+  /** Whether it ended by itself long before its text can have been said. */
+  get isShort() {
+    if (this.state !== 'done') return false;
+    return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.text, this.seconds));
+  }
+
   /** Integrated loudness, null before it is known or where the take is too short for one. */
   get lufs() {
     return this.record?.lufs ?? null;
@@ -82,9 +92,10 @@ export class Take extends EventTarget {
     this.samples += pcm.length;
   }
 
-  /** Stop the runtime's work on it; what has come stays. */
-  cancel() {
+  /** Stop the runtime's work on it; what has come stays, and is kept unless `isKept` is false. @param {{isKept?: boolean}} [options] */
+  cancel({ isKept = true } = {}) {
     if (!this.live) return;
+    this.keepsStopped &&= isKept;
     this.utterance?.cancel();
     this.stopReason = 'cancelled';
     this.enter('stopped', 'done');
@@ -116,10 +127,15 @@ export class Take extends EventTarget {
     return this;
   }
 
+  /** Whether the studio is to keep it: all that came whole, and what came before it was stopped. */
+  get lasts() {
+    return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
+  }
+
   /** Resolve with the take when the studio keeps it, or will not; reject where it failed. */
   async stored() {
     await this.whole();
-    while (this.state === 'done' && !this.record && !this.unkept) await this.change();
+    while (this.lasts && !this.record && !this.unkept) await this.change();
     return this;
   }
 
@@ -130,6 +146,6 @@ export class Take extends EventTarget {
 
   /** @returns {string} */
   get filename() {
-    return `voicewright-${this.mode}-${this.seed}.wav`;
+    return fileName(this.text, 'wav');
   }
 }

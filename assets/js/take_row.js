@@ -21,10 +21,10 @@ const MARKUP = `
   <p class="vw-take-outcome vw-hint" role="status"></p>
   <p class="vw-take-files"><span class="vw-hint" data-i18n="shell.download">Download</span></p>
   <div class="vw-pair">
-    <label><span data-i18n="library.name">Name</span><input type="text" maxlength="120" data-field="name" /></label>
-    <label><span data-i18n="library.tags">Tags</span><input type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
+    <label><span data-i18n="library.name">Name</span><input dir="auto" type="text" maxlength="120" data-field="name" /></label>
+    <label><span data-i18n="library.tags">Tags</span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
   </div>
-  <label><span data-i18n="library.notes">Notes</span><textarea rows="2" maxlength="4000" data-field="notes"></textarea></label>
+  <label><span data-i18n="library.notes">Notes</span><textarea dir="auto" rows="2" maxlength="4000" data-field="notes"></textarea></label>
   <p class="vw-error" role="alert"></p>
   <dl class="vw-take-settings"></dl>
 </div>`;
@@ -95,7 +95,8 @@ export class TakeRow {
     const name = this.name;
     this.find('.vw-take-text').textContent = record.name || record.text;
     const who = record.label || title(record.voice ?? '');
-    const details = [who, clock(seconds * SAMPLE_RATE), this.date, ...tags.map((tag) => `#${tag}`)];
+    const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
+    const details = [who, clock(seconds * SAMPLE_RATE), stopped, this.date, ...tags.map((tag) => `#${tag}`)];
     this.find('small').textContent = details.filter(Boolean).join(' · ');
     const star = this.find('.vw-take-star');
     star.dataset.icon = favourite ? 'starred' : 'star';

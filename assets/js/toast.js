@@ -11,6 +11,7 @@ export class Toasts {
   /**
    * @param {string} sentence
    * @param {{action?: string, onAction?: () => void}} [options]
+   * @returns {() => void} takes it away
    */
   show(sentence, { action, onAction } = {}) {
     const toast = document.createElement('p');
@@ -29,5 +30,6 @@ export class Toasts {
     toast.onpointerenter = toast.onfocusin = () => clearTimeout(timer);
     toast.onpointerleave = toast.onfocusout = () => (timer = setTimeout(leave, STAY_MS));
     this.holder.append(toast);
+    return leave;
   }
 }

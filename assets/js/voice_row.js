@@ -8,7 +8,7 @@ import { heard } from './voice_sound.js';
 const MARKUP = `
 <div class="vw-voice-line">
   <button type="button" class="vw-quiet vw-voice-play" data-icon="play"></button>
-  <button type="button" class="vw-voice-open" aria-expanded="false"><span class="vw-voice-name"></span><small></small></button>
+  <button type="button" class="vw-voice-open" aria-expanded="false"><span class="vw-voice-name" dir="auto"></span><small></small></button>
 </div>
 <div class="vw-voice-more" hidden>
   <div class="vw-voice-do">
@@ -17,9 +17,9 @@ const MARKUP = `
     <a class="vw-button" data-i18n="voices.export" download>Export</a>
     <button type="button" data-do="remove" data-i18n="library.delete">Delete</button>
   </div>
-  <label><span data-i18n="library.name">Name</span><input type="text" maxlength="64" data-field="name" /></label>
-  <label><span data-i18n="library.tags">Tags</span><input type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
-  <label><span data-i18n="voices.description">Description</span><textarea rows="2" maxlength="500" data-field="description"></textarea></label>
+  <label><span data-i18n="library.name">Name</span><input dir="auto" type="text" maxlength="64" data-field="name" /></label>
+  <label><span data-i18n="library.tags">Tags</span><input dir="auto" type="text" data-field="tags" data-i18n-placeholder="library.tags_hint" placeholder="separated by commas" /></label>
+  <label><span data-i18n="voices.description">Description</span><textarea dir="auto" rows="2" maxlength="500" data-field="description"></textarea></label>
   <p class="vw-hint vw-voice-common" data-i18n="voices.common">A voice of this server: it can be used, not changed.</p>
   <dl class="vw-voice-facts"></dl>
 </div>

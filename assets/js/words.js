@@ -41,6 +41,18 @@ export class Words {
   }
 }
 
+/**
+ * Presets in one language: what is there by language, as {en: …, zh: …}, becomes what it is in that one.
+ *
+ * @param {*} value @param {string} language
+ */
+export function localised(value, language) {
+  if (Array.isArray(value)) return value.map((one) => localised(one, language));
+  if (value === null || typeof value !== 'object') return value;
+  if ('en' in value) return value[language] ?? value.en;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, localised(one, language)]));
+}
+
 /** The first language of the browser that the page speaks. @param {string[]} offered codes */
 export function preferred(offered) {
   const wanted = navigator.languages.map((tag) => tag.toLowerCase().split('-')[0]);

@@ -19,8 +19,10 @@
  *     utterance.finish(); // or flush(), to have spoken what is there, and go on
  *
  * The socket opens with the first utterance, stays open and comes back after a loss, but never resumes: what was in
- * flight ends with the error `runtime_unavailable`. Sound is handed over as it comes, so bound what you keep; a tab
- * that must hear no more of an utterance calls `utterance.cancel()`. `socket.close()` ends everything for good.
+ * flight ends with the error `runtime_unavailable`. A server that answers no ping for ten seconds makes the state
+ * `stalled`; an idle socket is replaced then, one with utterances in flight is given half a minute to go on where it
+ * was. Sound is handed over as it comes, so bound what you keep; a tab that must hear no more of an utterance calls
+ * `utterance.cancel()`. `socket.close()` ends everything for good.
  *
  * A server with keys takes one as `{ key }`; a page that must not hold the key has its own server fetch a single-use
  * ticket (POST /v1/session_ticket) for each connection: `{ ticket: async () => '…' }`.
@@ -47,16 +49,18 @@
 const PROTOCOL = 'voicewright.speech.v1';
 const KEY_PROTOCOL = 'voicewright.token.'; // a browser's WebSocket has no other place for a key
 const HEADER_BYTES = 16;
-const PING_MS = 25000; // the server gives an idle socket two minutes
+const PING_MS = 5000;
+const ANSWER_WITHIN_MS = 4500; // a ping; or else the connection is stalled, at most ten seconds after it stopped
+const STALLED_MS = 30000; // what is in flight may go on after so long a silence
 const RETRY_MS = { first: 250, most: 4000 };
 const OPEN_WITHIN_MS = 6000;
 
 /** An error with the stable code and the sentence of the server. */
 export class SpeechError extends Error {
-  /** @param {{code: string, message: string, param?: string|null, retryable?: boolean}} fields */
-  constructor({ code, message, param = null, retryable = false }) {
+  /** @param {{code: string, message: string, param?: string|null, retryable?: boolean, facts?: Object}} fields */
+  constructor({ code, message, param = null, retryable = false, facts = {} }) {
     super(message);
-    Object.assign(this, { code, param, retryable });
+    Object.assign(this, { code, param, retryable, facts });
   }
 }
 
@@ -169,8 +173,10 @@ export class SpeechSocket extends EventTarget {
     super();
     this.url = new URL(url);
     this.options = options;
-    /** @type {'closed'|'connecting'|'open'} */
+    /** Stalled: open as far as anybody told us, and nothing comes. @type {'closed'|'connecting'|'open'|'stalled'} */
     this.state = 'closed';
+    /** When the first ping was sent that nothing has followed yet; 0: all are answered. */
+    this.unanswered = 0;
     /** @type {Session|null} */
     this.session = null;
     /** @type {Map<string, Utterance>} */
@@ -188,6 +194,7 @@ export class SpeechSocket extends EventTarget {
     if (this.state !== 'closed') return;
     clearTimeout(this.retryTimer);
     this.enter('connecting');
+    this.openTimer = setTimeout(() => this.drop(), OPEN_WITHIN_MS);
     this.connect().catch(() => this.onClose());
   }
 
@@ -198,16 +205,26 @@ export class SpeechSocket extends EventTarget {
     if (this.state !== 'connecting') return; // closed while the ticket was fetched
     const socket = new WebSocket(url, key ? [PROTOCOL, KEY_PROTOCOL + key] : [PROTOCOL]);
     socket.binaryType = 'arraybuffer';
-    socket.onmessage = ({ data }) => this.receive(data);
+    socket.onmessage = ({ data }) => this.hear(data);
     socket.onclose = () => this.onClose();
     this.socket = socket;
+  }
+
+  /** Give up a connection that says nothing, and try another. A dead one would not even be closed. */
+  drop() {
+    const { socket } = this;
+    if (socket) {
+      socket.onclose = socket.onmessage = null;
+      socket.close();
+    }
+    this.onClose();
   }
 
   /** End everything that is in flight, and stay closed; no handler is called after this. */
   close() {
     this.utterances.clear();
     clearTimeout(this.retryTimer);
-    if (this.socket) this.socket.onclose = null;
+    if (this.socket) this.socket.onclose = this.socket.onmessage = null;
     this.socket?.close(1000);
     this.end();
   }
@@ -227,15 +244,36 @@ export class SpeechSocket extends EventTarget {
       utterance.write(text);
       utterance.finish();
     }
+    const spoken = text === null ? config : { text_filter: 'none', ...config };
     this.whenOpen().then(
-      () => this.utterances.has(utterance.id) && utterance.begin(config),
+      () => this.utterances.has(utterance.id) && utterance.begin(spoken),
       (error) => this.fail(utterance, error),
     );
     return utterance;
   }
 
   ping() {
+    this.unanswered ||= performance.now();
     this.send({ type: 'ping', t: Date.now() });
+  }
+
+  /** Ask whether the connection lives still, and go by it where it did not say so. @param {number} [withinMs] */
+  check(withinMs = ANSWER_WITHIN_MS) {
+    if (this.state !== 'open' && this.state !== 'stalled') return;
+    const silent = this.unanswered ? performance.now() - this.unanswered : 0;
+    if (silent >= withinMs) {
+      const patience = [...this.utterances.values()].some(({ waiting }) => !waiting) ? STALLED_MS : 0;
+      if (this.state === 'open') this.enter('stalled');
+      if (silent >= patience) return this.drop();
+    }
+    this.ping();
+  }
+
+  /** Whatever comes shows that the connection lives. */
+  hear(data) {
+    this.unanswered = 0;
+    if (this.state === 'stalled') this.enter('open');
+    this.receive(data);
   }
 
   send(message) {
@@ -270,8 +308,9 @@ export class SpeechSocket extends EventTarget {
         this.session = message;
         this.failures = 0;
         // The first ping goes at once: the server waits ten seconds only for a first message.
+        clearTimeout(this.openTimer);
         this.ping();
-        this.pingTimer = setInterval(() => this.ping(), PING_MS);
+        this.pingTimer = setInterval(() => this.check(), PING_MS);
         this.enter('open');
         this.dispatchEvent(new CustomEvent('session', { detail: message }));
         break;
@@ -319,6 +358,7 @@ export class SpeechSocket extends EventTarget {
 
   onClose() {
     this.end();
+    clearTimeout(this.retryTimer);
     const wait = Math.min(RETRY_MS.most, RETRY_MS.first * 2 ** this.failures++);
     // Jitter keeps the pages of one host from coming back all at once.
     this.retryTimer = setTimeout(() => this.open(), wait * (0.5 + Math.random()));
@@ -327,6 +367,8 @@ export class SpeechSocket extends EventTarget {
   /** The socket is gone. What no socket has heard of yet waits for the next one. */
   end() {
     clearInterval(this.pingTimer);
+    clearTimeout(this.openTimer);
+    this.unanswered = 0;
     this.socket = null;
     this.enter('closed');
     const why = this.complaint ?? lost();

@@ -62,6 +62,8 @@ class Client:
         if isinstance(reference, bytes):
             config["ref_audio"] = base64.b64encode(reference).decode()
         context_id = speech.context_id
+        if text is not None:
+            config = {"text_filter": "none", **config}
         await self._send("session.config", **config, context_id=context_id, frames="labelled")
         if text is not None:
             await self._send("input.text", context_id=context_id, text=text)

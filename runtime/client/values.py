@@ -22,6 +22,8 @@ class Config(TypedDict, total=False):
     x_vector_only_mode: bool
     non_streaming_mode: bool
     split_granularity: str
+    max_buffer_delay_ms: float
+    text_filter: str  # "none" where a whole text is spoken and nothing else is said
     initial_codec_chunk_frames: int
     seed: int
     max_frames: int

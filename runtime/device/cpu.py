@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.device.fused import Fused
-from runtime.device.interface import Graph, Moment, Track
+from runtime.device.interface import Event, Graph, Stream
 
 Made = TypeVar("Made")
 
@@ -30,7 +30,7 @@ def threads_for(networks: Iterable[nn.Module]) -> int:
 
 
 class Now:
-    """The moment of a device that has done what it was asked when the asking returns."""
+    """The event of a device that has done what it was asked when the asking returns."""
 
     def query(self) -> bool:
         return True
@@ -43,7 +43,7 @@ class CpuDevice:
     name = "cpu"
     dtype = torch.float32
     holds_graphs = False
-    ahead = 0
+    max_in_flight = 0
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
@@ -51,7 +51,7 @@ class CpuDevice:
     def fused(self, dtype: torch.dtype) -> Fused | None:
         return None
 
-    def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
+    def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         new, total = q.shape[2], k.shape[2]
         if seen is None and new == total:
             return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
@@ -59,7 +59,7 @@ class CpuDevice:
             seen = torch.ones(new, total, device=q.device, dtype=torch.bool).tril(total - new)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
 
-    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+    def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
         # The query heads that share a key head take the place of query positions: no mask, no copy of the keys.
@@ -73,19 +73,19 @@ class CpuDevice:
         ]
         return torch.cat(out).view(B, heads, 1, d)
 
-    def track(self, track: Track) -> AbstractContextManager[None]:
+    def stream(self, stream: Stream) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def mark(self) -> Moment:
+    def mark(self) -> Event:
         return Now()
 
-    def wait(self, moment: Moment) -> None:
+    def wait(self, event: Event) -> None:
         """Everything asked for before is done."""
 
-    def rehearse(self, works: Iterable[Callable[[], object]]) -> None:
+    def precompile(self, works: Iterable[Callable[[], object]]) -> None:
         """Nothing takes long at first."""
 
-    def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
+    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         raise NotImplementedError("a CPU holds no graphs")
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:

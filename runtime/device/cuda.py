@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: a stream a track, CUDA graphs, and Triton's kernels where there is Triton."""
+"""NVIDIA GPUs: CUDA streams and graphs, and Triton's kernels where there is Triton."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from runtime.device import kernels
 from runtime.device.cpu import CpuDevice
 from runtime.device.fused import Fused
-from runtime.device.interface import Graph, Moment, Track
+from runtime.device.interface import Event, Graph, Stream
 
 log = logging.getLogger(__name__)
 Made = TypeVar("Made")
@@ -36,15 +36,15 @@ class CudaDevice(CpuDevice):
     name = "cuda"
     dtype = torch.bfloat16
     holds_graphs = True
-    ahead = 1
+    max_in_flight = 1
 
     def __init__(self, *, eager: bool = False) -> None:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.holds_graphs = not eager
         self._kernels = _kernels()
         self._streams, self._capturing = _streams(), _streams()
-        # Graphs of one track never run at the same time, so they share their memory.
-        self._pools = {track: torch.cuda.graph_pool_handle() for track in Track}
+        # Graphs of one stream never run at the same time, so they share their memory.
+        self._pools = {stream: torch.cuda.graph_pool_handle() for stream in Stream}
         # One capture at a time, on streams of their own: what serves others meanwhile must not end up in a graph.
         self._capture_lock = threading.Lock()
 
@@ -52,29 +52,29 @@ class CudaDevice(CpuDevice):
         # In float32 the library is as fast: there it is for comparisons, and tensor cores have no part in it.
         return self._kernels if dtype is torch.bfloat16 else None
 
-    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+    def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
         seen = (torch.arange(keys.shape[2], device=q.device) < lengths[:, None])[:, None]
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
-        # What an earlier owner left may be no number, and no number times nothing is none.
+        # What an earlier owner left may be NaN, and 0 * NaN is NaN: zero it.
         values = values[rows].masked_fill_(~seen[..., None], 0)
         out = F.scaled_dot_product_attention(grouped, keys[rows], values, attn_mask=seen[:, None])
         return out.reshape(B, heads, 1, d)
 
-    def track(self, track: Track) -> AbstractContextManager[None]:
-        return torch.cuda.stream(self._streams[track])
+    def stream(self, stream: Stream) -> AbstractContextManager[None]:
+        return torch.cuda.stream(self._streams[stream])
 
-    def mark(self) -> Moment:
+    def mark(self) -> Event:
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         return event
 
-    def wait(self, moment: Moment) -> None:
-        assert isinstance(moment, torch.cuda.Event)
-        torch.cuda.current_stream().wait_event(moment)
+    def wait(self, event: Event) -> None:
+        assert isinstance(event, torch.cuda.Event)
+        torch.cuda.current_stream().wait_event(event)
 
-    def rehearse(self, works: Iterable[Callable[[], object]]) -> None:
+    def precompile(self, works: Iterable[Callable[[], object]]) -> None:
         if self._kernels is None:
             return
         from runtime.device.kernels.compiling import compile_all
@@ -88,14 +88,14 @@ class CudaDevice(CpuDevice):
             log.exception("kernels could not be compiled beside each other: they are one by one, at their first launch")
         self.mark().synchronize()  # what is captured next knows nothing of this thread's work
 
-    def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
-        stream = self._capturing[track]  # a graph has the priority of the stream that it was captured on
-        with self._capture_lock, torch.cuda.stream(stream):
+    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
+        own = self._capturing[stream]  # a graph has the priority of the stream that it was captured on
+        with self._capture_lock, torch.cuda.stream(own):
             work()  # kernels are compiled and libraries choose their algorithms now, and not in the capture
-            stream.synchronize()
+            own.synchronize()
             graph = torch.cuda.CUDAGraph()
             # Other threads may use the card meanwhile (a voice that is read): only this one is held to the rules.
-            with torch.cuda.graph(graph, self._pools[track], stream, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, self._pools[stream], own, capture_error_mode="thread_local"):
                 result = work()
         return CudaGraph(graph, result)
 
@@ -115,12 +115,12 @@ class CudaDevice(CpuDevice):
 
 # The lower, the more urgent. Sound that waited behind all frames kept slots that others could have had: a tenth of what
 # 64 clients hear was lost to that.
-PRIORITIES = {Track.FIRST_SOUND: -3, Track.STARTS: -2, Track.FRAMES: -1, Track.SOUND: -1}
+PRIORITIES = {Stream.FIRST_SOUND: -3, Stream.STARTS: -2, Stream.VOICES: -2, Stream.FRAMES: -1, Stream.SOUND: -1}
 
 
-def _streams() -> dict[Track, torch.cuda.Stream]:
-    """A stream a track."""
-    return {track: torch.cuda.Stream(priority=PRIORITIES[track]) for track in Track}  # type: ignore[no-untyped-call]
+def _streams() -> dict[Stream, torch.cuda.Stream]:
+    """A CUDA stream for each of ours."""
+    return {stream: torch.cuda.Stream(priority=PRIORITIES[stream]) for stream in Stream}  # type: ignore[no-untyped-call]
 
 
 def _kernels() -> Fused | None:

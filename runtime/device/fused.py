@@ -64,7 +64,7 @@ class Fused(Protocol):
 
     most_rows: int  # that the products below take; more are the library's
 
-    def linear(
+    def gemm(
         self,
         x: Tensor,
         weight: Tensor,
@@ -85,7 +85,7 @@ class Fused(Protocol):
     def swiglu(self, x: Tensor, norm: Norm, weight: Tensor) -> Tensor:
         """silu(gate) * up of norm(x). Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
 
-    def attend_rows(
+    def decode_attention(
         self,
         qkv: Tensor,
         q_norm: Norm,
@@ -106,7 +106,7 @@ class Fused(Protocol):
         positions (of the first new one) [B] int64; result [B * new, heads * d]. ``settled``: rows and positions are.
         """
 
-    def attend_piece(
+    def prefill_attention(
         self,
         qkv: Tensor,
         q_norm: Norm,
@@ -122,10 +122,10 @@ class Fused(Protocol):
 
         Shapes: qkv [n * P, ...]; slot, start [n] int64; result [n * P, heads * d].
 
-        Positions past the arena's last are written to the last, which nobody may attend to.
+        Positions past the slot's last are written to the last, which nobody may attend to.
         """
 
-    def draw(
+    def sample(
         self,
         logits: Tensor,
         rows: Tensor,
@@ -141,7 +141,7 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> None:
-        """Draw one code a row, `runtime/engine/sampling.py`, ``pick``, and look up what it is embedded as.
+        """Sample one code a row, `runtime/engine/sampling.py`, ``pick``, and look up what it is embedded as.
 
         Shapes: logits [B, V]; rows [B] int64; seed, frame [S] int64; codes [B, Q] int64 and finite [B, Q] bool are
         written at ``codebook``; table [V, H'] and embedded [B, H'], whose rows may lie apart and are written.

@@ -15,20 +15,21 @@ from runtime.device.fused import Fused
 Made = TypeVar("Made")
 
 
-class Track(StrEnum):
-    """A line of work on the device, the most urgent first. Work on one runs in order; tracks run beside each other."""
+class Stream(StrEnum):
+    """Streams of work on the device, the most urgent first. Work on one runs in order; streams run side by side."""
 
     FIRST_SOUND = "first sound"
     STARTS = "starts"  # prompts and their first frames
+    VOICES = "voices"  # references of new voices
     FRAMES = "frames"
     SOUND = "sound"
 
 
-URGENT = (Track.FIRST_SOUND, Track.STARTS)  # who waits for these hears nothing yet
+URGENT = (Stream.FIRST_SOUND, Stream.STARTS, Stream.VOICES)  # before them a request has no sound
 
 
-class Moment(Protocol):
-    """A point in a track's work."""
+class Event(Protocol):
+    """A point in a stream's work."""
 
     def query(self) -> bool:
         """Whether the device has come there."""
@@ -43,55 +44,55 @@ class Graph(Protocol, Generic[Made]):
     result: Made  # tensors at fixed addresses, written anew by every replay
 
     def replay(self) -> None:
-        """Do the work again, on the current track."""
+        """Do the work again, on the current stream."""
 
 
 class Device(Protocol):
     """One device: its ways to attend, its lines of work, its graphs.
 
-    The engine keeps the keys and values of a layer in an arena [S, kv_heads, T, d], one slot a request.
+    The engine keeps the keys and values of a layer in one tensor [S, kv_heads, T, d], one slot a request.
     """
 
     name: str  # cpu, cuda or npu
     torch_device: torch.device
     dtype: torch.dtype  # what talker and code predictor use unless told otherwise
     holds_graphs: bool
-    ahead: int  # frames that may be under way when the next one is begun
+    max_in_flight: int  # frames that may be in flight when the next one is launched
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
         """Operations in one launch each for networks in ``dtype``; None: the networks' own, one after the other."""
 
-    def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
+    def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         """Causal attention of the newest positions over themselves and those before them, as many in every row.
 
         Shapes: q [B, heads, P, d]; k, v [B, kv_heads, N + P, d], the older ones first; seen [P, N + P] bool, where a
         query may look at other keys than those (in graphs, whose shapes are fixed); result [B, heads, P, d].
         """
 
-    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+    def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         """Attention of each row's newest position over its own slot, up to its own length and no further.
 
         Shapes: q [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; rows, lengths [B] int64, lengths count the
         newest position; result [B, heads, 1, d].
         """
 
-    def track(self, track: Track) -> AbstractContextManager[None]:
-        """What is asked of the device within goes to this track."""
+    def stream(self, stream: Stream) -> AbstractContextManager[None]:
+        """What is asked of the device within goes to this stream."""
 
-    def mark(self) -> Moment:
-        """The point that the current track has been given work up to."""
+    def mark(self) -> Event:
+        """The point that the current stream has been given work up to."""
 
-    def wait(self, moment: Moment) -> None:
-        """Let the current track go on only after a moment of another track; the host does not wait."""
+    def wait(self, event: Event) -> None:
+        """Let the current stream go on only after an event of another stream; the host does not wait."""
 
-    def rehearse(self, works: Iterable[Callable[[], object]]) -> None:
+    def precompile(self, works: Iterable[Callable[[], object]]) -> None:
         """Have ready what some works need that will be captured, if that takes long; what they compute is rubbish."""
 
-    def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
-        """Run work on a track until it is warm, then hold it as a graph. All of it must be legal in a graph."""
+    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
+        """Run work on a stream until it is warm, then hold it as a graph. All of it must be legal in a graph."""
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
-        """Copy into memory from `host_memory` on the current track, without waiting."""
+        """Copy into memory from `host_memory` on the current stream, without waiting."""
 
     def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
         """Memory of the host that the device can write on its own."""

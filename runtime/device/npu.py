@@ -1,4 +1,4 @@
-"""Ascend NPUs: a stream a track, NPU graphs, and fused attention under a mask that fits its shapes (docs/npu.md).
+"""Ascend NPUs: streams, NPU graphs, and fused attention under a mask that fits its shapes (docs/npu.md).
 
 Nothing here has run on Ascend hardware; tests hold every call to the rules that torch_npu writes down.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.interface import URGENT, Graph, Moment, Track
+from runtime.device.interface import URGENT, Event, Graph, Stream
 from runtime.errors import DeviceUnavailable
 
 Made = TypeVar("Made")
@@ -48,7 +48,7 @@ class NpuDevice(CpuDevice):
     name = "npu"
     dtype = torch.bfloat16
     holds_graphs = True
-    ahead = 1
+    max_in_flight = 1
 
     def __init__(self, *, eager: bool = False) -> None:
         """
@@ -66,13 +66,13 @@ class NpuDevice(CpuDevice):
         npu.set_compile_mode(jit_compile=False)
         self.torch_device = torch.device(KIND, npu.current_device())
         self.holds_graphs = not eager
-        self._streams = {track: npu.Stream(priority=HIGH if track in URGENT else NORMAL) for track in Track}
-        # Graphs of one track never run at the same time, so they share their memory.
-        self._pools = {track: npu.graph_pool_handle() for track in Track}
+        self._streams = {stream: npu.Stream(priority=HIGH if stream in URGENT else NORMAL) for stream in Stream}
+        # Graphs of one stream never run at the same time, so they share their memory.
+        self._pools = {stream: npu.graph_pool_handle() for stream in Stream}
         everything = torch.ones(COMPRESSED, COMPRESSED, device=self.torch_device, dtype=torch.bool)
         self._ahead_of_itself = everything.triu(1)
 
-    def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
+    def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         k, v = k.contiguous(), v.contiguous()
         if seen is not None:
             return self._attend(q, k, v, ~seen, EXPLICIT)
@@ -80,35 +80,35 @@ class NpuDevice(CpuDevice):
             return self._attend(q, k, v, None, EXPLICIT)
         return self._attend(q, k, v, self._ahead_of_itself, BOTTOM_RIGHT)
 
-    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+    def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
         # The operators take lengths from the host alone, and a graph would keep them; a mask lies on the device.
         unseen = torch.arange(keys.shape[2], device=q.device) >= lengths[:, None]
-        # What an earlier owner left behind a row's end may be no number at all, and no weight of zero silences that.
+        # What an earlier owner left behind a row's end may be NaN, and 0 * NaN is NaN: zero it.
         left = unseen[:, None, :, None]
         k, v = (part[rows].contiguous().masked_fill_(left, 0) for part in (keys, values))
         return self._attend(q, k, v, unseen[:, None, None], EXPLICIT)
 
-    def track(self, track: Track) -> AbstractContextManager[None]:
-        return self._npu.stream(self._streams[track])
+    def stream(self, stream: Stream) -> AbstractContextManager[None]:
+        return self._npu.stream(self._streams[stream])
 
-    def mark(self) -> Moment:
+    def mark(self) -> Event:
         event = self._npu.Event()
         event.record()
         return event
 
-    def wait(self, moment: Moment) -> None:
-        self._npu.current_stream().wait_event(moment)
+    def wait(self, event: Event) -> None:
+        self._npu.current_stream().wait_event(event)
 
-    def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
-        npu, stream = self._npu, self._streams[track]
+    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
+        npu, own = self._npu, self._streams[stream]
         assert not npu.is_current_stream_capturing(), "no capture can begin within another"
-        with npu.stream(stream):
+        with npu.stream(own):
             for _ in range(WARM_UPS):
                 work()
-            stream.synchronize()
+            own.synchronize()
             graph = npu.NPUGraph()
             # Other threads may use the device meanwhile (a voice that is read): only this one is held to the rules.
-            with npu.graph(graph, pool=self._pools[track], stream=stream, capture_error_mode="thread_local"):
+            with npu.graph(graph, pool=self._pools[stream], stream=own, capture_error_mode="thread_local"):
                 result = work()
         return NpuGraph(graph, result, npu.is_current_stream_capturing)
 

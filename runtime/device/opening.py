@@ -1,4 +1,4 @@
-"""From the word in the settings to a device."""
+"""Opens the device that the settings name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def choose_dtype(name: str, device: Device) -> torch.dtype:
     """The dtype of talker and code predictor.
 
     Raises:
-        InvalidSetting: no such word, or float16, which overflows in the 0.6B code predictor (facts 8.2).
+        InvalidSetting: no such word, or float16, which overflows in the 0.6B code predictor (docs/model.md 7.2).
     """
     if name == "auto":
         return device.dtype

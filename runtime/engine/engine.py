@@ -1,4 +1,4 @@
-"""The engine: a thread for frames, a lane for sound, every loaded checkpoint. A request's life is ``tick``."""
+"""Serves every loaded checkpoint: an engine thread makes frames, a Code2Wav worker sound. One turn is ``tick``."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import torch
 
 from runtime.device import Device, open_device
 from runtime.device.cpu import threads_for
-from runtime.device.interface import Track
+from runtime.device.interface import Stream
 from runtime.device.opening import choose_dtype
-from runtime.engine.feed import Feed
+from runtime.engine.code2wav_worker import Code2WavWorker
+from runtime.engine.completion_waiter import CompletionWaiter
+from runtime.engine.core import Clock, EngineCore
 from runtime.engine.intake import Admission, admit
-from runtime.engine.job import Job
-from runtime.engine.lane import SoundLane
 from runtime.engine.registry import Entry, Registry
+from runtime.engine.sequence import Sequence
 from runtime.engine.sizing import CPU_SLOTS, GIB, slots_for
-from runtime.engine.station import Clock, Station
-from runtime.engine.watcher import Watcher
+from runtime.engine.text_stream import TextStream
 from runtime.errors import (
     CheckpointUnusable,
     EngineDead,
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 SEED_BITS = 53  # drawn seeds survive a trip through a browser's numbers
 IDLE_S = 0.5  # how long the thread sleeps where nobody wakes it
 PAUSE_S = 0.02  # the same where requests wait for a listener's clock
-RETRY_AFTER_S = 2.0  # told to who finds every place taken, while nobody knows how long a slot is held
+RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while nobody knows how long a slot is held
 
 Order = Callable[[], None]
 Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
@@ -73,7 +73,7 @@ class Engine:
         self.registry, self.device, self.settings, self.clock = registry, device, settings, clock
         self.dtype = choose_dtype(settings.engine.dtype, device)
         self.alive = True
-        self.lane = SoundLane(self._prepare_thread)
+        self.code2wav_worker = Code2WavWorker(self._prepare_thread)
         self._lock = threading.Lock()
         self._orders: deque[Order] = deque()
         self._open: dict[int, Entry] = {}  # by ticket, of requests that have not ended
@@ -81,7 +81,7 @@ class Engine:
         self._late: dict[Entry, list[Order]] = {}  # orders about them
         self._next_ticket = 1
         self._wake = threading.Event()
-        self.watcher = Watcher(self._wake.set)
+        self.completion_waiter = CompletionWaiter(self._wake.set)
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -103,22 +103,22 @@ class Engine:
                 tell = partial(progress, number, len(entries))
                 tell(f"loading {entry.name}")
                 engine._load(entry, tell)
-        progress(len(engine.registry.stations), len(entries), "starting")
+        progress(len(engine.registry.cores), len(entries), "starting")
         return engine
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:
         """What is served, loaded or not."""
         dtype = str(self.dtype).removeprefix("torch.")
-        return tuple(entry.card(self.device.name, dtype) for entry in self.registry.entries)
+        return tuple(entry.card(self.device.name, dtype, self.settings.limits) for entry in self.registry.entries)
 
     def start(self) -> None:
         """Start the engine's threads."""
-        self.lane.start(first_apart=self.device.ahead > 0)
-        if self.device.ahead:
-            self.watcher.start((Track.FRAMES, Track.STARTS))
-        for station in self.registry.stations:
-            station.voices.start(self._prepare_thread)
+        self.code2wav_worker.start(first_apart=self.device.max_in_flight > 0)
+        if self.device.max_in_flight:
+            self.completion_waiter.start((Stream.FRAMES, Stream.STARTS))
+        for core in self.registry.cores:
+            core.voice_cache.start(self._prepare_thread)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -143,8 +143,8 @@ class Engine:
             CheckpointUnusable: its checkpoint was to be loaded at first use, and could not.
         """
         entry = self._entry(request.mode)
-        station = entry.station
-        admitted = None if station is None else self._admit(station, request)
+        core = entry.core
+        admitted = None if core is None else self._admit(core, request)
         with self._lock:
             if not self.alive:
                 raise EngineDead
@@ -153,8 +153,8 @@ class Engine:
             self._next_ticket += 1
             self._open[ticket] = entry
             told = self._closing_sink(ticket, sink)
-            if station is not None and admitted is not None:
-                self._orders.append(partial(station.enter, self._job(ticket, request, *admitted, told)))
+            if core is not None and admitted is not None:
+                self._orders.append(partial(core.enter, self._sequence(ticket, request, *admitted, told)))
             else:
                 self._hold(entry, ticket, request, told)
         self._wake.set()
@@ -162,23 +162,23 @@ class Engine:
 
     def append(self, ticket: int, text: str) -> None:
         """More text of a request with ``open_text``."""
-        self._change_text(ticket, lambda feed: feed.add(text))
+        self._change_text(ticket, lambda text_stream: text_stream.add(text))
 
     def flush(self, ticket: int) -> None:
         """Speak what there is now, even where a word or a sentence may go on."""
-        self._change_text(ticket, Feed.flush)
+        self._change_text(ticket, TextStream.flush)
 
     def finish_text(self, ticket: int) -> None:
         """The text is complete."""
-        self._change_text(ticket, Feed.finish)
+        self._change_text(ticket, TextStream.finish)
 
     def taken(self, ticket: int, samples: int) -> None:
         """So many samples in all have left for the listener."""
-        self._order(ticket, lambda station: station.taken(ticket, samples))
+        self._order(ticket, lambda core: core.taken(ticket, samples))
 
     def played(self, ticket: int, ms: float) -> None:
         """The listener has heard so much in all."""
-        self._order(ticket, lambda station: station.played(ticket, ms))
+        self._order(ticket, lambda core: core.played(ticket, ms))
 
     def cancel(self, ticket: int) -> None:
         """End a request within a frame; unknown and ended tickets are ignored."""
@@ -190,7 +190,7 @@ class Engine:
         if held is not None:
             held[2](Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
         else:
-            self._order(ticket, lambda station: station.cancel(ticket))
+            self._order(ticket, lambda core: core.cancel(ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
         """Make the prompt of a reference on the thread that reads voices; ``done`` is called there.
@@ -198,27 +198,29 @@ class Engine:
         Raises:
             BadRequest: the reference cannot be used, or no loaded checkpoint serves the mode.
         """
-        station = self._entry(mode).station
-        if station is None:
+        core = self._entry(mode).core
+        if core is None:
             raise ModeNotServed(param="task_type", mode=mode, known=", ".join(self.registry.modes))
-        admission, _ = self._admit(station, SpeechRequest(text="A", mode=mode, reference=reference))
+        admission, _ = self._admit(core, SpeechRequest(text="A", mode=mode, reference=reference))
         if admission.reference is None or admission.voice_key is None:
             raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
-        station.voices.prepare(admission.reference, admission.voice_key, done)
+        core.voice_cache.prepare(admission.reference, admission.voice_key, done)
 
     def load(self) -> EngineLoad:
         """How busy the engine is."""
-        stations = self.registry.stations
-        active = sum(len(station.holders) for station in stations)
+        cores = self.registry.cores
+        active = sum(len(core.holders) for core in cores)
         slots = sum(self._slots(entry) for entry in self.registry.entries)
+        wordless = sum(core.lobby.short_of_text for core in cores)
         with self._lock:
-            waiting = len(self._open) - active
+            waiting = len(self._open) - active - wordless
         return EngineLoad(
             slots=slots,
             active=active,
             waiting=max(0, waiting),
-            frames=sum(station.frames_made for station in stations),
-            uncaptured=sum(station.streams.uncaptured for station in stations),
+            short_of_text=wordless + sum(core.short_of_text for core in cores),
+            frames=sum(core.frames_made for core in cores),
+            uncaptured=sum(core.code2wav_streams.uncaptured for core in cores),
             free_bytes=self.device.free_bytes(),
             total_bytes=self.device.total_bytes(),
         )
@@ -238,7 +240,7 @@ class Engine:
                 while events:
                     yield events.popleft()
                 self.tick()
-        finally:  # who stops listening frees the slot
+        finally:  # a caller that stops listening frees the slot
             self.cancel(ticket)
             self._take_orders()
 
@@ -246,24 +248,25 @@ class Engine:
 
     def tick(self) -> bool:
         """One turn for every checkpoint; returns whether anything was done that leads on at once."""
-        stations = self.registry.stations
-        with self.device.track(Track.FRAMES):
+        cores = self.registry.cores
+        with self.device.stream(Stream.FRAMES):
             worked = self._take_orders()
-            for station in stations:
-                station.collect()
-                worked |= station.take_in()
-                station.retire()
-                station.admit()
-                worked |= station.read()
-                worked |= station.frames()
-        if not worked and not self.watcher.is_running:
-            worked = any(station.underway.wait() for station in stations)
+            for core in cores:
+                core.collect()
+                worked |= core.take_in()
+                core.retire()
+                core.tell_short()
+                core.admit()
+                worked |= core.prefill()
+                worked |= core.decode()
+        if not worked and not self.completion_waiter.is_running:
+            worked = any(core.in_flight.wait() for core in cores)
         return worked
 
     @property
     def busy(self) -> bool:
         """There are requests that have not ended."""
-        return bool(self._orders) or any(station.busy for station in self.registry.stations)
+        return bool(self._orders) or any(core.busy for core in self.registry.cores)
 
     def _run(self) -> None:
         self._prepare_thread()
@@ -285,11 +288,11 @@ class Engine:
         self._take_orders()
         for _, _, sink in held:
             sink(Broken(EngineDead(), RequestStats()))
-        for station in self.registry.stations:
-            station.end_all(EngineDead())
-            station.voices.close()
-        self.lane.close()
-        self.watcher.close()
+        for core in self.registry.cores:
+            core.end_all(EngineDead())
+            core.voice_cache.close()
+        self.code2wav_worker.close()
+        self.completion_waiter.close()
 
     def _take_orders(self) -> bool:
         took = bool(self._orders)
@@ -309,11 +312,11 @@ class Engine:
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()  # before memory is shared out
         length = min(settings.engine.max_model_len, checkpoint.config.talker.max_position_embeddings)
-        to_come = sum(one.station is None for one in self.registry.entries)
+        to_come = sum(one.core is None for one in self.registry.entries)
         free, total = device.free_bytes(), device.total_bytes()
         slots = slots_for(checkpoint, device, settings.engine, length, dtype.itemsize, to_come)
         tell(f"{entry.name}: {slots} slots of {length} positions")
-        station = Station(
+        core = EngineCore(
             checkpoint,
             device,
             dtype,
@@ -322,20 +325,20 @@ class Engine:
             settings.engine,
             settings.modes,
             settings.limits,
-            self.lane,
+            self.code2wav_worker,
             self._wake.set,
-            self.watcher.expect,
+            self.completion_waiter.expect,
             self.clock,
         )
-        self.device.mark().synchronize()  # the tracks that use it know nothing of this thread's work
+        self.device.mark().synchronize()  # the device streams that use it know nothing of this thread's work
         self._prepare_thread(checkpoint)
-        station.prepare(tell)
+        core.prepare(tell)
         left = device.free_bytes()
         log.info(
             "%s: %d slots; of %.2f GiB memory %.2f were free after the weights, %.2f taken, %.2f left",
             *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
         )
-        entry.station = station
+        entry.core = core
 
     def _load(self, entry: Entry, tell: Tell = lambda step: None) -> None:
         """Load a checkpoint's weights. Takes seconds to minutes.
@@ -355,11 +358,11 @@ class Engine:
         if not entry.is_loading:
             entry.is_loading = True
             threading.Thread(target=self._load_late, args=(entry,), name="loader", daemon=True).start()
-        elif entry.station is not None or entry.has_failed:  # since submit looked
+        elif entry.core is not None or entry.has_failed:  # since submit looked
             self._orders.append(partial(self._let_in, entry))
 
     def _load_late(self, entry: Entry) -> None:
-        """Load at first use, then let in who waited for it. Thread: loader."""
+        """Load at first use, then let in the requests that waited for it. Thread: loader."""
         try:
             self._load(entry)
         except Exception:
@@ -371,15 +374,15 @@ class Engine:
     def _let_in(self, entry: Entry) -> None:
         with self._lock:
             waiting = self._held.pop(entry, [])
-        station = entry.station
-        if station is not None and self._thread is not None:
+        core = entry.core
+        if core is not None and self._thread is not None:
             self._prepare_thread()
-            station.voices.start(self._prepare_thread)
+            core.voice_cache.start(self._prepare_thread)
         for ticket, request, sink in waiting:
             try:
-                if station is None:
+                if core is None:
                     raise CheckpointUnusable(mode=request.mode)
-                station.enter(self._job(ticket, request, *self._admit(station, request), sink))
+                core.enter(self._sequence(ticket, request, *self._admit(core, request), sink))
             except SpeechError as error:
                 sink(Broken(error, RequestStats()))
         self._orders.extendleft(reversed(self._late.pop(entry, [])))
@@ -394,17 +397,19 @@ class Engine:
             raise CheckpointUnusable(mode=mode)
         return entry
 
-    def _admit(self, station: Station, request: SpeechRequest) -> tuple[Admission, Feed]:
-        return admit(request, station.checkpoint, self.settings.limits, station.length)
+    def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:
+        return admit(request, core.checkpoint, self.settings.limits, core.length)
 
-    def _job(self, ticket: int, request: SpeechRequest, admission: Admission, feed: Feed, sink: Sink) -> Job:
+    def _sequence(
+        self, ticket: int, request: SpeechRequest, admission: Admission, text_stream: TextStream, sink: Sink
+    ) -> Sequence:
         seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
-        return Job(ticket, request, admission, feed, seed, sink, asked=self.clock())
+        return Sequence(ticket, request, admission, text_stream, seed, sink, asked=self.clock())
 
     def _check_room(self, entry: Entry) -> None:
-        """Raises Overloaded where nobody more may wait. Who has nothing to say yet takes no place. Under the lock."""
+        """Raises Overloaded where no more may wait. A request without text yet takes no place. Under the lock."""
         engine, slots = self.settings.engine, self._slots(entry)
-        lobby = entry.station.lobby if entry.station else None
+        lobby = entry.core.lobby if entry.core else None
         unready = 0 if lobby is None else lobby.unready
         waiting = sum(other is entry for other in self._open.values()) - unready - slots
         if waiting >= engine.max_waiting:
@@ -414,22 +419,23 @@ class Engine:
 
     def _slots(self, entry: Entry) -> int:
         """Slots of a checkpoint; of one that is not loaded yet, what is likely."""
-        return entry.station.slots if entry.station else self.settings.engine.max_slots or CPU_SLOTS
+        return entry.core.slots if entry.core else self.settings.engine.max_slots or CPU_SLOTS
 
-    def _change_text(self, ticket: int, change: Callable[[Feed], None]) -> None:
-        self._order(ticket, lambda station: station.change_text(ticket, change))
+    def _change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
+        self._order(ticket, lambda core: core.change_text(ticket, change))
 
-    def _order(self, ticket: int, tell: Callable[[Station], None]) -> None:
-        """Have something done about a request by its station, in the order of the calls."""
+    def _order(self, ticket: int, tell: Callable[[EngineCore], None]) -> None:
+        """Have something done about a request by its engine core, in the order of the calls."""
 
         def order() -> None:
             entry = self._open.get(ticket)
             if entry is None:
                 return
-            if entry.station is None or entry in self._held:  # loaded or not, who waited for it is not let in yet
+            # Loaded or not, the requests that wait for it are not let in yet.
+            if entry.core is None or entry in self._held:
                 self._late.setdefault(entry, []).append(order)
             else:
-                tell(entry.station)
+                tell(entry.core)
 
         self._orders.append(order)
         self._wake.set()

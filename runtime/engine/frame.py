@@ -1,7 +1,10 @@
-"""One frame for every row that may run: next input, talker, code 0, codes 1 to Q-1, state moved on (facts 4, 5).
+"""Makes one frame for every row that may run: next input, talker, code 0, codes 1 to Q-1 (docs/model.md 4, 5).
 
-Everything that differs between rows lies in the arena's tensors, so that a whole frame is one function of device
-state; a graph holds it as it stands (runtime/engine/runner.py).
+Everything that differs between rows lies in the slot cache's tensors, so that a whole frame is one function of device
+state; a graph holds it as it stands (runtime/engine/model_runner.py). Where a row stands (position, frame, last codes,
+codes seen) is written last of all. Keys and values of the new position are written before, but nothing reads them
+that has not written them: a frame that fails on its way can be made again, of any of its rows, as if it had not been
+tried.
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.fused import Fused, Rules
-from runtime.engine.attending import AttendPiece, AttendRows, FusedPiece, FusedRows
+from runtime.engine.attending import DecodeAttention, FusedDecodeAttention, FusedPrefillAttention, PrefillAttention
 from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
-from runtime.engine.slots import SlotArena
+from runtime.engine.slots import SlotCache
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
 from runtime.model.fused import FusedOperations
@@ -25,9 +28,9 @@ Slots = NDArray[np.int64]
 
 
 class Frame:
-    """Talker and code predictor of one checkpoint over an arena, for at most so many rows at once.
+    """Talker and code predictor of one checkpoint over a slot cache, for at most so many rows at once.
 
-    What it returns, "told", is [B, Q + 2] int64: the frame's codes, whether the row ended instead of making one, and
+    Its output is [B, Q + 2] int64: the frame's codes, whether the row ended instead of making one, and
     whether all its scores were finite.
 
     Args:
@@ -38,12 +41,17 @@ class Frame:
         self,
         checkpoint: Checkpoint,
         device: Device,
-        arena: SlotArena,
+        slot_cache: SlotCache,
         dtype: torch.dtype,
         most_rows: int,
         most_starts: int,
     ) -> None:
-        self.config, self.talker, self.device, self.arena = checkpoint.config, checkpoint.talker, device, arena
+        self.config, self.talker, self.device, self.slot_cache = (
+            checkpoint.config,
+            checkpoint.talker,
+            device,
+            slot_cache,
+        )
         talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = Operations() if fused is None else FusedOperations(fused)
@@ -52,8 +60,8 @@ class Frame:
         self.cache = FrameCache(predictor, most_rows, device, dtype)
         self.start_cache = FrameCache(predictor, most_starts, device, dtype)
         # What the talker made of a prompt's last position, until the first frame is drawn from it.
-        self.hidden = torch.zeros((arena.slots + 1, talker.hidden_size), device=target, dtype=dtype)
-        cos, sin = self.talker.angles(torch.arange(arena.length + 1, device=target).unsqueeze(0))
+        self.hidden = torch.zeros((slot_cache.slots + 1, talker.hidden_size), device=target, dtype=dtype)
+        cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
         self.allowed = torch.arange(talker.vocab_size, device=target) < talker.codes
         self.allowed[talker.codec_eos_token_id] = True
@@ -66,95 +74,98 @@ class Frame:
             span: positions that the longest of them has reached with this frame, or more; None for all there are.
                 Operations that know each row's own length (``fused``) do not need it.
 
-        Shapes: rows [B] int64, the arena's scratch row as often as wanted; slots [B], the same on the host, where the
-        host may decide by them what can be left out.
+        Shapes: rows [B] int64, the slot cache's scratch row as often as wanted; slots [B], the same on the host, where
+        the host may decide by them what can be left out.
         """
         if self.fused is not None:
             return self._fused_next(self.fused, rows)
-        arena = self.arena
-        positions = arena.position[rows]
-        text = self.talker.embed_text(arena.trailing[rows, arena.frame[rows] - 1])
-        x = self.talker.embed_frames(arena.codes[rows]) + text
-        attend = AttendRows(arena, self.device, self.talker, rows, positions, span or arena.length)
+        slot_cache = self.slot_cache
+        positions = slot_cache.position[rows]
+        text = self.talker.embed_text(slot_cache.trailing[rows, slot_cache.frame[rows] - 1])
+        x = self.talker.embed_frames(slot_cache.codes[rows]) + text
+        attend = DecodeAttention(slot_cache, self.device, self.talker, rows, positions, span or slot_cache.length)
         hidden = self.talker.decode(x[:, None], attend, self.ops)
-        arena.position[rows] = (positions + 1) * (rows < arena.slots)
-        return self._draw(hidden[:, 0], rows, slots, self.cache)
+        output = self._sample(hidden[:, 0], rows, slots, self.cache)
+        slot_cache.position[rows] = (positions + 1) * (rows < slot_cache.slots)
+        return output
 
     def _fused_next(self, fused: Fused, rows: Tensor) -> Tensor:
         tables = self.talker.tables
-        assert tables is not None, "who has fused operations has tables"
-        x, positions = fused.begin(rows, self.arena.state, tables.frames, tables.text)
-        attend = FusedRows(self.arena, fused, self.angles, rows, positions)
+        assert tables is not None, "a talker with fused operations has tables"
+        x, positions = fused.begin(rows, self.slot_cache.state, tables.frames, tables.text)
+        attend = FusedDecodeAttention(self.slot_cache, fused, self.angles, rows, positions)
         hidden = self.talker.decode(x[:, None], attend, self.ops)
-        return self._fused_draw(fused, hidden[:, 0], rows, self.cache, positions)
+        return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions)
 
-    def read(self, embeds: Tensor, slot: int, start: int) -> None:
+    def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
         """Read positions of a prompt into a slot. Shapes: embeds [P, H]."""
         stop = start + len(embeds)
-        attend = AttendPiece(self.arena, self.device, self.talker, slot, start, stop)
+        attend = PrefillAttention(self.slot_cache, self.device, self.talker, slot, start, stop)
         self.hidden[slot] = self.talker.decode(embeds[None], attend, self.ops)[0, -1]
-        self.arena.position[slot] = stop
+        self.slot_cache.position[slot] = stop
 
-    def read_padded(self, embeds: Tensor, slots: Tensor, starts: Tensor, counts: Tensor) -> None:
+    def prefill_padded(self, embeds: Tensor, slots: Tensor, starts: Tensor, counts: Tensor) -> None:
         """The same for several prompts at once, as a graph can hold it: the first ``counts`` positions are theirs.
 
         Shapes: embeds [n, P, H]; slots, starts, counts [n] int64.
         """
         assert self.fused is not None
-        attend = FusedPiece(self.arena, self.fused, self.angles, slots, starts)
+        attend = FusedPrefillAttention(self.slot_cache, self.fused, self.angles, slots, starts)
         hidden = self.talker.decode(embeds, attend, self.ops)
         last = torch.arange(len(slots), device=slots.device)
         self.hidden[slots] = hidden[last, counts - 1]
-        self.arena.position[slots] = starts + counts
+        self.slot_cache.position[slots] = starts + counts
 
     def first(self, rows: Tensor, slots: Slots | None = None) -> Tensor:
         """The first frame of rows whose prompts were read. Shapes as in `next`."""
         hidden = self.hidden[rows]
         if self.fused is None:
-            return self._draw(hidden, rows, slots, self.start_cache)
-        positions = self.arena.position[rows]
-        return self._fused_draw(self.fused, hidden, rows, self.start_cache, positions, torch.zeros_like(positions))
+            return self._sample(hidden, rows, slots, self.start_cache)
+        positions = self.slot_cache.position[rows]
+        return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, torch.zeros_like(positions))
 
-    def _draw(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> Tensor:
+    def _sample(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> Tensor:
         """All codes of one frame from the talker's hidden states, and the state moved on. Shapes: hidden [B, H]."""
-        arena = self.arena
+        slot_cache = self.slot_cache
         hidden = self.ops.norm(hidden, self.talker.model.norm)
         codes, finite = self._codes(hidden, rows, slots, cache)
-        frame, first = arena.frame[rows], codes[:, 0]
-        arena.codes[rows] = codes
-        arena.seen[rows, first] = self.true
-        arena.frame[rows] = (frame + 1) * (rows < arena.slots)
+        frame, first = slot_cache.frame[rows], codes[:, 0]
+        slot_cache.codes[rows] = codes
+        slot_cache.seen[rows, first] = self.true
+        slot_cache.frame[rows] = (frame + 1) * (rows < slot_cache.slots)
         ended = first == self.config.talker.codec_eos_token_id
         return torch.cat((codes, ended[:, None], finite[:, None]), dim=1)
 
     def _codes(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> tuple[Tensor, Tensor]:
         """Rule by rule and code by code. Shapes: results [B, Q] int64, [B] bool."""
-        arena, config, ops = self.arena, self.config.talker, self.ops
-        frame, noise = arena.frame[rows], None
-        if slots is None or arena.talker_level.draws(slots) or arena.predictor_level.draws(slots):
+        slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
+        frame, noise = slot_cache.frame[rows], None
+        if slots is None or slot_cache.talker_level.draws(slots) or slot_cache.predictor_level.draws(slots):
             widest = max(config.vocab_size, self.config.predictor.vocab_size)
-            noise = gumbel_noise(arena.seed[rows], frame, config.num_code_groups, widest)
-        levels = arena.talker_level.of(rows, slots), arena.predictor_level.of(rows, slots)
+            noise = gumbel_noise(slot_cache.seed[rows], frame, config.num_code_groups, widest)
+        levels = slot_cache.talker_level.of(rows, slots), slot_cache.predictor_level.of(rows, slots)
         codes: list[Tensor] = []
         sums: list[Tensor] = []  # one a codebook; a score that is not finite makes its sum so
 
-        def draw(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
+        def sample(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
             scores = logits.float()
             sums.append(scores.sum(dim=-1))
             if codebook == 0:
-                eos, hold = config.codec_eos_token_id, arena.hold_until[rows]
-                scores = talker_rules(scores, arena.seen[rows], arena.penalty[rows], frame, hold, self.allowed, eos)
+                eos, hold = config.codec_eos_token_id, slot_cache.hold_until[rows]
+                scores = talker_rules(
+                    scores, slot_cache.seen[rows], slot_cache.penalty[rows], frame, hold, self.allowed, eos
+                )
             own = None if noise is None else noise[:, codebook, : scores.shape[-1]]
             codes.append(pick(scores, levels[codebook > 0], own))
             if embedded is not None:
                 embedded.copy_(self.talker.embed_code(codebook, codes[-1]))
 
         x = self.talker.code_predictor.begin(hidden, ops)
-        draw(0, self.talker.logits(hidden, ops), x[:, 1])
-        self.talker.code_predictor.predict(x, cache, ops, draw)
+        sample(0, self.talker.logits(hidden, ops), x[:, 1])
+        self.talker.code_predictor.predict(x, cache, ops, sample)
         return torch.stack(codes, dim=-1), torch.stack(sums).isfinite().all(dim=0)
 
-    def _fused_draw(
+    def _fused_sample(
         self,
         fused: Fused,
         hidden: Tensor,
@@ -163,26 +174,33 @@ class Frame:
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """``_draw`` with one launch a code and one for the state, positions included.
+        """``_sample`` with one launch a code and one for the state, positions included.
 
         Shapes: positions (the first that was read of each row), counts (of those that were, or one) [B] int64.
         """
-        arena, config, ops, tables = self.arena, self.config.talker, self.ops, self.talker.tables
+        slot_cache, config, ops, tables = self.slot_cache, self.config.talker, self.ops, self.talker.tables
         assert tables is not None
         hidden = ops.norm(hidden, self.talker.model.norm)
         shape = len(rows), config.num_code_groups
         codes = torch.empty(shape, device=rows.device, dtype=torch.int64)
         finite = torch.empty(shape, device=rows.device, dtype=torch.bool)
-        levels = arena.talker_level.every, arena.predictor_level.every
-        rules = Rules(arena.seen, arena.penalty, arena.hold_until, MIN_TOKENS, config.codec_eos_token_id, config.codes)
+        levels = slot_cache.talker_level.every, slot_cache.predictor_level.every
+        rules = Rules(
+            slot_cache.seen,
+            slot_cache.penalty,
+            slot_cache.hold_until,
+            MIN_TOKENS,
+            config.codec_eos_token_id,
+            config.codes,
+        )
 
-        def draw(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
-            fused.draw(
+        def sample(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
+            fused.sample(
                 logits,
                 rows,
                 levels[codebook > 0],
-                arena.seed,
-                arena.frame,
+                slot_cache.seed,
+                slot_cache.frame,
                 codebook,
                 codes,
                 finite,
@@ -195,6 +213,6 @@ class Frame:
             )
 
         x = self.talker.code_predictor.begin(hidden, ops)
-        draw(0, self.talker.logits(hidden, ops), x[:, 1])
-        self.talker.code_predictor.predict(x, cache, ops, draw)
-        return fused.finish(rows, arena.state, codes, finite, config.codec_eos_token_id, positions, counts)
+        sample(0, self.talker.logits(hidden, ops), x[:, 1])
+        self.talker.code_predictor.predict(x, cache, ops, sample)
+        return fused.finish(rows, slot_cache.state, codes, finite, config.codec_eos_token_id, positions, counts)

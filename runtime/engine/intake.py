@@ -1,10 +1,9 @@
-"""At the door: a client's request against what one checkpoint can do, before it takes a slot. Any thread."""
+"""Checks a client's request against what one checkpoint can do, before it takes a slot. Any thread."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from runtime.engine.feed import Feed
 from runtime.engine.prompt import Utterance, prompt_length, spoken_language
 from runtime.engine.scheduler import frame_limit
 from runtime.engine.slots import RowSettings, fill_in
@@ -16,7 +15,8 @@ from runtime.engine.text import (
     frame_budget,
     refuse_control,
 )
-from runtime.engine.voices import reference_key
+from runtime.engine.text_stream import TextStream
+from runtime.engine.voice_cache import reference_key
 from runtime.errors import (
     DoesNotFit,
     InvalidConfig,
@@ -60,8 +60,8 @@ class Plan:
 class Admission:
     """A request that can be served, in the words of its checkpoint.
 
-    ``utterance`` lacks the text, which a `Feed` brings part by part, and the voice, which is filled in by who may use
-    the device.
+    ``utterance`` lacks the text, which a `TextStream` brings part by part, and the voice, which the engine core fills
+    in.
     """
 
     utterance: Utterance
@@ -72,6 +72,8 @@ class Admission:
     most: int  # frames that anybody may ask for
     slot_length: int
     reference_frames: int
+    part_chars: int  # of a text that the checkpoint speaks in one go
+    may_repeat: bool  # a part that ends long before its text can may be made again
     notes: tuple[str, ...]
 
     def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> Plan:
@@ -93,11 +95,12 @@ class Admission:
         runs_away = asked is None and allowed == budget
         return Plan(utterance, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
-    def plan_open(self, body: list[int], tokenizer: TextTokenizer) -> Plan:
-        """How a text is spoken that grows while it is: as far as the slot goes."""
+    def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> Plan:
+        """How a text is spoken that grows while it is: as far as the slot goes, after ``made`` frames of others."""
         utterance = replace(self.utterance, body=tuple(body), is_open=True)
         room, _ = self._room(replace(utterance, body=tuple(body[:1])), tokenizer)
-        return Plan(utterance, frame_limit(room, self.most, self.asked), StopReason.MAX_TOKENS)
+        asked = None if self.asked is None else self.asked - made
+        return Plan(utterance, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
 
     def longest(self, tokenizer: TextTokenizer) -> int:
         """Characters that a slot holds whatever they are: tokens and frames of the slowest script."""
@@ -111,7 +114,14 @@ class Admission:
         return self.slot_length - prompt, prompt
 
 
-def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int) -> tuple[Admission, Feed]:
+def seed_of_repeat(seed: int) -> int:
+    """The seed of a part that is made again: far from those that clients count up by one."""
+    return (seed + 2**32) % (SEEDS[1] + 1)
+
+
+def admit(
+    request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int
+) -> tuple[Admission, TextStream]:
     """Check and translate a request: how it is spoken, and the text that there is of it.
 
     Raises:
@@ -145,36 +155,45 @@ def admit(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_l
         most=limits.max_frames,
         slot_length=slot_length,
         reference_frames=frames,
+        part_chars=config.part_chars or limits.part_chars,
+        may_repeat=config.speaks and not request.sampling.greedy and request.max_frames is None,
         notes=tuple(notes),
     )
     # Tokens can follow the frames only where the layout has a place for them that no reference frame takes.
-    by_token = layout is Layout.STREAMING and not frames and request.split is Split.AUTO
-    longest = admission.longest(tokenizer)
+    # A text of one part is one token by token as well once all of it is there.
+    is_beside = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
+    by_token = layout is Layout.STREAMING and not frames and is_beside
+    whole, most = request.split is Split.NONE, admission.longest(tokenizer)
+    longest = most if whole else min(most, admission.part_chars)  # whatever the text is
     if request.open_text:
-        feed = Feed(request.split, None if by_token else longest, tokenizer, limits, by_token=by_token)
-        feed.add(text)
-        return admission, feed
-    feed = Feed(request.split, None, tokenizer, limits, by_token=by_token)
+        text_stream = TextStream(
+            request.split, admission.part_chars if by_token else longest, tokenizer, limits, by_token=by_token
+        )
+        text_stream.add(text)
+        return admission, text_stream
+    text_stream = TextStream(
+        request.split, None if whole else admission.part_chars, tokenizer, limits, by_token=by_token
+    )
     try:
-        _fill(feed, text, admission, tokenizer)
+        _fill(text_stream, text, admission, tokenizer)
     except DoesNotFit:
         if request.split is Split.NONE or request.max_frames is not None:
             raise
-        feed = Feed(request.split, longest, tokenizer, limits, by_token=False)
-        _fill(feed, text, admission, tokenizer)
-    return admission, feed
+        text_stream = TextStream(request.split, longest, tokenizer, limits, by_token=False)
+        _fill(text_stream, text, admission, tokenizer)
+    return admission, text_stream
 
 
-def _fill(feed: Feed, text: str, admission: Admission, tokenizer: TextTokenizer) -> None:
+def _fill(text_stream: TextStream, text: str, admission: Admission, tokenizer: TextTokenizer) -> None:
     """Put a whole text in.
 
     Raises:
         DoesNotFit: a part of it is longer than a slot.
     """
-    feed.add(text)
-    feed.finish()
-    for part in [text] if feed.by_token else feed.parts:
-        admission.plan(part, tokenizer)
+    text_stream.add(text)
+    text_stream.finish()
+    for part in text_stream.parts:
+        admission.plan(part.spoken, tokenizer)
 
 
 def _check_numbers(request: SpeechRequest) -> None:
@@ -227,6 +246,9 @@ def _instruct(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, no
         if instruct:
             notes.append("This checkpoint takes no instruct in this mode; it was ignored.")
         return None
+    if len(instruct or "") < len((request.instruct or "").strip()):
+        limit = limits.max_instruct_chars
+        notes.append(f"The instruct has more than {limit} characters; what is behind them was left out.")
     return instruct
 
 

@@ -1,4 +1,4 @@
-"""The line before the slots: first come, first served, with a place, an estimate and an end to patience."""
+"""Keeps the line before the slots: first come, first served, with a place, an estimate and a longest wait."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ class Waiter(Protocol):
     place: int  # as last told
 
 
-Job = TypeVar("Job", bound=Waiter)
+Waiting = TypeVar("Waiting", bound=Waiter)
 
 
-class Line(Generic[Job]):
-    """Who waits for a slot of one checkpoint."""
+class Line(Generic[Waiting]):
+    """The requests that wait for a slot of one checkpoint."""
 
     def __init__(self, slots: int, patience_s: float) -> None:
         self._slots, self._patience_s = slots, patience_s
-        self._jobs: deque[Job] = deque()
+        self._waiters: deque[Waiting] = deque()
         self._hold_s: float | None = None  # running mean of how long a slot is held
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._waiters)
 
-    def __iter__(self) -> Iterator[Job]:
-        return iter(tuple(self._jobs))
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(tuple(self._waiters))
 
-    def join(self, job: Job) -> None:
-        self._jobs.append(job)
+    def join(self, waiter: Waiting) -> None:
+        self._waiters.append(waiter)
 
-    def next(self) -> Job:
-        return self._jobs.popleft()
+    def next(self) -> Waiting:
+        return self._waiters.popleft()
 
-    def leave(self, ticket: int) -> Job | None:
+    def leave(self, ticket: int) -> Waiting | None:
         """Take a request out of the line; None if it does not stand there."""
-        job = next((job for job in self._jobs if job.ticket == ticket), None)
-        if job is not None:
-            self._jobs.remove(job)
-        return job
+        waiter = next((waiter for waiter in self._waiters if waiter.ticket == ticket), None)
+        if waiter is not None:
+            self._waiters.remove(waiter)
+        return waiter
 
-    def impatient(self, now: float) -> list[Job]:
-        """Who has waited for too long, taken out of the line."""
-        late = [job for job in self._jobs if now - job.queued > self._patience_s]
-        for job in late:
-            self._jobs.remove(job)
+    def impatient(self, now: float) -> list[Waiting]:
+        """The requests that have waited for too long, taken out of the line."""
+        late = [waiter for waiter in self._waiters if now - waiter.queued > self._patience_s]
+        for waiter in late:
+            self._waiters.remove(waiter)
         return late
 
-    def moved(self) -> Iterator[tuple[Job, float | None]]:
-        """Who stands elsewhere than it was told, and its estimated wait in seconds."""
-        for place, job in enumerate(self._jobs):
-            if job.place != place:
-                job.place = place
-                yield job, self.wait_s(place)
+    def moved(self) -> Iterator[tuple[Waiting, float | None]]:
+        """The requests that stand elsewhere than they were told, and their estimated waits in seconds."""
+        for place, waiter in enumerate(self._waiters):
+            if waiter.place != place:
+                waiter.place = place
+                yield waiter, self.wait_s(place)
 
     def held(self, seconds: float) -> None:
         """A slot was given back after so long."""

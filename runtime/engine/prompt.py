@@ -1,7 +1,7 @@
-"""From a request to what the talker reads first: one text id and one codec part a position (facts 3).
+"""Builds what the talker reads first of a request: one text id and one codec part a position (docs/model.md 3).
 
-A prompt is written down as columns, as the facts' tables are, and embedded in one go. Text that does not fit into
-the prompt (streaming layout) follows one id a frame as ``trailing``.
+A prompt is written down as columns, as the tables of docs/model.md are, and embedded in one go. Text that does not fit
+into the prompt (streaming layout) follows one id a frame as ``trailing``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from runtime.engine.slots import on_device
-from runtime.engine.voices import ClonedVoice
+from runtime.engine.voice_cache import ClonedVoice
 from runtime.model.config import ModelConfig
 from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
@@ -103,7 +103,7 @@ def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextToken
 
 
 def prompt_length(utterance: Utterance, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
-    """Positions that the prompt will have, reckoned without a device (facts 3.2 to 3.5); frames of the reference."""
+    """Count the prompt's positions without a device (docs/model.md 3.2 to 3.5). ``frames``: the reference's."""
     named = utterance.speaker is not None or utterance.mode is Mode.BASE
     tagged = utterance.language != "auto"
     length = len(tokenizer.role()) + 3 + tagged + named + 1
@@ -117,7 +117,7 @@ def prompt_length(utterance: Utterance, frames: int, reference_text: str, tokeni
 
 
 def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> str:
-    """The language that the tags name: dialect speakers turn chinese and auto into their dialect (facts 3.2)."""
+    """The language that the tags name: dialect speakers turn chinese and auto into theirs (docs/model.md 3.2)."""
     dialect = config.talker.spk_is_dialect.get(speaker, False) if speaker else False
     if isinstance(dialect, str) and language in ("chinese", "auto"):
         return dialect
@@ -125,7 +125,7 @@ def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> 
 
 
 def _add_tags(columns: Columns, utterance: Utterance, config: ModelConfig) -> None:
-    """Language, speaker and padding tags; the last one carries tts_bos (facts 3.2)."""
+    """Language, speaker and padding tags; the last one carries tts_bos (docs/model.md 3.2)."""
     talker = config.talker
     if utterance.language == "auto":
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]
@@ -142,7 +142,7 @@ def _add_tags(columns: Columns, utterance: Utterance, config: ModelConfig) -> No
 
 
 def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
-    """The text and its end without a reference (facts 3.3, 3.4)."""
+    """The text and its end without a reference (docs/model.md 3.3, 3.4)."""
     talker = config.talker
     if layout is Layout.NON_STREAMING:
         columns.add(body, talker.codec_pad_id)
@@ -153,7 +153,7 @@ def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelCo
 
 
 def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layout, config: ModelConfig) -> list[int]:
-    """Reference text, text and reference frames (facts 3.5)."""
+    """Reference text, text and reference frames (docs/model.md 3.5)."""
     talker = config.talker
     if layout is Layout.NON_STREAMING:
         columns.add(text, talker.codec_pad_id)

@@ -1,20 +1,21 @@
-"""Which checkpoint serves which mode, and when it is loaded: all at the start, or each at its first request."""
+"""Knows which checkpoint serves which mode, and whether it is loaded: at the start, or at its first request."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from runtime.engine.station import Station
+from runtime.engine.core import EngineCore
 from runtime.errors import InvalidSetting
 from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, resolve
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig, read_model_config, read_speech_tokenizer_config
 from runtime.request import Mode, ModelCard
+from runtime.settings import Limits
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One checkpoint that the settings name. ``station`` is there once it is loaded."""
+    """One checkpoint that the settings name. ``core`` is there once it is loaded."""
 
     reference: str  # folder or Hub id
     name: str
@@ -22,7 +23,8 @@ class Entry:
     config: ModelConfig
     tokenizer: SpeechTokenizerConfig
     fingerprint: str
-    station: Station | None = None
+    created: int  # seconds since the epoch
+    core: EngineCore | None = None
     is_loading: bool = False
     has_failed: bool = False
 
@@ -37,9 +39,10 @@ class Entry:
         folder, name = resolve(reference), public_name(reference)
         config = read_model_config(folder)
         tokenizer = read_speech_tokenizer_config(folder / "speech_tokenizer")
-        return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder))
+        created = int((folder / "config.json").stat().st_mtime)
+        return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder), created)
 
-    def card(self, device: str, dtype: str) -> ModelCard:
+    def card(self, device: str, dtype: str, limits: Limits) -> ModelCard:
         """The checkpoint as clients see it."""
         config = self.config
         return ModelCard(
@@ -50,12 +53,14 @@ class Entry:
             layouts=config.layouts,
             takes_instruct=config.takes_instruct,
             speaks=config.speaks,
+            part_chars=config.part_chars or limits.part_chars,
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
             dtype=dtype,
             fingerprint=self.fingerprint,
-            loaded=self.station is not None,
-            slots=self.station.slots if self.station else 0,
+            loaded=self.core is not None,
+            created=self.created,
+            slots=self.core.slots if self.core else 0,
         )
 
 
@@ -82,7 +87,7 @@ class Registry:
         return registry
 
     def entry(self, mode: Mode) -> Entry | None:
-        """Who serves a mode."""
+        """The entry that serves a mode."""
         return next((entry for entry in self.entries if mode in entry.modes), None)
 
     @property
@@ -91,14 +96,14 @@ class Registry:
         return tuple(mode for entry in self.entries for mode in entry.modes)
 
     @property
-    def stations(self) -> list[Station]:
+    def cores(self) -> list[EngineCore]:
         """Those that are loaded."""
-        return [entry.station for entry in self.entries if entry.station is not None]
+        return [entry.core for entry in self.entries if entry.core is not None]
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
         """Those that are loaded, whose speech tokenizer another may share."""
-        return [station.checkpoint for station in self.stations]
+        return [core.checkpoint for core in self.cores]
 
 
 def _split_entry(text: str) -> tuple[Mode | None, str]:

@@ -1,4 +1,4 @@
-"""From scores to codes: the reference's rules in its order (facts 4), with noise that belongs to the request.
+"""Samples codes from scores by the reference's rules in its order (docs/model.md 4), with the request's own noise.
 
 A draw is the argmax of scores plus Gumbel noise, and the noise is a hash of (seed, frame, codebook, code): the same
 seed gives the same codes alone, in any batch, on any slot, and only operations that every graph can hold are used.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MIN_TOKENS = 2  # c0 draws before the end may come (facts 4)
+MIN_TOKENS = 2  # c0 draws before the end may come (docs/model.md 4)
 
 WITHOUT_SHIFTS = ("npu",)  # devices whose graphs may not hold a shift (docs/npu.md)
 

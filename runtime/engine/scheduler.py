@@ -1,4 +1,4 @@
-"""Policy without torch and without a clock of its own: who makes the next frame, and whose sound is made next.
+"""Decides which sequences make the next frame and whose sound is made next, without torch or a clock of its own.
 
 What it knows of every slot lies in arrays, so that a decision costs the same for one row and for sixty-four.
 """
@@ -17,17 +17,17 @@ ENDLESS = 2**62  # frames that a text allows which is complete
 BACKLOG = 64  # frames a row may be ahead of its sound; Code2Wav is behind then, and more frames would help nobody
 GROWTH = 4  # a chunk is at most so many times as long as the last one
 DOUBT = 3.0  # a frame may come so much later than the last ones did
-SCARCE = 0.5  # share of busy slots from which who is far ahead yields
+SCARCE = 0.5  # share of busy slots from which a row that is far ahead yields
 AMPLE = 0.25  # share of a frame's sound within which frames are made where nobody gains when somebody yields
 PATIENT_S = 0.16  # of unplayed sound beyond which a listener's next chunk may wait for company
 
 
-class Rows:
+class SequenceTable:
     """What the scheduler knows of every slot. Shapes: every array [S]; times in seconds by the engine's clock."""
 
     def __init__(self, slots: int) -> None:
         self.speaking = np.zeros(slots, bool)  # frames may be made
-        self.sounding = np.zeros(slots, bool)  # its Code2Wav is at work or its result is on the way back
+        self.in_code2wav = np.zeros(slots, bool)  # its Code2Wav is at work or its result is on the way back
         self.ended = np.zeros(slots, bool)  # no frame follows; what is left is sound
         self.begun = np.zeros(slots, np.int64)  # frames whose making has begun
         self.made = np.zeros(slots, np.int64)  # of these, frames that are known
@@ -43,11 +43,11 @@ class Rows:
         self.batch = np.ones(slots, np.int64)  # chunks of its mode that are decoded at once
 
     def clear(self, slot: int) -> None:
-        """Forget who had the slot; sound of it that is being made stays at work until it is back."""
-        sounding = self.sounding[slot]
+        """Forget the sequence that had the slot; sound of it that is being made stays at work until it is back."""
+        in_code2wav = self.in_code2wav[slot]
         for array in vars(self).values():
             array[slot] = 0
-        self.sounding[slot] = sounding
+        self.in_code2wav[slot] = in_code2wav
 
     @property
     def pending(self) -> NDArray[np.int64]:
@@ -67,8 +67,8 @@ class Pace:
 class Chunk:
     """Rows whose next frames are decoded together; ``deadline`` is the first one's.
 
-    Shapes: slots, frames [B]. Who has fewer frames than the others has come to its end, and is filled up. ``at_end``:
-    all have, and nothing follows.
+    Shapes: slots, frames [B]. A row with fewer frames than the others has come to its end, and is filled up.
+    ``at_end``: all have, and nothing follows.
     """
 
     slots: Slots
@@ -87,8 +87,8 @@ class Chunk:
 class Scheduler:
     """The decisions of one turn.
 
-    ``company`` is for devices on which many rows cost little more than one: the share of all who speak that a further
-    chunk waits for, so that they are decoded in one call. With 0 no chunk waits, and none is filled up.
+    ``company`` is for devices on which many rows cost little more than one: the share of all speaking rows that a
+    further chunk waits for, so that they are decoded in one call. With 0 no chunk waits, and none is filled up.
     """
 
     frame_s: float
@@ -97,37 +97,37 @@ class Scheduler:
     sound_work: int  # frames, of all rows together, that Code2Wav makes at once
     company: float = 0.0
 
-    def runnable(self, rows: Rows, now: float, *, is_scarce: bool) -> Slots:
-        """Slots whose next frame is to be made: who has text, room and a listener that keeps up.
+    def runnable(self, table: SequenceTable, now: float, *, is_scarce: bool) -> Slots:
+        """Slots whose next frame is to be made: they have text, room and a listener that keeps up.
 
-        Where slots are scarce, who has more than ``lead_cap_s`` of unplayed sound yields.
+        Where slots are scarce, a row with more than ``lead_cap_s`` of unplayed sound yields.
         """
-        begun = rows.begun
-        may = rows.speaking & (begun < rows.limit) & (begun < rows.text) & (begun - rows.sent < BACKLOG)
-        may &= ~self.waits_for_reader(rows, begun)
+        begun = table.begun
+        may = table.speaking & (begun < table.limit) & (begun < table.text) & (begun - table.sent < BACKLOG)
+        may &= ~self.waits_for_reader(table, begun)
         if is_scarce:
-            may &= rows.dry_at - now + (begun - rows.sent) * self.frame_s <= self.lead_cap_s
+            may &= table.dry_at - now + (begun - table.sent) * self.frame_s <= self.lead_cap_s
         return np.flatnonzero(may)
 
     def is_ample(self, pace: Pace) -> bool:
-        """Whether frames of all rows are made so fast that who is far ahead had better be through and free its slot."""
+        """Whether frames of all rows are made so fast that a row far ahead had better be through and free its slot."""
         return pace.turn_s <= AMPLE * self.frame_s
 
-    def waits_for_reader(self, rows: Rows, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Rows that, with so many frames, make no more until more of their sound was taken. Shapes: frames [S]."""
-        return rows.acknowledged & (frames - rows.taken >= self.reader_frames)
+        return table.acknowledged & (frames - table.taken >= self.reader_frames)
 
-    def chunk_sizes(self, rows: Rows, now: float, pace: Pace) -> NDArray[np.int64]:
+    def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:
         """Frames of every row's next chunk, 0 where none is due.
 
         Chunks start small, so that the first sound comes at once, and grow while the listener can wait: a chunk is
-        no longer than the sound that is still to be played, or is made long before that ends. Who has run dry gets
-        what there is: many small calls would only make a slow machine slower.
+        no longer than the sound that is still to be played, or is made long before that ends. A row that has run dry
+        gets what there is: many small calls would only make a slow machine slower.
         """
-        first = rows.last_chunk == 0
-        wanted = np.minimum(np.where(first, rows.first_chunk, GROWTH * rows.last_chunk), rows.largest_chunk)
+        first = table.last_chunk == 0
+        wanted = np.minimum(np.where(first, table.first_chunk, GROWTH * table.last_chunk), table.largest_chunk)
         wanted = np.minimum(wanted, self.sound_work)
-        pending, lead_s = rows.pending, rows.dry_at - now
+        pending, lead_s = table.pending, table.dry_at - now
         while True:
             starves = wanted * self.frame_s > lead_s
             if np.isfinite(pace.turn_s + pace.sound_s):
@@ -138,40 +138,42 @@ class Scheduler:
                 break
             wanted = np.where(shrink, wanted // 2, wanted)
         wanted = np.where(~first & (lead_s <= 0), np.minimum(wanted, np.maximum(pending, 1)), wanted)
-        last = np.minimum(pending, np.minimum(rows.largest_chunk, self.sound_work))
-        size = np.where(pending >= wanted, wanted, np.where(self._at_rest(rows), last, 0))
-        return np.where(rows.sounding | (pending == 0), 0, size)
+        last = np.minimum(pending, np.minimum(table.largest_chunk, self.sound_work))
+        size = np.where(pending >= wanted, wanted, np.where(self._at_rest(table), last, 0))
+        return np.where(table.in_code2wav | (pending == 0), 0, size)
 
-    def _at_rest(self, rows: Rows) -> NDArray[np.bool_]:
+    def _at_rest(self, table: SequenceTable) -> NDArray[np.bool_]:
         """Rows of which nothing is held back.
 
         A text that has run dry may stay so for long: what there is of it goes out. So does what a reader must have
         before it can take more.
         """
-        at_rest = rows.ended | (rows.made >= rows.text) | (rows.made >= rows.limit)
-        return at_rest | self.waits_for_reader(rows, rows.made)
+        at_rest = table.ended | (table.made >= table.text) | (table.made >= table.limit)
+        return at_rest | self.waits_for_reader(table, table.made)
 
-    def sound(self, rows: Rows, now: float, pace: Pace) -> list[Chunk]:
+    def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[Chunk]:
         """What Code2Wav does next, most urgent first: first chunks, then the earliest end of a listener's buffer."""
-        sizes, is_first = self.chunk_sizes(rows, now, pace), rows.last_chunk == 0
+        sizes, is_first = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.company:
-            self._gather(rows, sizes, ~is_first, now)
+            self._gather(table, sizes, ~is_first, now)
         chunks = [
             chunk
             for kind in (True, False)
-            for chunk in self._cut(rows, sizes, (is_first == kind) & (sizes > 0), is_first=kind)
+            for chunk in self._cut(table, sizes, (is_first == kind) & (sizes > 0), is_first=kind)
         ]
         return sorted(chunks, key=lambda chunk: (not chunk.is_first, chunk.deadline))
 
-    def _gather(self, rows: Rows, sizes: NDArray[np.int64], further: NDArray[np.bool_], now: float) -> None:
+    def _gather(self, table: SequenceTable, sizes: NDArray[np.int64], further: NDArray[np.bool_], now: float) -> None:
         """Hold further chunks back until there are enough for one call, and fill up ends that go into another's.
 
-        Nobody waits who has little to hear, whose text has run dry or ended, or who has as much again without sound,
-        or as much as there can be: whoever waits makes frames, so that this is asked again. ``sizes`` are changed.
+        No row waits that has little to play, whose text has run dry or ended, or that has as much again without sound,
+        or as much as there can be: a row that waits makes frames, so that this is asked again. ``sizes`` are changed.
         """
-        enough = self.company * np.count_nonzero(rows.speaking)
-        waits = (rows.dry_at - now > PATIENT_S) & ~self._at_rest(rows) & (rows.pending < np.minimum(2 * sizes, BACKLOG))
-        at_end = rows.ended & (rows.pending <= sizes)
+        enough = self.company * np.count_nonzero(table.speaking)
+        waits = (
+            (table.dry_at - now > PATIENT_S) & ~self._at_rest(table) & (table.pending < np.minimum(2 * sizes, BACKLOG))
+        )
+        at_end = table.ended & (table.pending <= sizes)
         for size in np.unique(sizes[further & (sizes > 0)])[::-1]:
             members = further & (sizes == size)
             if waits[members].all() and np.count_nonzero(members) < min(enough, self.sound_work // size):
@@ -179,27 +181,29 @@ class Scheduler:
             elif not at_end[members].all():
                 sizes[further & at_end & (sizes > 0) & (sizes < size)] = size
 
-    def _cut(self, rows: Rows, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_first: bool) -> Iterator[Chunk]:
+    def _cut(
+        self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_first: bool
+    ) -> Iterator[Chunk]:
         """Rows that are due in calls of one size, none larger than work and mode allow."""
-        ordered = np.flatnonzero(due)[np.argsort(rows.dry_at[due], kind="stable")]
+        ordered = np.flatnonzero(due)[np.argsort(table.dry_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
             members = ordered[sizes[ordered] == size]
             together = max(1, self.sound_work // int(size))
             while len(members):
-                count = min(together, int(rows.batch[members[0]]))
+                count = min(together, int(table.batch[members[0]]))
                 part, members = members[:count], members[count:]
-                pending = rows.pending[part]
+                pending = table.pending[part]
                 frames = np.minimum(sizes[part], pending)
-                at_end = bool((rows.ended[part] & (pending == frames)).all())
-                yield Chunk(part, frames, is_first, at_end, float(rows.dry_at[part[0]]))
+                at_end = bool((table.ended[part] & (pending == frames)).all())
+                yield Chunk(part, frames, is_first, at_end, float(table.dry_at[part[0]]))
 
-    def hand_out(self, rows: Rows, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
-        """Write down that sound of ``size`` frames (of each) went out; returns who had run dry before it came."""
-        starved = (rows.last_chunk[slots] > 0) & (now > rows.dry_at[slots])
-        rows.dry_at[slots] = np.maximum(rows.dry_at[slots], now) + size * self.frame_s
-        rows.sent[slots] += size
-        rows.last_chunk[slots] = size
-        rows.sounding[slots] = False
+    def hand_out(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
+        """Write down that sound of ``size`` frames (of each) went out; returns the rows that ran dry before it came."""
+        starved = (table.last_chunk[slots] > 0) & (now > table.dry_at[slots])
+        table.dry_at[slots] = np.maximum(table.dry_at[slots], now) + size * self.frame_s
+        table.sent[slots] += size
+        table.last_chunk[slots] = size
+        table.in_code2wav[slots] = False
         return starved
 
 

@@ -1,4 +1,4 @@
-"""How many slots a checkpoint gets: what was asked for, or as many as the device's memory holds."""
+"""Decides how many slots a checkpoint gets: what was asked for, or as many as the device's memory holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIB = 2**30
 
 
 def slot_bytes(checkpoint: Checkpoint, length: int, element: int) -> int:
-    """What one slot takes on the device: keys and values, its row of the arena's other tensors, its stream of sound.
+    """What one slot takes on the device: keys and values, the rest of its slot cache, its Code2Wav stream.
 
     Args:
         length: positions of a slot.

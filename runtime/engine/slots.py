@@ -1,6 +1,6 @@
-"""The arena: a fixed number of slots whose whole state lies in device tensors, and who owns which.
+"""The slot cache holds the device state of a fixed number of slots, and knows which of them are free.
 
-Joining, pausing and leaving are writes to a row. A slot's generation goes up when it is freed, so that whoever still
+Joining, pausing and leaving are writes to a row. A slot's generation goes up when it is freed, so that whatever still
 holds its number can tell that it has changed hands. What the host must know of many rows at once lies in numpy arrays
 beside the tensors, so that no frame asks the device and none walks over its rows.
 """
@@ -70,7 +70,7 @@ def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
     )
 
 
-class LevelArena:
+class LevelCache:
     """One level's sampling settings of every slot, on the device, and what the host may know of them.
 
     Shapes: reals [2, S] float32: temperature, top_p; ints [2, S] int64: top_k, greedy (0 or 1).
@@ -115,7 +115,7 @@ class LevelArena:
 
 
 def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
-    """Numbers on a device, copied on its current track without waiting for what was asked of it before."""
+    """Numbers on a device, copied on its current stream without waiting for what was asked of it before."""
     host = torch.from_numpy(numbers)
     return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
 
@@ -135,11 +135,11 @@ class PromptPrefix:
         return self.cache.shape[3]
 
 
-class SlotArena:
+class SlotCache:
     """Device state of every slot of one checkpoint, and what the host knows of it.
 
     Behind the last slot and behind each slot's last position there is one more that nobody reads: rows that fill a
-    batch up, and positions that fill a prompt's piece up, are written there.
+    batch up, and positions that fill a prefill chunk up, are written there.
 
     Shapes: keys, values: one tensor a layer, [S + 1, kv_heads, T + 1, d]; the rest [S + 1, ...].
     """
@@ -159,8 +159,8 @@ class SlotArena:
         self.hold_until = self._ints[2]  # frames before the end may come
         self.seed = self._ints[3]
         self.penalty = self._reals[0]
-        self.talker_level = LevelArena(self._reals[1:3], self._ints[4:6], talker.vocab_size)
-        self.predictor_level = LevelArena(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
+        self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
+        self.predictor_level = LevelCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
 
         def ints(width: int) -> Tensor:
             return torch.zeros((slots + 1, width), device=device, dtype=torch.int64)
@@ -177,10 +177,12 @@ class SlotArena:
         self._open = [False] * slots
         self._holds_end = [False] * slots
         self._unwritten: dict[int, list[int]] = {}  # by slot: ``trailing``, as long as the device knows nothing of it
-        self._settings: list[tuple[int, RowSettings] | None] = [None] * slots  # seed and sampling of who holds a slot
+        self._settings: list[tuple[int, RowSettings] | None] = [
+            None
+        ] * slots  # seed and sampling of the sequence that holds a slot
 
         self.generation = [0] * slots
-        # Who was freed first is taken first: a frame that is still under way may write to who was freed last.
+        # The slot freed first is taken first: a frame that is still in flight may write to the one freed last.
         self._free = deque(range(slots))
 
     @property
@@ -223,18 +225,22 @@ class SlotArena:
             self.restart(slot, trailing, is_open=is_open)
         return slot
 
-    def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False) -> None:
-        """Begin anew in the same hands: the same settings and seed, for the next part of a text.
+    def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False, seed: int | None = None) -> None:
+        """Begin anew in the same hands: the same settings and, unless one is given, the same seed.
+
+        For the next part of a text, or for the same once more.
 
         The device need not know of it before the first frame (`write`), and reads the prompt meanwhile.
         """
+        if seed is not None and (held := self._settings[slot]) is not None:
+            self._settings[slot] = (seed, held[1])
         self.host_position[slot] = self.host_frame[slot] = 0
         self._texts[slot], self._open[slot] = len(trailing), is_open
         self._count_text(slot)
         self._unwritten[slot] = [*trailing]
 
     def write(self, slots: Iterable[int]) -> None:
-        """Write what was said of some slots to the device, on its current track: before their first frame."""
+        """Write what was said of some slots to the device, on its current stream: before their first frame."""
         for slot in slots:
             if (trailing := self._unwritten.pop(slot, None)) is None:
                 continue
@@ -270,7 +276,7 @@ class SlotArena:
         self._free.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
-        """A copy of what the first ``length`` positions of a slot's prompt left, whole pieces of it."""
+        """A copy of what the first ``length`` positions of a slot's prompt left, whole chunks of it."""
         return PromptPrefix(self._cache[:, :, slot, :, :length].clone())
 
     def copy_prefix(self, slot: int, prefix: PromptPrefix) -> None:

@@ -1,4 +1,4 @@
-"""Code2Wav in graphs: one for each shape of work, captured at the start, chosen by frames and batch afterwards."""
+"""Runs Code2Wav in graphs: one for each shape of work, captured at the start, chosen by frames and batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.interface import Moment, Track
+from runtime.device.interface import Event, Stream
 from runtime.engine.slots import on_device
 from runtime.model.sound import ROW, SoundNetwork
 
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]  # captures done, captures in all
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The shapes that are captured for one track."""
+    """The shapes that are captured for one device stream."""
 
     frames: tuple[int, ...]
     batches: tuple[int, ...]
@@ -36,9 +36,9 @@ class Family:
 
 
 FAMILIES = {
-    Track.FIRST_SOUND: Family((1, 2), (1, 2, 4, 8)),
-    Track.STARTS: Family((1,), (1, 2, 4, 8)),  # behind the first frames of as many prompts
-    Track.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
+    Stream.FIRST_SOUND: Family((1, 2), (1, 2, 4, 8)),
+    Stream.STARTS: Family((1,), (1, 2, 4, 8)),  # behind the first frames of as many prompts
+    Stream.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 
 
@@ -56,16 +56,16 @@ class Bucket:
     """One shape of work as a graph. Rows that nobody asked for are the spare slot's."""
 
     def __init__(
-        self, network: SoundNetwork, device: Device, track: Track, frames: int, batch: int, groups: int, spare: int
+        self, network: SoundNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
     ) -> None:
-        self._device, self._track, self._spare = device, track, spare
+        self._device, self._stream, self._spare = device, stream, spare
         self._numbers = device.host_memory(batch * (ROW + frames * groups), dtype=torch.int32)
         self._numbers.zero_()
         self._host_rows, self._host_codes = self._parts(self._numbers, frames, batch)
         self._host_rows[:, 0] = spare
         self._inputs = self._numbers.to(device.torch_device)
         self._rows, self._codes = self._parts(self._inputs, frames, batch)
-        self._graph = device.capture(lambda: network.decode(self._rows, self._codes), track)
+        self._graph = device.capture(lambda: network.decode(self._rows, self._codes), stream)
         self._outputs = device.host_memory(*self._graph.result.shape, dtype=torch.int16)
 
     @staticmethod
@@ -81,19 +81,19 @@ class Bucket:
         self._host_rows[:count] = torch.from_numpy(rows)
         self._host_rows[count:] = torch.tensor([self._spare, 0, 0])
         self._host_codes[:count] = codes
-        with self._device.track(self._track):
+        with self._device.stream(self._stream):
             self._inputs.copy_(self._numbers, non_blocking=True)
             self._graph.replay()
             self._device.to_host(self._graph.result, self._outputs)
-            moment = self._device.mark()
-        moment.synchronize()
+            event = self._device.mark()
+        event.synchronize()
         return self._outputs[:count]
 
-    def begin(self, rows: NDArray[np.int64], codes: Tensor) -> tuple[Tensor, Moment]:
-        """Decode codes that lie on the device, without waiting; within the bucket's track.
+    def begin(self, rows: NDArray[np.int64], codes: Tensor) -> tuple[Tensor, Event]:
+        """Decode codes that lie on the device, without waiting; within the bucket's device stream.
 
         Shapes: rows [b, 3]; codes [b, frames, Q]; result [batch, samples and flags] int16 on the host, true from the
-        moment on.
+        event on.
         """
         spare = np.tile([self._spare, 0, 0], (len(self._rows) - len(rows), 1))
         self._rows.copy_(on_device(self._inputs.device, np.concatenate((rows, spare))))
@@ -105,24 +105,24 @@ class Bucket:
 
 
 class SoundGraphs:
-    """The buckets of every track. What could not be captured is not there."""
+    """The buckets of every device stream. What could not be captured is not there."""
 
     def __init__(self, network: SoundNetwork, device: Device, groups: int, slots: int, spare: int) -> None:
         self._network, self._device, self._groups, self._spare = network, device, groups, spare
-        self._families = {track: family.up_to(slots) for track, family in FAMILIES.items()}
-        self._buckets: dict[Track, dict[tuple[int, int], Bucket]] = {track: {} for track in FAMILIES}
+        self._families = {stream: family.up_to(slots) for stream, family in FAMILIES.items()}
+        self._buckets: dict[Stream, dict[tuple[int, int], Bucket]] = {stream: {} for stream in FAMILIES}
 
     @torch.inference_mode()
     def capture(self, progress: Progress) -> None:
         """Capture every bucket, the largest first: the others find room in its memory. What cannot be is said once."""
         wanted = self._wanted()
         before, errors = self._device.free_bytes(), []
-        for done, (track, frames, batch) in enumerate(wanted, start=1):
+        for done, (stream, frames, batch) in enumerate(wanted, start=1):
             try:
-                bucket = Bucket(self._network, self._device, track, frames, batch, self._groups, self._spare)
-                self._buckets[track][frames, batch] = bucket
+                bucket = Bucket(self._network, self._device, stream, frames, batch, self._groups, self._spare)
+                self._buckets[stream][frames, batch] = bucket
             except Exception as error:
-                errors.append(f"{track}, {frames} frames of {batch}: {type(error).__name__}: {error}")
+                errors.append(f"{stream}, {frames} frames of {batch}: {type(error).__name__}: {error}")
             progress(done, len(wanted))
         taken = (before - self._device.free_bytes()) / 2**20
         log.info("Code2Wav: %d graphs, %.0f MiB", len(wanted) - len(errors), taken)
@@ -137,24 +137,24 @@ class SoundGraphs:
             codes = torch.zeros((batch, frames, self._groups), device=where, dtype=torch.int32)
             yield partial(self._network.decode, rows, codes)
 
-    def _wanted(self) -> list[tuple[Track, int, int]]:
-        """Track, frames and batch of every bucket, the largest first."""
+    def _wanted(self) -> list[tuple[Stream, int, int]]:
+        """Stream, frames and batch of every bucket, the largest first."""
         wanted = [
-            (track, frames, batch)
-            for track, family in self._families.items()
+            (stream, frames, batch)
+            for stream, family in self._families.items()
             for frames in family.frames
             for batch in family.batches
         ]
         return sorted(wanted, key=lambda one: -one[1] * one[2])
 
-    def sizes(self, track: Track) -> list[int]:
+    def sizes(self, stream: Stream) -> list[int]:
         """Frames that a piece can have; none where nothing was captured."""
-        return sorted({frames for frames, _ in self._buckets.get(track, {})})
+        return sorted({frames for frames, _ in self._buckets.get(stream, {})})
 
-    def widest(self, track: Track) -> int:
-        return max(batch for _, batch in self._buckets[track])
+    def widest(self, stream: Stream) -> int:
+        return max(batch for _, batch in self._buckets[stream])
 
-    def bucket(self, track: Track, frames: int, rows: int) -> Bucket | None:
+    def bucket(self, stream: Stream, frames: int, rows: int) -> Bucket | None:
         """The smallest that holds so many rows, if any does."""
-        fitting = [batch for size, batch in self._buckets[track] if size == frames and batch >= rows]
-        return self._buckets[track][frames, min(fitting)] if fitting else None
+        fitting = [batch for size, batch in self._buckets[stream] if size == frames and batch >= rows]
+        return self._buckets[stream][frames, min(fitting)] if fitting else None

@@ -1,4 +1,4 @@
-"""Where a text may be cut into parts that are spoken one after the other."""
+"""Cuts a text into parts that are spoken one after the other."""
 
 from __future__ import annotations
 
@@ -8,44 +8,12 @@ from collections.abc import Iterator
 
 from runtime.engine.text import expected_frames
 from runtime.request import Split
+from runtime.sentence_ends import MARK, SPOKEN, ends_sentence
 
 # A clause is spoken as if it were all there is, with a fall of the voice and a pause at its end. Shorter than this
 # (20 letters or 6 Chinese characters, about 1.3 s) that sounds like a list, and is no sooner heard for it.
 CLAUSE_FRAMES = expected_frames("x" * 20)
-
-WIDE_ENDS = "。！？｡"  # written without a space behind them
-
-# A place to cut has no letter or digit in it. Quotes that both open and close belong to what is before them unless a
-# letter follows; French puts a space before its closing one.
-MARK = re.compile(
-    r"""
-    (?P<end> [.!?…。！？｡]+ (?: [)\]}）］】」』》〉”’»›] | ["'“‘«‹*_`] (?![^\W_]) | [ \u00a0\u202f]»(?![^\W_]) )* )
-    | (?P<paragraph> \n\s*\n )
-    | (?P<clause> [，；：、][）］】」』》〉”’]* | [,;:](?=\s) | —+ | (?<=\s)[-–]{1,3}(?=\s) )
-    """,
-    re.VERBOSE,
-)
-SPOKEN = re.compile(r"[^\W_]")  # a letter or a digit, as str.isalnum
-
-# Words whose full stop ends no sentence: before a name, and before a number.
-TITLE = re.compile(
-    r"""
-    mr | mrs | ms | mx | messrs | dr | prof | st | mt | rev | hon | gen | col | capt | lt | sgt | gov | sen | rep | pres
-    | fr | hr | dott | ing | sig | sra | srta | vs | cf | ca | bzw | vgl | ggf | evtl | approx
-    | ул | им | проф | рис | стр | гр | тов
-    """,
-    re.VERBOSE,
-)
-NUMBERED = re.compile(
-    r"""
-    no | nos | nr | nro | núm | num | figs? | art | vol | ch | sec | eq | ed | pp | av
-    | jan | feb | mar | apr | aug | sept? | oct | nov | dec
-    """,
-    re.VERBOSE,
-)
-WORD_BEFORE = re.compile(r"\S*\Z")
-LONGEST_WORD = 32  # characters that are looked at before a full stop
-OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
+SPACE_BEFORE_WORD = re.compile(r"\s+(?=[^\W_])")
 
 
 class Splitter:
@@ -73,8 +41,6 @@ class Splitter:
         self._text = self._text + text if self._text else text.lstrip()
         parts: list[str] = []
         while end := self._certain_end():
-            if self._split is Split.AUTO and end > self._later:
-                break
             parts += self._take(end)
         return parts
 
@@ -87,6 +53,11 @@ class Splitter:
         self._text, self._decided, self._later = "", 0, 0
         return parts
 
+    @property
+    def holds_words(self) -> bool:
+        """There is text to speak that may still be part of a longer part."""
+        return SPOKEN.search(self._text) is not None
+
     def finish(self) -> list[str]:
         """The text is complete: its last parts."""
         return self.flush()
@@ -95,13 +66,14 @@ class Splitter:
         """Where the first part ends, 0 if that is not certain, the end of the text if there is too much for a part."""
         if self._split is Split.NONE:
             return 0
+        last = last_spoken(self._text)
         for cut, _ in _cuts(self._text, self._split is Split.CLAUSE, self._decided):
+            if self._split is Split.AUTO and cut > self._later:  # what came at once is one part
+                break
             return cut
-        last = _last_spoken(self._text)
-        if self._longest is not None and last >= self._longest and self._split is not Split.AUTO:
-            return len(self._text)
-        self._decided = last + 1
-        return 0
+        else:
+            self._decided = last + 1
+        return len(self._text) if self._longest is not None and last >= self._longest else 0
 
     def _take(self, end: int) -> list[str]:
         """Cut off the text up to ``end``, or as much of it as one part may hold."""
@@ -112,6 +84,19 @@ class Splitter:
         self._later -= len(self._text) - len(rest)
         self._text, self._decided = rest, 0
         return [part] if part else []
+
+
+def certain_end_past(text: str, longest: int, passed: int) -> int:
+    """The first end of a sentence behind ``longest`` characters, of a word behind half as many again; 0: not yet.
+
+    What was ``passed`` already is not cut any more.
+    """
+    first, most = max(longest, passed), longest + longest // 2
+    if last_spoken(text) < first:
+        return 0
+    sentence = next((cut for cut, _ in _cuts(text, False) if cut >= first), 0)
+    space = next((place.end() for place in SPACE_BEFORE_WORD.finditer(text, max(first, most))), 0)
+    return min((place for place in (sentence, space) if place), default=0)
 
 
 def _cuts(text: str, clauses: bool, start: int = 0) -> Iterator[tuple[int, bool]]:
@@ -128,35 +113,10 @@ def _cuts(text: str, clauses: bool, start: int = 0) -> Iterator[tuple[int, bool]
             continue
         if mark["paragraph"]:
             yield mark.start(), True
-        elif mark["end"] and _ends_sentence(text, mark, follows.start()):
+        elif mark["end"] and ends_sentence(text, mark, follows.start()):
             yield mark.end(), True
         elif clauses and mark["clause"] and _ends_clause(text, mark, follows.start()):
             yield mark.end(), False
-
-
-def _ends_sentence(text: str, mark: re.Match[str], follows: int) -> bool:
-    """Whether a sentence ends with this mark, given where the next letter or digit is."""
-    ends, gap, following = mark["end"], text[mark.end() : follows], text[follows]
-    if any(end in WIDE_ENDS for end in ends):
-        return True
-    if not gap[:1].isspace():
-        return not gap and ends[-1] in "!?" and following.isalpha() and not _has_case(following)
-    if following.islower():  # `"What?" he said` goes on, `What? he said` need not
-        return ends.strip(".…") != "" and not ends.strip(".…!?")
-    return ends[0] != "." or ends[1:2] in tuple(".…!?") or not _is_short(text, mark.start(), following)
-
-
-def _is_short(text: str, stop: int, following: str) -> bool:
-    """Whether the full stop there belongs to an abbreviation, an initial or an ordinal."""
-    found = WORD_BEFORE.search(text[max(0, stop - LONGEST_WORD) : stop])
-    word = found[0].lstrip(OPENERS) if found else ""
-    last = re.split("[.-]", word)[-1].lower()  # of "z.B" and "J.-P"
-    return (
-        (len(last) == 1 and _has_case(last))
-        or (len(word) <= 2 and word.isdecimal())
-        or TITLE.fullmatch(last) is not None
-        or (NUMBERED.fullmatch(last) is not None and following.isdecimal())
-    )
 
 
 def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
@@ -169,7 +129,7 @@ def _shortened(text: str, longest: int) -> tuple[str, int]:
 
     The part is empty where the text starts with more punctuation than a part may hold.
     """
-    first, last = _first_spoken(text), _last_spoken(text)
+    first, last = _first_spoken(text), last_spoken(text)
     if first >= longest:
         return "", first
     if first == last:
@@ -199,10 +159,6 @@ def _first_spoken(text: str) -> int:
     return next(place for place, character in enumerate(text) if character.isalnum())
 
 
-def _last_spoken(text: str) -> int:
+def last_spoken(text: str) -> int:
     """Where the last letter or digit is; -1 if there is none."""
     return next((place for place in range(len(text) - 1, -1, -1) if text[place].isalnum()), -1)
-
-
-def _has_case(character: str) -> bool:
-    return character.lower() != character.upper()

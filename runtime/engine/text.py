@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from runtime.errors import EmptyText, InstructTooLong, InvalidConfig, TextTooLong
+from runtime.errors import EmptyText, InvalidConfig, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.settings import Limits
 from runtime.speech_rate import expected_frames as expected_frames
-from runtime.speech_rate import is_speakable
+from runtime.speech_rate import least_frames as least_frames
 
-SLOWEST = 3.0  # how much slower than that speech may be; a tighter cap cuts slow, emotional voices (facts 8.1)
+SLOWEST = 3.0  # how much slower than that speech may be; a tighter cap cuts slow, emotional voices (docs/model.md 7.1)
 GRACE_FRAMES = 50  # 4 s for leading and trailing silence, whatever the text
 
 
@@ -16,12 +16,12 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
     """The text as it is spoken: without surrounding white space, within limits, without the model's own tokens.
 
     Raises:
-        EmptyText: nothing in it can be spoken.
+        EmptyText: it is white space.
         TextTooLong: more characters than the limit.
         InvalidConfig: it holds a control token of the model.
     """
-    text = text.strip()  # a leading newline would merge with the template's own (facts 3.1)
-    if not is_speakable(text):
+    text = text.strip()  # a leading newline would merge with the template's own (docs/model.md 3.1)
+    if not text:
         raise EmptyText(param="text")
     if len(text) > limits.max_text_chars:
         raise TextTooLong(param="text", count=len(text), unit="characters", limit=limits.max_text_chars)
@@ -30,21 +30,21 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
 
 
 def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:
-    """The instruct without surrounding white space, or None where it says nothing.
+    """The instruct without surrounding white space and up to the limit, or None where it says nothing.
 
     Raises:
-        InstructTooLong: more characters than the limit.
         InvalidConfig: it holds a control token of the model.
     """
     instruct = (instruct or "").strip()
-    if len(instruct) > limits.max_instruct_chars:
-        raise InstructTooLong(param="instructions", count=len(instruct), limit=limits.max_instruct_chars)
+    if len(instruct) > (limit := limits.max_instruct_chars):
+        words = instruct[: limit + 1].rsplit(maxsplit=1)  # half a word would be another word
+        instruct = words[0] if len(words) == 2 else instruct[:limit]
     refuse_control(instruct, tokenizer, "instructions")
     return instruct or None
 
 
 def frame_budget(text: str) -> int:
-    """Frames after which a text that has not ended by itself is a runaway (facts 8.1).
+    """Frames after which a text that has not ended by itself is a runaway (docs/model.md 7.1).
 
     The reference stops at 8191 frames (eleven minutes); about one request in three hundred gets there.
     """

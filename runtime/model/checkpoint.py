@@ -1,4 +1,4 @@
-"""A checkpoint in the published layout, from a local folder or the Hub, as loaded networks (facts 1.1)."""
+"""A checkpoint in the published layout, from a local folder or the Hub, as loaded networks (docs/model.md 1.1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.model.weights import load_weights, on_meta
+from runtime.model.weights import load_weights, on_meta, weight_files
 from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _END_BYTES = 2**20  # of a weights file, from each end; the header with every na
 HUB_FILES = [
     "*.json",
     "merges.txt",
-    "model.safetensors",
+    "model*.safetensors",
     "speech_tokenizer/*.json",
     "speech_tokenizer/*.safetensors",
 ]
@@ -44,7 +44,7 @@ HUB_FILES = [
 
 @dataclass(frozen=True, slots=True)
 class SpeechTokenizer:
-    """Sound to codes and back, float32 always (facts 8.2); one serves every checkpoint that ships the same file."""
+    """Sound to codes and back, float32 always (docs/model.md 7.2); one serves every checkpoint with the same file."""
 
     folder: Path
     config: SpeechTokenizerConfig
@@ -92,9 +92,11 @@ def load_checkpoint(
     if speaker_encoder is not None:
         networks["speaker_encoder."] = speaker_encoder
         dtypes["speaker_encoder."] = torch.float32
-    load_weights(folder / "model.safetensors", networks, device, dtypes)
+    load_weights(weight_files(folder), networks, device, dtypes)
     speech_tokenizer = _speech_tokenizer(folder / "speech_tokenizer", device, loaded)
     _check_fit(folder, config, text_tokenizer, speech_tokenizer.config)
+    if notes := "; ".join(filter(None, (config.notes.describe(), speech_tokenizer.config.notes.describe()))):
+        log.info("configuration of %s: %s", folder.name, notes)
     log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), dtype, device)
     return Checkpoint(
         name=public_name(reference),
@@ -132,15 +134,15 @@ def resolve(reference: str) -> Path:
 
 
 def fingerprint(folder: Path) -> str:
-    """Tell checkpoints apart without reading gigabytes: configurations whole, of weights the size and both ends."""
-    digest = hashlib.sha256()
-    for name in (
-        "config.json",
-        "model.safetensors",
-        "speech_tokenizer/config.json",
-        "speech_tokenizer/model.safetensors",
-    ):
-        with (folder / name).open("rb") as file:
+    """Tell checkpoints apart without reading gigabytes: configurations whole, of weights the size and both ends.
+
+    Raises:
+        CheckpointMissing, CheckpointInvalid: there are no weights that could be read.
+    """
+    digest, speech = hashlib.sha256(), folder / "speech_tokenizer"
+    for path in (folder / "config.json", *weight_files(folder), speech / "config.json", *weight_files(speech)):
+        name = path.relative_to(folder).as_posix()
+        with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             digest.update(f"{name} {size}\n".encode())
             for start in (0, max(0, size - _END_BYTES)):
@@ -166,8 +168,8 @@ def _check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer,
             "the speech tokenizer's encoder has more codes than the talker or the code predictor",
         ),
         (
-            speech.encode_downsample_rate == code2wav.samples_per_frame,
-            "encode_downsample_rate is not what the decoder's upsampling rates make",
+            speech.encode_downsample_rate == speech.decode_upsample_rate == code2wav.samples_per_frame,
+            "encode_downsample_rate and decode_upsample_rate are not what the decoder's upsampling rates make",
         ),
         (
             text_tokenizer.ids <= talker.text_vocab_size,
@@ -179,10 +181,11 @@ def _check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer,
 
 
 def _speech_tokenizer(folder: Path, device: torch.device, loaded: Sequence[Checkpoint]) -> SpeechTokenizer:
-    weights = folder / "model.safetensors"
+    weights = weight_files(folder)
     for other in loaded:
         tokenizer = other.speech_tokenizer
-        if weights.is_file() and filecmp.cmp(weights, tokenizer.folder / weights.name, shallow=False):
+        theirs = weight_files(tokenizer.folder)
+        if len(weights) == len(theirs) and all(map(_is_same, weights, theirs)):
             return tokenizer
     config = read_speech_tokenizer_config(folder)
     if config.output_sample_rate != SAMPLE_RATE or config.input_sample_rate != SAMPLE_RATE:
@@ -194,6 +197,10 @@ def _speech_tokenizer(folder: Path, device: torch.device, loaded: Sequence[Check
     load_weights(weights, {"decoder.": code2wav, "encoder.": encoder}, device, float32)
     lay_out(code2wav)
     return SpeechTokenizer(folder, config, code2wav, encoder)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return filecmp.cmp(one, other, shallow=False)
 
 
 def public_name(reference: str) -> str:

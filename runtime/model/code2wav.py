@@ -1,4 +1,4 @@
-"""Code2Wav: frames of codes to sound, in chunks of any size that join without a seam (facts 2.4, 6).
+"""Code2Wav: frames of codes to sound, in chunks of any size that join without a seam (docs/model.md 2.4, 6).
 
 Every layer that looks back keeps what it looked back at in a ``StreamState``; a full decode is one chunk on a fresh
 state. Frame t makes samples t*1920 to (t+1)*1920 exactly, with no delay, whatever the chunks are; on a CPU the sound
@@ -15,12 +15,12 @@ from runtime.model.config import Code2WavConfig
 from runtime.model.layers import FusedLinear, LayerScale, RMSNorm, SwiGLU, rotary, rotate
 from runtime.model.products import Conv, Linear, TransposedConv
 
-CODEBOOK_EPS = 1e-5  # cluster usage below this counts as this (facts 2.4)
+CODEBOOK_EPS = 1e-5  # cluster usage below this counts as this (docs/model.md 2.4)
 SNAKE_EPS = 1e-9
 
 
 class StreamState:
-    """What a batch of streams must remember between chunks (facts 6.3).
+    """What a batch of streams must remember between chunks (docs/model.md 6.3).
 
     Shapes: convs, one per looking-back convolution, [B, left, C]; keys and values, one per transformer layer,
     [B, heads, window - 1, d]; frames [B] int64, decoded so far. A fresh stream is all zeros.
@@ -357,7 +357,7 @@ class Code2Wav(nn.Module):
         return self._vocode(self._latents(codes, state), state)
 
     def warm(self, codes: Tensor, state: StreamState) -> None:
-        """Move a fresh state over reference frames without making their sound (facts 6.3, ICL warm start).
+        """Move a fresh state over reference frames without making their sound (docs/model.md 6.3, ICL warm start).
 
         The transformer sees all of them; the convolutions only as many as they can remember.
         """
@@ -367,7 +367,7 @@ class Code2Wav(nn.Module):
     @property
     def tail_frames(self) -> int:
         """Frames of transformer output that the convolutions behind it can still remember, and one to spare."""
-        oldest = 6  # samples before the present one, walking back from the last convolution (facts 6.2)
+        oldest = 6  # samples before the present one, walking back from the last convolution (docs/model.md 6.2)
         for rate in reversed(self.config.upsample_rates):
             oldest = -(-(oldest + 6 * (1 + 3 + 9)) // rate) + 1
         oldest += 6

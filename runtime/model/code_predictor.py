@@ -1,4 +1,4 @@
-"""The code predictor: codes 1 to Q-1 of one frame from the talker's hidden state and code 0 (facts 2.2, 5)."""
+"""The code predictor: codes 1 to Q-1 of one frame from the talker's hidden state and code 0 (docs/model.md 2.2, 5)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PredictorDecoder(DecoderStack):
 class FrameCache:
     """Keys and values of the frames in the making, one row each, at most Q positions; made once and reused.
 
-    Every read ends at the position just written, so nothing of an earlier frame is ever seen (R8).
+    Every read ends at the position just written, so nothing of an earlier frame is ever seen.
     """
 
     def __init__(self, predictor: CodePredictor, rows: int, device: Device, dtype: torch.dtype) -> None:
@@ -55,7 +55,7 @@ class FrameCache:
         B, T, _ = qkv.shape
         end = self.used + T
         if self._fused is not None:
-            out = self._fused.attend_rows(
+            out = self._fused.decode_attention(
                 qkv.flatten(0, 1),
                 attention.q_norm.plain,
                 attention.k_norm.plain,
@@ -73,7 +73,7 @@ class FrameCache:
         q, k, v = attention.heads_of(qkv, self.cos[:, :, span], self.sin[:, :, span])
         keys, values = self.keys[layer, :B], self.values[layer, :B]
         keys[:, :, span], values[:, :, span] = k, v
-        return join_heads(self._device.attend_prompt(q, keys[:, :, :end], values[:, :, :end]))
+        return join_heads(self._device.prefill_attention(q, keys[:, :, :end], values[:, :, :end]))
 
 
 class CodePredictor(nn.Module):

@@ -18,14 +18,14 @@ class FusedOperations(Operations):
     def linear(self, x: Tensor, linear: Linear) -> Tensor:
         if self._too_many(x):
             return super().linear(x, linear)
-        out = self._fused.linear(x.flatten(0, -2), linear.weight, bias=linear.bias)
+        out = self._fused.gemm(x.flatten(0, -2), linear.weight, bias=linear.bias)
         return out.view(*x.shape[:-1], -1)
 
     def linear_into(self, out: Tensor, x: Tensor, linear: Linear) -> None:
         if self._too_many(x):
             super().linear_into(out, x, linear)
         else:
-            self._fused.linear(x, linear.weight, bias=linear.bias, out=out)
+            self._fused.gemm(x, linear.weight, bias=linear.bias, out=out)
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
         return self._fused.norm(x.flatten(0, -2), norm.plain).view(x.shape)
@@ -33,14 +33,14 @@ class FusedOperations(Operations):
     def norm_linear(self, x: Tensor, norm: RMSNorm, linear: Linear) -> Tensor:
         if self._too_many(x):
             return super().linear(self.norm(x, norm), linear)
-        out = self._fused.linear(x.flatten(0, -2), linear.weight, norm=norm.plain, bias=linear.bias)
+        out = self._fused.gemm(x.flatten(0, -2), linear.weight, norm=norm.plain, bias=linear.bias)
         return out.view(*x.shape[:-1], -1)
 
     def add_linear(self, residual: Tensor, x: Tensor, linear: Linear) -> Tensor:
         if self._too_many(x):
             return super().add_linear(residual, x, linear)
         rows = residual.flatten(0, -2)
-        return self._fused.linear(x.flatten(0, -2), linear.weight, bias=linear.bias, residual=rows).view_as(residual)
+        return self._fused.gemm(x.flatten(0, -2), linear.weight, bias=linear.bias, residual=rows).view_as(residual)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
         if self._too_many(x):

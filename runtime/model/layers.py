@@ -2,8 +2,8 @@
 
 The layers hold no cache: whoever runs them hands in ``attend``, which stores the new keys and values where it likes
 and returns the attention over what it holds, and ``ops``, by which products and norms are done together or one
-after the other. Numerics follow the reference to the cast (facts 2.1): RMSNorm in float32, cast, then weight; RoPE
-tables in float32, cast, then used.
+after the other. Numerics follow the reference to the cast (docs/model.md 2.1): RMSNorm in float32, cast, then weight;
+RoPE tables in float32, cast, then used.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class LayerScale(nn.Module):
 def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosine and sine of split-half RoPE.
 
-    Interleaved mRoPE with three equal position rows, as the talker's config asks for, is exactly this (facts 1.2).
+    Interleaved mRoPE with three equal position rows, as the talker's config asks for, is exactly this
+    (docs/model.md 1.2).
 
     Shapes: positions [..., T] integer; results [..., T, dim].
     """

@@ -1,4 +1,4 @@
-"""Code2Wav in kernels: what ``code2wav.py`` says, over the arena of all open streams, for a card."""
+"""Runs Code2Wav in kernels: what ``code2wav.py`` says, over the states of all open streams, for a card."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class PackedSound:
         ring = ring_for(config.sliding_window, LONGEST)
         self.longest = ring - config.sliding_window + 1
         sizes = [module.left * module.inputs for module in code2wav.looking_back]
+        self.side, slots = slots, slots + 1
         starts = [0]
         for size in sizes:
             starts.append(starts[-1] + -(-size // ALIGNED) * ALIGNED)
@@ -50,21 +51,28 @@ class PackedSound:
         self.memory[:, slot] = 0
         self.rings[slot] = 0
 
-    def warm(self, slot: int, codes: Tensor) -> int:
+    @property
+    def stepped(self) -> PackedSound:
+        return self
+
+    def after(self, codes: Tensor) -> tuple[StreamState, int]:
         codes = codes.to(self.device, torch.int32).unsqueeze(0)
         early = max(0, codes.shape[1] - self.tail_frames)
         ends = [*range(self.longest, early, self.longest), early, codes.shape[1]]
         begin = turn = 0
+        self.reset(self.side)
         for end in ends:
             if end > begin:
-                rows = torch.tensor([[slot, turn, begin]], device=self.device, dtype=torch.int32)
-                latents = self._latents(rows, codes[:, begin:end].contiguous())
-                if end == codes.shape[1]:  # the convolutions remember no more than these frames
-                    self._vocode(latents, rows)
+                rows = torch.tensor([[self.side, turn, begin]], device=self.device, dtype=torch.int32)
+                step = self.decode if end == codes.shape[1] else self.move_on
+                step(rows, codes[:, begin:end].contiguous())
                 begin, turn = end, 1 - turn
-        return turn
+        return self.state_of(self.side), turn
 
-    def keep(self, slot: int) -> StreamState:
+    def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
+        return self._latents(rows, codes)  # the convolutions remember no more than the last frames
+
+    def state_of(self, slot: int) -> StreamState:
         return StreamState([self.memory[:, slot].clone()], [self.rings[slot].clone()], [], torch.empty(0))
 
     def put(self, slot: int, state: StreamState) -> None:

@@ -1,4 +1,4 @@
-"""Code2Wav as the lane of sound runs it: over the arena of all open streams, to s16 and a flag a row.
+"""Runs Code2Wav over the states of all open streams, to s16 and a flag a row.
 
 ``LibrarySound`` is the network itself, on any device; ``runtime/model/packed_sound.py`` is the same in kernels.
 """
@@ -22,6 +22,10 @@ class SoundNetwork(Protocol):
 
     longest: int  # frames that a call takes
 
+    @property
+    def stepped(self) -> SteppedSound | None:
+        """The network, where it can do what `after` does in steps that are legal in graphs."""
+
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
         """The sound of the next frames of some streams; their states move on. Legal in a graph.
 
@@ -33,23 +37,36 @@ class SoundNetwork(Protocol):
     def reset(self, slot: int) -> None:
         """A fresh stream, whatever the slot held."""
 
-    def warm(self, slot: int, codes: Tensor) -> int:
-        """Move a fresh stream over reference frames without making their sound; returns its turn afterwards.
+    def after(self, codes: Tensor) -> tuple[StreamState, int]:
+        """The state of a fresh stream after reference frames, whose sound is not made, and its turn then.
+
+        What is in the state is the network's own business. One thread at a time; others may decode meanwhile.
 
         Shapes: codes [m, Q] integer.
         """
 
-    def keep(self, slot: int) -> StreamState:
-        """A copy of a stream's state; what is in it is the network's own business."""
-
     def put(self, slot: int, state: StreamState) -> None:
-        """Let a slot go on from a state that was kept."""
+        """Let a slot go on from a state that `after` made."""
+
+
+class SteppedSound(SoundNetwork, Protocol):
+    """A network that goes over a reference in steps: all `move_on`, but for the last frames, which are decoded."""
+
+    side: int  # the slot in which it does; no stream has it
+    tail_frames: int  # of the last step
+
+    def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
+        """Move streams on over frames after which at least ``tail_frames`` come. Shapes: as `decode`; result: any."""
+
+    def state_of(self, slot: int) -> StreamState:
+        """A copy of a stream's state."""
 
 
 class LibrarySound:
     """The network as it is, in float32. It knows by itself how far each stream is."""
 
     longest = ANY
+    stepped = None
 
     def __init__(self, code2wav: Code2Wav, slots: int) -> None:
         self.code2wav = code2wav
@@ -67,14 +84,10 @@ class LibrarySound:
     def reset(self, slot: int) -> None:
         self.state.reset(slot)
 
-    def warm(self, slot: int, codes: Tensor) -> int:
+    def after(self, codes: Tensor) -> tuple[StreamState, int]:
         state = self.code2wav.fresh_state(1)
         self.code2wav.warm(codes.to(self.state.frames.device).unsqueeze(0), state)
-        self.put(slot, state)
-        return 0
-
-    def keep(self, slot: int) -> StreamState:
-        return self.state.rows(torch.tensor([slot], device=self.state.frames.device))
+        return state.rows(torch.zeros(1, device=self.state.frames.device, dtype=torch.int64)), 0  # a copy of its own
 
     def put(self, slot: int, state: StreamState) -> None:
         self.state.write(torch.tensor([slot], device=self.state.frames.device), state)

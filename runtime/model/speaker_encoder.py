@@ -1,49 +1,75 @@
-"""Reference audio to x-vector: a log-mel front end and an ECAPA-TDNN (facts 2.3; Desplanques et al. 2020).
+"""Reference audio to x-vector: a log-mel front end and an ECAPA-TDNN (docs/model.md 2.3; Desplanques et al. 2020).
 
 Runs once a voice, in float32, and its output goes to the talker as one embedding, not normalised.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.model.config import SpeakerEncoderConfig
+from runtime.model.extent import behind, mean, reflect
 
-# The mel front end is fixed by the published models (facts 2.3).
+# The mel front end is fixed by the published models (docs/model.md 2.3).
 FFT, HOP, MEL_MAX_HZ = 1024, 256, 12_000
 MAGNITUDE_EPS, MEL_FLOOR = 1e-9, 1e-5
 VARIANCE_FLOOR = 1e-12
 
 
-def log_mel(samples: Tensor, config: SpeakerEncoderConfig) -> Tensor:
-    """Log-mel spectrogram of 24 kHz audio.
+@dataclass(frozen=True, slots=True)
+class MelFilter:
+    """What every spectrogram is made with, made once: it takes as long as reading a short recording.
+
+    Shapes: bank [mel_dim, FFT // 2 + 1]; window [FFT].
+    """
+
+    bank: Tensor
+    window: Tensor
+
+    @classmethod
+    def of(cls, config: SpeakerEncoderConfig, device: torch.device) -> MelFilter:
+        from transformers.audio_utils import mel_filter_bank  # slow to import, wanted for cloning only
+
+        bank = mel_filter_bank(
+            num_frequency_bins=FFT // 2 + 1,
+            num_mel_filters=config.mel_dim,
+            min_frequency=0.0,
+            max_frequency=float(MEL_MAX_HZ),
+            sampling_rate=config.sample_rate,
+            norm="slaney",
+            mel_scale="slaney",
+        )
+        return cls(torch.from_numpy(bank).float().to(device).T, torch.hann_window(FFT, device=device))
+
+
+def log_mel(samples: Tensor, mel: MelFilter, length: Tensor | None = None) -> Tensor:
+    """Log-mel spectrogram of 24 kHz audio, of which the first ``length`` samples count.
 
     Shapes: samples [N] float32; result [N // 256, mel_dim] float32.
     """
-    from transformers.audio_utils import mel_filter_bank  # slow to import, wanted for cloning only
-
-    bank = mel_filter_bank(
-        num_frequency_bins=FFT // 2 + 1,
-        num_mel_filters=config.mel_dim,
-        min_frequency=0.0,
-        max_frequency=float(MEL_MAX_HZ),
-        sampling_rate=config.sample_rate,
-        norm="slaney",
-        mel_scale="slaney",
-    )
-    weights = torch.from_numpy(bank).float().to(samples.device).T  # [mel, bins]
     edge = (FFT - HOP) // 2
-    padded = F.pad(samples[None, None], (edge, edge), mode="reflect")[0, 0]
-    window = torch.hann_window(FFT, device=samples.device)
-    spectrum = torch.stft(padded, FFT, HOP, window=window, center=False, return_complex=True)
+    padded = reflect(samples[None, None], edge, edge, length)[0, 0]
+    spectrum = torch.stft(padded, FFT, HOP, window=mel.window, center=False, return_complex=True)
     magnitude = torch.sqrt(torch.view_as_real(spectrum).square().sum(-1) + MAGNITUDE_EPS)
-    return (weights @ magnitude).clamp(min=MEL_FLOOR).log().T
+    return (mel.bank @ magnitude).clamp(min=MEL_FLOOR).log().T
 
 
 def same_conv(inputs: int, outputs: int, kernel: int, dilation: int = 1) -> nn.Conv1d:
     return nn.Conv1d(inputs, outputs, kernel, dilation=dilation, padding="same", padding_mode="reflect")
+
+
+def convolved(conv: nn.Conv1d, x: Tensor, length: Tensor | None) -> Tensor:
+    """What a `same_conv` makes of a sequence that ends at ``length``. Shapes: x, result [B, C, T]."""
+    edge = conv.dilation[0] * (conv.kernel_size[0] - 1)
+    if length is None or not edge:
+        result: Tensor = conv(x)
+        return result
+    padded = reflect(x, edge // 2, edge - edge // 2, length)
+    return F.conv1d(padded, conv.weight, conv.bias, dilation=conv.dilation)
 
 
 class TimeDelay(nn.Module):
@@ -51,8 +77,8 @@ class TimeDelay(nn.Module):
         super().__init__()
         self.conv = same_conv(inputs, outputs, kernel, dilation)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.conv(x))
+    def forward(self, x: Tensor, length: Tensor | None) -> Tensor:
+        return F.relu(convolved(self.conv, x, length))
 
 
 class Res2Net(nn.Module):
@@ -64,11 +90,11 @@ class Res2Net(nn.Module):
         self.scale = scale
         self.blocks = nn.ModuleList(TimeDelay(width, width, kernel, dilation) for _ in range(scale - 1))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, length: Tensor | None) -> Tensor:
         first, *rest = x.chunk(self.scale, dim=1)
         outputs = [first]
         for index, (block, part) in enumerate(zip(self.blocks, rest, strict=True)):
-            outputs.append(block(part if index == 0 else part + outputs[-1]))
+            outputs.append(block(part if index == 0 else part + outputs[-1], length))
         return torch.cat(outputs, dim=1)
 
 
@@ -78,8 +104,8 @@ class SqueezeExcitation(nn.Module):
         self.conv1 = same_conv(channels, squeezed, 1)
         self.conv2 = same_conv(squeezed, channels, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        gate = self.conv2(F.relu(self.conv1(x.mean(dim=2, keepdim=True)))).sigmoid()
+    def forward(self, x: Tensor, length: Tensor | None) -> Tensor:
+        gate = self.conv2(F.relu(self.conv1(mean(x, length)))).sigmoid()
         return x * gate
 
 
@@ -91,8 +117,9 @@ class SERes2NetBlock(nn.Module):
         self.tdnn2 = TimeDelay(channels, channels, 1, 1)
         self.se_block = SqueezeExcitation(channels, config.enc_se_channels)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.se_block(self.tdnn2(self.res2net_block(self.tdnn1(x))))
+    def forward(self, x: Tensor, length: Tensor | None) -> Tensor:
+        y = self.res2net_block(self.tdnn1(x, length), length)
+        return x + self.se_block(self.tdnn2(y, length), length)
 
 
 class AttentiveStatistics(nn.Module):
@@ -103,18 +130,22 @@ class AttentiveStatistics(nn.Module):
         self.tdnn = TimeDelay(3 * channels, squeezed, 1, 1)
         self.conv = same_conv(squeezed, channels, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, length: Tensor | None) -> Tensor:
         uniform = torch.full_like(x, 1 / x.shape[-1])
-        mean, deviation = self._statistics(x, uniform)
-        context = torch.cat((x, mean.expand_as(x), deviation.expand_as(x)), dim=1)
-        weights = self.conv(self.tdnn(context).tanh()).softmax(dim=2)
-        return torch.cat(self._statistics(x, weights), dim=1)
+        if length is not None:
+            uniform = (1 / length).expand_as(x).masked_fill(behind(x, length), 0)
+        average, deviation = self._statistics(x, uniform)
+        context = torch.cat((x, average.expand_as(x), deviation.expand_as(x)), dim=1)
+        scores = self.conv(self.tdnn(context, length).tanh())
+        if length is not None:
+            scores = scores.masked_fill(behind(x, length), -torch.inf)
+        return torch.cat(self._statistics(x, scores.softmax(dim=2)), dim=1)
 
     @staticmethod
     def _statistics(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        mean = (weights * x).sum(dim=2, keepdim=True)
-        variance = (weights * (x - mean).square()).sum(dim=2, keepdim=True)
-        return mean, variance.clamp(min=VARIANCE_FLOOR).sqrt()
+        average = (weights * x).sum(dim=2, keepdim=True)
+        variance = (weights * (x - average).square()).sum(dim=2, keepdim=True)
+        return average, variance.clamp(min=VARIANCE_FLOOR).sqrt()
 
 
 class SpeakerEncoder(nn.Module):
@@ -123,6 +154,7 @@ class SpeakerEncoder(nn.Module):
     def __init__(self, config: SpeakerEncoderConfig) -> None:
         super().__init__()
         self.config = config
+        self._mel: MelFilter | None = None
         channels, kernels, dilations = config.enc_channels, config.enc_kernel_sizes, config.enc_dilations
         stem = TimeDelay(config.mel_dim, channels[0], kernels[0], dilations[0])
         blocks = [
@@ -134,13 +166,24 @@ class SpeakerEncoder(nn.Module):
         self.asp = AttentiveStatistics(channels[-1], config.enc_attention_channels)
         self.fc = same_conv(2 * channels[-1], config.enc_dim, 1)
 
-    def forward(self, samples: Tensor) -> Tensor:
-        """The x-vector of a reference. Shapes: samples [N] float32, 24 kHz; result [enc_dim] float32."""
-        x = log_mel(samples, self.config).T.unsqueeze(0)
+    def prepare(self) -> MelFilter:
+        """The front end's filter, made where the weights are; later calls return the same."""
+        if self._mel is None:
+            self._mel = MelFilter.of(self.config, self.fc.weight.device)
+        return self._mel
+
+    def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
+        """The x-vector of a reference.
+
+        Shapes: samples [N] float32, 24 kHz, of which the first ``length`` count; result [enc_dim] float32.
+        """
+        x = log_mel(samples, self.prepare(), length).T.unsqueeze(0)
+        frames = None if length is None else length // HOP
         stem, *blocks = self.blocks
-        x = stem(x)
+        x = stem(x, frames)
         seen = []
         for block in blocks:
-            x = block(x)
+            x = block(x, frames)
             seen.append(x)
-        return self.fc(self.asp(self.mfa(torch.cat(seen, dim=1))))[0, :, 0]
+        x = self.mfa(torch.cat(seen, dim=1), frames)
+        return self.fc(self.asp(x, frames))[0, :, 0]

@@ -1,4 +1,4 @@
-"""Reference audio to codes: the encoder half of Mimi (facts 2.5; Défossez et al. 2024, Moshi, section 3.3).
+"""Reference audio to codes: the encoder half of Mimi (docs/model.md 2.5; Défossez et al. 2024, Moshi, section 3.3).
 
 Written here rather than taken from `transformers`, whose module tree and attention mask for it change between
 versions: the models were made with attention to the whole past, and a sliding window would change the codes of every
@@ -12,9 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.model.config import SpeechEncoderConfig
+from runtime.model.extent import replicate, zeroed
 from runtime.model.layers import LayerScale, rotary, rotate
 
 CODEBOOK_EPS = 1e-5
+PADS = ("constant", "replicate")  # ways to pad for which a sequence may lie in a longer buffer
 
 
 class PaddedConv(nn.Module):
@@ -35,9 +37,17 @@ class PaddedConv(nn.Module):
         self.conv = nn.Conv1d(inputs, outputs, kernel, stride, dilation=dilation, bias=bias)
         self.left, self.stride, self.pad = (kernel - 1) * dilation + 1 - stride, stride, pad
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, length: Tensor | None = None) -> Tensor:
         right = -x.shape[-1] % self.stride
+        if length is not None and self.stride > 1:  # without a stride nothing is padded at the end
+            if self.pad == "replicate":
+                return self.conv(replicate(x, self.left, right, length))
+            x = zeroed(x, length)
         return self.conv(F.pad(x, (self.left, right), mode=self.pad))
+
+    def made_of(self, length: Tensor | None) -> Tensor | None:
+        """How long the result of a sequence is."""
+        return None if length is None else (length + self.stride - 1) // self.stride
 
 
 class ResidualBlock(nn.Module):
@@ -77,10 +87,14 @@ class SEANet(nn.Module):
         layers += [nn.ELU(), PaddedConv(channels, config.hidden_size, config.last_kernel_size, pad=pad)]
         self.layers = nn.ModuleList(layers)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Latents, and how many of them count."""
         for layer in self.layers:
-            x = layer(x)
-        return x
+            if isinstance(layer, PaddedConv):
+                x, length = layer(x, length), layer.made_of(length)
+            else:
+                x = layer(x)
+        return x, length
 
 
 class PastAttention(nn.Module):
@@ -182,7 +196,7 @@ class GreedyQuantizer(nn.Module):
 
     def __init__(self, config: SpeechEncoderConfig, groups: int) -> None:
         super().__init__()
-        width = config.quantizer_width
+        width = config.vector_quantization_hidden_dimension
         self.layers = nn.ModuleList(QuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups))
         self.input_proj: nn.Module = nn.Identity()
         self.output_proj: nn.Module = nn.Identity()  # published; serves decoding only
@@ -225,7 +239,7 @@ class SpeechEncoder(nn.Module):
 
     def __init__(self, config: SpeechEncoderConfig, groups: int, samples_per_frame: int) -> None:
         super().__init__()
-        self.groups, self.samples_per_frame = groups, samples_per_frame
+        self.groups, self.samples_per_frame, self._pad = groups, samples_per_frame, config.pad_mode
         self.encoder = SEANet(config)
         self.encoder_transformer = EncoderTransformer(config)
         stride = samples_per_frame // config.seanet_stride
@@ -235,11 +249,18 @@ class SpeechEncoder(nn.Module):
             self.downsample = PaddedConv(width, width, 2 * stride, stride=stride, bias=False, pad="replicate")
         self.quantizer = EncoderQuantizer(config)
 
-    def forward(self, samples: Tensor) -> Tensor:
-        """Codes of a reference.
+    @property
+    def takes_lengths(self) -> bool:
+        """Whether a recording may lie in a longer buffer."""
+        return self._pad in PADS
+
+    def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
+        """Codes of a reference, which lies in the first ``length`` samples of a buffer of whole frames, or fills it.
 
         Shapes: samples [N] float32, 24 kHz; result [ceil(N / samples_per_frame), groups] int64.
         """
-        x = self.encoder(samples[None, None])
+        x, length = self.encoder(samples[None, None], length)
         x = self.encoder_transformer(x.transpose(1, 2)).transpose(1, 2)
-        return self.quantizer.encode(self.downsample(x), self.groups)
+        if isinstance(self.downsample, PaddedConv):
+            x = self.downsample(x, length)
+        return self.quantizer.encode(x, self.groups)

@@ -1,4 +1,4 @@
-"""The talker: text and codes in, the first code of the next frame and a hidden state out (facts 2.1, 3, 4)."""
+"""The talker: text and codes in, the first code of the next frame and a hidden state out (docs/model.md 2.1, 3, 4)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Talker(nn.Module):
         self.model.text_embedding.weight = nn.Parameter(self.tables.text[:0], requires_grad=False)
 
     def embed_text(self, ids: Tensor) -> Tensor:
-        """T(x) of the facts. Shapes: ids [...] int64; result [..., H]."""
+        """T(x) of docs/model.md. Shapes: ids [...] int64; result [..., H]."""
         if self.tables is not None:
             return self.tables.text[ids]
         return self.text_projection(self.model.text_embedding(ids))
@@ -82,7 +82,7 @@ class Talker(nn.Module):
         return predictor.project(table(codes))
 
     def embed_frames(self, codes: Tensor) -> Tensor:
-        """E0[c0] + E1[c1] + ... of whole frames, summed at once in the model's dtype (facts 4).
+        """E0[c0] + E1[c1] + ... of whole frames, summed at once in the model's dtype (docs/model.md 4).
 
         Shapes: codes [..., Q] int64; result [..., H].
         """

@@ -11,14 +11,15 @@ from tokenizers import AddedToken
 from transformers import Qwen2Tokenizer
 
 from runtime.errors import CheckpointInvalid, CheckpointMissing
-from runtime.model.config import ModelConfig, read_json
+from runtime.model.config import ModelConfig
+from runtime.model.config_reader import read_json
 
 
 class TextTokenizer:
-    """The prompt's three templates (facts 3.1). Only ids leave this class.
+    """The prompt's three templates (docs/model.md 3.1). Only ids leave this class.
 
     It is built from vocab.json and merges.txt directly: loaders that read more of the folder may replace the
-    pre-tokenizer by another model's (facts 8.3), which splits "iPhone" differently.
+    pre-tokenizer by another model's (docs/model.md 7.3), which splits "iPhone" differently.
     """
 
     def __init__(self, folder: Path, config: ModelConfig) -> None:

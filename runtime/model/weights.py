@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.model.config_reader import read_json
 from runtime.model.layers import FusedLinear
 
 NAMED_AT_MOST = 5  # keys listed in one sentence of complaint
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth", "model.bin", "model.ckpt")
+FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # others are quantised: they mean something only with their scales
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +51,75 @@ def published_places(network: nn.Module, prefix: str = "") -> dict[str, Place]:
     return places
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold the weights of a folder: one, or those that an index names.
+
+    Raises:
+        CheckpointMissing: there are none, or not all of them.
+        CheckpointInvalid: the index is damaged.
+    """
+    if (folder / WHOLE).is_file():
+        return [folder / WHOLE]
+    index = folder / INDEX
+    if not index.exists():
+        pickled = next((name for name in PICKLES if (folder / name).exists()), None)
+        hint = "Weights are read from safetensors files only."
+        if pickled:
+            hint += f" {pickled} is a pickle, which is never opened: it could run code. Save it as safetensors."
+        raise CheckpointMissing(path=folder, what=WHOLE, hint=hint)
+    shards = read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise CheckpointInvalid(path=index, why="weight_map is not an object that names files")
+    names = sorted({name if isinstance(name, str) else "" for name in shards.values()})
+    for name in names:
+        if not name.endswith(".safetensors") or "/" in name or "\\" in name:
+            raise CheckpointInvalid(path=index, why="weight_map names a file that is no safetensors file beside it")
+        if not (folder / name).is_file():
+            raise CheckpointMissing(path=folder, what=name, hint=f"{INDEX} names it.")
+    return [folder / name for name in names]
+
+
 def load_weights(
-    path: Path,
+    paths: Sequence[Path],
     networks: dict[str, nn.Module],
     device: torch.device,
     dtypes: dict[str, torch.dtype],
 ) -> None:
-    """Fill the networks, built on the meta device, from one file.
+    """Fill the networks, built on the meta device, from one file or several shards.
 
     Args:
-        networks: key prefix (``talker.``) -> network; together they must own every key of the file.
+        networks: key prefix (``talker.``) -> network; together they must own every key of the files.
         dtypes: key prefix -> dtype of that network's weights.
 
     Raises:
         CheckpointMissing: no such file.
-        CheckpointInvalid: not a safetensors file, or keys are missing, unexpected or misshaped (named).
+        CheckpointInvalid: not a safetensors file, or keys are missing, unexpected, misshaped or no floats (named).
     """
     places = {
         key: (prefix, place)
         for prefix, network in networks.items()
         for key, place in published_places(network, prefix).items()
     }
-    with open_weights(path) as tensors:
-        found = {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
+    path = paths[0] if len(paths) == 1 else paths[0].parent
+    with ExitStack() as opened:
+        files = [opened.enter_context(open_weights(one)) for one in paths]
+        holders = [(key, file) for file in files for key in file.keys()]  # noqa: SIM118
+        tensors = dict(holders)
+        if len(tensors) < len(holders):
+            raise CheckpointInvalid(path=path, why="two of its files hold the same tensor")
+        slices = {key: file.get_slice(key) for key, file in tensors.items()}
+        found = {key: tuple(one.get_shape()) for key, one in slices.items()}
         check_keys(path, {key: place.shape for key, (_, place) in places.items()}, found)
+        if others := sorted(
+            f"{key} ({one.get_dtype()})" for key, one in slices.items() if one.get_dtype() not in FLOATS
+        ):
+            raise CheckpointInvalid(
+                path=path, why=f"{_list_some('not floating point:', others)}; quantised weights are not read"
+            )
         targets = {prefix: _allocate(network, device, dtypes[prefix]) for prefix, network in networks.items()}
         for key, (prefix, place) in places.items():
             target = targets[prefix][place.target]
-            (target if place.rows is None else target[place.rows]).copy_(tensors.get_tensor(key))
+            (target if place.rows is None else target[place.rows]).copy_(tensors[key].get_tensor(key))
 
 
 def _allocate(network: nn.Module, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:

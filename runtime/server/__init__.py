@@ -1,1 +1,1 @@
-"""The only asyncio here: dialects, sessions, sockets, routes."""
+"""Serves speech over HTTP and WebSocket, in several dialects; the only room with asyncio."""

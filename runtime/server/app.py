@@ -1,4 +1,4 @@
-"""The routes. What they mean is in docs/api.md; how a socket speaks, in session.py; who comes in, in gate.py."""
+"""Builds the ASGI application: its routes and the middleware around them. docs/api.md says what the routes mean."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import Receive, Scope, Send
 
-from runtime.errors import GenerationFailed, MethodNotAllowed, SpeechError, UnknownRoute
-from runtime.server import cartesia_bytes, metrics, openai, protocol, replies, streams
-from runtime.server.gate import Gate, Tickets
+from runtime.errors import GenerationFailed, SpeechError
+from runtime.port.door import Door
+from runtime.port.error_responses import error_response
+from runtime.port.hosts import ANY, Hosts
+from runtime.port.unrouted import no_socket, unrouted
+from runtime.server import cartesia_bytes, cartesia_voices, metrics, openai, protocol, replies, websocket_routes
+from runtime.server.access import AccessControl, Tickets
 from runtime.server.host import Host
-from runtime.server.refusals import refusal
+from runtime.server.request_ids import HEADER, RequestIds, id_of
 from runtime.server.voices_routes import voices_router
 from runtime.version import package_version
 
@@ -25,16 +30,21 @@ def create_app(host: Host) -> FastAPI:
     """Return the ASGI application around a host."""
     # No /docs: its page comes from other people's servers. docs/api.md and docs/protocol.md are ours.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None)
-    tickets = Tickets(host.settings.server.ticket_s)
-    app.add_middleware(Gate, host=host, tickets=tickets)
-    if origins := [word.strip() for word in host.settings.server.origins.split(",") if word.strip()]:
+    server = host.settings.server
+    tickets = Tickets(server.ticket_s)
+    # A client without a key gets nowhere by whatever name.
+    hosts = Hosts(ANY if server.keys else server.hosts, server.host)
+    app.add_middleware(AccessControl, host=host, tickets=tickets)
+    app.add_middleware(Door, settings=server, hosts=hosts, origins=server.origins, refused=host.metrics.refused)
+    if origins := [word.strip() for word in server.origins.split(",") if word.strip()]:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(RequestIds)  # the last that is added is around all others
 
     @app.api_route("/health", methods=GET)
     async def health() -> JSONResponse:
         """Whether the engine lives: false once its thread has died."""
         if host.is_dead and host.problem is not None:
-            return refusal(host.problem)
+            return error_response(host.problem)
         return JSONResponse({"status": "ok"})
 
     @app.api_route("/ready", methods=GET)
@@ -42,9 +52,10 @@ def create_app(host: Host) -> FastAPI:
         """Whether speech would be made now, and how busy the engine is or how far its loading."""
         if host.problem is not None:
             loading = asdict(host.progress) if host.status == "loading" else {}
-            return refusal(host.problem, status=host.status, **loading)
+            return error_response(host.problem, status=host.status, **loading)
         load = host.engine.load()
-        return JSONResponse({"status": "ready", "slots": load.slots, "active": load.active, "waiting": load.waiting})
+        figures = {name: getattr(load, name) for name in ("slots", "active", "waiting", "short_of_text")}
+        return JSONResponse({"status": "ready", **figures})
 
     @app.api_route("/metrics", methods=GET)
     async def prometheus() -> Response:
@@ -69,25 +80,30 @@ def create_app(host: Host) -> FastAPI:
         """The messages of our WebSocket protocol as JSON schema."""
         return protocol.schema()
 
-    streams.add_routes(app, host)
+    websocket_routes.add_routes(app, host)
     openai.add_routes(app, host)
     cartesia_bytes.add_routes(app, host)
+    cartesia_voices.add_routes(app, host)
     app.include_router(voices_router(host))
 
     @app.exception_handler(SpeechError)
     async def refused(_: Request, error: SpeechError) -> JSONResponse:
         host.refused(error)
-        return refusal(error)
+        return error_response(error)
 
     @app.exception_handler(HTTPException)
-    async def unrouted(_: Request, exception: HTTPException) -> JSONResponse:
-        if exception.status_code == 405:
-            allowed = (exception.headers or {}).get("Allow", "GET")
-            return refusal(MethodNotAllowed(allowed=allowed), {"Allow": allowed})
-        return refusal(UnknownRoute())
+    async def not_routed(request: Request, _: HTTPException) -> Response:
+        return unrouted(app.router.routes, request.scope)
 
     @app.exception_handler(Exception)
-    async def failed(_: Request, __: Exception) -> JSONResponse:
-        return refusal(GenerationFailed())  # the server logs the exception itself
+    async def failed(request: Request, _: Exception) -> JSONResponse:
+        # The server logs the exception itself; this answer goes around the middleware.
+        return error_response(GenerationFailed(), {HEADER: id_of(request)})
 
+    routed = app.router.default
+
+    async def default(scope: Scope, receive: Receive, send: Send) -> None:
+        await (no_socket if scope["type"] == "websocket" else routed)(scope, receive, send)
+
+    app.router.default = default
     return app

@@ -1,4 +1,4 @@
-"""A context in flight: its voice, its text, and how far it has come."""
+"""Holds an utterance of the native protocol: its voice, its text, and how far it has come."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from runtime.request import Reference, SpeechRequest
-from runtime.server.casting import Role
-from runtime.server.effects import Append, Flush
+from runtime.server.commands import Append, Flush
+from runtime.server.lull import Lull
 from runtime.server.schema import SessionConfig
+from runtime.server.text_filter import TextFilter
+from runtime.server.voice_resolver import ResolvedVoice
 from runtime.speech_rate import is_speakable
 
 _CHANNELS = 2**16
@@ -25,20 +27,20 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Voice:
+class ConfiguredVoice:
     """An accepted session.config. The audio itself is in the upload and not kept a second time."""
 
     config: SessionConfig
-    role: Role
+    resolved: ResolvedVoice
     upload: Upload | None = None
 
     @property
     def name(self) -> str | None:
-        """Of the speaker or the stored voice; what else a client may have written there is nobody's name."""
-        return self.config.voice if self.role.stored else self.role.speaker
+        """Of the speaker or the stored voice; what else a client may have written there names no voice."""
+        return self.config.voice if self.resolved.stored else self.resolved.speaker
 
 
-class Phase(Enum):
+class UtterancePhase(Enum):
     """How far an utterance has come; see the table in docs/api.md."""
 
     OPENING = auto()  # nothing can be spoken yet: its reference is being read, or no word has come
@@ -48,13 +50,15 @@ class Phase(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Utterance:
+class NativeUtterance:
     """A context in flight. ``number`` is never reused, so a late event cannot reach the name's next use."""
 
     number: int
     context_id: str
-    voice: Voice
-    phase: Phase = Phase.OPENING
+    voice: ConfiguredVoice
+    filter: TextFilter  # of its text
+    lull: Lull | None = None  # in its text, after which what there is of it is spoken
+    phase: UtterancePhase = UtterancePhase.OPENING
     held: deque[Append | Flush] = field(default_factory=deque)  # what the engine will be told once it can be
     chars: int = 0
     seed: int | None = None  # known from the engine's Started on
@@ -73,11 +77,11 @@ class Utterance:
 
     @property
     def takes_text(self) -> bool:
-        return self.phase in {Phase.OPENING, Phase.COMPOSING}
+        return self.phase in {UtterancePhase.OPENING, UtterancePhase.COMPOSING}
 
     @property
     def is_submitted(self) -> bool:
-        return self.phase in {Phase.COMPOSING, Phase.SPEAKING}
+        return self.phase in {UtterancePhase.COMPOSING, UtterancePhase.SPEAKING}
 
     @property
     def has_voice(self) -> bool:
@@ -108,4 +112,4 @@ class Utterance:
                 text=config.ref_text or found.text,
                 x_vector_only=config.x_vector_only_mode or found.x_vector_only,
             )
-        return replace(config.request(text, self.voice.role, reference), open_text=open_text)
+        return replace(config.request(text, self.voice.resolved, reference), open_text=open_text)

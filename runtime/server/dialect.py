@@ -1,4 +1,4 @@
-"""What a WebSocket dialect is to the shell around it: a state machine without input or output of its own."""
+"""Defines what a WebSocket dialect is to the socket's tasks: a state machine without input or output of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 from runtime.errors import SpeechError
 from runtime.request import Reference, SpeechEvent
-from runtime.server.effects import Command, Outgoing
+from runtime.server.commands import Command, Outgoing
 
 
 class Dialect(Protocol):

@@ -1,4 +1,4 @@
-"""An orderly end: what is new is refused, what runs may finish, everybody is told. Thread: event loop."""
+"""Ends the server in order: refuses new requests, lets running ones finish, tells every client. Thread: event loop."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from runtime.errors import Draining
 from runtime.server.host import Host
 
 GOODBYE_S = 2.0  # for every client to be told
-HURRIED_GOODBYE_S = 0.3  # the same, once the operator has lost patience
+HURRIED_GOODBYE_S = 0.3  # the same, once the operator has signalled again
 _LOOK_S = 0.02  # between looks at what still runs
 
 
 async def drain(host: Host, hurry: asyncio.Event) -> None:
-    """Return once nobody is served any more, ``drain_s`` have passed, or ``hurry`` is set."""
+    """Return once no client is served any more, ``drain_s`` have passed, or ``hurry`` is set."""
     host.refuse(Draining())
     for socket in tuple(host.sockets):
         socket.drain()

@@ -1,9 +1,10 @@
-"""The process's one engine and its open sockets: loading, readiness, watching, goodbye. Thread: event loop."""
+"""Holds the process's one engine and its open sockets: loading, readiness, watching, goodbye. Thread: event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,14 +15,15 @@ from weakref import WeakSet
 
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.request import Broken, Finished
-from runtime.server.logs import Spoken, log_end
-from runtime.server.metrics import Metrics
+from runtime.server.logs import RequestLog, log_end
+from runtime.server.metrics import ServerMetrics
 from runtime.server.prompt_keeper import PromptKeeper
 from runtime.server.speech_engine import Progress, SpeechEngine
+from runtime.server.spending import ALLOWED, AccountedEngine, Spending
 from runtime.server.uploads import fetcher_for
 from runtime.settings import Settings
 from runtime.voices.library import Library, library_folder
-from runtime.voices.shelves import Shelf, Shelves
+from runtime.voices.owner_libraries import OwnerLibraries, OwnerLibrary
 
 if TYPE_CHECKING:
     from runtime.server.socket import SpeechSocket
@@ -30,10 +32,10 @@ log = logging.getLogger(__name__)
 
 OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
-OWNER = "x-voice-owner"  # whose voices a request sees beside the common ones
-_DECODERS = 2  # threads that decode reference audio, for the whole process
+OWNER = "x-voice-owner"  # the owner of the voices that a request sees beside the common ones
+_DECODERS = max(2, min(8, (os.cpu_count() or 1) // 2))  # threads that decode reference audio, for the whole process
 _ENCODERS = 2  # threads that encode sound; not the decoders, which a long recording keeps for a second
-_WATCH_S = 0.2  # between looks at the engine; a dead one is to be told to everybody within a second
+_WATCH_S = 0.2  # between looks at the engine; a dead one is to be told to every client within a second
 _CLOSE_S = 5.0  # for the engine to finish its frame
 
 
@@ -54,13 +56,14 @@ class Host:
         self.library = (
             Library(library_folder(settings.server.voices, settings.server.data)) if library is None else library
         )
-        self.shelves = Shelves(self.library, settings.server.owned_voices)
+        self.owner_libraries = OwnerLibraries(self.library, settings.server.owned_voices)
         self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
         self.fetcher = fetcher_for(settings.server.reference_addresses)
-        self.metrics = Metrics()
+        self.metrics = ServerMetrics()
+        self.spending = Spending()
         self.progress = LoadingStep(of=len(settings.models))
         self._prompts: PromptKeeper | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -72,7 +75,7 @@ class Host:
 
     @property
     def problem(self) -> SpeechError | None:
-        """Why nobody new can be served now, or None."""
+        """Why no new request can be served now, or None."""
         return EngineDead() if self._problem is None and self.is_dead else self._problem
 
     @property
@@ -94,12 +97,12 @@ class Host:
 
     @property
     def is_serving(self) -> bool:
-        """Somebody is connected by a socket, or waits for an answer."""
+        """A client is connected by a socket, or waits for an answer."""
         return bool(self.sockets) or self._requests > 0
 
     @property
     def engine(self) -> SpeechEngine:
-        """The loaded engine, for new work.
+        """The loaded engine, for new work of the request that is being answered.
 
         Raises:
             SpeechError: `problem`.
@@ -108,11 +111,12 @@ class Host:
             raise self.problem
         if self._engine is None:
             raise Loading
-        return self._engine
+        allowance = ALLOWED.get()
+        return self._engine if allowance is None else AccountedEngine(self._engine, allowance, self.spending)
 
-    def shelf(self, headers: Mapping[str, str]) -> Shelf:
+    def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
         """The voices that a request with these headers sees."""
-        return self.shelves.of(headers.get(OWNER, ""))
+        return self.owner_libraries.of(headers.get(OWNER, ""))
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -123,12 +127,12 @@ class Host:
         finally:
             self._requests -= 1
 
-    def ended(self, spoken: Spoken, event: Finished | Broken) -> None:
+    def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:
         """Count and log a request's end."""
         if isinstance(event, Broken):
             self._ends.add(event.error)
-        self.metrics.ended(spoken, event)
-        log_end(spoken, event)
+        self.metrics.ended(request_log, event)
+        log_end(request_log, event)
 
     def refused(self, error: SpeechError) -> None:
         """Count what is refused; an error that ended a request was counted as its end."""
@@ -149,7 +153,7 @@ class Host:
         self._engine.start()
         if isinstance(self._problem, Loading):  # and not draining already
             self._problem = None
-        self._prompts = PromptKeeper(self.shelves.libraries, self._engine, self.decoders)
+        self._prompts = PromptKeeper(self.owner_libraries.libraries, self._engine, self.decoders)
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
 
     def wake_prompts(self) -> None:
@@ -183,11 +187,11 @@ class Host:
             await asyncio.sleep(_WATCH_S)
 
     def refuse(self, error: SpeechError) -> None:
-        """Take nobody in any more."""
+        """Take no new request in any more."""
         self._problem = error
 
     async def shut(self, error: SpeechError, code: int, *, patience_s: float) -> None:
-        """Take nobody in any more, and say goodbye to whoever is there."""
+        """Take no new request in any more, and say goodbye to every connected client."""
         self.refuse(error)
         for socket in tuple(self.sockets):
             socket.shut(error, code)
@@ -207,4 +211,4 @@ class Host:
             closing = threading.Thread(target=self._engine.close, name="closer", daemon=True)
             closing.start()
             closing.join(_CLOSE_S)
-        self.shelves.close()
+        self.owner_libraries.close()

@@ -1,4 +1,4 @@
-"""The log: text or JSON lines, one a finished request, with its id and figures and nobody's words."""
+"""Writes the log: text or JSON lines, one for each finished request, with its id and figures and without its text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @dataclass(slots=True, kw_only=True)
-class Spoken:
+class RequestLog:
     """One request as log and metrics know it."""
 
     id: str  # the session's, and the utterance's in it
@@ -27,7 +27,7 @@ class Spoken:
     mode: Mode
     chars: int = 0
     text: str | None = None  # None: texts are not to be logged
-    is_cancelled: bool = False  # nobody waits for it any more, so that its end is nobody's fault
+    is_cancelled: bool = False  # no client waits for it any more, so that its end is no fault
 
     def add(self, text: str) -> None:
         """More of its text has come."""
@@ -43,21 +43,21 @@ def set_up(settings: ServerSettings) -> None:
         handler.setFormatter(formatter)
 
 
-def log_end(spoken: Spoken, event: Finished | Broken) -> None:
+def log_end(request_log: RequestLog, event: Finished | Broken) -> None:
     """Write the line of a request that has ended."""
     error = event.error if isinstance(event, Broken) else None
     figures: dict[str, Any] = {
-        "request": spoken.id,
-        "dialect": spoken.dialect,
-        "mode": spoken.mode.value,
-        "chars": spoken.chars,
+        "request": request_log.id,
+        "dialect": request_log.dialect,
+        "mode": request_log.mode.value,
+        "chars": request_log.chars,
         "stop": "error" if isinstance(event, Broken) else event.stop_reason.value,
         "code": error.code if error else None,
         **metrics(event.stats),
     }
-    if spoken.text is not None:
-        figures["text"] = spoken.text
-    is_our_fault = isinstance(error, Failed) and not spoken.is_cancelled
+    if request_log.text is not None:
+        figures["text"] = request_log.text
+    is_our_fault = isinstance(error, Failed) and not request_log.is_cancelled
     level = logging.ERROR if is_our_fault else logging.INFO
     log.log(level, "request ended", extra={"figures": figures})
 

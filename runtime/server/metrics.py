@@ -1,4 +1,4 @@
-"""What an operator watches, for Prometheus. Fed on the event loop from events that pass there anyway."""
+"""Counts what an operator watches, for Prometheus. Fed on the event loop from events that pass there anyway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from prometheus_client import (
 )
 
 from runtime.request import Broken, EngineLoad, Finished
-from runtime.server.logs import Spoken
+from runtime.server.logs import RequestLog
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -25,10 +25,10 @@ _SECONDS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 _RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 4)
 _LAGS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1)
 _LAG_EVERY_S = 0.5
-_WHO = ("mode", "dialect")
+_LABELS = ("mode", "dialect")
 
 
-class Metrics:
+class ServerMetrics:
     """All of them, in a registry of their own: two hosts in one process do not mix."""
 
     def __init__(self) -> None:
@@ -44,36 +44,37 @@ class Metrics:
         def histogram(name: str, about: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
             return Histogram(f"voicewright_{name}", about, labels, buckets=buckets, registry=registry)
 
-        self._requests = counter("requests", "Requests that ended, by stop reason or error code", (*_WHO, "outcome"))
+        self._requests = counter("requests", "Requests that ended, by stop reason or error code", (*_LABELS, "outcome"))
         self._refusals = counter("refusals", "What was refused before it became a request", ("code",))
         self._guard_hits = counter("guard_hits", "Runaways that were stopped", ("kind",))
-        self._audio_s = counter("audio_seconds", "Seconds of sound that were made", _WHO)
-        self._underruns = counter("underruns", "Chunks that came too late for a listener without a buffer", _WHO)
-        self._ttfa_s = histogram("ttfa_seconds", "Submission to first sound", _WHO, _SECONDS)
-        self._queue_s = histogram("queue_seconds", "Submission to slot", _WHO, _SECONDS)
-        self._rtf = histogram("rtf", "Compute time over audio time", _WHO, _RATIOS)
+        self._audio_s = counter("audio_seconds", "Seconds of sound that were made", _LABELS)
+        self._underruns = counter("underruns", "Chunks that came too late for a listener without a buffer", _LABELS)
+        self._ttfa_s = histogram("ttfa_seconds", "Submission to first sound", _LABELS, _SECONDS)
+        self._queue_s = histogram("queue_seconds", "Submission to slot", _LABELS, _SECONDS)
+        self._rtf = histogram("rtf", "Compute time over audio time", _LABELS, _RATIOS)
         self._sessions = gauge("sessions", "Open WebSocket sessions", ("dialect",))
         self._slots = gauge("slots", "Requests that can speak at the same time")
         self._active = gauge("active", "Requests that hold a slot")
         self._waiting = gauge("waiting", "Requests that wait for a slot")
+        self._short_of_text = gauge("short_of_text", "Requests that wait for their client's text")
         self._frames = counter("frames", "Codec frames whose sound was made, of running requests too")
         self._uncaptured = counter("uncaptured", "Calls of Code2Wav that found no graph, though graphs are held")
         self._memory = gauge("memory_bytes", "The device's memory", ("kind",))
         self._totals = {self._frames: 0, self._uncaptured: 0}  # as the engine told them last
         self._lag_s = histogram("loop_lag_seconds", "How late the event loop runs what is due", (), _LAGS)
 
-    def ended(self, spoken: Spoken, event: Finished | Broken) -> None:
+    def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:
         """Count a request's end."""
-        stats, who = event.stats, (spoken.mode.value, spoken.dialect)
+        stats, labels = event.stats, (request_log.mode.value, request_log.dialect)
         outcome = event.error.code if isinstance(event, Broken) else event.stop_reason.value
-        self._requests.labels(*who, outcome).inc()
-        self._audio_s.labels(*who).inc(stats.audio_s)
-        self._underruns.labels(*who).inc(stats.underruns)
-        self._queue_s.labels(*who).observe(stats.queue_ms / 1000)
+        self._requests.labels(*labels, outcome).inc()
+        self._audio_s.labels(*labels).inc(stats.audio_s)
+        self._underruns.labels(*labels).inc(stats.underruns)
+        self._queue_s.labels(*labels).observe(stats.queue_ms / 1000)
         if stats.ttfa_ms is not None:
-            self._ttfa_s.labels(*who).observe(stats.ttfa_ms / 1000)
+            self._ttfa_s.labels(*labels).observe(stats.ttfa_ms / 1000)
         if stats.rtf is not None:
-            self._rtf.labels(*who).observe(stats.rtf)
+            self._rtf.labels(*labels).observe(stats.rtf)
         if stats.guard is not None:
             self._guard_hits.labels(stats.guard.value).inc()
 
@@ -106,6 +107,7 @@ class Metrics:
             self._slots.set(load.slots)
             self._active.set(load.active)
             self._waiting.set(load.waiting)
+            self._short_of_text.set(load.short_of_text)
             self._memory.labels("free").set(load.free_bytes)
             self._memory.labels("total").set(load.total_bytes)
             self._catch_up(self._frames, load.frames)

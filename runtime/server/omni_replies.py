@@ -1,11 +1,11 @@
-"""The server's messages of vLLM-Omni's dialect, one function each. ``code``, ``retryable`` and ``metrics`` are ours."""
+"""Makes the server's messages of vLLM-Omni's dialect. ``code``, ``retryable`` and ``metrics`` are ours."""
 
 from __future__ import annotations
 
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE
-from runtime.server.omni_line import Sentence, Turn
-from runtime.server.replies import Reply, metrics
+from runtime.server.omni_queue import Sentence, Turn
+from runtime.server.replies import Reply, end_notes, metrics
 
 
 def audio_start(one: Sentence) -> Reply:
@@ -13,10 +13,10 @@ def audio_start(one: Sentence) -> Reply:
         "type": "audio.start",
         "utterance_index": one.turn.index,
         "sentence_index": one.index,
-        "sentence_text": one.text,
+        "sentence_text": one.shown or one.text,
         "format": one.turn.voice.config.response_format,
     }
-    return {**reply, "sample_rate": SAMPLE_RATE} if one.is_streamed else reply
+    return {**reply, "sample_rate": SAMPLE_RATE, "channels": 1} if one.is_streamed else reply
 
 
 def audio_done(one: Sentence) -> Reply:
@@ -33,11 +33,16 @@ def audio_done(one: Sentence) -> Reply:
     return {
         **reply,
         "metrics": {**figures, "stop_reason": one.finished.stop_reason.value, "seed": one.turn.seed},
+        "notes": end_notes(one.finished),
     }
 
 
 def session_done(turn: Turn) -> Reply:
-    return {"type": "session.done", "utterance_index": turn.index, "total_sentences": turn.sentences}
+    return {"type": "session.done", "utterance_index": turn.index, "total_sentences": turn.fragments or turn.sentences}
+
+
+def input_committed(commit_id: str | None, index: int, chars: int) -> Reply:
+    return {"type": "input.committed", "commit_id": commit_id, "sentence_index": index, "chars_committed": chars}
 
 
 def error(text: str, problem: SpeechError, *, partial_audio: bool = False) -> Reply:

@@ -1,4 +1,4 @@
-"""OpenAI's HTTP dialect with vLLM-Omni's extras: speech, batches of it, what is loaded. By example in docs/api.md."""
+"""Serves OpenAI's HTTP dialect with vLLM-Omni's extras: speech, batches of it, models. By example in docs/api.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import base64
 import logging
 import secrets
+from collections.abc import Sequence
 from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
@@ -21,15 +22,18 @@ from runtime.errors import (
     SpeechError,
     UnknownModel,
 )
+from runtime.request import ModelCard
 from runtime.server import replies
-from runtime.server.casting import MODEL_ALIASES
 from runtime.server.host import Host
 from runtime.server.openai_schema import SpeechBody, read_batch, read_speech
-from runtime.server.rendition import Rendition, Whole, usage
 from runtime.server.replies import Reply
+from runtime.server.request_ids import id_of
 from runtime.server.schema import decode
-from runtime.server.speaking import LiveReply, while_connected
+from runtime.server.speech_responder import SpeechResponder, Whole, usage
+from runtime.server.speech_stream import StreamingReply, while_connected
 from runtime.server.voice_library import VoiceLibrary
+from runtime.server.voice_resolver import MODEL_ALIASES
+from runtime.server.voices_routes import OPEN_WEBUI
 
 log = logging.getLogger(__name__)
 
@@ -39,19 +43,20 @@ GET = ["GET", "HEAD"]
 def add_routes(app: FastAPI, host: Host) -> None:
     """Register the dialect."""
 
+    @app.post(OPEN_WEBUI + "/audio/speech", response_model=None)
     @app.post("/v1/audio/speech", response_model=None)
     async def speech(request: Request) -> Response:
         """Speak one text."""
-        body = read_speech(await read_fields(request, host))
-        rendition = Rendition(host, body, host.shelf(request.headers))
+        body = read_speech(await read_fields(request, host), is_read_as_it_comes=_reads_as_it_comes(request))
+        responder = SpeechResponder(host, body, host.owner_library(request.headers), id_of(request))
         if body.is_whole:
-            whole = await while_connected(request.receive, rendition.whole(), host.replies)
-            return _gone() if whole is None else _whole_reply(rendition, whole)
-        return LiveReply(
-            rendition.as_events() if body.is_events else rendition.as_audio(),
+            whole = await while_connected(request.receive, responder.whole(), host.replies)
+            return _gone() if whole is None else _whole_reply(responder, whole)
+        return StreamingReply(
+            responder.as_events() if body.is_events else responder.as_audio(),
             media_type="text/event-stream" if body.is_events else FORMATS[body.response_format].media_type,
-            headers=rendition.headers(),
-            late_headers=rendition.late_headers,
+            headers=responder.headers(),
+            late_headers=responder.late_headers,
             send_s=host.settings.server.send_s,
             replies=host.replies,
             on_broken=host.refused,
@@ -61,8 +66,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def batch(request: Request) -> Reply | Response:
         """Speak several texts; each succeeds or fails by itself."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
-        host.engine  # noqa: B018  nobody is served while there is none
-        results = await while_connected(request.receive, _batch(host, items, host.shelf(request.headers)), host.replies)
+        host.engine  # noqa: B018  raises while there is none
+        work = _batch(host, items, host.owner_library(request.headers), id_of(request))
+        results = await while_connected(request.receive, work, host.replies)
         if results is None:
             return _gone()
         succeeded = sum(result["status"] == "success" for result in results)
@@ -74,21 +80,24 @@ def add_routes(app: FastAPI, host: Host) -> None:
             "failed": len(results) - succeeded,
         }
 
+    @app.api_route(OPEN_WEBUI + "/audio/models", methods=GET)
     @app.api_route("/v1/audio/models", methods=GET)
     async def speech_models() -> Reply:
         """Where Open WebUI looks for models: ours and the names of OpenAI's that mean them."""
         cards = host.engine.cards if host.problem is None else ()
-        listed = [replies.card(card) for card in cards] + [_alias(name) for name in sorted(MODEL_ALIASES) if cards]
+        aliases = [_alias(name, cards) for name in sorted(MODEL_ALIASES) if cards]
+        listed = [*(replies.card(card) for card in cards), *aliases]
         return {"object": "list", "data": listed, "models": listed}
 
     @app.api_route("/v1/models/{name:path}", methods=GET)
     async def model(name: str) -> Reply:
         """One loaded checkpoint, or a name of OpenAI's that means any."""
-        for card in host.engine.cards:
+        cards = host.engine.cards
+        for card in cards:
             if card.name == name:
                 return replies.card(card)
         if name in MODEL_ALIASES:
-            return _alias(name)
+            return _alias(name, cards)
         raise UnknownModel(param="model")
 
 
@@ -132,31 +141,36 @@ def _decoded(body: bytes) -> dict[str, Any]:
         raise InvalidMessage(why="it is not UTF-8") from None
 
 
-def _whole_reply(rendition: Rendition, whole: Whole) -> Response:
+def _whole_reply(responder: SpeechResponder, whole: Whole) -> Response:
     headers = {
-        **rendition.headers(),
-        **rendition.late_headers(),
+        **responder.headers(),
+        **responder.late_headers(),
         "X-Stop-Reason": whole.end.stop_reason.value,
     }
     return Response(whole.audio, media_type=whole.media_type, headers=headers)
 
 
-async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary) -> list[Reply]:
+def _reads_as_it_comes(request: Request) -> bool:
+    """OpenAI's own client says by a header that its `with_streaming_response` is read so; the body is the same."""
+    return request.headers.get("x-stainless-raw-response") == "stream"
+
+
+async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str) -> list[Reply]:
     """Serve the items, as many at a time as there are slots, so that one batch never fills the queue."""
     room = asyncio.Semaphore(host.engine.load().slots)
 
     async def one(index: int, fields: dict[str, Any]) -> Reply:
         async with room:
-            return {"index": index, **await _item(host, fields, library)}
+            return {"index": index, **await _item(host, fields, library, f"{request_id}/{index}")}
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(index, fields), name="speech-batch") for index, fields in enumerate(items)]
     return [task.result() for task in tasks]
 
 
-async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary) -> Reply:
+async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, request_id: str) -> Reply:
     try:
-        whole = await _when_there_is_room(host, read_speech(fields), library)
+        whole = await _when_there_is_room(host, read_speech(fields), library, request_id)
     except SpeechError as error:
         host.refused(error)
         return _failure(error)
@@ -170,17 +184,18 @@ async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary) -> Re
         "error": None,
         "seed": whole.seed,
         "stop_reason": whole.end.stop_reason.value,
+        "notes": list(whole.notes),
         "usage": usage(whole.end),
     }
 
 
-async def _when_there_is_room(host: Host, body: SpeechBody, library: VoiceLibrary) -> Whole:
+async def _when_there_is_room(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> Whole:
     """Others may have filled the queue since the batch was taken; an item waits for ``queue_s`` as they do."""
     loop = asyncio.get_running_loop()
     end = loop.time() + host.settings.limits.queue_s
     while True:
         try:
-            return await Rendition(host, body, library).whole()
+            return await SpeechResponder(host, body, library, request_id).whole()
         except Overloaded as error:
             wait_s = cast(float, error.facts["retry_after_s"])
             if loop.time() + wait_s > end:
@@ -201,10 +216,12 @@ def _failure(error: SpeechError) -> Reply:
     }
 
 
-def _alias(name: str) -> Reply:
-    return {"id": name, "object": "model", "owned_by": "voicewright"}
+def _alias(name: str, cards: Sequence[ModelCard]) -> Reply:
+    """A name that means any of these."""
+    created = min(card.created for card in cards)
+    return {"id": name, "object": "model", "created": created, "owned_by": "voicewright"}
 
 
 def _gone() -> Response:
-    """For a client that is not there any more; nobody reads it."""
+    """For a client that is not there any more, and reads nothing."""
     return Response(status_code=499)

@@ -1,7 +1,7 @@
-"""The bodies of ``POST /v1/audio/speech`` and of its batch: OpenAI's fields, vLLM-Omni's, and our own.
+"""Reads the bodies of ``POST /v1/audio/speech`` and of its batch: OpenAI's fields, vLLM-Omni's, and our own.
 
-Who speaks and how is said as in a session.config; unknown fields are ignored. No sentence of an error quotes what the
-client sent.
+Voice and manner of speech are given as in a session.config; unknown fields are ignored. No sentence of an
+error quotes what the client sent.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model
 from runtime.encoding import FORMATS, SPEEDS
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.server.schema import Name, SessionConfig, Text, checked
+from runtime.server.text_filter import FilterName
 
 STREAM_FORMATS = ("audio", "sse")
+LENGTH_FIRST = ("wav", "flac")  # their heads say how long they are, and many readers believe it
 BATCH_FORMAT = "wav"  # vLLM-Omni's default there; OpenAI's is mp3
 _WHOLE: dict[str, Any] = {"stream": False, "stream_format": None}
 
@@ -48,6 +50,7 @@ class SpeechBody(SessionConfig):
     stream: bool | None = None
     speed: Annotated[float, Field(ge=SPEEDS[0], le=SPEEDS[1])] = 1.0
     sample_rate: Literal[8000, 24000] = 24000
+    text_filter: FilterName = "none"
     retries: Annotated[int, Field(ge=0, le=5)] = 0
 
     @model_validator(mode="before")
@@ -64,6 +67,8 @@ class SpeechBody(SessionConfig):
     @property
     def is_whole(self) -> bool:
         """One body with its length, made before anything is sent."""
+        if self.stream is None and self.stream_format is None:
+            return self.response_format in LENGTH_FIRST
         return self.stream is False
 
     @property
@@ -72,13 +77,15 @@ class SpeechBody(SessionConfig):
         return self.stream_format == "sse" or (self.stream is True and self.stream_format is None)
 
 
-def read_speech(fields: dict[str, Any]) -> SpeechBody:
-    """Check a decoded body.
+def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False) -> SpeechBody:
+    """Check a decoded body; of a client that reads as it comes, whatever says nothing else is a stream.
 
     Raises:
         InvalidConfig, UnsupportedFormat: a field of the wrong type, out of its range, or against another one.
     """
     body = checked(SpeechBody, {**fields, "type": "session.config"})
+    if is_read_as_it_comes and body.stream is None and body.stream_format is None:
+        body = body.model_copy(update={"stream_format": "audio"})
     if body.is_whole and body.stream_format == "sse":
         raise InvalidConfig(where="stream", why="a whole reply is not sent as events", param="stream")
     if body.retries and not body.is_whole:

@@ -1,4 +1,4 @@
-"""Sound in the raw formats that telephony and voice agents ask for, chunk by chunk: any rate, four encodings."""
+"""Writes sound chunk by chunk in the raw formats of telephony and voice agents: any rate, four encodings."""
 
 from __future__ import annotations
 

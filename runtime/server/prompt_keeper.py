@@ -1,4 +1,4 @@
-"""Makes the prompts of stored voices before somebody waits for them: one at a time, while nobody speaks.
+"""Makes the prompts of stored voices before a request needs them: one at a time, while no request is served.
 
 A prompt belongs to the checkpoint that made it, so another checkpoint makes them all anew.
 """
@@ -20,7 +20,7 @@ from runtime.voices.library import Library
 log = logging.getLogger(__name__)
 
 LOOK_S = 10.0  # between looks for voices that other processes left in the folder
-BUSY_S = 0.5  # between looks whether somebody still speaks
+BUSY_S = 0.5  # between looks whether a request is still being spoken
 MAKE_S = 120.0  # for one prompt
 
 
@@ -28,7 +28,9 @@ class PromptKeeper:
     """A task of the process. Thread: event loop."""
 
     def __init__(self, libraries: Callable[[], Iterable[Library]], engine: SpeechEngine, workers: Executor) -> None:
-        self._libraries, self._engine, self._workers = libraries, engine, workers
+        self._libraries = libraries
+        self._engine = engine
+        self._workers = workers
         self._woken = asyncio.Event()
         self._failed: set[tuple[str, str]] = set()  # voice and fingerprint: not tried again before the next upload
 

@@ -1,4 +1,4 @@
-"""The native protocol's description, made from the types that the wire itself is made of: JSON schema and a page."""
+"""Describes the native protocol as JSON schema and as a page, from the types that the wire itself is made of."""
 
 from __future__ import annotations
 

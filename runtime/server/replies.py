@@ -1,4 +1,4 @@
-"""The server's messages of ``voicewright.speech.v1``: their types, and one function each that makes them.
+"""Makes the server's messages of ``voicewright.speech.v1``: their types, and one function each.
 
 The types are plain dicts at run time. docs/protocol.md and the JSON schema come from them (protocol.py).
 """
@@ -13,8 +13,8 @@ from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict
 
 from runtime.errors import SpeechError
-from runtime.request import SAMPLE_RATE, Finished, ModelCard, Queued, RequestStats, Started
-from runtime.server.contexts import Utterance
+from runtime.request import SAMPLE_RATE, Finished, ModelCard, Queued, RequestStats, Started, StopReason
+from runtime.server.contexts import NativeUtterance
 from runtime.settings import Limits
 
 PROTOCOL: Final = "voicewright.speech.v1"
@@ -45,6 +45,7 @@ class Model(TypedDict):
 
     id: Annotated[str, Field(description="a name, never a path")]
     object: Literal["model"]
+    created: Annotated[int, Field(description="seconds since the epoch, when its files came here")]
     owned_by: str
     modes: Sequence[str]
     speakers: Sequence[str]
@@ -52,6 +53,7 @@ class Model(TypedDict):
     layouts: Sequence[str]
     takes_instruct: bool
     speaks: Annotated[bool, Field(description="false: random weights, it makes sound but not speech")]
+    part_chars: Annotated[int, Field(description="characters that are spoken as one part; longer texts are split")]
     fingerprint: Annotated[str, Field(description="of configuration and weights")]
     loaded: Annotated[bool, Field(description="false: it is loaded at its first request")]
     samples_per_frame: int
@@ -116,8 +118,9 @@ class Metrics(TypedDict):
     frames: Annotated[int, Field(description="codec frames of 80 ms")]
     audio_s: float
     parts: Annotated[int, Field(description="into which the text was split")]
+    repeated: Annotated[int, Field(description="of them that were made twice, being much too short at first")]
     underruns: Annotated[int, Field(description="chunks that came after a listener without a buffer had run dry")]
-    guard: Annotated[str | None, Field(description="what ended a runaway: budget, repetition, silence")]
+    guard: Annotated[str | None, Field(description="what was wrong: budget, repetition, silence, short")]
     rtf: Annotated[float | None, Field(description="compute time over audio time")]
 
 
@@ -130,10 +133,15 @@ class AudioDone(TypedDict):
     total_bytes: int
     total_samples: int
     stop_reason: Annotated[
-        str, Field(description="eos; max_tokens: max_frames or the slot is used up; runaway: a guard stopped it")
+        str,
+        Field(
+            description="eos; max_tokens: max_frames or the slot is used up; runaway: a guard stopped it; "
+            "short: much less sound than the text can be said in"
+        ),
     ]
     seed: int | None
     error: Literal[False]
+    notes: Annotated[list[str], Field(description="sentences about what is wrong with the speech")]
     metrics: Metrics
 
 
@@ -154,6 +162,7 @@ class Error(TypedDict):
     code: Annotated[str, Field(description="stable; docs/api.md lists them")]
     param: Annotated[str | None, Field(description="the field")]
     retryable: bool
+    facts: Annotated[dict[str, Any], Field(description="the figures and names of the sentence, to word it otherwise")]
     context_id: str | None
     partial_audio: NotRequired[Annotated[Literal[True], Field(description="sound was sent before")]]
     retry_after_s: NotRequired[Annotated[float, Field(description="when to try again, where that is known")]]
@@ -190,6 +199,7 @@ def card(model: ModelCard) -> Model:
     return {
         "id": model.name,
         "object": "model",
+        "created": model.created,
         "owned_by": "voicewright",
         "modes": model.modes,
         "speakers": model.speakers,
@@ -197,6 +207,7 @@ def card(model: ModelCard) -> Model:
         "layouts": model.layouts,
         "takes_instruct": model.takes_instruct,
         "speaks": model.speaks,
+        "part_chars": model.part_chars,
         "fingerprint": model.fingerprint,
         "loaded": model.loaded,
         "samples_per_frame": model.samples_per_frame,
@@ -223,7 +234,7 @@ def queue(context_id: str, event: Queued) -> Queue:
     return {"type": "queue", "context_id": context_id, "position": event.position, "eta_ms": eta_ms}
 
 
-def audio_start(one: Utterance, event: Started) -> AudioStart:
+def audio_start(one: NativeUtterance, event: Started) -> AudioStart:
     return {
         "type": "audio.start",
         "context_id": one.context_id,
@@ -231,7 +242,7 @@ def audio_start(one: Utterance, event: Started) -> AudioStart:
         "frames": one.voice.config.frames,
         "format": "pcm",
         "sample_rate": SAMPLE_RATE,
-        "mode": one.voice.role.mode.value,
+        "mode": one.voice.resolved.mode.value,
         "model": event.checkpoint,
         "voice": one.voice.name,
         "seed": event.seed,
@@ -239,7 +250,7 @@ def audio_start(one: Utterance, event: Started) -> AudioStart:
     }
 
 
-def audio_done(one: Utterance, event: Finished) -> AudioDone:
+def audio_done(one: NativeUtterance, event: Finished) -> AudioDone:
     return {
         "type": "audio.done",
         "context_id": one.context_id,
@@ -249,8 +260,19 @@ def audio_done(one: Utterance, event: Finished) -> AudioDone:
         "stop_reason": event.stop_reason.value,
         "seed": one.seed,
         "error": False,
+        "notes": end_notes(event),
         "metrics": metrics(event.stats),
     }
+
+
+def end_notes(event: Finished) -> list[str]:
+    """Sentences about what is wrong with the speech that has ended."""
+    notes = []
+    if event.stats.repeated:
+        notes.append("A part of the text ended much too early and was spoken again.")
+    if event.stop_reason is StopReason.SHORT:
+        notes.append("The speech is much shorter than its text; words are missing.")
+    return notes
 
 
 def metrics(stats: RequestStats) -> Metrics:
@@ -263,13 +285,14 @@ def metrics(stats: RequestStats) -> Metrics:
         "frames": stats.frames,
         "audio_s": round(stats.audio_s, 3),
         "parts": stats.parts,
+        "repeated": stats.repeated,
         "underruns": stats.underruns,
         "guard": stats.guard,
         "rtf": None if stats.rtf is None else round(stats.rtf, 3),
     }
 
 
-def context_cancelled(one: Utterance) -> ContextCancelled:
+def context_cancelled(one: NativeUtterance) -> ContextCancelled:
     sent_ms = one.sent_bytes // BYTES_PER_SAMPLE * 1000 / SAMPLE_RATE
     return {
         "type": "context.cancelled",
@@ -286,6 +309,7 @@ def error(problem: SpeechError, context_id: str | None = None, *, partial_audio:
         "code": problem.code,
         "param": problem.param,
         "retryable": problem.outcome.retryable,
+        "facts": problem.told,
         "context_id": context_id,
     }
     if partial_audio:

@@ -1,4 +1,4 @@
-"""The client's messages of ``voicewright.speech.v1``, read strictly: the one edge where they are checked.
+"""Reads the client's messages of ``voicewright.speech.v1`` strictly: the one edge where they are checked.
 
 Field names are vLLM-Omni's where it has them, so that its clients' configurations work here. Unknown keys
 are ignored, as there. No sentence of an error quotes what the client sent.
@@ -25,7 +25,11 @@ from pydantic import (
 
 from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
-from runtime.server.casting import Role
+from runtime.server.lull import Lull
+from runtime.server.text_filter import FilterName
+from runtime.server.voice_resolver import ResolvedVoice
+from runtime.settings import Limits
+from runtime.validation import first_fault
 
 MODES = {
     **{mode.value: mode for mode in Mode},
@@ -106,6 +110,16 @@ class SessionConfig(Message):
         None,
         description="where the text may be cut; null: text of one message is one part, later text goes by sentences",
     )
+    max_buffer_delay_ms: Annotated[float, Field(ge=0, le=60_000)] | None = Field(
+        None,
+        description="of silence behind the end of a sentence, after which it is spoken; "
+        "null: limits.max_buffer_delay_ms; not with split_granularity none",
+    )
+    text_filter: FilterName | None = Field(
+        None,
+        description="markdown: what it means is spoken and not its marks; null: markdown, "
+        "but none with split_granularity none",
+    )
     initial_codec_chunk_frames: Annotated[int, Field(ge=0, le=1000)] | None = Field(
         None, description="frames in the first chunk of sound; 0 or null: the server's own"
     )
@@ -142,17 +156,36 @@ class SessionConfig(Message):
         return self.max_frames
 
     @property
+    def waits_for_its_end(self) -> bool:
+        """No pause in a text has it spoken, because it is one part."""
+        return self.split_granularity == "none"
+
+    @property
+    def filter_name(self) -> FilterName:
+        """What is taken out of the text; live text is taken for a language model's."""
+        if self.text_filter is not None:
+            return self.text_filter
+        return "none" if self.split_granularity == "none" else "markdown"
+
+    def lull(self, limits: Limits) -> Lull | None:
+        """What watches over the pauses of a text; None where they mean nothing."""
+        if self.waits_for_its_end:
+            return None
+        asked = self.max_buffer_delay_ms
+        return Lull((limits.max_buffer_delay_ms if asked is None else asked) / 1000)
+
+    @property
     def layout(self) -> Layout | None:
         if self.non_streaming_mode is None:
             return None
         return Layout.NON_STREAMING if self.non_streaming_mode else Layout.STREAMING
 
-    def request(self, text: str, role: Role, reference: Reference | None) -> SpeechRequest:
+    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the utterance that this configuration makes of a text."""
         return SpeechRequest(
             text=text,
-            mode=role.mode,
-            voice=role.speaker,
+            mode=resolved.mode,
+            voice=resolved.speaker,
             language=self.language or "auto",
             instruct=self.instruct,
             reference=reference,
@@ -301,10 +334,9 @@ def context_of(fields: dict[str, Any]) -> str | None:
 
 
 def _sentence(error: ValidationError) -> InvalidConfig:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = str(first["loc"][0]) if first["loc"] else None
-    why = first["msg"].removeprefix("Value error, ")
-    return InvalidConfig(where=where or "The message", why=why[0].lower() + why[1:], param=where)
+    path, why = first_fault(error)
+    where = path.partition(".")[0] if path else None
+    return InvalidConfig(where=where or "The message", why=why, param=where)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

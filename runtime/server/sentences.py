@@ -1,4 +1,4 @@
-"""Where vLLM-Omni's dialect cuts a text that is still being written.
+"""Cuts a text that is still being written into the sentences of vLLM-Omni's dialect.
 
 Its clients count sentences, so the rules are that server's: a full stop, exclamation or question mark ends a sentence
 once white space follows it; marks of other scripts, which no abbreviation has, end it at once. Clauses end at commas
@@ -44,6 +44,10 @@ class Sentences:
                 start = end.end()
         self._rest = self._rest[start:]
         return parts
+
+    def flush(self) -> list[str]:
+        """Return the rest, if there is something to speak in it; the text goes on."""
+        return self.finish() if is_speakable(self._rest) else []
 
     def finish(self) -> list[str]:
         """Return the rest, if there is any, and begin anew."""

@@ -1,10 +1,10 @@
-"""The protocol ``voicewright.speech.v1`` as a state machine without input or output of its own.
+"""Speaks the protocol ``voicewright.speech.v1`` as a state machine without input or output of its own.
 
 Like a ``websockets`` Protocol: events go in by `receive_text`, `on_speech` and their like, and the shell
 around it drains `commands` (what the process must do) and `take` (what goes to the client, in order). It
 knows no asyncio, no sockets, no torch, and no clock but the one it is given. Thread: event loop.
 
-A context is ``free -> opening -> composing -> speaking -> free`` (contexts.Phase) and gets exactly one terminal
+A context is ``free -> opening -> composing -> speaking -> free`` (`UtterancePhase`) and gets exactly one terminal
 message. It may be heard while it is still being composed. Sound of a cancelled context that was not taken yet is
 dropped: nothing of it follows.
 """
@@ -28,14 +28,15 @@ from runtime.request import (
     StopReason,
 )
 from runtime.server import replies, schema
-from runtime.server.casting import Casting
-from runtime.server.configs import Configs
-from runtime.server.contexts import Phase, Utterance
-from runtime.server.effects import Append, Cancel, Command, FinishText, Flush, Outgoing, Played, Submit
-from runtime.server.outbox import Outbox
-from runtime.server.patience import Patience
+from runtime.server.commands import Append, Cancel, Command, FinishText, Flush, Outgoing, Played, Submit
+from runtime.server.contexts import NativeUtterance, UtterancePhase
 from runtime.server.replies import Reply
+from runtime.server.send_queue import SendQueue
+from runtime.server.session_timers import SessionTimers
+from runtime.server.text_filter import text_filter
+from runtime.server.voice_configs import VoiceConfigs
 from runtime.server.voice_library import VoiceLibrary
+from runtime.server.voice_resolver import VoiceResolver
 from runtime.settings import Limits
 
 DEFAULT_CONTEXT = "default"
@@ -57,14 +58,15 @@ class Session:
     ) -> None:
         self.closed = False
         self._limits = limits
-        self._patience = Patience(limits, clock)
-        self._configs = Configs(limits, Casting(cards, library))
+        self._clock = clock
+        self._timers = SessionTimers(limits, clock)
+        self._voice_configs = VoiceConfigs(limits, VoiceResolver(cards, library))
         self._muted: dict[str, None] = {}  # an ordered set
-        self._open: dict[str, Utterance] = {}
+        self._open: dict[str, NativeUtterance] = {}
         self._uttered = 0
         self._commands: list[Command] = []
-        self._outbox = Outbox()
-        self._outbox.say(replies.session_created(session_id, server, cards, limits))
+        self._send_queue = SendQueue()
+        self._send_queue.say(replies.session_created(session_id, server, cards, limits))
 
     # --- what comes out
 
@@ -75,12 +77,15 @@ class Session:
 
     def take(self) -> Outgoing | None:
         """Return what goes to the client next, or None. After a Close there is nothing more."""
-        return self._outbox.take()
+        return self._send_queue.take()
 
     @property
     def deadline(self) -> float | None:
         """When `tick` is due, by the session's clock; None once it is closed."""
-        return None if self.closed else self._patience.deadline(client_owes=self._client_owes)
+        if self.closed:
+            return None
+        lulls = [one.lull.due for one in self._open.values() if one.lull and one.lull.due is not None]
+        return min([self._timers.deadline(client_owes=self._client_owes), *lulls])
 
     @property
     def _client_owes(self) -> bool:
@@ -90,7 +95,7 @@ class Session:
     @property
     def is_congested(self) -> bool:
         """The client does not take its replies; read no more of it until it does."""
-        return self._outbox.is_congested
+        return self._send_queue.is_congested
 
     # --- what goes in
 
@@ -98,7 +103,7 @@ class Session:
         """Take a text message."""
         if self.closed:
             return
-        self._patience.received()
+        self._timers.received()
         try:
             fields = schema.decode(text)
         except errors.InvalidMessage as error:
@@ -122,15 +127,15 @@ class Session:
         one = self._by_number(number)
         if one is None:
             return
-        self._patience.stirred()
+        self._timers.stirred()
         match event:
             case Queued():
-                self._outbox.say(replies.queue(one.context_id, event))
+                self._send_queue.say(replies.queue(one.context_id, event))
             case Started():
                 one.seed = event.seed
-                self._outbox.say(replies.audio_start(one, event))
+                self._send_queue.say(replies.audio_start(one, event))
             case AudioChunk():
-                self._outbox.sound(one, event)
+                self._send_queue.sound(one, event)
             case Finished(stop_reason=StopReason.CANCELLED):
                 self._ended(one, replies.context_cancelled(one))
             case Finished():
@@ -148,26 +153,32 @@ class Session:
         if self.closed:
             return
         error = result if isinstance(result, SpeechError) else None
-        upload = self._configs.decoded(number, None if isinstance(result, SpeechError) else result)
+        upload = self._voice_configs.decoded(number, None if isinstance(result, SpeechError) else result)
         users = [one for one in self._open.values() if one.voice.upload is upload]
         for one in users:
             if error is not None:
                 self._fail(one, error)
             else:
                 self._go_on(one)
-        if error is not None and self._configs.is_current(upload):
-            self._configs.drop(upload.context_id)
+        if error is not None and self._voice_configs.is_current(upload):
+            self._voice_configs.drop(upload.context_id)
             if not users:
                 self._refuse_name(upload.context_id or DEFAULT_CONTEXT, error)
 
     def tick(self) -> None:
-        """Close the session if it was silent or has lasted for too long; give notice of the latter."""
+        """Speak the sentences that nothing has followed; close the session if it was silent or has lasted for too long.
+
+        Notice is given of the latter.
+        """
         if self.closed:
             return
-        if (error := self._patience.expired(client_owes=self._client_owes)) is not None:
+        for one in tuple(self._open.values()):
+            if one.lull is not None and one.lull.has_come(self._clock()):
+                self._flush(one.context_id)
+        if (error := self._timers.expired(client_owes=self._client_owes)) is not None:
             self._end(error, error.outcome.close)
-        elif (remaining_s := self._patience.notice()) is not None:
-            self._outbox.say(replies.session_expiring(round(remaining_s, 3)))
+        elif (remaining_s := self._timers.notice()) is not None:
+            self._send_queue.say(replies.session_expiring(round(remaining_s, 3)))
 
     def shut(self, error: SpeechError, code: int) -> None:
         """End every context and the session because the server must."""
@@ -178,7 +189,7 @@ class Session:
         """Give everything back: the client is not there any more."""
         for one in tuple(self._open.values()):
             self._release(one)
-        self._outbox.clear()
+        self._send_queue.clear()
         self.closed = True
 
     # --- the client's messages
@@ -199,7 +210,7 @@ class Session:
             case schema.Playback():
                 self._played(name, message.played_ms)
             case schema.Ping():
-                self._outbox.say(replies.pong(message.t))
+                self._send_queue.say(replies.pong(message.t))
             case schema.SessionClose():
                 self._bye()
 
@@ -212,7 +223,7 @@ class Session:
     def _configure(self, config: schema.SessionConfig) -> None:
         self._muted.pop(config.context_id or DEFAULT_CONTEXT, None)
         try:
-            command = self._configs.accept(config)
+            command = self._voice_configs.accept(config)
         except errors.BadRequest as error:
             self._refuse_config(config.context_id, error)
             return
@@ -229,15 +240,22 @@ class Session:
             error = errors.TextTooLong(count=one.chars, unit="characters", limit=limit, param="text")
             self._give_up(one, error)
         else:
-            one.held.append(Append(one.number, text))
+            self._hold(one, one.filter.add(text))
+            if one.lull is not None:
+                one.lull.heard(text, self._clock())
             self._go_on(one)
 
     def _flush(self, name: str) -> None:
         one = self._open.get(name)
+        if one is None or not one.takes_text:
+            return
+        self._hold(one, one.filter.flush())
         # Flushes in a row, or before any text, are one; so no client makes this queue long.
-        if one is None or not one.takes_text or (one.held and isinstance(one.held[-1], Flush)):
+        if one.held and isinstance(one.held[-1], Flush):
             return
         one.held.append(Flush(one.number))
+        if one.lull is not None:
+            one.lull.over()
         self._go_on(one)
 
     def _done(self, name: str) -> None:
@@ -245,11 +263,14 @@ class Session:
         self._muted.pop(name, None)  # this was the last message of a context that was refused
         if one is None:
             return
-        if one.phase is Phase.COMPOSING:
-            one.phase = Phase.SPEAKING
+        one.lull = None
+        self._hold(one, one.filter.finish())
+        if one.phase is UtterancePhase.COMPOSING:
+            one.phase = UtterancePhase.SPEAKING
+            self._tell_held(one)
             self._commands.append(FinishText(one.number))
         else:
-            one.phase = Phase.READING
+            one.phase = UtterancePhase.READING
             self._go_on(one)
 
     def _played(self, name: str, played_ms: float) -> None:
@@ -268,15 +289,15 @@ class Session:
     def _bye(self) -> None:
         for name in tuple(self._open):
             self._cancel(name)
-        self._outbox.say(replies.session_done(self._uttered))
+        self._send_queue.say(replies.session_done(self._uttered))
         self._close(1000)
 
     # --- contexts
 
-    def _by_number(self, number: int) -> Utterance | None:
+    def _by_number(self, number: int) -> NativeUtterance | None:
         return next((one for one in self._open.values() if one.number == number), None)
 
-    def _taking_text(self, name: str, what: str) -> Utterance | None:
+    def _taking_text(self, name: str, what: str) -> NativeUtterance | None:
         """Return the context that takes text under this name, opened if it is free; None after a refusal."""
         if name in self._muted:
             return None
@@ -292,72 +313,80 @@ class Session:
             self._refuse(errors.OutOfOrder(what=what, why="that context speaks; cancel it or await its end"))
         return None
 
-    def _opened(self, name: str, what: str) -> Utterance:
-        voice = self._configs.voice_for(name)
+    def _opened(self, name: str, what: str) -> NativeUtterance:
+        voice = self._voice_configs.voice_for(name)
         if voice is None:
             raise errors.OutOfOrder(what=what, why="no session.config has been accepted yet")
-        if len(self._open) + self._outbox.untaken_ends >= self._limits.max_contexts:
+        if len(self._open) + self._send_queue.untaken_ends >= self._limits.max_contexts:
             raise errors.TooManyContexts(limit=self._limits.max_contexts)
-        one = Utterance(self._uttered + 1, name, voice)
+        config = voice.config
+        one = NativeUtterance(
+            self._uttered + 1, name, voice, text_filter(config.filter_name), lull=config.lull(self._limits)
+        )
         if self._open and not all(each.labelled for each in (one, *self._open.values())):
             raise errors.OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
         self._uttered += 1
-        self._configs.drop(name)  # what was configured for this name serves once
+        self._voice_configs.drop(name)  # what was configured for this name serves once
         self._open[name] = one
         return one
 
-    def _go_on(self, one: Utterance) -> None:
+    def _go_on(self, one: NativeUtterance) -> None:
         """Tell the engine what it can be told of the utterance by now, in the order in which it came."""
         if not one.is_submitted:
-            is_complete = one.phase is Phase.READING
+            is_complete = one.phase is UtterancePhase.READING
             if not one.has_voice or not (one.has_words or is_complete):
                 return
             # A text without a word is the engine's to judge, and there is nothing to wait for.
             has_words = one.has_words
             self._commands.append(Submit(one.number, one.request(one.first_words(), open_text=has_words)))
-            one.phase = Phase.SPEAKING if is_complete else Phase.COMPOSING
+            one.phase = UtterancePhase.SPEAKING if is_complete else UtterancePhase.COMPOSING
             self._tell_held(one)
             if is_complete and has_words:
                 self._commands.append(FinishText(one.number))
         else:
             self._tell_held(one)
 
-    def _tell_held(self, one: Utterance) -> None:
+    def _hold(self, one: NativeUtterance, text: str) -> None:
+        """Have the engine told of this text next."""
+        if text:
+            one.held.append(Append(one.number, text))
+
+    def _tell_held(self, one: NativeUtterance) -> None:
         self._commands.extend(one.held)
         one.held.clear()
 
-    def _finish(self, one: Utterance, reply: Reply) -> None:
+    def _finish(self, one: NativeUtterance, reply: Reply) -> None:
         """Free the context with its terminal message."""
         self._open.pop(one.context_id, None)
-        self._patience.stirred()
-        self._outbox.say(reply, is_terminal=True)
+        self._timers.stirred()
+        self._send_queue.say(reply, is_terminal=True)
 
-    def _ended(self, one: Utterance, reply: Reply) -> None:
+    def _ended(self, one: NativeUtterance, reply: Reply) -> None:
         """Free a context that did not end by its client's will; what of its text may still come is ignored."""
         if one.takes_text:
             self._mute(one.context_id)
         self._finish(one, reply)
 
-    def _fail(self, one: Utterance, error: SpeechError) -> None:
+    def _fail(self, one: NativeUtterance, error: SpeechError) -> None:
         self._ended(one, replies.error(error, one.context_id, partial_audio=one.total_bytes > 0))
 
-    def _give_up(self, one: Utterance, error: SpeechError) -> None:
+    def _give_up(self, one: NativeUtterance, error: SpeechError) -> None:
         """End a context because its text cannot go on, whatever of it is spoken already."""
         self._release(one)
         self._ended(one, replies.error(error, one.context_id, partial_audio=one.sent_bytes > 0))
 
-    def _release(self, one: Utterance) -> None:
+    def _release(self, one: NativeUtterance) -> None:
         """Take a context back before its end: its slot, its sound, its name."""
         del self._open[one.context_id]
         if one.is_submitted:
             self._commands.append(Cancel(one.number))
-        self._outbox.drop_sound_of(one)
+        self._send_queue.drop_sound_of(one)
 
     # --- refusals
 
     def _refuse(self, error: SpeechError) -> None:
         """Refuse one message and leave the rest as it was."""
-        self._outbox.say(replies.error(error))
+        self._send_queue.say(replies.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
         """Refuse a context that is not open; what the client had sent for it already is ignored."""
@@ -365,7 +394,7 @@ class Session:
             self._refuse(error)
         else:
             self._mute(name)
-            self._outbox.say(replies.error(error, name), is_terminal=True)
+            self._send_queue.say(replies.error(error, name), is_terminal=True)
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = schema.context_of(fields)
@@ -378,7 +407,7 @@ class Session:
             self._refuse(error)
 
     def _refuse_config(self, name: str | None, error: SpeechError) -> None:
-        self._configs.drop(name)
+        self._voice_configs.drop(name)
         self._refuse_name(name or DEFAULT_CONTEXT, error)
 
     def _refuse_text(self, name: str, error: SpeechError) -> None:
@@ -400,10 +429,10 @@ class Session:
         for one in tuple(self._open.values()):
             self._release(one)
             partial_audio = one.sent_bytes > 0
-            self._outbox.say(replies.error(error, one.context_id, partial_audio=partial_audio), is_terminal=True)
+            self._send_queue.say(replies.error(error, one.context_id, partial_audio=partial_audio), is_terminal=True)
         self._refuse(error)
         self._close(code, error.code)
 
     def _close(self, code: int, reason: str = "") -> None:
-        self._outbox.close(code, reason)
+        self._send_queue.close(code, reason)
         self.closed = True

@@ -1,8 +1,8 @@
-"""The shell around one dialect: a reader, a writer, a timer, and nothing that outlives them.
+"""Runs one dialect on one socket: a reader, a writer and a timer, none of which outlives it.
 
 Speech comes from the engine's thread by `call_soon_threadsafe` and by no other way. What has left for the client is
-told to the engine, which pauses who does not read. Whatever ends the socket, `run` gives back every slot on its way
-out.
+told to the engine, which pauses a request whose client does not read. Whatever ends the socket, `run` gives back every
+slot on its way out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import TypeVar
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runtime.errors import Draining, GenerationFailed, SlowReader, SpeechError
+from runtime.port.sending import within
 from runtime.request import Broken, Finished, Reference, SpeechEvent, SpeechRequest
-from runtime.server.dialect import Dialect
-from runtime.server.effects import (
+from runtime.server.commands import (
     Append,
+    AudioMessage,
     Cancel,
     Close,
     Decode,
@@ -30,12 +31,12 @@ from runtime.server.effects import (
     Outgoing,
     Played,
     Recall,
-    Sound,
     Submit,
-    Text,
+    TextMessage,
 )
+from runtime.server.dialect import Dialect
 from runtime.server.host import Host
-from runtime.server.logs import Spoken
+from runtime.server.logs import RequestLog
 from runtime.server.uploads import read_upload
 from runtime.server.voice_library import VoiceLibrary
 
@@ -58,7 +59,7 @@ class SpeechSocket:
         self._send_s = host.settings.server.send_s
         self._loop = asyncio.get_running_loop()
         self._tickets: dict[int, int] = {}  # utterance -> engine's ticket
-        self._spoken: dict[int, Spoken] = {}  # utterances whose end has not come
+        self._request_logs: dict[int, RequestLog] = {}  # utterances whose end has not come
         self._sent: defaultdict[int, int] = defaultdict(int)  # samples of each that has a ticket
         self._reading: set[asyncio.Future[Reference]] = set()
         self._wake = asyncio.Event()  # there may be something to write
@@ -96,6 +97,8 @@ class SpeechSocket:
         while True:
             message = await self._websocket.receive()
             if message["type"] == "websocket.disconnect":
+                if message.get("reason") == SlowReader.code and not self._dialect.closed:
+                    self._host.metrics.refused(SlowReader.code)  # a relay says so: its client took nothing
                 return
             text = message.get("text")
             if text is None:
@@ -134,13 +137,13 @@ class SpeechSocket:
                     case Submit(utterance, request):
                         self._submit(utterance, request)
                     case Cancel(utterance):
-                        if (spoken := self._spoken.get(utterance)) is not None:
-                            spoken.is_cancelled = True
+                        if (request_log := self._request_logs.get(utterance)) is not None:
+                            request_log.is_cancelled = True
                         self._with_ticket(utterance, self._engine.cancel)
                         self._forget(utterance)
                     case Append(utterance, text):
-                        if (spoken := self._spoken.get(utterance)) is not None:
-                            spoken.add(text)
+                        if (request_log := self._request_logs.get(utterance)) is not None:
+                            request_log.add(text)
                         self._with_ticket(utterance, partial(_swapped, self._engine.append, text))
                     case Flush(utterance):
                         self._with_ticket(utterance, self._engine.flush)
@@ -152,7 +155,7 @@ class SpeechSocket:
                         self._read_reference(upload, partial(_decoded, ref_audio, self._host))
                     case Recall(upload, voice_id):
                         self._read_reference(
-                            upload, partial(_recalled, self._host.shelf(self._websocket.headers), voice_id)
+                            upload, partial(_recalled, self._host.owner_library(self._websocket.headers), voice_id)
                         )
 
     def _with_ticket(self, utterance: int, tell: Callable[[int], None]) -> None:
@@ -175,28 +178,28 @@ class SpeechSocket:
             log.exception("the engine failed at a request of the session %s", self._session_id)
             refused = GenerationFailed()
         else:
-            spoken = self._spoken[utterance] = Spoken(
+            request_log = self._request_logs[utterance] = RequestLog(
                 id=f"{self._session_id}/{utterance}",
                 dialect=self._name,
                 mode=request.mode,
                 text="" if self._host.settings.server.log_text else None,
             )
-            spoken.add(request.text)
+            request_log.add(request.text)
             return
         self._host.metrics.refused(refused.code)
         self._dialect.on_refused(utterance, refused)
 
     def _hand_over(self, utterance: int, event: SpeechEvent) -> None:
         """The sink. Thread: engine."""
-        # The loop is closed where the process ends before its engine; nobody listens then.
+        # The loop is closed where the process ends before its engine; no client listens then.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_speech, utterance, event)
 
     def _on_speech(self, utterance: int, event: SpeechEvent) -> None:
         if isinstance(event, Finished | Broken):
             self._forget(utterance)
-            if (spoken := self._spoken.pop(utterance, None)) is not None:
-                self._host.ended(spoken, event)
+            if (request_log := self._request_logs.pop(utterance, None)) is not None:
+                self._host.ended(request_log, event)
         self._feed(partial(self._dialect.on_speech, utterance, event), goes_on=True)
 
     def _read_reference(self, upload: int, read: Callable[[], Reference]) -> None:
@@ -239,12 +242,12 @@ class SpeechSocket:
                 continue
             self._eased.set()
             try:
-                async with asyncio.timeout(self._send_s):
+                async with within(self._send_s):
                     await self._send(item)
             except WebSocketDisconnect:
                 return
-            except TimeoutError:
-                await self._drop_slow_reader()
+            except SlowReader as error:
+                await self._drop_slow_reader(error)
                 return
             if isinstance(item, Close):
                 return
@@ -254,16 +257,15 @@ class SpeechSocket:
 
     async def _send(self, item: Outgoing) -> None:
         match item:
-            case Text(text):
+            case TextMessage(text):
                 await self._websocket.send_text(text)
-            case Sound(data):
+            case AudioMessage(data):
                 await self._websocket.send_bytes(data)
             case Close(code, reason):
                 await self._websocket.close(code, reason)
 
-    async def _drop_slow_reader(self) -> None:
+    async def _drop_slow_reader(self, error: SlowReader) -> None:
         """Close on a client that reads nothing: what waits for it is let go, the reason comes last."""
-        error = SlowReader(limit=self._send_s)
         log.warning(
             "the client of the session %s took nothing for %g s and was dropped", self._session_id, self._send_s
         )

@@ -1,4 +1,4 @@
-"""What the server needs of an engine, and nothing more."""
+"""Defines what the server needs of an engine, and nothing more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, w
 class SpeechEngine(Protocol):
     """A door to the engine thread. Every method may be called on any thread and returns at once.
 
-    Tickets that are unknown or have ended are ignored by whoever takes one.
+    Tickets that are unknown or have ended are ignored by every method.
     """
 
     @property
@@ -54,7 +54,7 @@ class SpeechEngine(Protocol):
         ...
 
     def played(self, ticket: int, ms: float) -> None:
-        """The listener has heard so much in all; better than the clock for who is far ahead."""
+        """The listener has heard so much in all; better than the clock for a request that is far ahead."""
         ...
 
     def cancel(self, ticket: int) -> None: ...

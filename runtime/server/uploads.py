@@ -1,4 +1,4 @@
-"""Reference audio as a message carries it: base64, bare or in a ``data:`` URL, or the address where it lies."""
+"""Reads reference audio out of a message: base64, bare or in a ``data:`` URL, or the address where it lies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uploads of voices: a form of anybody's making in, a voice that may be kept out."""
+"""Reads forms that upload voices, from any source, into voices that may be stored."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from runtime.errors import (
 )
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
+from runtime.strict_json import parse_object
 from runtime.voices.intake import Examination, examine, take_in
 from runtime.voices.names import checked_name, checked_tags, new_id
 from runtime.voices.reference import read_reference
@@ -35,7 +36,6 @@ from runtime.voices.voice_file import (
     MAX_ENTRIES,
     MAX_TRANSCRIPT,
     MAX_WORDS,
-    parsed_object,
     provenance,
     read_voice,
 )
@@ -47,7 +47,7 @@ FORM_BYTES = MOST_FIELDS * FIELD_BYTES  # beside the file
 TRUE = frozenset({"1", "true", "yes"})
 
 
-# It warns of every damaged form, and anybody may send as many as he likes.
+# It warns of every damaged form, and a client may send as many as it likes.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
@@ -225,7 +225,7 @@ def _provenance(form: VoiceForm) -> dict[str, str]:
     if not text:
         return {}
     try:
-        return provenance(parsed_object(text))
+        return provenance(parse_object(text))
     except ValueError:
         why = f"it must be a JSON object of at most {MAX_ENTRIES} texts of {MAX_WORDS} characters under short names"
         _refuse("provenance", why)

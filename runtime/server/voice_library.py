@@ -1,4 +1,4 @@
-"""What the server needs of the voice library, and nothing more."""
+"""Defines what the server needs of the voice library, and nothing more."""
 
 from __future__ import annotations
 

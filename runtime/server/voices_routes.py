@@ -1,4 +1,4 @@
-"""`/v1/audio/voices`: the voice library over HTTP, in the shapes of OpenAI's and vLLM-Omni's clients at once."""
+"""Serves ``/v1/audio/voices``: the voice library over HTTP, for OpenAI's and vLLM-Omni's clients at once."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from runtime.errors import MessageTooLarge, VoiceNotFound
+from runtime.errors import InvalidConfig, MessageTooLarge, VoiceNameOfSpeaker, VoiceNotFound
+from runtime.file_names import disposition, file_name
 from runtime.request import SAMPLE_RATE
 from runtime.server.host import Host
 from runtime.server.replies import Reply
 from runtime.server.schema import decode
 from runtime.server.voice_forms import VoiceForm, edit_of, examined, read_form, voice_of
 from runtime.server.voice_library import VoiceCard, VoiceLibrary
-from runtime.settings import Limits
+from runtime.server.voice_resolver import is_speaker
+from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.voices.checks import Advice
 from runtime.voices.intake import Examination
-from runtime.voices.shelves import Shelf
+from runtime.voices.listing import Problem, file_of
+from runtime.voices.owner_libraries import OwnerLibrary
 from runtime.voices.voice import Edit, to_pcm
 
 GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
+OPEN_WEBUI = "/v1/open-webui"  # a base of its own for a client whose list of voices has another form
+
+SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 
 Value = TypeVar("Value")
 
@@ -38,28 +44,41 @@ def voices_router(host: Host) -> APIRouter:
     async def aside(work: Callable[..., Value], *given: object) -> Value:
         return await asyncio.get_running_loop().run_in_executor(host.decoders, work, *given)
 
-    def known(request: Request, name_or_id: str) -> tuple[Shelf, VoiceCard]:
-        shelf = host.shelf(request.headers)
-        card = shelf.find(name_or_id)
+    def speakers() -> list[str]:
+        """Of what is loaded; none while it loads."""
+        models = host.engine.cards if host.problem is None else ()
+        return [name for model in models for name in model.speakers]
+
+    def known(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
+        library = host.owner_library(request.headers)
+        card = library.find(name_or_id)
         if card is None:
             raise VoiceNotFound
-        return shelf, card
+        return library, card
+
+    @router.api_route(OPEN_WEBUI + "/audio/voices", methods=GET)
+    async def voices_of_open_webui(request: Request) -> Reply:
+        """What Open WebUI makes its menu of."""
+        return await voices(request, of=OBJECTS)
 
     @router.api_route(VOICES, methods=GET)
-    async def voices(request: Request, search: str = "") -> Reply:
+    async def voices(request: Request, search: str = "", of: str = "") -> Reply:
         """Every voice by name, or those that hold all the words of ``search``."""
-        shelf = host.shelf(request.headers)
-        cards = await aside(shelf.search, search[:256]) if search.strip() else shelf.cards()
-        models = host.engine.cards if host.problem is None else ()
-        return listed(shelf, cards, [name for model in models for name in model.speakers])
+        of = of or host.settings.server.voices_as
+        if of not in VOICES_AS:
+            raise InvalidConfig(where="of", why=f"it must be {' or '.join(VOICES_AS)}", param="of")
+        library = host.owner_library(request.headers)
+        cards = await aside(library.search, search[:256]) if search.strip() else library.cards()
+        found = listed(library, cards, speakers())
+        return {**found, "voices": as_objects(speakers(), cards)} if of == OBJECTS else found
 
     @router.post(VOICES)
     async def create(request: Request) -> Reply:
         """Keep a voice of a recording, or one that was exported elsewhere."""
-        form, shelf = await read_form(request, host.settings.limits), host.shelf(request.headers)
-        card = await aside(kept, shelf, form, host.settings.limits)
+        form, library = await read_form(request, host.settings.limits), host.owner_library(request.headers)
+        card = await aside(kept, library, form, host.settings.limits, speakers())
         host.wake_prompts()
-        return created(shelf, card)
+        return created(library, card)
 
     @router.post(VOICES + "/check")
     async def check(request: Request) -> Reply:
@@ -74,28 +93,30 @@ def voices_router(host: Host) -> APIRouter:
     @router.api_route(VOICES + "/{name}/file", methods=GET)
     async def voice_file(request: Request, name: str) -> Response:
         """The portable file."""
-        shelf, card = known(request, name)
-        data = await aside(shelf.export, card.id)
-        headers = {"Content-Disposition": f'attachment; filename="{card.id}.voice"'}
+        library, card = known(request, name)
+        data = await aside(library.export, card.id)
+        headers = {"Content-Disposition": disposition(file_name(card.name, "voice", instead=card.id))}
         return Response(data, media_type="application/octet-stream", headers=headers)
 
     @router.api_route(VOICES + "/{name}/audio", methods=GET)
     async def voice_audio(request: Request, name: str) -> Response:
         """The reference as WAV."""
-        shelf, card = known(request, name)
-        return Response(await aside(wav_of, shelf, card.id), media_type="audio/wav")
+        library, card = known(request, name)
+        return Response(await aside(wav_of, library, card.id), media_type="audio/wav")
 
     @router.patch(VOICES + "/{name}")
     async def change(request: Request, name: str) -> Reply:
         """Another name, description or tags."""
         edit = await read_edit(request, host.settings.limits)
-        shelf, card = known(request, name)
-        return entry(shelf, await aside(shelf.change, card.id, edit))
+        library, card = known(request, name)
+        if edit.name is not None and edit.name != card.name:
+            check_free(edit.name, speakers())
+        return entry(library, await aside(library.change, card.id, edit))
 
     @router.delete(VOICES + "/{name}")
     async def delete(request: Request, name: str) -> JSONResponse:
-        shelf, card = known(request, name)
-        await aside(shelf.delete, card.id)
+        library, card = known(request, name)
+        await aside(library.delete, card.id)
         return JSONResponse(
             {"success": True, "id": card.id, "name": card.name, "object": "audio.voice.deleted", "deleted": True}
         )
@@ -103,13 +124,24 @@ def voices_router(host: Host) -> APIRouter:
     return router
 
 
-def kept(shelf: Shelf, form: VoiceForm, limits: Limits) -> VoiceCard:
+def check_free(name: str, speakers: list[str]) -> None:
+    """Refuse a name that would mean a speaker.
+
+    Raises:
+        VoiceNameOfSpeaker: it would.
+    """
+    if is_speaker(name, speakers):
+        raise VoiceNameOfSpeaker(param="name")
+
+
+def kept(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[str]) -> VoiceCard:
     """Make the voice, and only then touch what is stored. Thread: a worker."""
     voice = voice_of(form, limits)
-    old = shelf.own.find(voice.name) if form.replaces else None
+    check_free(voice.name, speakers)
+    old = library.own.find(voice.name) if form.replaces else None
     if old is not None:
-        return shelf.add(voice, replace_id=old.id)
-    return shelf.add(voice) if form.voice_file is None else shelf.import_(voice)
+        return library.add(voice, replace_id=old.id)
+    return library.add(voice) if form.voice_file is None else library.import_(voice)
 
 
 def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
@@ -137,19 +169,27 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
     return edit_of(decode(body.decode("utf-8", "replace")))
 
 
-def listed(shelf: Shelf, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
+def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
     """vLLM-Omni's two lists, and ours."""
+    shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
     return {
         "object": "list",
         "voices": [*dict.fromkeys([*speakers, *(card.name for card in cards)])],
         "uploaded_voices": [uploaded(card) for card in cards],
-        "data": [entry(shelf, card) for card in cards],
+        "data": [entry(library, card) for card in cards],
+        "problems": [asdict(one) for one in (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))],
     }
 
 
-def created(shelf: Shelf, card: VoiceCard) -> Reply:
+def as_objects(speakers: list[str], cards: tuple[VoiceCard, ...]) -> list[Reply]:
+    """The same voices for clients that read an id to ask by and a name to show."""
+    names = {name: {"id": name, "name": name} for name in speakers}
+    return [*names.values(), *({"id": card.id, "name": card.name} for card in cards)]
+
+
+def created(library: OwnerLibrary, card: VoiceCard) -> Reply:
     """OpenAI's voice and vLLM-Omni's in one object."""
-    return {"success": True, "voice": uploaded(card), **entry(shelf, card)}
+    return {"success": True, "voice": uploaded(card), **entry(library, card)}
 
 
 def checked(found: Examination) -> Reply:
@@ -168,13 +208,13 @@ def checked(found: Examination) -> Reply:
     }
 
 
-def entry(shelf: Shelf, card: VoiceCard) -> Reply:
+def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
     """A voice as OpenAI's clients read it, with all that we know of it."""
     return {
         **asdict(card),
         "tags": list(card.tags),
         "advice": list(card.advice),
-        "yours": shelf.owns(card.id),
+        "yours": library.owns(card.id),
         "object": "audio.voice",
         "type": "audio_sample",
         "created_at": int(card.created_at),

@@ -1,4 +1,4 @@
-"""When each word is spoken, as an estimate: no aligner listens. Clients move their transcript along by it.
+"""Estimates when each word is spoken, without an aligner. Clients move their transcript along by it.
 
 While the sound is made a word is placed at an ordinary pace, and told once the sound has passed it; what is left at the
 end shares the rest of the sound by length. Times only grow, and no word is told twice.
@@ -59,6 +59,10 @@ class WordTimes:
             told.add(self._words.popleft(), self._told_until, end)
             self._told_until = end
         return told
+
+    def hear_until(self, samples: int) -> TimedWords:
+        """Take the sound up to so many samples in all, and return the words that are over by now."""
+        return self.hear(samples - self._samples)
 
     def finish(self) -> TimedWords:
         """Return the words that are left, spread over the sound that is left."""

@@ -1,4 +1,4 @@
-"""Speech and pauses of a recording as flags on a grid, and the rule of loudness that finds them without a network."""
+"""Marks speech and pauses of a recording on a grid, and finds them by loudness alone, without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stored voice as it is listed."""
+"""Defines a stored voice as it is listed."""
 
 from __future__ import annotations
 

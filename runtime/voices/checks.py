@@ -1,4 +1,4 @@
-"""What a recording could do better, each as one sentence of plain advice. Pure arithmetic over samples."""
+"""Advises what a recording could do better, in plain sentences. Pure arithmetic over samples."""
 
 from __future__ import annotations
 

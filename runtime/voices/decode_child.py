@@ -1,4 +1,4 @@
-"""The process in which a compressed sound file is decoded: started for one file, limited, and then gone.
+"""Decodes one compressed sound file in a process of its own, which is limited and then gone.
 
 stdin: one JSON line with the limit in seconds, then the file. stdout: one JSON line, then float32 samples.
 libsndfile decodes what anybody sent; a fault in it can reach no further than here.

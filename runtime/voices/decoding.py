@@ -1,4 +1,4 @@
-"""Sound files of anybody's making into samples: plain WAV here, all else in a short-lived process of its own."""
+"""Decodes sound files of any source into samples: plain WAV here, all else in a short-lived process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording from an https address that a client named: public machines only, and no more of them than asked for.
+"""Fetches a recording from an https address that a client named: from public machines only, and up to a limit.
 
 What is checked is what is opened: the address is taken apart once, by us, its host is resolved once, and the
 connection goes to the very address that was found public.
@@ -40,14 +40,14 @@ Resolve = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WebAddress:
     """An address, taken apart."""
 
     host: str
     target: bytes  # path and query
 
 
-def place_of(address: str) -> Place:
+def web_address_of(address: str) -> WebAddress:
     """Take an address apart.
 
     Raises:
@@ -57,7 +57,7 @@ def place_of(address: str) -> Place:
     if found is None or "#" in address:
         _refuse("only https://host/path is taken, without user, port or bare number")
     target = found["target"] or "/"
-    return Place(found["host"].lower(), ("/" + target if target.startswith("?") else target).encode())
+    return WebAddress(found["host"].lower(), ("/" + target if target.startswith("?") else target).encode())
 
 
 def is_public(address: str) -> bool:
@@ -96,7 +96,10 @@ class Fetcher:
         context: ssl.SSLContext | None = None,
         seconds: float = SECONDS,
     ) -> None:
-        self._resolve, self._is_public, self._port, self._seconds = resolve, is_public, port, seconds
+        self._resolve = resolve
+        self._is_public = is_public
+        self._port = port
+        self._seconds = seconds
         self._context = context
 
     def fetch(self, address: str, *, most: int) -> bytes:
@@ -107,10 +110,10 @@ class Fetcher:
             MessageTooLarge: more than ``most`` bytes lie there.
         Thread: a worker; takes up to `SECONDS`.
         """
-        place = place_of(address)
+        target = web_address_of(address)
         result: list[bytes | SpeechError] = []
         # A thread of its own, because a resolver knows no deadline; what has not come by then is left to it.
-        reading = threading.Thread(target=lambda: result.append(self._outcome(place, most)), daemon=True)
+        reading = threading.Thread(target=lambda: result.append(self._outcome(target, most)), daemon=True)
         reading.start()
         reading.join(self._seconds)
         if not result:
@@ -119,23 +122,23 @@ class Fetcher:
             raise result[0]
         return result[0]
 
-    def _outcome(self, place: Place, most: int) -> bytes | SpeechError:
+    def _outcome(self, address: WebAddress, most: int) -> bytes | SpeechError:
         try:
-            return self._read(place, most)
+            return self._read(address, most)
         except SpeechError as error:
             return error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
             return AddressRefused(where="ref_audio", why="it could not be reached", param="ref_audio")
 
-    def _read(self, place: Place, most: int) -> bytes:
+    def _read(self, address: WebAddress, most: int) -> bytes:
         end = time.monotonic() + self._seconds
-        pinned = self._pinned(place.host)
-        url = httpx.URL(scheme="https", host=pinned, port=self._port, raw_path=place.target)
-        headers = {"Host": place.host, "Accept-Encoding": "identity", "User-Agent": "voicewright"}
+        pinned = self._pinned(address.host)
+        url = httpx.URL(scheme="https", host=pinned, port=self._port, raw_path=address.target)
+        headers = {"Host": address.host, "Accept-Encoding": "identity", "User-Agent": "voicewright"}
         context = self._context or ssl.create_default_context()
         with (
             httpx.Client(verify=context, trust_env=False, follow_redirects=False, timeout=self._seconds) as client,
-            client.stream("GET", url, headers=headers, extensions={"sni_hostname": place.host}) as response,
+            client.stream("GET", url, headers=headers, extensions={"sni_hostname": address.host}) as response,
         ):
             if response.status_code != 200:
                 _refuse("it answered with another status than 200; redirects are not followed")

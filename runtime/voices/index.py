@@ -1,4 +1,4 @@
-"""What the voice files say, in SQLite, so that a thousand of them need not be read to be listed or searched.
+"""Indexes the voice files in SQLite, so that a thousand of them need not be read to be listed or searched.
 
 The files are the truth: a row of another version of its file is made anew, and the whole index may be
 deleted at any time. Where it cannot be kept on disk it lives in memory.
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS voices_2 (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """One file. Either ``card`` or ``problem`` is there."""
 
     file: str
@@ -76,14 +76,14 @@ class Index:
     def in_memory(cls) -> Index:
         return cls(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[IndexEntry]:
         rows = self._connection.execute("SELECT file, version, card, prompts, problem FROM voices_2")
         return [
-            Entry(file, version, _card(card), frozenset(json.loads(prompts)), problem)
+            IndexEntry(file, version, _card(card), frozenset(json.loads(prompts)), problem)
             for file, version, card, prompts, problem in rows
         ]
 
-    def update(self, changed: Iterable[Entry], gone: Iterable[str]) -> None:
+    def update(self, changed: Iterable[IndexEntry], gone: Iterable[str]) -> None:
         """Write and delete rows, all or none."""
         rows = [
             (

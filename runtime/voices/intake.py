@@ -1,4 +1,4 @@
-"""What a recording goes through when a voice is made of it: trimmed to speech, ended on a pause, judged."""
+"""Prepares a recording for a voice: trims it to speech, ends it on a pause, judges it."""
 
 from __future__ import annotations
 

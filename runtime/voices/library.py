@@ -1,7 +1,7 @@
-"""The library: a folder of voice files, one a voice, and an index that follows it.
+"""Keeps the library: a folder of voice files, one for each voice, and an index that follows it.
 
 Other processes may read and write the same folder; so may people, with a file manager. What cannot be used is
-reported and left alone.
+reported and left alone; what is damaged is renamed at the next start.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -20,21 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_data_dir
 
-from runtime.errors import SpeechError, VoiceNameTaken, VoiceNotFound
+from runtime.errors import SpeechError, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
 from runtime.files import locked, remove_file, replace_file, storing, sweep
 from runtime.request import Reference, VoicePrompt
 from runtime.voices.card import VoiceCard
-from runtime.voices.index import Entry, Index
-from runtime.voices.listing import SUFFIX, Listing, Problem, file_of, listed
+from runtime.voices.index import Index, IndexEntry
+from runtime.voices.listing import SUFFIX, UNREADABLE, Listing, Problem, file_of, listed
 from runtime.voices.names import checked_name, is_id, name_key, new_id
 from runtime.voices.storage import read_file
 from runtime.voices.voice import Edit, Voice, to_float
-from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, read_voice, write_voice
+from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
 log = logging.getLogger(__name__)
 
 A_LOOK = 8  # files that `cards` and `find` read at most, some 20 ms, where others have left many
 LOOK_AGAIN = 0  # the time of no folder
+COPIED_S = 60.0  # a file that has not changed for so long is not being copied any more
 SETTLED_NS = 100_000_000  # a folder that changed a moment ago may change again within one tick of its clock
 
 
@@ -55,17 +57,20 @@ class Library:
         self.fingerprint: str | None = None  # of the Base checkpoint that speaks; its prompts are given out
         self._lock = threading.RLock()
         self._index: Index | None = None
-        self._entries: dict[str, Entry] = {}  # as in the index, by file
+        self._entries: dict[str, IndexEntry] = {}  # as in the index, by file
         self._listing = Listing()
+        self._aside: tuple[str, ...] = ()  # names of damaged files
 
     def open(self) -> None:
         """Read the folder, and sweep what killed writers left. A folder that cannot be read is an empty library."""
         with self._lock:
+            self._refresh()
             with contextlib.suppress(OSError), locked(self.folder):
                 sweep(self.folder)
+                self._set_aside()
             self._refresh()
-        if problems := self._listing.problems:
-            log.warning("%d files in the folder of the voices cannot be used", len(problems))
+        for problem in self._listing.problems:
+            log.warning("%s in the folder of the voices cannot be used: %s", problem.file, problem.why)
 
     def close(self) -> None:
         with self._lock:
@@ -248,7 +253,7 @@ class Library:
             is_whole = self._follow(written, most)
         if not is_whole or (stamp is not None and time.time_ns() - stamp < SETTLED_NS):
             stamp = LOOK_AGAIN
-        self._listing = listed(stamp, self._entries.values())
+        self._listing = listed(stamp, self._entries.values(), self._aside)
 
     def _follow(self, written: str | None, most: int | None) -> bool:
         """Read the files that differ from what is known of them; return whether those were all, or ``most`` only."""
@@ -271,18 +276,40 @@ class Library:
         found: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as items:
+                aside = []
                 for item in items:
-                    if item.name.endswith(SUFFIX) and not item.name.startswith("."):
+                    if item.name.endswith(SUFFIX + UNREADABLE):
+                        aside.append(item.name)
+                    elif item.name.endswith(SUFFIX) and not item.name.startswith("."):
                         with contextlib.suppress(OSError):  # deleted since
                             state = item.stat(follow_symlinks=False)
                             found[item.name] = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
+                self._aside = tuple(aside)
         except OSError:
             return {}
         return found
 
-    def _entry(self, file: str, version: str) -> Entry | None:
+    def _set_aside(self) -> None:
+        """Rename what is damaged, so that nothing reads it again. Under the lock.
+
+        What came a moment ago may still be copied, and what is of another version may be read by the next one.
+        """
+        for file in [entry.file for entry in self._entries.values() if entry.problem is not None]:
+            path = self.folder / file
+            state = path.stat(follow_symlinks=False)
+            if not stat.S_ISREG(state.st_mode) or time.time() - state.st_mtime < COPIED_S:
+                continue
+            try:
+                read_voice(read_file(path, MAX_BYTES))
+            except VoiceNotFound:
+                continue
+            except VoiceFileInvalid as error:
+                if error.facts["why"] != OTHER_VERSION:
+                    path.rename(path.with_name(file + UNREADABLE))
+
+    def _entry(self, file: str, version: str) -> IndexEntry | None:
         """What a file says; None: another process has deleted it just now."""
-        entry = Entry(file, version)
+        entry = IndexEntry(file, version)
         voice_id = file.removesuffix(SUFFIX)
         if not is_id(voice_id):
             return replace(entry, problem="Its file name is not the id of a voice; import it instead.")
@@ -293,6 +320,9 @@ class Library:
             return None
         except SpeechError as error:
             return replace(entry, problem=str(error))
+        except Exception:  # one file of anybody's making must not stop all others
+            log.exception("%s could not be read", file)
+            return replace(entry, problem="It cannot be read.")
         if voice.id != voice_id:
             return replace(entry, problem="Its file name is the id of another voice; import it instead.")
         return replace(entry, card=voice.card(len(data)), prompts=frozenset(voice.prompts))

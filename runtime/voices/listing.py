@@ -1,4 +1,4 @@
-"""The library at one moment, as its readers see it."""
+"""Holds the library as it is at one moment, as its readers see it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from runtime.voices.card import VoiceCard
-from runtime.voices.index import Entry
+from runtime.voices.index import IndexEntry
 from runtime.voices.names import name_key
 
 SUFFIX = ".voice"
+UNREADABLE = ".unreadable"  # behind the name of a damaged file
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,11 @@ def file_of(voice_id: str) -> str:
     return voice_id + SUFFIX
 
 
-def listed(stamp: int | None, entries: Collection[Entry]) -> Listing:
-    """The listing of a folder. Of two voices with one name the older one has it."""
+def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> Listing:
+    """The listing of a folder. Of two voices with one name the older one has it; ``aside`` are damaged files."""
     by_name: dict[str, VoiceCard] = {}
     problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
+    problems += [Problem(file, "It could not be read and was set aside.") for file in aside]
     cards = sorted(
         (entry.card for entry in entries if entry.card is not None), key=lambda card: (card.created_at, card.id)
     )

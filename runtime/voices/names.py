@@ -1,4 +1,4 @@
-"""Names, tags and ids of voices. A name is data that people read, and never becomes a path; an id is ours."""
+"""Checks names, tags and ids of voices. A name is data that people read, and never becomes a path; an id is ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounded intake of reference audio: a file of anybody's making in, samples that a network may see out.
+"""Reads reference audio within limits: a file of any source in, samples that a network may see out.
 
 Knows no sockets and no checkpoints. The worst file that is let in takes a second of CPU, so none of this
 runs on the event loop.
@@ -40,6 +40,8 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
         raise BadReferenceAudio(why="it is silent")
     if peak > LOUDEST:
         raise BadReferenceAudio(why="its samples lie far outside -1 to 1")
+    if float(np.ptp(sound.samples)) < 2 * SILENCE:
+        raise BadReferenceAudio(why="it holds one constant value and no sound")
     return resample(sound, SAMPLE_RATE).samples
 
 

@@ -1,4 +1,4 @@
-"""Reading a voice's file: what is no regular file, or too large, is not read."""
+"""Reads a voice's file, unless it is too large or no regular file."""
 
 from __future__ import annotations
 

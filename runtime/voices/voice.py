@@ -1,4 +1,4 @@
-"""A voice as a value: the reference that passed the intake, what is known of it, what checkpoints made of it."""
+"""Defines a voice as a value: the checked reference, what is known of it, what checkpoints made of it."""
 
 from __future__ import annotations
 

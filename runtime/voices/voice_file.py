@@ -1,4 +1,4 @@
-"""One voice as the bytes of one portable file, and back: safetensors, read as strictly as a stranger's file should be.
+"""Writes one voice as the bytes of one portable file, and reads it back strictly: safetensors from any source.
 
 docs/voices.md describes the format. No path, no torch and no pickle here.
 """
@@ -19,10 +19,12 @@ from safetensors.numpy import load, save
 
 from runtime.errors import SpeechError, VoiceFileInvalid
 from runtime.request import SAMPLE_RATE, VoicePrompt
+from runtime.strict_json import parse
 from runtime.voices.names import checked_name, checked_tags, is_id
 from runtime.voices.voice import Consent, Voice
 
 FORMAT, VERSIONS = "voicewright.voice", ("1", "2")
+OTHER_VERSION = f"its version is not {' or '.join(VERSIONS)}"
 TAGGED = "2"  # the version that brought tags; a voice without them is written as version 1, for older readers
 
 MAX_BYTES = 16 * 2**20
@@ -108,7 +110,7 @@ def read_voice(data: bytes) -> Voice:
         )
     except VoiceFileInvalid:
         raise
-    except (SpeechError, ValueError, TypeError, KeyError):
+    except (SpeechError, ValueError, TypeError, KeyError, OverflowError):
         _refuse("what it says of the voice is not valid")
 
 
@@ -123,15 +125,15 @@ def _checked_header(data: bytes) -> dict[str, str]:
     if len(data) < 8 or not 2 <= size <= min(MAX_HEADER_BYTES, len(data) - 8):
         _refuse("it is no safetensors file, or a torn one")
     try:
-        header = _loads(data[8 : 8 + size])
-    except (ValueError, RecursionError):
+        header = parse(data[8 : 8 + size])
+    except ValueError:
         _refuse("its header is not valid JSON")
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         _refuse("it is not a voice file")
     version = metadata.get("version")
     if version not in VERSIONS:
-        _refuse(f"its version is not {' or '.join(VERSIONS)}")
+        _refuse(OTHER_VERSION)
     if not set(metadata) >= REQUIRED or not set(metadata) <= REQUIRED | OPTIONAL[version]:
         _refuse("its metadata lack an entry or have one too many")
     if not all(isinstance(value, str) for value in metadata.values()):
@@ -160,17 +162,6 @@ def _check_tensor(name: str, tensor: Any) -> None:
         fits = tensor["dtype"] == "I64" and len(shape) == 2 and shape[0] <= MAX_FRAMES and shape[1] <= MAX_CODEBOOKS
     if not fits:
         _refuse("it holds a tensor that a voice does not have, or of another type or size")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = dict(pairs)
-    if len(entries) != len(pairs):
-        raise ValueError("a key twice")
-    return entries
-
-
-def _refuse_constant(_: str) -> NoReturn:
-    raise ValueError("NaN or Infinity")
 
 
 # --- the values
@@ -224,29 +215,10 @@ def _tags(metadata: Mapping[str, str]) -> tuple[str, ...]:
     return given
 
 
-def parsed_object(text: str) -> dict[str, object]:
-    """A JSON object whose keys differ, with numbers that JSON has.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    try:
-        value = _loads(text)
-    except RecursionError:
-        raise ValueError("nested") from None
-    if not isinstance(value, dict):
-        raise ValueError("object")
-    return value
-
-
-def _loads(text: str | bytes) -> Any:
-    return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse_constant)
-
-
 def _parsed(metadata: Mapping[str, str], name: str, kind: type[Kind]) -> Kind:
     if name not in metadata:
         return kind()
-    value = _loads(metadata[name])
+    value = parse(metadata[name])
     if not isinstance(value, kind) or len(value) > MAX_ENTRIES:  # type: ignore[arg-type]  # a list or a dict
         raise ValueError(name)
     return value

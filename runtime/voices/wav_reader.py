@@ -1,4 +1,4 @@
-"""WAV of plain samples, read in this process: PCM of 8 to 32 bits and IEEE floats, and nothing else.
+"""Reads WAV of plain samples in this process: PCM of 8 to 32 bits and IEEE floats, and nothing else.
 
 libsndfile's WAV reader knows a dozen codecs more, and has had faults in them (CVE-2026-37555).
 """
@@ -22,7 +22,7 @@ TO_THE_END = {0, 0xFFFFFFFF}  # sizes that streaming writers leave there
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class WavLayout:
     """How the samples lie in the file."""
 
     is_float: bool
@@ -50,7 +50,7 @@ def read_wav(data: bytes, *, limit_s: float) -> Sound:
         BadReferenceAudio: its header is damaged, or says something that is not taken.
         ReferenceTooLong: it holds more.
     """
-    layout: Layout | None = None
+    layout: WavLayout | None = None
     for name, start, size in _chunks(data):
         if name == b"fmt ":
             layout = _layout(data[start : start + size])
@@ -86,12 +86,12 @@ def _tag(chunk: bytes) -> int | None:
     return tag
 
 
-def _layout(chunk: bytes) -> Layout:
+def _layout(chunk: bytes) -> WavLayout:
     if len(chunk) < 16:
         raise BadReferenceAudio(why="its WAV header is damaged")
     _, channels, rate, _, align, bits = struct.unpack_from("<HHIIHH", chunk)
     tag = _tag(chunk)
-    layout = Layout(tag == FLOAT, bits, channels, rate)
+    layout = WavLayout(tag == FLOAT, bits, channels, rate)
     if tag not in (PCM, FLOAT) or bits not in ((32, 64) if layout.is_float else (8, 16, 24, 32)):
         raise BadReferenceAudio(why="its format is not taken; send WAV, FLAC, OGG, MP3 or AIFF")
     check_shape(rate, channels)
@@ -100,7 +100,7 @@ def _layout(chunk: bytes) -> Layout:
     return layout
 
 
-def _samples(data: bytes, start: int, end: int, layout: Layout, limit_s: float) -> NDArray[np.float32]:
+def _samples(data: bytes, start: int, end: int, layout: WavLayout, limit_s: float) -> NDArray[np.float32]:
     """Shapes: [N]. Converted second by second, so that eight channels never lie in memory as floats."""
     count = (end - start) // layout.frame_bytes
     if count > limit_s * layout.rate:
@@ -114,7 +114,7 @@ def _samples(data: bytes, start: int, end: int, layout: Layout, limit_s: float) 
     return mono
 
 
-def _floats(raw: memoryview, layout: Layout) -> NDArray[np.float32]:
+def _floats(raw: memoryview, layout: WavLayout) -> NDArray[np.float32]:
     """Full scale is 1. Shapes: raw of n * channels samples -> [n * channels]."""
     if layout.is_float:
         with np.errstate(over="ignore"):  # a double may lie beyond float32; it is then found not to be finite

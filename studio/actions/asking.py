@@ -17,7 +17,7 @@ from studio.relay import same_origin
 
 # What tells who asks. The origin is judged here, and the routes hear no more of it.
 PASSED_ON = ("authorization", "cookie", "x-api-key", "x-forwarded-proto")
-BASE = "http://studio"
+BASE = "http://localhost"
 
 
 class ActionRefused(Exception):
@@ -25,7 +25,9 @@ class ActionRefused(Exception):
 
     def __init__(self, message: str, code: str, param: str | None = None) -> None:
         super().__init__(message)
-        self.message, self.code, self.param = message, code, param
+        self.message = message
+        self.code = code
+        self.param = param
 
 
 class Asking:
@@ -38,7 +40,8 @@ class Asking:
         """
         if not same_origin(headers):
             raise ActionRefused("This origin may not use the studio.", "origin_refused")
-        self._app, self._address = app, address
+        self._app = app
+        self._address = address
         self._headers = {name: headers[name] for name in PASSED_ON if name in headers}
 
     async def __call__(self, method: str, path: str, **content: Any) -> httpx.Response:

@@ -45,7 +45,9 @@ def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: obj
         if name != "studio"
     ]
     back = hints["return"] if returns is None else returns
-    call.__name__, call.__doc__, call.__module__ = action.__name__, action.__doc__, action.__module__
+    call.__name__ = action.__name__
+    call.__doc__ = action.__doc__
+    call.__module__ = action.__module__
     call.__qualname__ = action.__name__
     call.__signature__ = inspect.Signature([*parameters, caller], return_annotation=back)  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in [*parameters, caller]} | {"return": back}

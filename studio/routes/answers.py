@@ -8,7 +8,6 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
-from urllib.parse import quote
 
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -16,7 +15,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from runtime.errors import InvalidConfig, MessageTooLarge, OriginRefused, SessionIdle, SpeechError, StorageFailed
-from studio.relay import SAFE_METHODS, same_origin
+from runtime.file_names import disposition
+from runtime.port.error_responses import error_response
+from runtime.port.origins import SAFE_METHODS
+from studio.relay import same_origin
 
 BODY_BYTES = 2 * 2**20  # of a JSON body
 FIELD_BYTES = 2**20  # of one text field of a form
@@ -62,24 +64,11 @@ def answering(handler: Handler) -> Handler:
                 raise OriginRefused
             return await handler(request)
         except SpeechError as error:
-            return refusal(error)
+            return error_response(error)
         except ClientDisconnect:
             return Response(status_code=499)
 
     return answer
-
-
-def refusal(error: SpeechError) -> JSONResponse:
-    """The error in the runtime's own shape."""
-    outcome = error.outcome
-    body = {
-        "message": str(error),
-        "type": "server_error" if outcome.http >= 500 else "invalid_request_error",
-        "param": error.param,
-        "code": error.code,
-        "retryable": outcome.retryable,
-    }
-    return JSONResponse({"error": body}, status_code=outcome.http, headers={"cache-control": "no-store"})
 
 
 def said(value: object, status: int = 200) -> JSONResponse:
@@ -94,19 +83,16 @@ def attached(data: bytes, media_type: str, name: str, *, inline: bool = False, *
 
 def named(name: str, *, inline: bool = False) -> dict[str, str]:
     """The headers of a file that is private and has a name."""
-    plain = "".join(one if one.isascii() and (one.isalnum() or one in " ._-()") else "_" for one in name)
-    way = "inline" if inline else "attachment"
-    disposition = f"{way}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
-    return {**PRIVATE, "content-disposition": disposition}
+    return {**PRIVATE, "content-disposition": disposition(name, inline=inline)}
 
 
-async def body_of(request: Request) -> bytes:
+async def body_of(request: Request, most: int = BODY_BYTES) -> bytes:
     """The body, no more of it than a JSON body may have.
 
     Raises:
         MessageTooLarge, SessionIdle: it is too large, or stopped coming.
     """
-    return b"".join([piece async for piece in _bounded(request, BODY_BYTES)])
+    return b"".join([piece async for piece in _bounded(request, most)])
 
 
 async def form_of(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:

@@ -24,7 +24,10 @@ class ExportRoutes:
     """
 
     def __init__(self, store: Store, visitors: Visitors, aside: Aside, slowly: Aside) -> None:
-        self._store, self._visitors, self._aside, self._slowly = store, visitors, aside, slowly
+        self._store = store
+        self._visitors = visitors
+        self._aside = aside
+        self._slowly = slowly
 
     def routes(self) -> list[Route]:
         return [Route("/studio/exports", answering(self.make), methods=["POST"])]

@@ -30,12 +30,27 @@ MAX_NAME_CHARS = 500
 ASK_S = 5.0
 
 
+def is_host(request: Request, settings: StudioSettings) -> bool:
+    """Whether the host asks: by the key, or on the machine itself where nobody else can reach the studio.
+
+    The Host header must name this machine as well. A page of another site whose name leads here, and a proxy
+    that passes strangers on, bring another.
+    """
+    key = settings.visits.host_key
+    if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
+        return True
+    alone = settings.host in LOOPBACK and not settings.store.each()
+    return alone and not key and request.url.hostname in LOOPBACK
+
+
 class HostRoutes:
     """The routes. Thread: the event loop."""
 
     def __init__(self, runtime: Runtime, settings: StudioSettings, key: Mapping[str, str]) -> None:
         """``key`` is the header that opens the runtime's API, if it has one."""
-        self._runtime, self._settings, self._key = runtime, settings, dict(key)
+        self._runtime = runtime
+        self._settings = settings
+        self._key = dict(key)
 
     def routes(self) -> list[Route]:
         return [
@@ -44,23 +59,11 @@ class HostRoutes:
             Route("/studio/host/models", answering(self.give_up), methods=["DELETE"]),
         ]
 
-    def may(self, request: Request) -> bool:
-        """Whether the host asks: by the key, or on the machine itself where nobody else can reach the studio.
-
-        The Host header must name this machine as well. A page of another site whose name leads here, and a proxy
-        that passes strangers on, bring another.
-        """
-        key = self._settings.visits.host_key
-        if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
-            return True
-        alone = self._settings.host in LOOPBACK and not self._settings.store.each()
-        return alone and not key and request.url.hostname in LOOPBACK
-
     async def show(self, request: Request) -> Response:
         """Everything that the room shows; the page asks again and again."""
         self._check(request)
         runtime = self._runtime
-        models, live = await self._ask_runtime()
+        models, live, problems = await self._ask_runtime()
         return said(
             {
                 "runtime": asdict(runtime.status),
@@ -69,12 +72,13 @@ class HostRoutes:
                 "checkpoints": _models_of(runtime.args) if isinstance(runtime, ChildRuntime) else [],
                 "models": models,
                 "figures": live,
+                "voice_problems": problems,
                 "settings": list(_knobs(self._settings)),
             }
         )
 
     async def load(self, request: Request) -> Response:
-        """Start the runtime again with other checkpoints: {"models": ["[mode=]PATH_OR_ID", …]}."""
+        """Let a runtime with other checkpoints take over: {"models": ["[mode=]PATH_OR_ID", …]}."""
         self._check(request)
         runtime = self._runtime
         if not isinstance(runtime, ChildRuntime):
@@ -86,7 +90,7 @@ class HostRoutes:
         return said(asdict(runtime.status), 202)
 
     async def give_up(self, request: Request) -> Response:
-        """Do not wait for the checkpoints that are being loaded; the earlier ones come back."""
+        """Do not wait for the checkpoints that are being loaded; the earlier ones stay, or come back."""
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")
@@ -94,21 +98,26 @@ class HostRoutes:
         return said(asdict(self._runtime.status), 202)
 
     def _check(self, request: Request) -> None:
-        if not self.may(request):
+        if not is_host(request, self._settings):
             raise HostOnly
 
-    async def _ask_runtime(self) -> tuple[list[Any], dict[str, Any] | None]:
-        """Cards and figures; nothing of what a runtime does not tell now."""
+    async def _ask_runtime(self) -> tuple[list[Any], dict[str, Any] | None, list[Any]]:
+        """Cards, figures, and voice files that cannot be used; nothing of what a runtime does not tell now."""
         if self._runtime.url is None:
-            return [], None
+            return [], None, []
         try:
             async with httpx.AsyncClient(
                 base_url=self._runtime.url, headers=self._key, trust_env=False, timeout=ASK_S
             ) as client:
                 cards, page = await client.get("/v1/models"), await client.get("/metrics")
-                return cards.raise_for_status().json()["data"], figures(page.raise_for_status().text)
+                voices = await client.get("/v1/audio/voices")
+                return (
+                    cards.raise_for_status().json()["data"],
+                    figures(page.raise_for_status().text),
+                    voices.raise_for_status().json().get("problems", []),
+                )
         except (httpx.HTTPError, ValueError, KeyError):
-            return [], None
+            return [], None, []
 
 
 def _checkpoints(body: dict[str, Any]) -> list[str]:
@@ -121,7 +130,14 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
     if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:
         raise InvalidConfig(where="models", why=f"give 1 to {MAX_CHECKPOINTS} checkpoints", param="models")
     for one in models:
-        if not isinstance(one, str) or not one.strip() or one.startswith("-") or len(one) > MAX_NAME_CHARS:
+        # An argument of a process, which a NUL or half a character would keep from starting.
+        if (
+            not isinstance(one, str)
+            or not one.strip().isprintable()
+            or not one.strip()
+            or one.startswith("-")
+            or len(one) > MAX_NAME_CHARS
+        ):
             why = "each must be a folder or a Hub id, with mode= before it if it has to be told"
             raise InvalidConfig(where="models", why=why, param="models")
     return [one.strip() for one in models]

@@ -19,7 +19,7 @@ from studio.visitors import Visitors
 Features = Callable[[Request], dict[str, Any]]
 
 PLAIN: dict[str, Any] = {
-    "transcribe": {"available": False, "how": "No speech recognition is installed."},
+    "transcribe": {"available": False, "how": ""},
     "oauth": None,
 }
 
@@ -28,7 +28,10 @@ class MeRoutes:
     """The route. Thread: the event loop."""
 
     def __init__(self, store: Store, visitors: Visitors, aside: Aside, features: Features | None = None) -> None:
-        self._store, self._visitors, self._aside, self._features = store, visitors, aside, features
+        self._store = store
+        self._visitors = visitors
+        self._aside = aside
+        self._features = features
 
     def routes(self) -> list[Route]:
         table = [(self.me, ["GET"]), (self.prefer, ["PATCH"])]

@@ -19,7 +19,9 @@ class ScriptRoutes:
     """The routes. Thread: the event loop; all that waits for the disk goes aside."""
 
     def __init__(self, store: Store, visitors: Visitors, aside: Aside) -> None:
-        self._store, self._visitors, self._aside = store, visitors, aside
+        self._store = store
+        self._visitors = visitors
+        self._aside = aside
 
     def routes(self) -> list[Route]:
         one = "/studio/scripts/{id}"

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
+from runtime.file_names import file_name
 from studio.routes.answers import (
     PRIVATE,
     Aside,
@@ -20,7 +21,7 @@ from studio.routes.answers import (
     said,
     whole_number,
 )
-from studio.store.files_out import FORMATS, encoded, file_name, kind_of, version_of
+from studio.store.files_out import FORMATS, encoded, kind_of, version_of
 from studio.store.provenance import tags_of, title_of
 from studio.store.records import TakeChanges, TakeFields, decode, read
 from studio.store.store import Store
@@ -32,7 +33,9 @@ class TakeRoutes:
     """The routes. Thread: the event loop; all that waits for the disk or encodes goes aside."""
 
     def __init__(self, store: Store, visitors: Visitors, aside: Aside, max_reference_bytes: int) -> None:
-        self._store, self._visitors, self._aside = store, visitors, aside
+        self._store = store
+        self._visitors = visitors
+        self._aside = aside
         # A byte more than may be, so that the store says which limit it is.
         self._largest = {"pcm": store.settings.max_take_bytes + 2, "reference": max_reference_bytes}
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import InvalidSetting, StorageFailed
+from runtime.strict_json import parse_object
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,18 @@ MIGRATIONS = (
         chosen TEXT NOT NULL
     ) STRICT;
     """,
+    """
+    CREATE TABLE set_aside (
+        at REAL NOT NULL,
+        kind TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        held TEXT NOT NULL
+    ) STRICT;
+    """,
 )
+# Where what people made lies as JSON, and by what a row is known beside its owner.
+_HELD = {"takes": ("record", "id"), "scripts": ("script", "id"), "preferences": ("chosen", "owner")}
 
 _FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
@@ -65,6 +77,7 @@ class Database:
         self._connection = connection
         self._lock = threading.RLock()
         self.moved_aside = moved_aside
+        self.unreadable = 0  # rows that have been set aside since this one was begun
 
     @classmethod
     def open(cls, folder: Path) -> Database:
@@ -95,12 +108,15 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self, what: str) -> Iterator[sqlite3.Connection]:
-        """Write, all or nothing.
+        """Write, all or nothing; within another writing, as a part of that.
 
         Raises:
             StorageFailed: ``what`` could not be kept.
         """
         with self._lock, _told(what):
+            if self._connection.in_transaction:  # of the same thread, which has the lock
+                yield self._connection
+                return
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -109,6 +125,32 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+    def objects(self, table: str, condition: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        """The JSON objects of rows; one that cannot be read is set aside, so that it harms no list again.
+
+        Raises:
+            StorageFailed: the file cannot be read or written.
+        """
+        held, key = _HELD[table]
+        query = f"SELECT owner, {key}, {held} FROM {table} WHERE {condition}"  # noqa: S608  ours, whole
+        found = []
+        for owner, row_id, text in self.rows(query, values):
+            try:
+                found.append(parse_object(text))
+            except ValueError as error:
+                self._set_aside(table, owner, row_id, text, str(error))
+        return found
+
+    def _set_aside(self, table: str, owner: str, row_id: str, text: str, why: str) -> None:
+        key = _HELD[table][1]
+        with self.writing("What is kept") as connection:
+            connection.execute(
+                "INSERT INTO set_aside VALUES (?, ?, ?, ?, ?)", (time.time(), table, owner, row_id, text)
+            )
+            connection.execute(f"DELETE FROM {table} WHERE owner = ? AND {key} = ?", (owner, row_id))  # noqa: S608
+        self.unreadable += 1
+        log.warning("%s %s of the studio's database cannot be read (%s); it was set aside", table, row_id, why)
 
     def mark(self, table: str, owner: str, row_id: str, deleted_at: float | None, *, what: str) -> bool:
         """Put a row of an owner into the bin, or, with None, take it out again; False where there is none to be moved.
@@ -143,6 +185,7 @@ def _told(what: str) -> Iterator[None]:
 
 def _opened(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # one damaged text stops no list
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")

@@ -15,8 +15,9 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
-from studio.store.files_out import FORMATS, encoded, file_name
-from studio.store.programme import Clip, Part, Samples, joined, parts_of, silence, subtitles
+from runtime.file_names import file_name
+from studio.store.files_out import FORMATS, encoded
+from studio.store.programme import Clip, ProgrammePart, Samples, joined, parts_of, silence, subtitles
 from studio.store.provenance import joined_tags
 from studio.store.records import Line
 from studio.store.takes import Takes
@@ -110,7 +111,7 @@ def _clips(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> lis
     ]
 
 
-def _archive(wanted: ExportFields, name: str, programme: Samples, parts: list[Part]) -> Export:
+def _archive(wanted: ExportFields, name: str, programme: Samples, parts: list[ProgrammePart]) -> Export:
     file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by who sends it
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # sound does not compress
         if wanted.shape == "all":
@@ -127,7 +128,7 @@ def _archive(wanted: ExportFields, name: str, programme: Samples, parts: list[Pa
     return Export(file, size, "application/zip", file_name(name, "zip"))
 
 
-def _encoded(format_: str, samples: Samples, parts: list[Part], title: str) -> bytes:
+def _encoded(format_: str, samples: Samples, parts: list[ProgrammePart], title: str) -> bytes:
     pcm = samples.astype("<i2", copy=False).tobytes()
     records: list[dict[str, Any]] = [record for part in parts for record in part.records]
     return encoded(format_, pcm, joined_tags(records, title, hashlib.sha256(pcm).hexdigest()))

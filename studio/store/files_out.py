@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Mapping
 
 from runtime.encoding import FORMATS as ENCODED
@@ -32,13 +31,6 @@ def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str]) -> bytes:
     """
     encoder = Encoder(wanted, whole=True, tags=tags)
     return encoder.add(pcm) + encoder.finish()
-
-
-def file_name(words: str, suffix: str, most: int = 60) -> str:
-    """A name for a file on anybody's disk, made of what people wrote."""
-    seen = "".join(" " if unicodedata.category(one)[0] in "CZ" or one in '<>:"/\\|?*' else one for one in words)
-    words = " ".join(seen.split())[:most].strip(" .")
-    return f"{words or 'take'}.{suffix}"
 
 
 def version_of(wanted: str, tags: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProgrammePart:
     """A line of the programme: from the first sample of its first take to the last of its last."""
 
     start: int
@@ -48,15 +48,15 @@ def silence(seconds: float, line: int | None = None) -> Clip:
     return Clip(np.zeros(round(seconds * SAMPLE_RATE), np.int16), None, line)
 
 
-def parts_of(clips: Iterable[Clip]) -> list[Part]:
+def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
     """The lines, with their places in the programme."""
-    parts: list[Part] = []
+    parts: list[ProgrammePart] = []
     for _, group in groupby(_placed(clips), key=lambda item: item[0]):
         takes = [(start, clip) for _, start, clip in group if clip.record is not None]
         if takes:
             last, clip = takes[-1]
             records = tuple(clip.record for _, clip in takes if clip.record is not None)
-            parts.append(Part(takes[0][0], last + len(clip.samples), records))
+            parts.append(ProgrammePart(takes[0][0], last + len(clip.samples), records))
     return parts
 
 
@@ -78,7 +78,7 @@ def joined(clips: list[Clip], loudness_lufs: float | None) -> Samples:
     return levelled(joined(matched, None), loudness_lufs)
 
 
-def subtitles(parts: Iterable[Part]) -> str:
+def subtitles(parts: Iterable[ProgrammePart]) -> str:
     """The lines as SRT."""
     cues = [
         f"{number}\n{_time(part.start)} --> {_time(part.end)}\n{part.text.replace('-->', '->')}\n"

@@ -5,16 +5,16 @@ Everything else in a take's record is the store's own: its id, when it was made,
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import unicodedata
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from runtime.errors import InvalidConfig, InvalidMessage
 from runtime.request import Mode
+from runtime.strict_json import parse_object
+from runtime.validation import first_fault
 from runtime.voices.names import UNSEEN
 
 MOST_LINES = 1000  # of a script
@@ -81,7 +81,7 @@ class TakeFields(TakeChanges):
     label: Annotated[Text, Field(max_length=200)] | None = None
     config: Annotated[dict[str, Any], AfterValidator(_without_sound)] = {}
     seed: Annotated[int, Field(ge=0, le=2**64 - 1)] | None = None
-    model: str | dict[str, Any] | None = None
+    model: Annotated[Text, Field(max_length=500)] | dict[str, Any] | None = None
     voice: Annotated[Text, Field(max_length=200)] | None = None
     language: Annotated[Text, Field(max_length=64)] | None = None
     metrics: dict[str, Any] | None = None
@@ -122,25 +122,20 @@ def read(model: type[Model], fields: dict[str, Any]) -> Model:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "body"
-        why = first["msg"].removeprefix("Value error, ")
-        raise InvalidConfig(where=where, why=why[0].lower() + why[1:], param=where) from None
+        path, why = first_fault(error)
+        raise InvalidConfig(where=path or "body", why=why, param=path or "body") from None
 
 
 def decode(text: bytes | str) -> dict[str, Any]:
-    """Read a JSON object.
+    """Read a JSON object of a client: the one way in for whatever may be kept (runtime/strict_json.py).
 
     Raises:
-        InvalidMessage: it is none, or holds a number that is not finite.
+        InvalidMessage: it is none, or holds what could not be kept.
     """
     try:
-        value = json.loads(text, parse_constant=_not_finite, parse_float=_finite)
-    except (ValueError, RecursionError):
-        raise InvalidMessage(why="it cannot be read as JSON") from None
-    if not isinstance(value, dict):
-        raise InvalidMessage(why="it is not an object")
-    return value
+        return parse_object(text)
+    except ValueError as error:
+        raise InvalidMessage(why=str(error)) from None
 
 
 def is_script_id(text: str) -> bool:
@@ -169,12 +164,3 @@ def preferences_of(fields: dict[str, Any]) -> dict[str, Any]:
         if why is not None:
             raise InvalidConfig(where=name[:40], why=why, param=name[:40])
     return fields
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    return number if math.isfinite(number) else _not_finite(digits)
-
-
-def _not_finite(_: str) -> NoReturn:
-    raise InvalidMessage(why="a number in it is not finite")

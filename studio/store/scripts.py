@@ -25,14 +25,13 @@ class Scripts:
     """
 
     def __init__(self, database: Database, settings: StoreSettings) -> None:
-        self._database, self._settings = database, settings
+        self._database = database
+        self._settings = settings
 
     def all(self, owner: str) -> list[dict[str, Any]]:
         """Every script without its lines, the last changed first."""
-        rows = self._database.rows(
-            "SELECT script FROM scripts WHERE owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id", (owner,)
-        )
-        scripts = [json.loads(script) for (script,) in rows]
+        condition = "owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id"
+        scripts = self._database.objects("scripts", condition, (owner,))
         return [{**script, "lines": len(script["lines"])} for script in scripts]
 
     def find(self, owner: str, script_id: str) -> dict[str, Any]:
@@ -41,11 +40,11 @@ class Scripts:
         Raises:
             NotKept: the owner has no such script, or has deleted it.
         """
-        query = "SELECT script FROM scripts WHERE owner = ? AND id = ? AND deleted_at IS NULL"
-        rows = self._database.rows(query, (owner, script_id))
-        if not rows:
+        condition = "owner = ? AND id = ? AND deleted_at IS NULL"
+        scripts = self._database.objects("scripts", condition, (owner, script_id))
+        if not scripts:
             raise NotKept(what="script")
-        return json.loads(rows[0][0])
+        return scripts[0]
 
     def put(self, owner: str, script_id: str, fields: ScriptFields) -> dict[str, Any]:
         """Keep a script in the place of what was there under its id, and return it as it is kept.
@@ -117,8 +116,8 @@ class Scripts:
 
 def takes_in_scripts(database: Database, owner: str) -> set[str]:
     """Ids of the takes that an owner's scripts speak of."""
-    rows = database.rows("SELECT script FROM scripts WHERE owner = ? AND deleted_at IS NULL", (owner,))
-    return {take for (script,) in rows for take in _takes_in(json.loads(script)["lines"])}
+    scripts = database.objects("scripts", "owner = ? AND deleted_at IS NULL", (owner,))
+    return {take for script in scripts for take in _takes_in(script["lines"])}
 
 
 def _takes_in(value: object) -> Iterator[str]:

@@ -19,6 +19,7 @@ from runtime.audio import read_pcm
 from runtime.encoding import Encoder, read_tags
 from runtime.errors import BadReferenceAudio, NotKept, TakeDamaged
 from runtime.files import locked, remove_file, replace_file, storing, sweep
+from runtime.strict_json import MOST_DEPTH, parse_object
 from runtime.voices.names import is_id
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class SoundFiles:
         """Owner and record as the file holds them; None if it holds none, or is damaged."""
         path = self.takes / (take_id + SUFFIX)
         try:
-            held = json.loads(read_tags(str(path)).get(RECORD, ""))
+            held = parse_object(read_tags(str(path)).get(RECORD, ""), MOST_DEPTH + 1)  # as it came, in one of ours
             owner, record = held["owner"], held["record"]
             self.pcm(take_id, record["sha256"])
         except (OSError, ValueError, KeyError, TypeError, TakeDamaged):

@@ -31,6 +31,7 @@ NO_FOLDER = (
     "The studio's data folder cannot be written: takes and scripts are gone when the studio ends. "
     "Download what you want to keep."
 )
+UNREADABLE = "Something that was kept could not be read and was set aside; the studio's log names it."
 MOVED_ASIDE = "The list of takes was damaged and has been made anew from their files; names and scripts may be missing."
 
 
@@ -42,7 +43,7 @@ class Store:
         self.folder = settings.folder
         self.temporary_note: str | None = None
         self._spare: tempfile.TemporaryDirectory[str] | None = None
-        self.notice: str | None = None  # what happened that its owner should know
+        self._moved_aside = False
 
     def open(self) -> None:
         """Make or open everything, mend what a kill or a broken disk left, and empty the bin.
@@ -57,12 +58,20 @@ class Store:
         except (OSError, sqlite3.OperationalError) as error:
             log.warning("%s cannot be used (%s); what is kept is gone when the studio ends", self.folder, error)
             self._spare = tempfile.TemporaryDirectory(prefix="voicewright-")
-            self.folder, self.temporary_note = Path(self._spare.name), NO_FOLDER
+            self.folder = Path(self._spare.name)
+            self.temporary_note = NO_FOLDER
             self._open()
         if self.temporary_note is None and not is_lasting(self.folder):
             self.temporary_note = ON_A_SPACE
         self.takes.reconcile()
         self.tidy()
+
+    @property
+    def notice(self) -> str | None:
+        """What happened that its owner should know."""
+        if self._moved_aside:
+            return MOVED_ASIDE
+        return UNREADABLE if self._database.unreadable else None
 
     def close(self) -> None:
         self._database.close()
@@ -80,8 +89,8 @@ class Store:
 
     def preferences(self, owner: str) -> dict[str, Any]:
         """What the owner chose."""
-        rows = self._database.rows("SELECT chosen FROM preferences WHERE owner = ?", (owner,))
-        return json.loads(rows[0][0]) if rows else {}
+        chosen = self._database.objects("preferences", "owner = ?", (owner,))
+        return chosen[0] if chosen else {}
 
     def prefer(self, owner: str, changes: dict[str, Any]) -> dict[str, Any]:
         """Change preferences; None takes one away. Return all of them.
@@ -106,7 +115,6 @@ class Store:
         with locked(self.folder):
             files.open()
             self._database = Database.open(self.folder)
-        if self._database.moved_aside is not None:
-            self.notice = MOVED_ASIDE
+        self._moved_aside = self._database.moved_aside is not None
         self.takes = Takes(self._database, files, self.settings)
         self.scripts = Scripts(self._database, self.settings)

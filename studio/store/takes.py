@@ -47,7 +47,9 @@ class Takes:
     """
 
     def __init__(self, database: Database, files: SoundFiles, settings: StoreSettings) -> None:
-        self._database, self._files, self._settings = database, files, settings
+        self._database = database
+        self._files = files
+        self._settings = settings
 
     # --- one owner's
 
@@ -84,11 +86,11 @@ class Takes:
         Raises:
             NotKept: the owner has no such take, or has deleted it.
         """
-        query = "SELECT record FROM takes WHERE id = ? AND owner = ? AND deleted_at IS NULL"
-        rows = self._database.rows(query, (take_id, owner))
-        if not rows:
+        condition = "id = ? AND owner = ? AND deleted_at IS NULL"
+        records = self._database.objects("takes", condition, (take_id, owner))
+        if not records:
             raise NotKept(what="take")
-        return json.loads(rows[0][0])
+        return records[0]
 
     def page(self, owner: str, wanted: Wanted) -> tuple[list[dict[str, Any]], str | None]:
         """Records, newest first, and the cursor of those that follow.
@@ -109,11 +111,11 @@ class Takes:
             conditions.append("(created_ms, id) < (CAST(? AS INTEGER), ?)")
             values += _cursor(wanted.before)
         limit = max(1, min(wanted.limit, MOST_AT_ONCE))
-        query = f"""SELECT record, created_ms, id FROM takes WHERE {" AND ".join(conditions)}
-                    ORDER BY created_ms DESC, id DESC LIMIT {limit + 1}"""  # noqa: S608  ours, whole
-        rows = self._database.rows(query, values)
-        following = f"{rows[limit - 1][1]}-{rows[limit - 1][2]}" if len(rows) > limit else None
-        return [json.loads(record) for record, _, _ in rows[:limit]], following
+        where = f"{' AND '.join(conditions)} ORDER BY created_ms DESC, id DESC LIMIT"
+        query = f"SELECT created_ms, id FROM takes WHERE {where} {limit + 1}"  # noqa: S608  ours, whole
+        keys = self._database.rows(query, values)
+        following = f"{keys[limit - 1][0]}-{keys[limit - 1][1]}" if len(keys) > limit else None
+        return self._database.objects("takes", f"{where} {limit}", values), following
 
     def change(self, owner: str, take_id: str, changes: TakeChanges) -> dict[str, Any]:
         """Change what people say of a take; its sound and how it was made stay.

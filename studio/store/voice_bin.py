@@ -17,7 +17,8 @@ class VoiceBin:
     """A folder by owner of files by id; how old a file is says its time stamp."""
 
     def __init__(self, folder: Path, keep_s: float) -> None:
-        self._folder, self.keep_s = folder, keep_s
+        self._folder = folder
+        self.keep_s = keep_s
 
     def put(self, owner: str, voice_id: str, data: bytes) -> None:
         """Keep a file, and forget those that have been here too long.

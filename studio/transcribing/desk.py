@@ -33,12 +33,13 @@ class Desk:
     """Where recordings are handed in. Thread: the event loop."""
 
     def __init__(self, choice: Choice, limits: Limits) -> None:
-        self.choice, self._limits = choice, limits
+        self.choice = choice
+        self._limits = limits
         self._process: ProcessPoolExecutor | None = None
         self._waiting = 0
 
     def feature(self) -> dict[str, object]:
-        """What the page is told before anybody asks."""
+        """What the page is told before anybody asks; ``how`` to get a recogniser is for the host."""
         return {"available": self.choice.missing is None, "how": self.choice.missing or ""}
 
     async def transcribe(self, recording: bytes, language: str) -> dict[str, str | None]:
@@ -51,7 +52,7 @@ class Desk:
             TranscriptionFailed: the recogniser broke; the log says how.
         """
         if self.choice.missing is not None:
-            raise TranscriberMissing(why=self.choice.missing)
+            raise TranscriberMissing
         if self._waiting >= MOST_WAITING:
             raise TranscriberBusy(retry_after_s=AGAIN_S)
         self._waiting += 1

@@ -15,7 +15,8 @@ from runtime.errors import InvalidSetting
 RATE = 16_000  # Hz, what every recogniser hears
 BUILT_IN = "faster-whisper"
 HOW = (
-    "Install the extra of that name (pip install 'voicewright[asr]'), or name a recogniser in VOICEWRIGHT_TRANSCRIBER."
+    "Install the extra of that name (pip install 'voicewright[asr]', in a checkout .venv/bin/pip install -e '.[asr]'), "
+    "or name a recogniser in VOICEWRIGHT_TRANSCRIBER."
 )
 
 

@@ -100,7 +100,9 @@ def blank(browser: Browser, modules: str) -> Iterator[Page]:
 @pytest.fixture(scope="package")
 def app(chromium: str) -> Iterator[App]:
     """The studio as `make run` starts it: the demo voice, which serves every mode."""
-    with running_app([], VOICEWRIGHT_TRANSCRIBER="tests.support.sphinx:transcriber") as running:
+    with running_app(
+        [], VOICEWRIGHT_TRANSCRIBER="tests.support.sphinx:transcriber", VOICEWRIGHT_HOSTS=INSECURE_HOST
+    ) as running:
         yield running
 
 

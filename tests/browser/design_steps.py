@@ -19,7 +19,8 @@ from tests.support.app import App
 
 Pcm = NDArray[np.int16]
 
-LETTERS = "ABC"
+PLACES = "ABCDEFGHI"
+LETTERS = PLACES[:3]  # of the takes that are made at once
 MADE_MS = 150_000
 HEADER_BYTES = 16  # of a labelled frame
 
@@ -57,7 +58,7 @@ class Wire:
 
 
 def card(page: Page, letter: str) -> Locator:
-    return page.locator("#vw-design-takes article").nth(LETTERS.index(letter))
+    return page.locator("#vw-design-takes article").nth(PLACES.index(letter))
 
 
 def state(page: Page, letter: str) -> str:
@@ -88,9 +89,7 @@ def seeds(page: Page) -> list[int]:
 
 def playing(page: Page) -> list[str]:
     """The letters of the takes that sound, as a screen reader is told."""
-    return [
-        letter for letter in LETTERS if card(page, letter).get_by_role("button", name=f"Stop take {letter}").count()
-    ]
+    return [letter for letter in PLACES if card(page, letter).get_by_role("button", name=f"Stop take {letter}").count()]
 
 
 def enter_design(page: Page, text: str) -> None:
@@ -133,7 +132,7 @@ def sound_of(page: Page, take: dict[str, Any]) -> Pcm:
 
 
 def origin(page: Page) -> str:
-    return page.url.split("?", maxsplit=1)[0].rstrip("/")
+    return re.split(r"[?#]", page.url, maxsplit=1)[0].rstrip("/")
 
 
 def voices(app: App) -> dict[str, dict[str, Any]]:

@@ -226,8 +226,10 @@ def test_speech_is_written_down_and_trimmed_to(studio: Page) -> None:
     expect(studio.locator("#vw-clone-same")).to_be_hidden()
 
 
-def test_where_no_recogniser_is_installed_the_page_says_how_to_get_one(studio: Page) -> None:
-    how = "faster-whisper is not installed. Install the extra of that name."
+@pytest.mark.parametrize("how", ["faster-whisper is not installed. Install the extra of that name.", ""])
+def test_where_no_recogniser_is_installed_the_host_reads_how_to_get_one_and_nobody_sees_a_button(
+    studio: Page, how: str
+) -> None:
 
     def without(route: Route) -> None:
         me = route.fetch().json()
@@ -239,8 +241,27 @@ def test_where_no_recogniser_is_installed_the_page_says_how_to_get_one(studio: P
     studio.locator("#vw-speak:enabled").wait_for()
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(3.0))
+    expect(studio.locator("#vw-clone-transcript")).to_be_visible()
+    expect(studio.locator("#vw-clone-transcribe")).to_be_hidden()
     expect(studio.locator("#vw-clone-asr")).to_have_text(how)
-    assert studio.is_disabled("#vw-clone-transcribe")
+    assert studio.locator("#vw-clone-asr").is_visible() == bool(how)
+
+
+def test_a_long_recording_says_what_is_chosen_of_it_and_nothing_outlives_discard(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", wav(75.0, rate=16000))
+    cut = studio.locator("#vw-clone-cut")
+    expect(cut).to_contain_text("1:15")
+    expect(cut).to_contain_text("60 s")
+    studio.locator("#vw-clone-trim [data-edge=end]").press("End")
+    assert span(studio) == [15.0, 75.0], "another part, as long"
+    studio.check("#vw-clone-xvector")
+    studio.click("#vw-clone-drop")
+    studio.set_input_files("#vw-clone-file", wav(3.0))
+    expect(studio.locator("#vw-clone-span")).to_contain_text("3.00")
+    expect(cut).to_be_hidden()
+    assert not studio.is_checked("#vw-clone-xvector")
+    assert studio.is_enabled("#vw-clone-transcript")
 
 
 def test_the_room_speaks_chinese(studio: Page) -> None:

@@ -35,19 +35,6 @@ def test_drawn_seeds_differ_from_each_other_and_from_those_there(blank: Page) ->
 
 
 @pytest.mark.parametrize(
-    ("seed", "taken", "near"),
-    [
-        (100, [], [101, 99, 102]),
-        (100, [101, 98], [99, 102, 103]),
-        (0, [], [1, MOST, 2]),
-        (MOST, [], [0, MOST - 1, 1]),
-    ],
-)
-def test_neighbours_are_the_nearest_that_are_free(blank: Page, seed: int, taken: list[int], near: list[int]) -> None:
-    assert call(blank, "seeds", "neighbours", seed, 3, taken) == near
-
-
-@pytest.mark.parametrize(
     ("typed", "seed"),
     [
         ("42", 42),
@@ -122,6 +109,8 @@ def test_provenance_is_flat_text_and_leaves_out_what_nobody_knows(blank: Page) -
         "sha256": "f00d",
     }
     assert call(blank, "lineage", "provenance", take | {"parent": "t0"}) == told | {"parent": "t0"}
+    described = call(blank, "lineage", "provenance", take | {"config": {"ref_text": "Hi."}}, "A low voice.")
+    assert described["description"] == "A low voice.", "a take after another one's sound has none of its own"
     unstored = call(blank, "lineage", "provenance", take | {"id": None, "record": None})
     assert unstored.keys() == {"source", "seed", "description", "language"}
 

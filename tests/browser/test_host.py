@@ -26,7 +26,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def own(chromium: str, checkpoints: Path) -> Iterator[App]:
     """A studio of its own: what it has loaded is changed."""
-    with running_app(["--model", str(checkpoints / "first")]) as running:
+    with running_app(["--model", str(checkpoints / "first")], VOICEWRIGHT_HOSTS="studio.test") as running:
         yield running
 
 
@@ -50,14 +50,18 @@ def test_the_host_sees_what_runs_and_loads_another_checkpoint(
     assert "GiB" in figure(page, "memory")
     page.wait_for_function("document.querySelector('#vw-host-figure-frames polyline').points.length > 1")
 
-    # A checkpoint that is not there: why, and the earlier one is back.
+    # A checkpoint that is not there: why, and the earlier one has not moved.
     wanted = page.locator("#vw-host-wanted")
     assert wanted.input_value() == str(checkpoints / "first")
     wanted.fill(str(checkpoints / "nowhere"))
+    pid = own.runtime_pid
     page.locator("#vw-host-submit").click()
     state = page.locator("#vw-host-state")
     expect(state).to_contain_text("checkpoint_missing", timeout=CHANGE_MS)
-    expect(models).to_contain_text("first", timeout=CHANGE_MS)
+    plain = page.locator("#vw-room-host .vw-hint:visible").first
+    assert len({one.evaluate("(one) => getComputedStyle(one).color") for one in (state, plain)}) == 2, "as a mistake"
+    expect(models).to_contain_text("first")
+    assert own.runtime_pid == pid
     expect(page.locator("#vw-host-submit")).to_be_enabled()
 
     # One that is there: it takes the place, and the studio speaks with it.

@@ -21,7 +21,7 @@ from tests.support.voices import a_voice
 pytestmark = pytest.mark.browser
 
 VOICES = "/v1/audio/voices"
-CONSENT = "Clara agrees."
+CONSENT = "Carla agrees."
 
 
 @pytest.fixture
@@ -71,15 +71,15 @@ def test_voices_are_searched_and_changed(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]
 ) -> None:
     provenance = json.dumps({"source": "design", "model": "demo-voice", "seed": "7"})
-    clara = keep("Clara", tags="warm", speaker_description="low and close", provenance=provenance)
+    clara = keep("Carla", tags="warm", speaker_description="low and close", provenance=provenance)
     keep("Bert")
     found = opened(studio, clara)
-    assert names(studio) == ["Bert", "Clara"]
+    assert names(studio) == ["Bert", "Carla"]
     facts = found.locator(".vw-voice-facts").inner_text()
     for said in (CONSENT, "demo-voice", "design", "A few words that could be said here."):
         assert said in facts
     studio.screenshot(path=SCREENSHOTS / "library-voices.png", full_page=True)
-    for words, left in [("WARM close", ["Clara"]), ("bert", ["Bert"]), ("nobody", []), ("", ["Bert", "Clara"])]:
+    for words, left in [("WARM close", ["Carla"]), ("bert", ["Bert"]), ("nobody", []), ("", ["Bert", "Carla"])]:
         studio.fill("#vw-voices-search", words)
         assert names(studio) == left
         expect(studio.locator("#vw-voices-empty")).to_be_visible(visible=not left)
@@ -98,20 +98,20 @@ def test_voices_are_searched_and_changed(
 def test_a_deleted_voice_is_brought_back(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]
 ) -> None:
-    clara = keep("Clara")
+    clara = keep("Carla")
     opened(studio, clara).locator("[data-do=remove]").click()
     expect(row(studio, clara)).to_have_count(0)
     assert client.get(VOICES).json()["data"] == []
     studio.locator(".vw-toast button").click()
     expect(row(studio, clara)).to_have_count(1)
     (back,) = client.get(VOICES).json()["data"]
-    assert (back["id"], back["name"], back["consent"]) == (clara["id"], "Clara", CONSENT)
+    assert (back["id"], back["name"], back["consent"]) == (clara["id"], "Carla", CONSENT)
 
 
 def test_a_voice_leaves_as_a_file_and_comes_back(
     studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
-    clara = keep("Clara", tags="warm")
+    clara = keep("Carla", tags="warm")
     found = opened(studio, clara)
     with studio.expect_download() as download:
         found.locator("a").click()
@@ -152,10 +152,10 @@ def test_a_file_without_consent_is_kept_only_with_it(studio: Page, client: httpx
 
 
 def test_a_voice_is_heard_and_spoken_with(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
-    clara = keep("Clara")
+    clara = keep("Carla")
     found = opened(studio, clara)
     found.locator(".vw-voice-play").click()
-    expect(studio.locator("#vw-caption")).to_have_text("Clara")
+    expect(studio.locator("#vw-caption")).to_have_text("Carla")
     expect(studio.locator("#vw-stop")).to_be_enabled()
     silence(studio)
     found.locator("[data-do=speak]").click()

@@ -17,7 +17,7 @@ import soundfile
 from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from tests.browser.conftest import INSECURE_HOST, SCREENSHOTS, OpenStudio
-from tests.browser.steps import SHORT, await_end, await_sound, play_through, prepare, reading, wav
+from tests.browser.steps import SHORT, await_end, await_sound, play_through, prepare, reading, speak_whole, wav
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -51,16 +51,12 @@ def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
     text = studio.input_value("#vw-text")
     studio.fill("#vw-text", "   ")
     expect_complaint(studio, "text", "Write something")
-    studio.fill("#vw-text", "?!")
-    expect_complaint(studio, "text", "The text is empty")
     studio.fill("#vw-text", "a" * 4097)
     expect_complaint(studio, "text", "4097", "4096")
     studio.fill("#vw-text", text)
     studio.fill("#vw-seed", "1.5")
     expect_complaint(studio, "seed", "whole number")
     studio.fill("#vw-seed", "")
-    studio.fill("#vw-speakers-instruct", "a" * 501)
-    expect_complaint(studio, "instructions", "501", "500")
     studio.click("#vw-tab-design")
     assert complaints(studio) == {}
     studio.fill("#vw-design-description", "")
@@ -69,6 +65,31 @@ def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
     studio.click("#vw-speak")
     await_sound(studio)
     studio.click("#vw-stop")
+
+
+def test_what_is_spoken_otherwise_than_written_is_said(studio: Page) -> None:
+    studio.fill("#vw-text", "?!")
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-note")).to_contain_text("it is a pause")
+    await_end(studio)
+    studio.click("#vw-tab-design")
+    studio.fill("#vw-text", SHORT)
+    studio.fill("#vw-design-description", "warm " * 101)
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-note")).to_contain_text("more than 500 characters")
+    studio.click("#vw-stop")
+
+
+def test_a_refusal_costs_nothing_and_goes_once_it_is_mended(studio: Page) -> None:
+    speak_whole(studio, SHORT)
+    length = studio.inner_text("#vw-length")
+    assert length
+    studio.fill("#vw-text", "a" * 4097)
+    expect_complaint(studio, "text", "4097")
+    expect(studio.locator("#vw-length")).to_have_text(length)
+    expect(studio.locator("#vw-play")).to_be_enabled()
+    studio.fill("#vw-text", SHORT)
+    assert complaints(studio) == {}
 
 
 def test_a_bad_reference_is_said_at_the_reference(studio: Page) -> None:

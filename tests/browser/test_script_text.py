@@ -145,3 +145,23 @@ def test_webvtt_is_read_as_well_and_plain_text_is_no_subtitle(blank: Page) -> No
     assert call(blank, "subtitles", "areSubtitles", vtt) is True
     assert call(blank, "subtitles", "subtitlesToText", vtt, 0.4) == "One. [pause 0.6s]\n\nTwo."
     assert call(blank, "subtitles", "areSubtitles", "Meet me --> there at 10:30.") is False
+
+
+def test_how_it_is_said_may_stand_before_or_behind_the_colon(blank: Page) -> None:
+    read = call(
+        blank, "reading", "readText", "TOM: (warmly) Hello.\n\nANNA (low): Yes (really).\n\n(See below.) No name."
+    )
+    assert [(line["name"], line["instruct"], line["text"]) for line in read] == [
+        ("TOM", "warmly", "Hello."),
+        ("ANNA", "low", "Yes (really)."),
+        ("ANNA", "", "(See below.) No name."),
+    ]
+
+
+def test_a_sentence_without_an_end_is_cut_at_clauses_and_words(blank: Page) -> None:
+    clauses = "word " * 60 + "and then, "
+    read = lines(blank, clauses * 8)
+    assert all(len(text) <= 600 for _, text in read)
+    assert all(text.endswith(("then,", "word", "and")) for _, text in read)
+    assert " ".join(text for _, text in read).split() == (clauses * 8).split()
+    assert [len(text) for _, text in lines(blank, "字" * 1500)] == [600, 600, 300]

@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import LETTERS, enter_design, expect_state, make_three, state
 from tests.browser.script_steps import enter_script, line
-from tests.browser.steps import await_end, enter, kept_take
+from tests.browser.steps import await_end, enter, kept_take, play_through, reading
 from tests.support.app import ROOT
 
 pytestmark = pytest.mark.browser
@@ -27,19 +27,23 @@ RECORDING = ROOT / "assets" / "demo-voice" / "samples" / "clara.wav"
 
 
 def photograph(page: Page, name: str) -> None:
-    """A picture, which must show the sound on the stage: bars of the waveform, not a line."""
+    """A picture, which must show the sound on the stage: bars of the waveform, not a line, and sound that ran on."""
     page.mouse.move(0, 0)
+    assert reading(page, "underruns") in {"0", "–"}, f"the sound of {name} ran dry: the machine does other things too"
     picture = Image.open(io.BytesIO(page.locator("#vw-wave").screenshot()))
     assert max(ImageStat.Stat(picture.convert("L")).stddev) > 5, f"nothing is to be seen on the stage of {name}"
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / f"{name}.png")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+# Dark pictures are for the README; that dark is dark has a test of its own.
+@pytest.mark.parametrize("scheme", ["light", "dark"] if "VOICEWRIGHT_TOUR" in os.environ else ["light"])
 def test_every_room_is_photographed_at_work(open_studio: OpenStudio, scheme: str) -> None:
     page = open_studio(color_scheme=scheme, viewport={"width": 1280, "height": 960})
     kept_take(page, TEXT)
     await_end(page)
+    if reading(page, "underruns") != "0":  # on a busy machine it is heard whole the second time, from memory
+        play_through(page, "#vw-play")
     photograph(page, f"speakers-{scheme}")
 
     enter_design(page, "Good evening. The last ferry leaves at nine, and the sea is calm tonight.")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -66,11 +66,45 @@ def test_a_signal_ends_both_processes_in_the_middle_of_a_sentence(checkpoint: Pa
                 collections.deque(iter(lambda: socket.recv(timeout=5), None))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_again_and_again_changes_nothing(checkpoint: Path, number: signal.Signals) -> None:
+    with running_app(["--model", str(checkpoint)]) as app, speaking(app):
+        while app.process.poll() is None:
+            app.process.send_signal(number)
+            time.sleep(0.02)
+        assert app.process.returncode == 0
+
+
 def test_a_killed_app_takes_its_runtime_along(checkpoint: Path) -> None:
     with running_app(["--model", str(checkpoint)]) as app:
         runtime = app.runtime_pid
         app.process.kill()
         assert gone(runtime, within_s=3)
+
+
+def test_a_runtime_that_is_killed_under_streams_is_a_line_a_stream_in_the_log(checkpoint: Path, tmp_path: Path) -> None:
+    body = {"model": "tts-1", "voice": "serena", "input": "It will not come to its end.", "max_frames": 4000}
+    formats = ["pcm", "wav", "mp3", "opus"]
+    with (
+        (tmp_path / "log").open("w") as log,
+        running_app(["--model", str(checkpoint)], log=log) as app,
+        httpx.Client(base_url=app.url, trust_env=False, timeout=60) as client,
+        ExitStack() as streams,
+    ):
+        heard = []
+        for format_ in formats:
+            asked = {**body, "response_format": format_, "stream": True}
+            answer = streams.enter_context(client.stream("POST", "/v1/audio/speech", json=asked))
+            heard.append(answer.iter_bytes())
+            assert next(heard[-1])
+        said = Path(log.name).read_text()
+        os.kill(app.runtime_pid, signal.SIGKILL)
+        for pieces in heard:
+            with pytest.raises(httpx.RemoteProtocolError):  # nobody takes a part for the whole
+                collections.deque(pieces, maxlen=0)
+        more = Path(log.name).read_text().removeprefix(said).splitlines()
+    lines = [line for line in more if "studio.supervisor" not in line]
+    assert lines == ["WARNING studio.passage: the runtime went away in the middle of an answer"] * len(formats)
 
 
 def test_a_runtime_that_runs_elsewhere_is_used_and_left_running(checkpoint: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,18 @@ def test_openai(client: Client, recording: Path, same_as_native: str) -> None:
     assert stored["after_delete"]["status"] == 404
 
     assert "demo-voice" in heard["models"]
-    assert heard["refused"] == {"status": 404, "code": "unknown_voice", "param": "voice"}
+    assert all(0 < created <= time.time() for created in heard["created"])
+    assert heard["refused"] == {"kind": "NotFoundError", "status": 404, "code": "unknown_voice", "param": "voice"}
+    unknown = {"kind": "NotFoundError", "status": 404, "code": "model_not_found", "param": "model"}
+    assert heard["unknown_model"] == unknown
+    assert heard["empty"] == {"kind": "BadRequestError", "status": 400, "code": "empty_text", "param": "input"}
+    assert heard["too_fast"] == {"kind": "BadRequestError", "status": 400, "code": "invalid_config", "param": "speed"}
+    for file in heard["files"].values():
+        assert A_SECOND < file["said"] == file["read"]
+    assert len(heard["every_model"]) >= 4
+    assert all(size > 1_000 for size in heard["every_model"].values())
+    assert heard["request_ids"]["mine"] == "app-1"
+    assert len(heard["request_ids"]["theirs"]) == 16
 
 
 def test_livekit(client: Client) -> None:

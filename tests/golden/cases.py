@@ -69,6 +69,7 @@ SHORT = Reference(seconds=1.2, seed=11)
 MIDDLE = Reference(seconds=3.0, seed=12)
 LENGTHY = Reference(seconds=6.5, seed=13)
 NARROW = Reference(seconds=2.5, seed=14, sample_rate=16000)
+WIDE = Reference(seconds=2.0, seed=15, sample_rate=44100)  # 48,001 samples at 24 kHz: a codec frame more than 48,000
 
 
 def cases() -> Iterator[Case]:
@@ -218,6 +219,14 @@ def _icl() -> Iterator[Case]:
         mode=mode,
         text=ENGLISH,
         reference=NARROW,
+        reference_text=said,
+        layout="streaming",
+    )
+    yield Case(
+        name="icl_resampled_wide",
+        mode=mode,
+        text=ENGLISH,
+        reference=WIDE,
         reference_text=said,
         layout="streaming",
     )

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from qwen_tts.core.models.modeling_qwen3_tts import mel_spectrogram
 
 from tests.golden.cases import LENGTHY, MIDDLE, SEEDS, SHORT, Case, Reference, cases
+from tests.golden.config_truth import config_truth, known_fields
 from tests.golden.oracle import Oracle, Result, Utterance
+from tests.golden.resampling_truth import resampling_truth
 from tests.golden.sampling_truth import sampling_truth
 from tests.support.checkpoints import ODD, SPECS, TINY, write_checkpoint
 from tests.support.signals import voice
@@ -60,10 +62,12 @@ def main() -> None:
         _check_batch(checkpoints)
         _check_penalty(checkpoints, results)
         listed = [_store(case, result) for case, result in results.values()]
+        _write_json("configs.json", {"cases": config_truth(1), "known": known_fields()})
         _write_json("cases.json", {"cases": listed, "provenance": _provenance()})
         for name in (TINY.name, ODD.name):
             _write(f"references_{name}", _references(checkpoints.oracle(name, "base")))
             _write(f"code2wav_{name}", _decoded(checkpoints.oracle(name, "base"), name))
+        _write("resampling", resampling_truth(checkpoints.oracle(TINY.name, "base"), Path(folder)))
         arrays, settings = sampling_truth(checkpoints.oracle(TINY.name, "custom_voice"))
         _write("sampling", arrays)
         _write_json("sampling.json", settings)

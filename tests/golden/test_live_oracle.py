@@ -67,6 +67,6 @@ def test_say_equals_the_reference_on_a_checkpoint_made_just_now(
     run(sys.executable, "runtime.cli", "say", *words, "--codes-out", str(ours), "--out", str(our_sound))
     assert np.array_equal(np.load(ours), np.load(theirs))
     left, right = soundfile.read(our_sound)[0], soundfile.read(their_sound)[0]
-    assert abs(len(left) - len(right)) <= 1  # facts 6.1: the official cut of a reference may round
+    assert abs(len(left) - len(right)) <= 1  # docs/model.md 6.1: the official cut of a reference may round
     shared = min(len(left), len(right))
     assert np.abs(left[-shared:] * 32768 / 32767 - right[-shared:]).max() <= PCM_ATOL

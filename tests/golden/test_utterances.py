@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.engine.attending import AttendPiece
+from runtime.engine.attending import PrefillAttention
 from runtime.engine.engine import Engine
 from runtime.engine.intake import admit
 from runtime.engine.prompt import Prompt, build_prompt
@@ -19,7 +19,7 @@ from runtime.model.layers import Operations
 from runtime.request import StopReason
 from tests.conftest import Loaded
 from tests.golden.stored import CASES, arrays, request_of
-from tests.support.engines import engine_of, said, said_together, station_of
+from tests.support.engines import core_of, engine_of, said, said_together
 
 # Largest differences met are about a tenth of these; embeddings and logits have values near 1 and 4.
 PROMPT_ATOL = 2e-5
@@ -41,12 +41,12 @@ def engine_for(loaded: Loaded) -> EngineOf:
 
 def prompt_of(engine: Engine, case: dict[str, Any]) -> Prompt:
     request = request_of(case)
-    station = station_of(engine, request.mode)
-    checkpoint = station.checkpoint
-    admission, feed = admit(request, checkpoint, engine.settings.limits, station.length)
-    utterance = admission.plan(feed.text, checkpoint.text_tokenizer).utterance
+    core = core_of(engine, request.mode)
+    checkpoint = core.checkpoint
+    admission, text_stream = admit(request, checkpoint, engine.settings.limits, core.length)
+    utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).utterance
     if admission.reference is not None:
-        utterance = replace(utterance, voice=station.voices.read(admission.reference, "reference"))
+        utterance = replace(utterance, voice=core.voice_cache.read(admission.reference, "reference"))
     with torch.inference_mode():
         return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
 
@@ -78,10 +78,10 @@ def test_prompt_embeddings_equal_the_reference(engine_for: EngineOf, case: dict[
 @per_case
 def test_first_logits_equal_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     engine = engine_for(case)
-    prompt, talker = prompt_of(engine, case), station_of(engine, request_of(case).mode).checkpoint.talker
+    prompt, talker = prompt_of(engine, case), core_of(engine, request_of(case).mode).checkpoint.talker
     with torch.inference_mode():
-        arena = station_of(engine, request_of(case).mode).runner.arena
-        attend, ops = AttendPiece(arena, engine.device, talker, 0, 0, len(prompt.embeds)), Operations()
+        slot_cache = core_of(engine, request_of(case).mode).runner.slot_cache
+        attend, ops = PrefillAttention(slot_cache, engine.device, talker, 0, 0, len(prompt.embeds)), Operations()
         hidden = talker.decode(prompt.embeds.unsqueeze(0), attend, ops)
         logits = talker.logits(ops.norm(hidden[:, -1], talker.model.norm), ops)[0]
     np.testing.assert_allclose(logits.numpy(), arrays(case["name"])["first_logits"], rtol=0, atol=LOGITS_ATOL)
@@ -89,7 +89,7 @@ def test_first_logits_equal_the_reference(engine_for: EngineOf, case: dict[str, 
 
 @per_case
 def test_text_is_cut_into_the_same_ids(engine_for: EngineOf, case: dict[str, Any]) -> None:
-    tokenizer = station_of(engine_for(case), request_of(case).mode).checkpoint.text_tokenizer
+    tokenizer = core_of(engine_for(case), request_of(case).mode).checkpoint.text_tokenizer
     role, ids = tokenizer.role(), case["text_ids"]
     assert ids[: len(role)] == role
     assert tokenizer.body(case["text"]) == ids[3:-5]
@@ -101,7 +101,7 @@ def test_text_is_cut_into_the_same_ids(engine_for: EngineOf, case: dict[str, Any
 def test_sound_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     waveform = arrays(case["name"])["waveform"]
     pcm = said(engine_for(case), request_of(case)).pcm
-    # Where it cuts a reference off, the official package may round one sample away (facts 6.1).
+    # Where it cuts a reference off, the official package may round one sample away (docs/model.md 6.1).
     offset = len(pcm) - len(waveform)
     assert offset in ((0,) if case["reference"] is None else (0, 1, -1))
     if offset < 0:
@@ -115,7 +115,7 @@ def test_sound_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) 
 def test_voices_are_read_from_references_alike(engine_for: EngineOf, case: dict[str, Any]) -> None:
     request = request_of(case)
     assert request.reference is not None
-    voice = station_of(engine_for(case), request.mode).voices.read(request.reference, "reference")
+    voice = core_of(engine_for(case), request.mode).voice_cache.read(request.reference, "reference")
     stored = arrays(case["name"])
     np.testing.assert_allclose(voice.x_vector.numpy(), stored["x_vector"], rtol=0, atol=X_VECTOR_ATOL)
     if voice.codes is not None:

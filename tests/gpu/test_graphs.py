@@ -15,14 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.layout.files import write_drawn
-from benchmarks.layout.published import LARGE
 from benchmarks.synthetic import TorchDraw
 from runtime.device.cuda import CudaDevice
+from runtime.engine.model_runner import ModelRunner
 from runtime.engine.prompt import Prompt
-from runtime.engine.runner import FrameRunner
 from runtime.engine.slots import LevelChoice, RowSettings
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
-from tests.support.checkpoints import TINY
+from tests.support.checkpoints import TINY, few_layers
 
 pytestmark = [
     pytest.mark.gpu,
@@ -31,19 +30,13 @@ pytestmark = [
 
 SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 32
 WIDE = replace(
-    LARGE,
-    name="wide",
-    talker=replace(LARGE.talker, layers=2),
-    predictor=replace(LARGE.predictor, layers=2),
-    tokens=TINY.tokens,
-    special_tokens=TINY.special_tokens,
-    text_rows=TINY.text_rows,
+    few_layers("wide", 2),
     code2wav=TINY.code2wav,
     encoder=TINY.encoder,
     speaker_encoder=TINY.speaker_encoder,
 )
 Codes = NDArray[np.int64]
-RunnerOf = Callable[..., FrameRunner]
+RunnerOf = Callable[..., ModelRunner]
 
 
 @pytest.fixture(scope="module", params=[TINY, WIDE], ids=lambda spec: spec.name)
@@ -55,9 +48,9 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="module")
 def runner_of(checkpoint: Checkpoint) -> RunnerOf:
-    def make(*, eager: bool = False) -> FrameRunner:
-        runner = FrameRunner(checkpoint, CudaDevice(eager=eager), torch.bfloat16, SLOTS, LENGTH, PIECE)
-        torch.cuda.synchronize()  # the tracks that use it know nothing of this thread's work
+    def make(*, eager: bool = False) -> ModelRunner:
+        runner = ModelRunner(checkpoint, CudaDevice(eager=eager), torch.bfloat16, SLOTS, LENGTH, PIECE)
+        torch.cuda.synchronize()  # the device streams that use it know nothing of this thread's work
         runner.capture()
         return runner
 
@@ -66,7 +59,7 @@ def runner_of(checkpoint: Checkpoint) -> RunnerOf:
 
 @torch.inference_mode()
 def prompt_of(checkpoint: Checkpoint, serial: int) -> Prompt:
-    """Prompts of one piece and of two."""
+    """Prompts of one chunk and of two."""
     ids = torch.arange(serial, serial + 9 + 3 * serial, device="cuda") % 200
     return Prompt(checkpoint.talker.embed_text(ids), [])
 
@@ -81,17 +74,17 @@ def settings_of(serial: int) -> RowSettings:
     return RowSettings(level, level, 1.05)
 
 
-def spoken(runner: FrameRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:
+def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:
     """Frames of some requests in one batch, their prompts read together or not. Shapes: [requests, frames, Q]."""
     slots, prompts, reads = [], [], [0] * len(serials)
     for serial in serials:
-        with runner.starting(runner.arena.next_free):
+        with runner.starting(runner.slot_cache.next_free):
             prompts.append(prompt_of(checkpoint, serial))
-            slots.append(runner.arena.take(settings_of(serial), 7 + serial, []))
+            slots.append(runner.slot_cache.take(settings_of(serial), 7 + serial, []))
     firsts: dict[int, Codes] = {}
     while len(firsts) < len(serials):
         waiting = [number for number in range(len(serials)) if number not in firsts][: 8 if together else 1]
-        stops = runner.read([(slots[number], prompts[number], reads[number]) for number in waiting])
+        stops = runner.prefill_chunks([(slots[number], prompts[number], reads[number]) for number in waiting])
         for number, stop in zip(waiting, stops, strict=True):
             reads[number] = stop
         through = [number for number in waiting if reads[number] == len(prompts[number].embeds)]
@@ -104,7 +97,7 @@ def spoken(runner: FrameRunner, checkpoint: Checkpoint, serials: list[int], toge
         assert result.finite.all()
         frames.append(result.codes)
     for slot in slots:
-        runner.arena.give_back(slot)
+        runner.slot_cache.give_back(slot)
     return np.stack(frames, axis=1)
 
 
@@ -128,7 +121,7 @@ def test_a_slot_says_nothing_of_who_had_it_before(checkpoint: Checkpoint, runner
     for _ in range(SLOTS):
         spoken(runner, checkpoint, [1], together=False)
     torch.cuda.synchronize()
-    for layer in (*runner.arena.keys, *runner.arena.values):
+    for layer in (*runner.slot_cache.keys, *runner.slot_cache.values):
         layer.fill_(torch.nan)
     torch.cuda.synchronize()
     assert np.array_equal(spoken(runner, checkpoint, [5], together=False), fresh)

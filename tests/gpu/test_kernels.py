@@ -12,12 +12,12 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from runtime.device.fused import Norm, Rules
-from runtime.device.kernels import held
-from runtime.device.kernels.attention import attend_rows
-from runtime.device.kernels.draw import draw
-from runtime.device.kernels.edges import begin, finish
-from runtime.device.kernels.linear import TILES, Tiles, linear, norm, swiglu
-from runtime.device.kernels.piece import attend_piece
+from runtime.device.kernels import small_m_gemm
+from runtime.device.kernels.decode_attention import decode_attention
+from runtime.device.kernels.frame_io import begin, finish
+from runtime.device.kernels.gemm import TILES, Tiles, gemm, norm, swiglu
+from runtime.device.kernels.prefill_attention import prefill_attention
+from runtime.device.kernels.sample import sample
 from tests.support.kernel_twins import (
     Heads,
     Slots,
@@ -84,7 +84,7 @@ def test_rows_attend_as_their_twin_does(shape: tuple[int, int, int], new: int, l
     for slot, position in zip(slots, positions, strict=True):
         ours.poison(slot, position)
     twins = ours.copy()
-    out = attend_rows(*ours.given(), ints(*slots), ints(*positions), new)
+    out = decode_attention(*ours.given(), ints(*slots), ints(*positions), new)
     each_slot = [slot for slot in slots for _ in range(new)]
     each_position = [position + index for position in positions for index in range(new)]
     torch.testing.assert_close(out, attend_twin(twins, each_slot, each_position), **TOLERANCE[dtype])
@@ -98,7 +98,7 @@ def test_rows_of_any_length_up_to_the_longest(dtype: torch.dtype) -> None:
     for slot, position in enumerate(positions):
         ours.poison(slot, position)
     twins = ours.copy()
-    out = attend_rows(*ours.given(), torch.arange(8, device="cuda"), ints(*positions))
+    out = decode_attention(*ours.given(), torch.arange(8, device="cuda"), ints(*positions))
     torch.testing.assert_close(out, attend_twin(twins, list(range(8)), positions), **TOLERANCE[dtype])
     agree(ours, twins, dtype)
 
@@ -109,34 +109,34 @@ def test_a_row_attends_with_the_same_bits_in_any_batch(length: int, new: int, dt
     ours = heads_of(2, 64 * new, (16, 8, 128), slots=64, length=length, dtype=dtype)
     order = torch.randperm(64, generator=torch.Generator().manual_seed(0)).cuda()
     positions = torch.randint(0, length - new, (64,), generator=torch.Generator().manual_seed(1)).cuda()
-    together = attend_rows(*ours.copy().given(), order, positions, new).view(64, new, -1)
+    together = decode_attention(*ours.copy().given(), order, positions, new).view(64, new, -1)
     for count in BATCHES:
         start = 64 - count
         some = (ours.qkv[start * new :], *ours.copy().given()[1:], order[start:].clone(), positions[start:].clone())
-        assert torch.equal(attend_rows(*some, new).view(count, new, -1), together[start:]), count
+        assert torch.equal(decode_attention(*some, new).view(count, new, -1), together[start:]), count
 
 
 @per_dtype
 @per_shape
 @pytest.mark.parametrize(("start", "count"), [(0, 16), (0, 50), (73, 64), (130, 512)])
-def test_a_piece_attends_as_its_twin_does(
+def test_a_prefill_chunk_attends_as_its_twin_does(
     shape: tuple[int, int, int], start: int, count: int, dtype: torch.dtype
 ) -> None:
     ours = heads_of(start, count, shape, slots=3, length=700, dtype=dtype)
     ours.poison(1, start)
     twins = ours.copy()
-    out = attend_piece(*ours.given(), ints(1), ints(start))
+    out = prefill_attention(*ours.given(), ints(1), ints(start))
     expected = attend_twin(twins, [1] * count, list(range(start, start + count)))
     torch.testing.assert_close(out, expected, **TOLERANCE[dtype])
     agree(ours, twins, dtype)
 
 
-def test_the_padding_of_a_piece_goes_to_the_scratch_position() -> None:
+def test_the_padding_of_a_prefill_chunk_goes_to_the_scratch_position() -> None:
     ours = heads_of(11, 64, (16, 8, 128), slots=2, length=100, dtype=torch.bfloat16)
     ours.poison(1, 60)
     twins = ours.copy()
     ours.qkv[40:] = torch.nan
-    out = attend_piece(*ours.given(), ints(1), ints(60))
+    out = prefill_attention(*ours.given(), ints(1), ints(60))
     short = Heads(twins.qkv[:39], *twins.given()[1:])
     expected = attend_twin(short, [1] * 39, list(range(60, 99)))
     torch.testing.assert_close(out[:39], expected, **TOLERANCE[torch.bfloat16])
@@ -151,7 +151,7 @@ def drawn(
     table = torch.arange(logits.shape[1], device="cuda", dtype=torch.float32)[:, None].repeat(1, 40)
     embedded = torch.full((len(rows), 2, 40), -7.0, device="cuda")
     given = (*slots.given(), codebook, codes, finite, rules, table, embedded[:, 1])
-    draw(logits, rows, *given, settled=settled)
+    sample(logits, rows, *given, settled=settled)
     result = codes[:, codebook]
     assert torch.equal(embedded[:, 1], table[result])
     assert (embedded[:, 0] == -7).all()
@@ -229,7 +229,7 @@ def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int
     weight, x, residual = product_of(*shape[:2], gated=gated)
 
     def rows(count: int) -> Tensor:
-        return swiglu(x[:count], weight) if gated else linear(x[:count], weight, residual=residual[:count])
+        return swiglu(x[:count], weight) if gated else gemm(x[:count], weight, residual=residual[:count])
 
     together = rows(64)
     expected = x[:64].float() @ weight.float().t()
@@ -243,8 +243,8 @@ def test_a_products_row_has_the_same_bits_among_any_others(shape: tuple[int, int
         assert torch.equal(rows(count)[:64], together[:count]), count
 
 
-@pytest.mark.parametrize("shape", held.TILES, ids=str)
-def test_weights_held_ahead_make_the_same_bits(shape: tuple[int, int, bool]) -> None:
+@pytest.mark.parametrize("shape", small_m_gemm.TILES, ids=str)
+def test_weights_loaded_ahead_make_the_same_bits(shape: tuple[int, int, bool]) -> None:
     """Few rows: with the norm in every program where it can be, alone and among others, in rows that lie apart too."""
     N, K, gated = shape
     weight, x, residual = product_of(N, K, gated=gated)
@@ -252,19 +252,19 @@ def test_weights_held_ahead_make_the_same_bits(shape: tuple[int, int, bool]) -> 
     found = 0
     for count in (1, 2, 7, 8):
         few, beside = x[:count], None if gated else residual[:count]
-        if (way := held.way(few, weight, gated=gated)) is None:
+        if (way := small_m_gemm.way(few, weight, gated=gated)) is None:
             continue
         found += 1
-        expected = swiglu(few, weight) if gated else linear(few, weight, residual=beside)
-        assert torch.equal(held.held(few, weight, way, residual=beside, gated=gated), expected)
+        expected = swiglu(few, weight) if gated else gemm(few, weight, residual=beside)
+        assert torch.equal(small_m_gemm.small_m_gemm(few, weight, way, residual=beside, gated=gated), expected)
         apart = torch.zeros(count, 2, N, device="cuda", dtype=torch.bfloat16)
-        held.held(few, weight, way, residual=beside, gated=gated, out=apart[:, 1])
+        small_m_gemm.small_m_gemm(few, weight, way, residual=beside, gated=gated, out=apart[:, 1])
         assert torch.equal(apart[:, 1], expected)
         assert not apart[:, 0].any()
         if K & (K - 1) == 0:
             normed = norm(few, how)
-            expected = swiglu(normed, weight) if gated else linear(normed, weight)
-            assert torch.equal(held.held(few, weight, way, norm=how, gated=gated), expected)
+            expected = swiglu(normed, weight) if gated else gemm(normed, weight)
+            assert torch.equal(small_m_gemm.small_m_gemm(few, weight, way, norm=how, gated=gated), expected)
     if not found:
         pytest.skip("this card has not the shared memory, or does not launch kernels ahead")
 
@@ -274,10 +274,10 @@ def test_stretches_of_a_product_may_be_programs_of_their_own(N: int, K: int) -> 
     weight, x, residual = product_of(N, K, gated=False)
     for count in (1, 20, 64):
         given = {"residual": residual[:count]}
-        whole = linear(x[:count], weight, **given, tiles=Tiles(16, 256, 4, 4, 4))
+        whole = gemm(x[:count], weight, **given, tiles=Tiles(16, 256, 4, 4, 4))
         for calls in (False, True):
-            spread = linear(x[:count], weight, **given, tiles=Tiles(32, 256, 4, 4, 2, calls, spread=True))
-            assert torch.equal(spread, whole), count
+            split = gemm(x[:count], weight, **given, tiles=Tiles(32, 256, 4, 4, 2, calls, split_k=True))
+            assert torch.equal(split, whole), count
 
 
 @pytest.mark.parametrize("counted", [False, True])
@@ -289,9 +289,9 @@ def test_rows_move_on_and_tell_of_their_frame(counted: bool) -> None:
     finite = torch.rand(64, GROUPS, generator=generator).cuda() < 0.95
     positions, counts = state.position[rows], codes[:, 1].clone()
     expected = copy_of(state)
-    told = finish(rows, state, codes, finite, 301, positions, counts if counted else None)
+    output = finish(rows, state, codes, finite, 301, positions, counts if counted else None)
     stops = positions + (counts if counted else 1)
-    assert torch.equal(told, finish_twin(rows, expected, codes, finite, 301, stops))
+    assert torch.equal(output, finish_twin(rows, expected, codes, finite, 301, stops))
     assert all(torch.equal(now, then) for now, then in zip(state, expected, strict=True))
 
 
@@ -312,10 +312,10 @@ def test_a_graph_of_kernels_that_feed_each_other_replays_what_they_do_alone() ->
         x, positions = begin(rows, state, tables, text)
         for codebook in range(GROUPS):
             settled = codebook > 0
-            scores = attend_rows(x, *heads.given()[1:], rows, positions, settled=settled)
+            scores = decode_attention(x, *heads.given()[1:], rows, positions, settled=settled)
             x = torch.empty_like(x)
             given = (*slots.given(), codebook, codes, finite, None, tables[codebook], x)
-            draw(scores, rows, *given, settled=settled)
+            sample(scores, rows, *given, settled=settled)
         return finish(rows, state, codes, finite, 5, positions)
 
     moving = (heads.keys, heads.values, *state)
@@ -324,16 +324,16 @@ def test_a_graph_of_kernels_that_feed_each_other_replays_what_they_do_alone() ->
     def frames(one: Callable[[], Tensor]) -> Tensor:
         for tensor, was in zip(moving, kept, strict=True):
             tensor.copy_(was)
-        told = []
+        output = []
         for turn in range(turns):
             rows.copy_(torch.arange(B, device="cuda").roll(turn))
-            told.append(one().clone())
-        return torch.stack(told)
+            output.append(one().clone())
+        return torch.stack(output)
 
     def waiting() -> Tensor:
-        told = frame()
+        output = frame()
         torch.cuda.synchronize()
-        return told
+        return output
 
     expected = frames(waiting)
     graph = torch.cuda.CUDAGraph()

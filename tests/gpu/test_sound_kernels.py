@@ -13,9 +13,9 @@ pytest.importorskip("triton")
 
 from benchmarks.sound import published, random_network, rounded, snr_db
 from runtime.device.cuda import CudaDevice
-from runtime.device.interface import Track
-from runtime.engine.codec import SoundStreams
-from runtime.engine.voices import ClonedVoice
+from runtime.device.interface import Stream
+from runtime.engine.code2wav_streams import Code2WavStreams
+from runtime.engine.voice_cache import ClonedVoice
 from runtime.model.code2wav import Code2Wav
 
 pytestmark = [
@@ -50,11 +50,11 @@ def codes(network: Code2Wav) -> Tensor:
 
 
 @pytest.fixture(scope="module")
-def streams(network: Code2Wav, device: CudaDevice) -> SoundStreams:
-    made = SoundStreams(network, SLOTS, device, torch.bfloat16)
-    torch.cuda.synchronize()  # the tracks that use it know nothing of this thread's work
+def streams(network: Code2Wav, device: CudaDevice) -> Code2WavStreams:
+    made = Code2WavStreams(network, SLOTS, device, torch.bfloat16)
+    torch.cuda.synchronize()  # the device streams that use it know nothing of this thread's work
     made.prepare()
-    assert made.graphs.sizes(Track.SOUND), "nothing was captured"
+    assert made.graphs.sizes(Stream.SOUND), "nothing was captured"
     return made
 
 
@@ -64,19 +64,19 @@ def plain(network: Code2Wav, codes: Tensor) -> Tensor:
     return network(codes.to(where), network.fresh_state(len(codes))).cpu()
 
 
-def decoded(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
+def decoded(streams: Code2WavStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
     for slot in slots:
         streams.open(slot)
     return continued(streams, slots, codes, ends)
 
 
-def continued(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
-    torch.cuda.synchronize()  # the streams were opened on no track
+def continued(streams: Code2WavStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
+    torch.cuda.synchronize()  # the streams were opened on no device stream
     sounds = [b""] * len(slots)
     for begin, end in pairwise([0, *ends]):
-        track = Track.FIRST_SOUND if end <= 2 else Track.SOUND
-        for row, pcm in enumerate(streams.decode(slots, codes[:, begin:end], track)):
-            assert pcm is not None, "sound that is not finite"
+        stream = Stream.FIRST_SOUND if end <= 2 else Stream.SOUND
+        for row, pcm in enumerate(streams.decode(slots, codes[:, begin:end], stream)):
+            assert isinstance(pcm, bytes), "sound that is not finite"
             sounds[row] += pcm
     return sounds
 
@@ -86,7 +86,7 @@ def waves(sounds: list[bytes]) -> Tensor:
 
 
 def test_bfloat16_is_as_close_to_float32_as_rounding_lets_it_be(
-    streams: SoundStreams, network: Code2Wav, codes: Tensor
+    streams: Code2WavStreams, network: Code2Wav, codes: Tensor
 ) -> None:
     truth = plain(network, codes[:4])
     with torch.inference_mode():
@@ -96,25 +96,27 @@ def test_bfloat16_is_as_close_to_float32_as_rounding_lets_it_be(
 
 
 def test_float32_kernels_are_the_network(network: Code2Wav, device: CudaDevice, codes: Tensor) -> None:
-    streams = SoundStreams(network, 4, device, torch.float32)
+    streams = Code2WavStreams(network, 4, device, torch.float32)
     ours = waves(decoded(streams, [2, 0], codes[:2], [2, 3, FRAMES]))
     assert snr_db(plain(network, codes[:2]), ours) > FLOAT32_DB
 
 
-def test_a_stream_has_the_same_bits_alone_and_among_thirty_two(streams: SoundStreams, codes: Tensor) -> None:
+def test_a_stream_has_the_same_bits_alone_and_among_thirty_two(streams: Code2WavStreams, codes: Tensor) -> None:
     together = decoded(streams, list(range(32)), codes, [12, FRAMES])
     for row in (0, 7, 31):
         alone = decoded(streams, [33], codes[row : row + 1], [12, FRAMES])
         assert alone[0] == together[row], row
 
 
-def test_a_stream_has_the_same_bits_however_it_is_cut(streams: SoundStreams, codes: Tensor) -> None:
+def test_a_stream_has_the_same_bits_however_it_is_cut(streams: Code2WavStreams, codes: Tensor) -> None:
     whole = decoded(streams, [3], codes[:1], [16, FRAMES])
     for ends in ([1, 2, 4, 8, 16, FRAMES], [3, 10, 23, FRAMES]):
         assert decoded(streams, [9], codes[:1], ends) == whole, ends
 
 
-def test_a_voice_s_stream_goes_on_from_its_reference(streams: SoundStreams, network: Code2Wav, codes: Tensor) -> None:
+def test_a_voice_s_stream_goes_on_from_its_reference(
+    streams: Code2WavStreams, network: Code2Wav, codes: Tensor
+) -> None:
     voice = ClonedVoice(torch.zeros(1), codes[0, :14], "Words.")
     with torch.inference_mode():
         truth = plain(network, codes[:1])[:, 14 * streams.samples_per_frame :]
@@ -126,7 +128,20 @@ def test_a_voice_s_stream_goes_on_from_its_reference(streams: SoundStreams, netw
     assert snr_db(truth, waves(heard[:1])) > 25
 
 
-def test_nothing_is_decoded_outside_of_graphs(streams: SoundStreams, codes: Tensor) -> None:
+@pytest.mark.parametrize("frames", [9, 14, 24])
+def test_captured_steps_over_a_reference_leave_the_same_bits(
+    streams: Code2WavStreams, codes: Tensor, frames: int
+) -> None:
+    reference = codes[0, :frames].to(streams.device.torch_device)
+    with torch.inference_mode(), streams.device.stream(Stream.VOICES):
+        sound = streams.after(reference)
+        state, turn = streams.network.after(reference)
+        torch.cuda.synchronize()
+    assert torch.equal(sound.state.keys[0], state.keys[0])
+    assert torch.equal(sound.state.convs[0][sound.turn], state.convs[0][turn])
+
+
+def test_nothing_is_decoded_outside_of_graphs(streams: Code2WavStreams, codes: Tensor) -> None:
     for frames, rows in ((1, 1), (5, 3), (24, 9), (2, 32)):
         decoded(streams, list(range(rows)), codes[:rows], [frames])
     assert streams.uncaptured == 0

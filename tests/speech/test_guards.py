@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
-from runtime.engine.runaway import REPEATED_FRAMES, SILENT_FRAMES, Watch, spent_after
+from runtime.engine.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spent_after
 from runtime.request import Guard, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
 from tests.support.engines import Codes, Heard, said_together
@@ -38,23 +38,23 @@ def spoken() -> list[Heard]:
     return heards
 
 
-def watched(codes: Codes, pcm: bytes) -> tuple[Watch, list[int]]:
-    """Frame by frame as if the text had been spent from the start: the watch, and the longest of each of its runs."""
-    watch, longest = Watch(), np.zeros(9, np.int64)
+def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
+    """Frame by frame as if the text had been spent from the start: the detector, and the longest of its runs each."""
+    detector, longest = RunawayDetector(), np.zeros(9, np.int64)
     size = len(pcm) // len(codes)
     for frame in range(len(codes)):
-        assert watch.heard(codes[frame : frame + 1], pcm[frame * size : (frame + 1) * size], True) is None, frame
-        longest = np.maximum(longest, watch._runs)
-    return watch, longest.tolist()
+        assert detector.heard(codes[frame : frame + 1], pcm[frame * size : (frame + 1) * size], True) is None, frame
+        longest = np.maximum(longest, detector._runs)
+    return detector, longest.tolist()
 
 
 def test_speech_comes_nowhere_near_a_guard(spoken: list[Heard]) -> None:
     """Seen: two codes of a loop (32 at least are needed) and three silent frames (of 38)."""
     for text, heard in zip(TEXTS, spoken, strict=True):
-        watch, longest = watched(heard.codes, heard.pcm.tobytes())
+        detector, longest = watched(heard.codes, heard.pcm.tobytes())
         assert max(longest[:-1]) < (REPEATED_FRAMES - 8) / 3, text
         assert longest[-1] < SILENT_FRAMES / 3, text
-        assert len(heard.codes) - 8 < watch.last_audible_frame < len(heard.codes), text
+        assert len(heard.codes) - 8 < detector.last_audible_frame < len(heard.codes), text
 
 
 def test_speech_has_ended_before_its_text_is_taken_as_spent(spoken: list[Heard]) -> None:
@@ -75,13 +75,13 @@ def test_speech_that_goes_on_without_end_is_caught(spoken: list[Heard], still: b
     """After its last word the voice repeats three frames out of its middle, aloud or in silence."""
     heard = spoken[7]
     size, frames = 2 * len(heard.pcm) // len(heard.codes), len(heard.codes)
-    watch, _ = watched(heard.codes, heard.pcm.tobytes())
+    detector, _ = watched(heard.codes, heard.pcm.tobytes())
     loop = np.tile(heard.codes[20:23], (20, 1))
     pcm = bytes(60 * size) if still else heard.pcm.tobytes()[20 * size : 23 * size] * 20
     for frame in range(0, 60, 4):
-        found = watch.heard(loop[frame : frame + 4], pcm[frame * size : (frame + 4) * size], True)
+        found = detector.heard(loop[frame : frame + 4], pcm[frame * size : (frame + 4) * size], True)
         if found:
             break
     assert found is guard
     assert frame < REPEATED_FRAMES
-    assert watch.last_audible_frame <= frames
+    assert detector.last_audible_frame <= frames

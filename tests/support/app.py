@@ -35,7 +35,8 @@ class App:
     def runtime_pid(self) -> int:
         """The child that serves speech, as the kernel knows it; a recogniser may be another."""
         children = [child for task in Path(f"/proc/{self.process.pid}/task").iterdir() for child in _children(task)]
-        (runtime,) = [child for child in children if b"runtime.cli" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        words = {child: Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0") for child in children}
+        (runtime,) = [child for child, said in words.items() if b"runtime.cli" in said and b"--check" not in said]
         return int(runtime)
 
 
@@ -44,11 +45,14 @@ def _children(task: Path) -> list[str]:
 
 
 @contextmanager
-def running_app(arguments: Sequence[str], **variables: str) -> Iterator[App]:
-    """Start app.py, wait for its line, and end it as Ctrl-C does. ``variables`` are its environment's."""
+def running_app(arguments: Sequence[str], *, log: IO[str] | None = None, **variables: str) -> Iterator[App]:
+    """Start app.py, wait for its line, and end it as Ctrl-C does. ``variables`` are its environment's.
+
+    Its standard error goes to ``log``, or else to ours.
+    """
     command = [sys.executable, "app.py", "--port", "0", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VOICEWRIGHT_THREADS": "1", **variables}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         assert process.stdout is not None
         late = threading.Timer(START_S, process.kill)
         late.start()

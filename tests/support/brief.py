@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.device.interface import Track
+from runtime.device.interface import Stream
 from runtime.engine.sound_graphs import Family
 from runtime.model.checkpoint import Checkpoint
 from tests.conftest import Loaded
@@ -38,8 +38,10 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     tests/unit/engine/test_sound_graphs.py holds what all of them do, and test_npu_engine.py has an engine of them.
     """
     families = {
-        Track.FIRST_SOUND: Family((1, 2), (1, 2)),
-        Track.STARTS: Family((1,), (1, 2)),
-        Track.SOUND: Family((1, 2, 4), (1, 4)),
+        Stream.FIRST_SOUND: Family((1, 2), (1, 2)),
+        Stream.STARTS: Family((1,), (1, 2)),
+        Stream.SOUND: Family((1, 2, 4), (1, 4)),
     }
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
+    # Of recordings one length, so that some of what tests clone has a graph and some has none.
+    monkeypatch.setattr("runtime.engine.voice_encoders.LENGTHS_S", (1.3,))

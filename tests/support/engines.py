@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from runtime.device import Device
 from runtime.device.cpu import CpuDevice
+from runtime.engine.core import Clock, EngineCore
 from runtime.engine.engine import PAUSE_S, Engine
 from runtime.engine.registry import Entry, Registry
-from runtime.engine.station import Clock, Station
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import (
     AudioChunk,
@@ -117,16 +117,22 @@ def engine_of(
     engine = Engine(Registry(), device, everything, clock or VirtualClock())
     for checkpoint in checkpoints:
         config, tokenizer = checkpoint.config, checkpoint.speech_tokenizer.config
-        entry = Entry("", checkpoint.name, config.modes, config, tokenizer, checkpoint.fingerprint)
+        entry = Entry("", checkpoint.name, config.modes, config, tokenizer, checkpoint.fingerprint, created=0)
         engine.registry.entries.append(entry)
         engine.add(entry, checkpoint)
     return engine
 
 
-def drain(engine: Engine, clock: VirtualClock | None = None, turn_s: float = 0.0) -> None:
+def drain(
+    engine: Engine,
+    clock: VirtualClock | None = None,
+    turn_s: float = 0.0,
+    before_tick: Callable[[], None] = lambda: None,
+) -> None:
     """Tick until nothing is left to do, while the clock moves on by so much a turn."""
     ticks, late = 0, time.monotonic() + MOST_IDLE_S
     while ticks < MOST_TICKS and time.monotonic() < late:
+        before_tick()
         worked = engine.tick()
         if not engine.busy:
             return
@@ -197,12 +203,12 @@ def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float 
     return SpeechRequest(text=text, mode=Mode.BASE, **given)
 
 
-def station_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> Station:
-    """The one station of a mode."""
+def core_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> EngineCore:
+    """The one engine core of a mode."""
     entry = engine.registry.entry(mode)
     assert entry is not None
-    assert entry.station is not None
-    return entry.station
+    assert entry.core is not None
+    return entry.core
 
 
 def seeded(seed: int, **words: Any) -> dict[str, Any]:

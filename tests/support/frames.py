@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from runtime.device import Device
-from runtime.engine.runner import FrameResult, FrameRunner, Pending
+from runtime.engine.core import EngineCore
+from runtime.engine.model_runner import FrameResult, LaunchedFrame, ModelRunner
 
 Slots = NDArray[np.int64]
 # Slots, the number of frames that each has made with this one, what came of it; returns what is told instead.
 Change = Callable[[Slots, NDArray[np.int64], FrameResult], FrameResult]
 
 
-def pending(slots: Slots, result: FrameResult, device: Device) -> Pending:
-    """A frame that was made elsewhere, told of as the device tells of its own."""
-    told = torch.from_numpy(np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64))
-    memory = device.host_memory(*told.shape, dtype=torch.int64)
-    device.to_host(told, memory)
-    return Pending(slots, memory, device.mark())
+def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame:
+    """A frame that was made elsewhere, in flight as the device's own are."""
+    output = torch.from_numpy(np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64))
+    memory = device.host_memory(*output.shape, dtype=torch.int64)
+    device.to_host(output, memory)
+    return LaunchedFrame(slots, memory, device.mark())
 
 
 @dataclass(frozen=True)
-class Changed(Pending):
+class Changed(LaunchedFrame):
     """Changed when it is read, and not before: until then nobody may look."""
 
     frames: NDArray[np.int64]
@@ -36,12 +37,26 @@ class Changed(Pending):
         return self.change(self.slots, self.frames, super().result())
 
 
-def change_frames(runner: FrameRunner, change: Change) -> None:
+def change_frames(runner: ModelRunner, change: Change) -> None:
     """Let every frame after a row's first tell what ``change`` makes of it."""
     step = runner.step
 
-    def changed(slots: Slots) -> Pending:
+    def changed(slots: Slots) -> LaunchedFrame:
         made = step(slots)
-        return Changed(made.slots, made.told, made.moment, runner.arena.host_frame[slots].copy(), change)
+        return Changed(made.slots, made.output, made.event, runner.slot_cache.host_frame[slots].copy(), change)
 
     runner.step = changed  # type: ignore[method-assign]
+
+
+def end_parts_after(core: EngineCore, frames: int | Callable[[int], int]) -> None:
+    """Make the talker end every part by itself after so many frames, or as many as ``frames`` says of its number."""
+    eos = core.checkpoint.config.talker.codec_eos_token_id
+    begun = 0
+
+    def ending(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
+        nonlocal begun
+        begun += int((made == 2).any())  # the first frame of a part is told elsewhere
+        ended = made > (frames if isinstance(frames, int) else frames(begun))
+        return replace(result, ended=result.ended | ended, codes=np.where(ended[:, None], eos, result.codes))
+
+    change_frames(core.runner, ending)

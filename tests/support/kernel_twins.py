@@ -41,7 +41,7 @@ class Heads:
         dtype: torch.dtype,
         device: str,
     ) -> Heads:
-        """``count`` new positions over an arena of random keys and values."""
+        """``count`` new positions over slots of random keys and values."""
 
         def normal(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator).to(device, dtype)
@@ -200,12 +200,12 @@ def begin_twin(rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tupl
 
 def finish_twin(rows: Tensor, state: State, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
     """The rows one by one, and the scratch slot at its beginning. Shapes: stops [B], where each reads next."""
-    told = []
+    output = []
     for row, slot in enumerate(rows.tolist()):
         moves = slot < len(state.frame) - 1
         state.position[slot] = int(stops[row]) if moves else 0
         state.frame[slot] = int(state.frame[slot]) + 1 if moves else 0
         state.codes[slot] = codes[row]
         state.seen[slot, int(codes[row, 0])] = True
-        told.append([*codes[row].tolist(), int(codes[row, 0] == eos), int(finite[row].all())])
-    return torch.tensor(told, device=rows.device)
+        output.append([*codes[row].tolist(), int(codes[row, 0] == eos), int(finite[row].all())])
+    return torch.tensor(output, device=rows.device)

@@ -1,8 +1,8 @@
 """A CPU that behaves as a card does: it does what it was asked for later, and tells of it later still.
 
-Graphs and copies to the host stand in a queue a track. What is asked for on a track comes after what stands in its
+Graphs and copies to the host stand in a queue a stream. What is asked for on a stream comes after what stands in its
 queue, and in front of nothing else: a frame may run long after the host believes that its row has ended, unless
-somebody lets the tracks wait for each other. What the host was to be told stays poison until it has been told.
+somebody lets the streams wait for each other. What the host was to be told stays poison until it has been told.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.interface import Graph, Moment, Track
+from runtime.device.interface import Event, Graph, Stream
 
 Made = TypeVar("Made")
 POISON = -(10**12)  # out of every table's range
@@ -27,20 +27,20 @@ POISON = -(10**12)  # out of every table's range
 
 def poison(dtype: torch.dtype) -> int:
     """As far out as the type reaches."""
-    return max(POISON, torch.iinfo(dtype).min)
+    return POISON if dtype.is_floating_point else max(POISON, torch.iinfo(dtype).min)
 
 
-class LateMoment:
-    """After so much work on a track."""
+class LateEvent:
+    """After so much work on a stream."""
 
-    def __init__(self, device: LateDevice, track: Track | None, at: int) -> None:
-        self.device, self.track, self.at = device, track, at
+    def __init__(self, device: LateDevice, stream: Stream | None, at: int) -> None:
+        self.device, self.stream, self.at = device, stream, at
 
     def query(self) -> bool:
         return self.device.ask(self)
 
     def synchronize(self) -> None:
-        self.device.tell(self.track, self.at)
+        self.device.tell(self.stream, self.at)
 
 
 class LateGraph(Graph[Made]):
@@ -64,7 +64,7 @@ class LateDevice(CpuDevice):
     """``chance``: that a question finds the work done. With 0 nothing is known until somebody waits for it."""
 
     holds_graphs = True
-    ahead = 1
+    max_in_flight = 1
 
     def __init__(self, seed: int = 0, chance: float = 0.4) -> None:
         super().__init__()
@@ -72,19 +72,19 @@ class LateDevice(CpuDevice):
         self.host: set[int] = set()  # storages that are no work of the device to look at
         self._luck = random.Random(seed)
         self._lock = threading.RLock()
-        self._mine = threading.local()  # the track of each thread
-        self._work: dict[Track | None, deque[Callable[[], None]]] = defaultdict(deque)
-        self._copies: dict[Track | None, deque[tuple[int, Tensor, list[Tensor]]]] = defaultdict(deque)
-        self._asked: dict[Track | None, int] = defaultdict(int)
-        self._done: dict[Track | None, int] = defaultdict(int)
-        self._told: dict[Track | None, int] = defaultdict(int)
+        self._mine = threading.local()  # the stream of each thread
+        self._work: dict[Stream | None, deque[Callable[[], None]]] = defaultdict(deque)
+        self._copies: dict[Stream | None, deque[tuple[int, Tensor, list[Tensor]]]] = defaultdict(deque)
+        self._asked: dict[Stream | None, int] = defaultdict(int)
+        self._done: dict[Stream | None, int] = defaultdict(int)
+        self._told: dict[Stream | None, int] = defaultdict(int)
 
     # --- what the engine asks
 
     @contextmanager
-    def track(self, track: Track) -> Iterator[None]:
+    def stream(self, stream: Stream) -> Iterator[None]:
         before = self._current
-        self._mine.track = track
+        self._mine.stream = stream
         try:
             if before is None:
                 with _InOrder(self):
@@ -92,16 +92,16 @@ class LateDevice(CpuDevice):
             else:
                 yield
         finally:
-            self._mine.track = before
+            self._mine.stream = before
 
-    def mark(self) -> Moment:
-        return LateMoment(self, self._current, self._asked[self._current])
+    def mark(self) -> Event:
+        return LateEvent(self, self._current, self._asked[self._current])
 
-    def wait(self, moment: Moment) -> None:
-        assert isinstance(moment, LateMoment)
-        self.put(lambda: self.do(moment.track, moment.at))
+    def wait(self, event: Event) -> None:
+        assert isinstance(event, LateEvent)
+        self.put(lambda: self.do(event.stream, event.at))
 
-    def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
+    def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         return LateGraph(self, work)
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
@@ -120,41 +120,41 @@ class LateDevice(CpuDevice):
     # --- what it does about it
 
     def put(self, work: Callable[[], None]) -> None:
-        """Ask for work on the current track; without a track it is done at once."""
+        """Ask for work on the current stream; without a stream it is done at once."""
         with self._lock:
-            track = self._current
-            self._work[track].append(work)
-            self._asked[track] += 1
-            if track is None:
+            stream = self._current
+            self._work[stream].append(work)
+            self._asked[stream] += 1
+            if stream is None:
                 self.tell(None, self._asked[None])
 
-    def do(self, track: Track | None, upto: int) -> None:
-        """Do the work of a track as far as asked."""
+    def do(self, stream: Stream | None, upto: int) -> None:
+        """Do the work of a stream as far as asked."""
         with self._lock, torch.inference_mode():
             before, self._mine.works = self._works, True
-            while self._done[track] < upto:
-                self._done[track] += 1
-                self._work[track].popleft()()
+            while self._done[stream] < upto:
+                self._done[stream] += 1
+                self._work[stream].popleft()()
             self._mine.works = before
 
-    def tell(self, track: Track | None, upto: int) -> None:
+    def tell(self, stream: Stream | None, upto: int) -> None:
         """Do it, and let the host know."""
         with self._lock, torch.inference_mode():
-            self.do(track, upto)
-            copies = self._copies[track]
+            self.do(stream, upto)
+            copies = self._copies[stream]
             while copies and copies[0][0] <= upto:
                 _, into, snapshot = copies.popleft()
                 into.copy_(snapshot[0])
-            self._told[track] = max(self._told[track], upto)
+            self._told[stream] = max(self._told[stream], upto)
 
-    def ask(self, moment: LateMoment) -> bool:
+    def ask(self, event: LateEvent) -> bool:
         with self._lock:
-            if self._told[moment.track] < moment.at and self._luck.random() < self.chance:
-                self.tell(moment.track, moment.at)
-            return self._told[moment.track] >= moment.at
+            if self._told[event.stream] < event.at and self._luck.random() < self.chance:
+                self.tell(event.stream, event.at)
+            return self._told[event.stream] >= event.at
 
     def catch_up(self) -> None:
-        """What comes now comes after all that its track was asked for before."""
+        """What comes now comes after all that its stream was asked for before."""
         if not self._works:
             self.do(self._current, self._asked[self._current])
 
@@ -163,12 +163,12 @@ class LateDevice(CpuDevice):
         return getattr(self._mine, "works", False)
 
     @property
-    def _current(self) -> Track | None:
-        return getattr(self._mine, "track", None)
+    def _current(self) -> Stream | None:
+        return getattr(self._mine, "stream", None)
 
 
 class _InOrder(TorchDispatchMode):
-    """Every operation outside of graphs is work of its track too."""
+    """Every operation outside of graphs is work of its stream too."""
 
     def __init__(self, device: LateDevice) -> None:
         super().__init__()

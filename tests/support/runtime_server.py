@@ -20,13 +20,19 @@ from runtime.server.speech_engine import Progress
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 
 START_S = 60.0
+FRAMES = "voicewright_frames_total "
+FREED_FRAMES = 16  # that may still be made of what nobody hears: the news of it passes two threads and a socket
 
 
 @dataclass(slots=True)
 class RunningServer:
-    """A server that answers. ``exit_status`` is there once it has ended."""
+    """A server that answers, at its own port or at that of a studio before it.
+
+    ``exit_status`` is there once it has ended.
+    """
 
     port: int
+    runtime_port: int = 0  # its own, where ``port`` is a studio's
     engine: Engine | None = None
     loop: asyncio.AbstractEventLoop | None = None
     stop: asyncio.Event | None = None
@@ -41,7 +47,15 @@ class RunningServer:
         return f"ws://127.0.0.1:{self.port}/v1/audio/speech/stream"
 
     def load(self) -> dict[str, Any]:
-        return dict(httpx.get(f"{self.http}/ready").json())
+        return dict(httpx.get(f"{self._own}/ready").json())
+
+    def metrics(self) -> str:
+        """The page for Prometheus, which no studio passes on."""
+        return httpx.get(f"{self._own}/metrics").text
+
+    @property
+    def _own(self) -> str:
+        return f"http://127.0.0.1:{self.runtime_port or self.port}"
 
     def tell_to_end(self) -> None:
         """What SIGTERM does to a process."""
@@ -65,6 +79,16 @@ class RunningServer:
             assert time.monotonic() - start < seconds, load
             time.sleep(0.002)
         return time.monotonic() - start
+
+    def frames_made(self) -> int:
+        """How many frames' sound the engine has made."""
+        return round(next(float(line.split()[1]) for line in self.metrics().splitlines() if line.startswith(FRAMES)))
+
+    def frames_until_idle(self) -> int:
+        """Return how many frames are still made until no slot is taken: a clock that a busy machine does not change."""
+        before = self.frames_made()
+        self.wait_until_idle(30)
+        return self.frames_made() - before
 
 
 @contextmanager

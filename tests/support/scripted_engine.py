@@ -33,6 +33,7 @@ CARD = ModelCard(
     layouts=tuple(Layout),
     takes_instruct=True,
     speaks=False,
+    part_chars=400,
     fingerprint="0" * 64,
     loaded=True,
     samples_per_frame=1920,

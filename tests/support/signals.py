@@ -32,3 +32,11 @@ def voice(seconds: float, seed: int, sample_rate: int = SAMPLE_RATE) -> NDArray[
     signal = envelope * signal + 0.02 * (2.0 * stream.random_sample(count) - 1.0)
     # On the 16-bit grid, where last-bit differences between sine routines vanish.
     return (np.round(16384 * signal / np.abs(signal).max()) / 32768).astype(np.float32)
+
+
+def noise(count: int, channels: int, seed: int) -> NDArray[np.float32]:
+    """White noise, in which every sample and channel tells.
+
+    Shapes: [count, channels], peak 0.5.
+    """
+    return np.random.RandomState(seed).uniform(-0.5, 0.5, (count, channels)).astype(np.float32)

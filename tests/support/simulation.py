@@ -1,4 +1,4 @@
-"""The scheduler against listeners under a virtual clock: frames on one thread, sound on a lane beside it."""
+"""The scheduler against listeners under a virtual clock: frames on one thread, sound on a Code2Wav worker beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.scheduler import ENDLESS, Chunk, Pace, Rows, Scheduler
+from runtime.engine.scheduler import ENDLESS, Chunk, Pace, Scheduler, SequenceTable
 
 FRAME_S = 0.08
 
@@ -34,16 +34,16 @@ class Simulation:
     """``frame_s(rows)`` is what a frame of a batch takes, ``sound_s(frames)`` a call of Code2Wav."""
 
     scheduler: Scheduler
-    rows: Rows
+    table: SequenceTable
     frame_cost: tuple[float, float] = (0.01, 0.002)  # seconds: fixed, a row
     sound_cost: tuple[float, float] = (0.004, 0.008)  # seconds: fixed, a frame of a row
     steps: list[float] = field(default_factory=list)  # seconds of each frame, over and above
     pace: Pace = field(default_factory=Pace)
     prefill_s: float = 0.02
     is_scarce: bool = False
-    ahead: int = 0  # frames that are not known yet when the next one is begun
+    max_in_flight: int = 0  # frames that are not known yet when the next one is begun
     now: float = 0.0
-    lane_free_at: float = 0.0
+    worker_free_at: float = 0.0
     stepped: list[list[int]] = field(default_factory=list)
     device_free_at: float = 0.0
     _begun: deque[tuple[float, NDArray[np.int64]]] = field(default_factory=deque)  # frames: when they are made, whose
@@ -60,12 +60,12 @@ class Simulation:
         company: float = 0.0,
         **words: object,
     ) -> Simulation:
-        rows = Rows(slots)
+        table = SequenceTable(slots)
         scheduler = Scheduler(
             frame_s=FRAME_S, lead_cap_s=lead_cap_s, reader_frames=25, sound_work=work, company=company
         )
-        simulation = cls(scheduler, rows, **words)  # type: ignore[arg-type]
-        rows.first_chunk[:], rows.largest_chunk[:], rows.batch[:] = 1, largest, 4
+        simulation = cls(scheduler, table, **words)  # type: ignore[arg-type]
+        table.first_chunk[:], table.largest_chunk[:], table.batch[:] = 1, largest, 4
         return simulation
 
     def run(self, listeners: list[Listener], until: float = 60.0) -> None:
@@ -74,31 +74,31 @@ class Simulation:
         by_slot: dict[int, Listener] = {}
         for slot, one in enumerate(listeners):
             one.slot = slot
-        rows = self.rows
+        table = self.table
         while self.now < until and (waiting or any(one.ended is None for one in by_slot.values())):
             while waiting and waiting[0].arrives <= self.now:
                 self._begin(waiting.pop(0), by_slot)
             self._land(by_slot)
             self._fly(by_slot)
-            slots = self.scheduler.runnable(rows, self.now, is_scarce=self.is_scarce)
+            slots = self.scheduler.runnable(table, self.now, is_scarce=self.is_scarce)
             if len(slots):
                 self._step(slots)
-                if len(self._begun) <= self.ahead:
+                if len(self._begun) <= self.max_in_flight:
                     continue
             elif not self._begun:
                 self.now += 0.001
                 continue
             made_at, known = self._begun.popleft()
             self.now = max(self.now, made_at)
-            rows.made[known] += 1
-            done = known[rows.made[known] >= rows.limit[known]]
-            rows.ended[done], rows.speaking[done] = True, False
+            table.made[known] += 1
+            done = known[table.made[known] >= table.limit[known]]
+            table.ended[done], table.speaking[done] = True, False
             self._land(by_slot)
             self._fly(by_slot)
 
     def _step(self, slots: NDArray[np.int64]) -> None:
         self.stepped.append(slots.tolist())
-        self.rows.begun[slots] += 1
+        self.table.begun[slots] += 1
         took = self.frame_cost[0] + self.frame_cost[1] * len(slots) + (self.steps.pop(0) if self.steps else 0.0)
         self.pace.turn_s = took
         self.device_free_at = max(self.device_free_at, self.now) + took
@@ -106,30 +106,30 @@ class Simulation:
 
     def _begin(self, one: Listener, by_slot: dict[int, Listener]) -> None:
         self.now += self.prefill_s
-        slot, rows = one.slot, self.rows
-        rows.limit[slot], rows.text[slot], rows.dry_at[slot] = one.frames, ENDLESS, one.arrives
-        rows.acknowledged[slot] = not one.reads
-        rows.begun[slot] = rows.made[slot] = 1
-        rows.speaking[slot] = True
+        slot, table = one.slot, self.table
+        table.limit[slot], table.text[slot], table.dry_at[slot] = one.frames, ENDLESS, one.arrives
+        table.acknowledged[slot] = not one.reads
+        table.begun[slot] = table.made[slot] = 1
+        table.speaking[slot] = True
         by_slot[slot] = one
 
     def _fly(self, by_slot: dict[int, Listener]) -> None:
-        """Start what the lane takes up now: one call at a time, and what waits is asked for anew each time."""
-        while self.lane_free_at <= self.now:
-            chunks = self.scheduler.sound(self.rows, self.now, self.pace)
+        """Start what the worker takes up now: one call at a time, and what waits is asked for anew each time."""
+        while self.worker_free_at <= self.now:
+            chunks = self.scheduler.sound(self.table, self.now, self.pace)
             if not chunks:
                 return
             chunk = chunks[0]
-            self.rows.sounding[chunk.slots] = True
+            self.table.in_code2wav[chunk.slots] = True
             cost = self.sound_cost[0] + self.sound_cost[1] * chunk.size * len(chunk.slots)
             self.pace.sound_s = cost / (chunk.size * len(chunk.slots))
-            self.lane_free_at = max(self.lane_free_at, self.now) + cost
-            self._flying.append((self.lane_free_at, chunk))
+            self.worker_free_at = max(self.worker_free_at, self.now) + cost
+            self._flying.append((self.worker_free_at, chunk))
 
     def _land(self, by_slot: dict[int, Listener]) -> None:
         for landed, chunk in [one for one in self._flying if one[0] <= self.now]:
             self._flying.remove((landed, chunk))
-            self.scheduler.hand_out(self.rows, chunk.slots, chunk.frames, landed)
+            self.scheduler.hand_out(self.table, chunk.slots, chunk.frames, landed)
             for slot, frames in zip(chunk.slots, chunk.frames.tolist(), strict=True):
                 one = by_slot[int(slot)]
                 one.chunks.append(frames)

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load, save
 
 from runtime.request import VoicePrompt
 from runtime.voices.names import new_id
 from runtime.voices.voice import Consent, Voice
+from runtime.voices.voice_file import _checksum, write_voice
+
+
+def crafted(voice: Voice, **metadata: str) -> bytes:
+    """Its file with other metadata, and the checksum that belongs to them: what somebody can make on purpose."""
+    data = write_voice(voice)
+    size = int.from_bytes(data[:8], "little")
+    said = {**json.loads(data[8 : 8 + size])["__metadata__"], **metadata}
+    del said["sha256"]
+    tensors = load(data)
+    return save(tensors, {**said, "sha256": _checksum(tensors, said)})
+
+
+BOMBS = {
+    "an endless number": {"consent": '{"words": "yes", "who": "", "when": ' + "9" * 4000 + "}"},
+    "bottomless lists": {"advice": "[" * 100_000 + "]" * 100_000},
+    "bottomless objects": {"provenance": '{"a":' * 40_000 + "1" + "}" * 40_000},
+    "half a character": {"provenance": r'{"a": "\ud800"}'},
+    "an endless time": {"created_at": "9" * 4000},
+}
 
 
 def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:

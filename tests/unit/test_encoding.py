@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import os
 import struct
+import time
 import wave
 from itertools import pairwise
 from typing import Any
@@ -180,6 +183,31 @@ def test_an_encoder_that_is_dropped_in_the_middle_is_no_trouble(response_format:
         encoder = Encoder(response_format, speed=1.5)
         encoder.add(PCM[:FRAME])
         del encoder
+
+
+@pytest.mark.parametrize("options", [{}, {"whole": True}, {"speed": 1.5}, {"rate": 8_000}])
+@pytest.mark.parametrize("response_format", ["mp3", "aac", "opus", "flac"])
+def test_an_encoder_that_is_dropped_ends_its_threads_without_the_collector(
+    response_format: str, options: dict[str, Any]
+) -> None:
+    before, most = native_threads(), 0
+    gc.disable()
+    try:
+        for _ in range(4):
+            encoder = Encoder(response_format, **options)
+            encoder.add(PCM[: 12 * FRAME])
+            most = max(most, native_threads())
+            del encoder
+        end = time.monotonic() + 10  # a joined thread may stay listed for a moment
+        while native_threads() > before and time.monotonic() < end:
+            time.sleep(0.001)
+        assert native_threads() == before < most
+    finally:
+        gc.enable()
+
+
+def native_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 def test_only_the_plain_formats_are_instant() -> None:

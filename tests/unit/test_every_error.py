@@ -28,7 +28,6 @@ OF_THE_STUDIO = {
     errors.HostOnly,
     errors.SignInNeeded,
     errors.SignInFailed,
-    errors.SpeechSpent,
 }
 ABOUT_ALL = {"test_errors.py", "test_every_error.py"}  # they know every error and reach none
 

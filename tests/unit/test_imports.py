@@ -11,7 +11,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("runtime", "studio", "presets", "benchmarks", "tests", "tools", "app")
 
-VALUES = ("runtime.errors", "runtime.request", "runtime.settings", "runtime.speech_rate", "runtime.version")
+VALUES = (
+    *("runtime.errors", "runtime.request", "runtime.settings", "runtime.speech_rate", "runtime.sentence_ends"),
+    *("runtime.strict_json", "runtime.version"),
+)
+NAMES = "runtime.file_names"
+EDGES = "runtime.validation"  # words for what pydantic finds, where messages and stored records are read
 
 # Which of our own modules a file may import; the longest matching path counts.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -19,27 +24,40 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/request.py": ("runtime.errors",),
     "runtime/settings.py": ("runtime.errors", "runtime.request"),
     "runtime/speech_rate.py": (),
+    "runtime/sentence_ends.py": (),
+    "runtime/strict_json.py": (),
     "runtime/version.py": (),
+    "runtime/validation.py": (),
+    "runtime/file_names.py": (),
     "runtime/audio.py": VALUES,
     "runtime/loudness.py": (*VALUES, "runtime.audio"),
     "runtime/files.py": ("runtime.errors",),
+    "runtime/port/": (*VALUES, "runtime.port"),
+    "runtime/markdown/": ("runtime.markdown",),
     "runtime/voices/": (*VALUES, "runtime.audio", "runtime.files", "runtime.voices"),
     "runtime/device/": (*VALUES, "runtime.device"),
     "runtime/model/": (*VALUES, "runtime.device", "runtime.model"),
     "runtime/engine/": (*VALUES, "runtime.device", "runtime.model", "runtime.engine"),
-    "runtime/server/": (*VALUES, "runtime.voices", "runtime.encoding", "runtime.engine.engine", "runtime.server"),
+    "runtime/server/": (
+        *VALUES,
+        EDGES,
+        NAMES,
+        *("runtime.port", "runtime.voices", "runtime.encoding", "runtime.markdown"),
+        *("runtime.engine.engine", "runtime.server"),
+    ),
     "runtime/say.py": (*VALUES, "runtime.voices", "runtime.engine.engine"),
     "runtime/client/": (*VALUES, "runtime.client"),
-    "runtime/cli.py": (*VALUES, "runtime.say", "runtime.server.serve", "benchmarks"),
+    "runtime/cli.py": (*VALUES, "runtime.say", "runtime.engine.check", "runtime.server.serve", "benchmarks"),
     "runtime/": VALUES,
-    "studio/": (*VALUES, "runtime.client", "studio", "presets"),  # the runtime's public side only
+    # The runtime's public side only, and what a port of ours does with whoever connects.
+    "studio/": (*VALUES, NAMES, "runtime.client", "runtime.port", "studio", "presets"),
     # What takes in a recording is the same on both sides; it knows neither sockets nor checkpoints.
     "studio/transcribing/": (*VALUES, "runtime.audio", "runtime.voices.reference", "studio.transcribing"),
     # What keeps takes shares with the runtime what knows nothing of speech: files, codecs, loudness.
     "studio/store/": (
         *VALUES,
         *("runtime.audio", "runtime.encoding", "runtime.files", "runtime.loudness", "runtime.voices.names"),
-        *("studio.settings", "studio.store"),
+        *(EDGES, NAMES, "studio.settings", "studio.store"),
     ),
     "presets/": (),
     "app.py": (*VALUES, "studio"),
@@ -47,11 +65,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Where a library may be imported at all; what is not listed here is free.
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "asyncio": ("runtime/server/", "runtime/client/", "studio/", "app.py"),
-    "fastapi": ("runtime/server/", "studio/"),
-    "starlette": ("runtime/server/", "studio/"),
-    "uvicorn": ("runtime/server/", "studio/"),
-    "pydantic": ("runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
+    "asyncio": ("runtime/port/", "runtime/server/", "runtime/client/", "studio/", "app.py"),
+    "fastapi": ("runtime/port/", "runtime/server/", "studio/"),
+    "starlette": ("runtime/port/", "runtime/server/", "studio/"),
+    "uvicorn": ("runtime/port/", "runtime/server/", "studio/"),
+    "pydantic": ("runtime/validation.py", "runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
     "websockets": ("runtime/server/", "runtime/client/", "studio/"),
     "gradio": ("studio/",),
     # speech.py runs the network of silero-vad, which comes as TorchScript.
@@ -62,6 +80,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "tokenizers": ("runtime/model/",),
     "safetensors": ("runtime/model/", "runtime/voices/"),
     "huggingface_hub": ("runtime/model/",),
+    "markdown_it": ("runtime/markdown/reading.py",),
     "soundfile": ("runtime/audio.py",),
     "soxr": ("runtime/audio.py", "runtime/server/pcm_formats.py"),
     "faster_whisper": ("studio/transcribing/whisper.py",),
@@ -83,19 +102,19 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 NEVER: dict[str, tuple[str, ...]] = {
     "runtime/engine/scheduler.py": ("torch", "time", "runtime.model", "runtime.device"),
     "runtime/engine/text.py": ("torch",),
-    "runtime/engine/underway.py": ("torch", "time", "threading", "runtime.model"),
-    "runtime/engine/watcher.py": ("torch", "time", "runtime.model", "runtime.engine"),
+    "runtime/engine/in_flight.py": ("torch", "time", "threading", "runtime.model"),
+    "runtime/engine/completion_waiter.py": ("torch", "time", "runtime.model", "runtime.engine"),
     "runtime/engine/splitting.py": ("torch", "time", "threading", "runtime.device"),
-    "runtime/engine/growing.py": ("torch", "time", "threading", "runtime.device"),
-    "runtime/engine/runaway.py": ("torch", "time", "threading", "runtime.model", "runtime.device"),
+    "runtime/engine/incremental_tokenizer.py": ("torch", "time", "threading", "runtime.device"),
+    "runtime/engine/guards.py": ("torch", "time", "threading", "runtime.model", "runtime.device"),
     "runtime/engine/intake.py": ("torch", "runtime.device"),
     "runtime/voices/decode_child.py": ("torch", "asyncio", "sqlite3", "runtime.voices"),
     "runtime/voices/voice_file.py": ("torch", "pathlib", "os"),
     "runtime/server/session.py": ("asyncio", "starlette", "fastapi", "torch", "time", "runtime.engine"),
     "runtime/server/contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/configs.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/effects.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/outbox.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/voice_configs.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/commands.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/send_queue.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/replies.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/openai_schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
@@ -104,17 +123,18 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/cartesia_contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/cartesia_schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/omni.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/omni_line.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/omni_queue.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/omni_replies.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/omni_schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/pcm_formats.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/sentences.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/spool.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/plain_send_queue.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/word_times.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/patience.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/casting.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/lull.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/session_timers.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/voice_resolver.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/protocol.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/gate.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
+    "runtime/server/access.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
 }
 
 # Calls that would run or unpickle what a checkpoint or a client sent.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import pytest
 import soundfile
@@ -13,6 +15,9 @@ from runtime.settings import EngineSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
+from tests.support.studio_port import running_server_behind_studio, studio_port
+
+Serving = Callable[..., AbstractContextManager[RunningServer]]  # as `running_server`
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +26,26 @@ def server(folder_of: FolderOf) -> Iterator[RunningServer]:
     folders = [folder_of("tiny", mode) for mode in ("custom_voice", "voice_design", "base")]
     with running_server(*folders, engine=EngineSettings(threads=1, max_slots=4)) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def behind_studio(server: RunningServer) -> Iterator[RunningServer]:
+    """The same server at a studio's port."""
+    with studio_port(server.http) as port:
+        yield replace(server, port=port, runtime_port=server.port)
+
+
+@pytest.fixture(params=["runtime", "studio"])
+def either(request: pytest.FixtureRequest) -> RunningServer:
+    """The one server at its own port, and then at a studio's: what is promised there is promised here."""
+    running: RunningServer = request.getfixturevalue("server" if request.param == "runtime" else "behind_studio")
+    return running
+
+
+@pytest.fixture(params=["runtime", "studio"])
+def serving(request: pytest.FixtureRequest) -> Serving:
+    """The same for tests that start a server of their own."""
+    return running_server if request.param == "runtime" else running_server_behind_studio
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import soxr
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus
 
-from tests.support.runtime_server import RunningServer
+from runtime.settings import ServerSettings
+from tests.conftest import FolderOf
+from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.speech_client import WAIT_S, same_sound, spoken
 
 NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
@@ -192,7 +196,7 @@ def test_a_hang_up_frees_its_slot_within_a_frame_or_two(server: RunningServer) -
 
     for _ in range(3):
         asyncio.run(hang_up())
-        assert server.wait_until_idle(2) < 0.5
+        assert server.frames_until_idle() <= FREED_FRAMES
 
 
 @pytest.mark.parametrize(
@@ -214,3 +218,97 @@ def test_errors_end_their_context_only(server: RunningServer, fields: dict[str, 
             assert (await until_done(connection, "good"))["good"][-1]["type"] == "done"
 
     asyncio.run(speak())
+
+
+def test_a_flush_is_answered_after_its_sound_and_the_next_is_a_take_of_its_own(server: RunningServer) -> None:
+    async def flushing() -> list[dict[str, Any]]:
+        async with cartesia(server) as connection:
+            await send(connection, "Good morning.", "c", goes_on=True)
+            await send(connection, "", "c", goes_on=True, flush=True)
+            await send(connection, "Good evening.", "c", goes_on=True)
+            await send(connection, "", "c", goes_on=False)
+            return (await until_done(connection, "c"))["c"]
+
+    messages = asyncio.run(flushing())
+    kinds = [(one["type"], one.get("flush_id")) for one in messages]
+    answer = kinds.index(("flush_done", 1))
+    assert set(kinds[:answer]) == {("chunk", 1)}
+    assert set(kinds[answer + 1 : -1]) == {("chunk", 2)}
+    assert kinds[-1] == ("done", None)
+    assert same_sound(sound_of(messages[:answer]), native(server, "Good morning."))
+    assert same_sound(sound_of(messages[answer:]), native(server, "Good evening."))
+
+
+def test_a_context_whose_text_does_not_go_on_expires_and_gives_its_slot_back(server: RunningServer) -> None:
+    async def expiring() -> list[dict[str, Any]]:
+        async with cartesia(server) as connection:
+            await send(connection, "Good morning.", "c", goes_on=True, max_buffer_delay_ms=0, max_frames=400)
+            said = (await until_done(connection, "c"))["c"]  # though nobody has said that its text is complete
+            assert server.load()["active"] == 0
+            await send(connection, " ", "c", goes_on=False)  # LiveKit's end, for which it awaits an answer
+            assert [one["type"] for one in (await until_done(connection, "c"))["c"]] == ["done"]
+            await send(connection, "Good evening.", "c", goes_on=False)
+            return [*said, *(await until_done(connection, "c"))["c"]]
+
+    messages = asyncio.run(expiring())
+    kinds = [one["type"] for one in messages]
+    end = kinds.index("done")
+    assert set(kinds[:end]) == {"chunk"}
+    assert len(sound_of(messages[:end])) > 0
+    assert same_sound(sound_of(messages[end:]), native(server, "Good evening."))
+
+
+def test_tags_are_not_read_aloud(server: RunningServer) -> None:
+    messages = said(server, '<speed ratio="1.2"/>Good <emotion value="happy"/>morning.')
+    assert same_sound(sound_of(messages), native(server, "Good morning."))
+
+
+def test_the_key_may_stand_in_the_address(folder_of: FolderOf) -> None:
+    with running_server(folder_of("tiny", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
+
+        async def opened(query: str) -> int:
+            try:
+                async with cartesia(locked, query):
+                    return 101
+            except InvalidStatus as refusal:
+                return refusal.response.status_code
+
+        assert asyncio.run(opened("?api_key=s3cret&cartesia_version=2026-03-01")) == 101
+        assert asyncio.run(opened("?api_key=guess")) == 401
+        assert asyncio.run(opened("")) == 401
+        for path, status in (("/voices", 200), ("/v1/models", 401)):
+            assert httpx.get(f"{locked.http}{path}?api_key=s3cret").status_code == status
+
+
+def test_events_carry_the_sound_the_times_and_the_end(server: RunningServer) -> None:
+    body = {**BASE, "transcript": "Good morning.", "add_timestamps": True, "context_id": "mine"}
+    reply = httpx.post(f"{server.http}/tts/sse", json=body, timeout=60)
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    messages = []
+    for block in reply.text.strip().split("\n\n"):
+        kind, data = block.split("\n")
+        messages.append(json.loads(data.removeprefix("data: ")))
+        assert kind == f"event: {messages[-1]['type']}"
+    assert same_sound(sound_of(messages), native(server, "Good morning."))
+    assert {one["context_id"] for one in messages} == {"mine"}
+    times = [one["word_timestamps"] for one in messages if one["type"] == "timestamps"]
+    assert [word for one in times for word in one["words"]] == ["Good", "morning."]
+    assert messages[-1] == {"type": "done", "done": True, "status_code": 206, "context_id": "mine"}
+    refused = httpx.post(f"{server.http}/tts/sse", json={**body, "voice": "nobody"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_voice")
+
+
+def test_voices_are_listed_in_pages_and_one_by_one(either: RunningServer) -> None:
+    server = either
+    listed = httpx.get(f"{server.http}/voices", params={"limit": 100}).json()
+    ids = [one["id"] for one in listed["data"]]
+    assert speaker(server) in ids
+    assert not listed["has_more"]
+    first = httpx.get(f"{server.http}/voices", params={"limit": 1}).json()
+    assert ([one["id"] for one in first["data"]], first["has_more"]) == (ids[:1], len(ids) > 1)
+    after = httpx.get(f"{server.http}/voices", params={"starting_after": ids[0], "limit": 1}).json()
+    assert [one["id"] for one in after["data"]] == ids[1:2]
+    assert httpx.get(f"{server.http}/voices/{ids[0]}").json() == listed["data"][0]
+    assert httpx.get(f"{server.http}/voices/nobody").status_code == 404
+    for limit in ("0", "x", "1000", "\u0663"):
+        assert httpx.get(f"{server.http}/voices", params={"limit": limit}).status_code == 400

@@ -156,7 +156,8 @@ def test_a_process_drains_at_sigterm(process: tuple[subprocess.Popen[str], str])
             await one.say("Let me finish.")
             await sounding(one)
             child.terminate()
-            assert (await one.take()).end["type"] == "audio.done"
+            end = (await one.take()).end
+            assert end["type"] == "audio.done", end
             assert await one.closed() == (1001, "draining")
 
     asyncio.run(scenario())

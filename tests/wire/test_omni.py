@@ -20,8 +20,9 @@ from websockets.exceptions import ConnectionClosed
 
 from runtime.settings import EngineSettings, Limits
 from tests.conftest import FolderOf
-from tests.support.runtime_server import RunningServer, running_server
+from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.speech_client import WAIT_S, same_sound, spoken
+from tests.wire.conftest import Serving
 
 STREAM: dict[str, Any] = {"stream_audio": True, "response_format": "pcm"}
 SHORT: dict[str, Any] = {"task_type": "CustomVoice", "seed": 11, "max_new_tokens": 13}
@@ -166,22 +167,22 @@ def test_errors_come_between_start_and_done(server: RunningServer) -> None:
     assert end["total_sentences"] == 1
 
 
-def test_a_hang_up_while_it_speaks_frees_the_slot_within_a_frame_or_two(server: RunningServer) -> None:
+def test_a_hang_up_while_it_speaks_frees_the_slot_within_a_frame_or_two(either: RunningServer) -> None:
     async def hang_up(**config: Any) -> None:
-        async with omni(server, **config) as connection:
+        async with omni(either, **config) as connection:
             await say(connection, "Speak for a long time. And then on.")
             await hear(connection)
             if config.get("stream_audio"):
                 while not isinstance(await hear(connection), bytes):
                     pass
             else:
-                while not server.load()["active"]:  # noqa: ASYNC110  a number of the server, there is nothing to await
+                while not either.load()["active"]:  # noqa: ASYNC110  a number of the either, there is nothing to await
                     await asyncio.sleep(0.01)
             connection.transport.abort()
 
     for config in (LONG, {**LONG, "split_granularity": "sentence"}, {**SHORT, "max_new_tokens": 4000}):
         asyncio.run(hang_up(**config))
-        assert server.wait_until_idle(2) < 0.5
+        assert either.frames_until_idle() <= FREED_FRAMES
 
 
 def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) -> None:
@@ -203,8 +204,10 @@ def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) -> Non
     server.wait_until_idle(2)
 
 
-def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice"), limits=Limits(config_s=0.3, idle_s=1)) as server:
+def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(
+    serving: Serving, folder_of: FolderOf
+) -> None:
+    with serving(folder_of("tiny", "custom_voice"), limits=Limits(config_s=0.3, idle_s=1)) as server:
 
         async def ending(*messages: str) -> tuple[list[str], int | None]:
             texts = []
@@ -224,3 +227,113 @@ def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(folder
 def test_silence_is_no_sound(server: RunningServer) -> None:
     (reply,), _ = asyncio.run(speak(server, "Good morning.", **SHORT, **STREAM))
     assert np.frombuffer(b"".join(reply.sound), "<i2").any()
+
+
+async def said_until_done(connection: ClientConnection) -> tuple[bytes, list[dict[str, Any]]]:
+    """All sound of an utterance, and its messages in order."""
+    pcm, said = b"", []
+    while not said or said[-1]["type"] != "session.done":
+        message = await hear(connection)
+        if isinstance(message, bytes):
+            pcm += message
+        else:
+            said.append(message)
+    return pcm, said
+
+
+def live(server: RunningServer, mode: str, *messages: tuple[str, dict[str, Any]]) -> tuple[bytes, list[dict[str, Any]]]:
+    async def talk() -> tuple[bytes, list[dict[str, Any]]]:
+        async with omni(server, **SHORT, streaming_mode=mode, response_format="pcm") as connection:
+            for kind, fields in messages:
+                await send(connection, kind, **fields)
+            return await said_until_done(connection)
+
+    return asyncio.run(talk())
+
+
+def test_a_token_level_text_is_one_request_that_is_heard_before_it_is_complete(server: RunningServer) -> None:
+    async def talk() -> tuple[bytes, list[dict[str, Any]]]:
+        async with omni(server, **SHORT, streaming_mode="token_level", response_format="pcm") as connection:
+            await send(connection, "input.text", text="Good morning, the kettle is on, and the ")
+            start = await hear(connection)
+            assert isinstance(start, dict)
+            first = await hear(connection)  # nothing but the first words has been sent
+            assert isinstance(first, bytes)
+            await send(connection, "input.text", text="boat comes back.")
+            await send(connection, "input.done")
+            pcm, said = await said_until_done(connection)
+            return first + pcm, [start, *said]
+
+    pcm, said = asyncio.run(talk())
+    config = {**SHORT, **STREAM, "non_streaming_mode": False}
+    text = "Good morning, the kettle is on, and the boat comes back."
+    (whole,), _ = asyncio.run(speak(server, text, **config))
+    assert same_sound(pcm, b"".join(whole.sound))
+    assert [one["type"] for one in said] == ["audio.start", "audio.done", "session.done"]
+    assert (said[0]["sample_rate"], said[0]["channels"]) == (24_000, 1)
+    assert said[0]["sentence_text"] == "Good morning, the kettle is on, and the "
+    assert (said[1]["sentence_index"], said[1]["total_bytes"], said[1]["error"]) == (0, len(pcm), False)
+    assert said[2]["total_sentences"] == 2  # that server counts the pieces
+
+
+def test_sentences_are_committed_to_one_request(server: RunningServer) -> None:
+    pcm, said = live(
+        server,
+        "sentence_commit",
+        ("input.commit", {}),
+        ("input.text", {"text": "First "}),
+        ("input.text", {"text": "one."}),
+        ("input.commit", {"commit_id": "first"}),
+        ("input.commit", {"commit_id": 5}),
+        ("input.text", {"text": " Second one."}),
+        ("input.done", {}),
+    )
+    kinds = [one["type"] for one in said]
+    assert sorted(kinds[:-2]) == ["audio.start", "error", "error", "input.committed", "input.committed"]
+    assert kinds[-2:] == ["audio.done", "session.done"]
+    committed = [one for one in said if one["type"] == "input.committed"]
+    assert committed == [
+        {"type": "input.committed", "commit_id": "first", "sentence_index": 0, "chars_committed": 10},
+        {"type": "input.committed", "commit_id": None, "sentence_index": 1, "chars_committed": 12},
+    ]
+    messages = [one["message"] for one in said if one["type"] == "error"]
+    assert messages[0] == "input.commit requires buffered text"
+    assert messages[1].startswith("Invalid input.commit: ")
+    assert (said[-2]["total_bytes"], said[-1]["total_sentences"]) == (len(pcm), 2)
+    assert pcm
+
+
+def test_a_live_text_of_nothing_and_one_that_is_too_long(server: RunningServer) -> None:
+    assert live(server, "token_level", ("input.done", {}))[1][-1]["total_sentences"] == 0
+    _, said = live(server, "token_level", *[("input.text", {"text": "a " * 1000})] * 3, ("input.done", {}))
+    errors = [one for one in said if one["type"] == "error"]
+    assert [one["code"] for one in errors] == ["text_too_long"]
+    assert said[-2]["error"] is True
+    server.wait_until_idle(2)
+
+
+def test_commitment_cuts_at_strong_ends_and_needs_a_language(server: RunningServer) -> None:
+    config = {**SHORT, **STREAM, "text_input_mode": "commitment"}
+    found, end = asyncio.run(speak(server, "Pi is 3.14. And", " then", **config, language="English"))
+    assert [reply.start["sentence_text"] for reply in found] == ["Pi is 3.14.", "And then"]
+    assert end["total_sentences"] == 2
+
+    async def refused() -> dict[str, Any] | bytes:
+        async with omni(server, **config, language="Auto") as connection:
+            return await hear(connection)
+
+    error = asyncio.run(refused())
+    assert isinstance(error, dict)
+    assert (error["type"], error["code"]) == ("error", "invalid_config")
+
+
+def test_a_hang_up_in_a_live_text_frees_its_slot(server: RunningServer) -> None:
+    async def hang_up() -> None:
+        async with omni(server, **{**LONG, "streaming_mode": "token_level"}) as connection:
+            await send(connection, "input.text", text="Speak for a long time, and then on and ")
+            while not isinstance(await hear(connection), bytes):
+                pass
+            connection.transport.abort()
+
+    asyncio.run(hang_up())
+    server.wait_until_idle(5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import io
 import json
 import os
@@ -25,12 +26,13 @@ import soundfile
 
 from runtime.encoding import FORMATS
 from runtime.request import AudioChunk, SpeechEvent
-from runtime.server.speaking import Speaking
+from runtime.server.speech_stream import SpeechStream
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
-from tests.support.runtime_server import RunningServer, running_server
+from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import same_sound, spoken
+from tests.wire.conftest import Serving
 
 BODY: dict[str, Any] = {"model": "tts-1", "voice": "alloy", "input": "Good morning.", "seed": 11, "max_frames": 12}
 LONG = {**BODY, "input": "Speak for a long time.", "max_frames": 4000, "response_format": "pcm"}
@@ -66,7 +68,8 @@ def raw(
     connection.connect(("127.0.0.1", server.port))
     data = json.dumps(body).encode()
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
     )
     connection.sendall(head.encode() + data)
     return connection
@@ -103,7 +106,8 @@ def test_every_format_brings_the_sound(server: RunningServer, plain: bytes, resp
     assert len(reply.headers["x-request-id"]) == 16
     assert reply.headers["server-timing"].startswith("queue;dur=")
     assert "ttfa;dur=" in reply.headers["server-timing"]
-    assert ("content-length" in reply.headers) == (how == "whole")
+    is_whole = how == "whole" or (how == "plain" and response_format in {"wav", "flac"})
+    assert ("content-length" in reply.headers) == is_whole
     data = reply.content
     if how == "sse":
         assert reply.headers["content-type"].startswith("text/event-stream")
@@ -162,49 +166,48 @@ def test_speed_and_telephone_rate(server: RunningServer, plain: bytes) -> None:
 
 
 @pytest.mark.parametrize("extra", [{"response_format": "pcm"}, {}, {"response_format": "opus", "stream_format": "sse"}])
-def test_the_first_byte_goes_out_with_the_first_chunk(server: RunningServer, extra: dict[str, Any]) -> None:
+def test_the_first_byte_goes_out_with_the_first_chunk(either: RunningServer, extra: dict[str, Any]) -> None:
     body = {**LONG, "response_format": "mp3", **extra}
-    with httpx.stream("POST", server.http + PATH, json=body, timeout=30) as reply:
+    with httpx.stream("POST", either.http + PATH, json=body, timeout=30) as reply:
         assert reply.status_code == 200
         pieces = reply.iter_raw()
         assert len(next(pieces)) > 100
-        assert server.load()["active"] == 1  # it goes on speaking
-    server.wait_until_idle(2)
+        assert either.load()["active"] == 1  # it goes on speaking
+    either.wait_until_idle(2)
 
 
 @pytest.mark.parametrize(
     ("fields", "status", "code", "param"),
     [
-        ({"input": ""}, 422, "empty_text", "input"),
-        ({"input": "x" * 5000}, 422, "text_too_long", "input"),
-        ({"input": None}, 422, "invalid_config", "input"),
-        ({"input": 5}, 422, "invalid_config", "input"),
+        ({"input": ""}, 400, "empty_text", "input"),
+        ({"input": "x" * 5000}, 400, "text_too_long", "input"),
+        ({"input": None}, 400, "invalid_config", "input"),
+        ({"input": 5}, 400, "invalid_config", "input"),
         ({"voice": "nobody"}, 404, "unknown_voice", "voice"),
         ({"voice": {"id": "nobody"}}, 404, "unknown_voice", "voice"),
-        ({"model": "other"}, 422, "invalid_config", "model"),
-        ({"language": "klingon"}, 422, "unsupported_language", "language"),
-        ({"instructions": "x" * 501}, 422, "instruct_too_long", "instructions"),
-        ({"response_format": "midi"}, 422, "unsupported_format", "response_format"),
-        ({"stream_format": "ws"}, 422, "unsupported_format", "stream_format"),
-        ({"speed": 5}, 422, "invalid_config", "speed"),
-        ({"sample_rate": 44100}, 422, "invalid_config", "sample_rate"),
-        ({"speaker_embedding": [0.5]}, 422, "invalid_config", "speaker_embedding"),
-        ({"word_timestamps": True}, 422, "invalid_config", "word_timestamps"),
-        ({"retries": 1, "stream": None}, 422, "invalid_config", "retries"),
-        ({"stream": False, "stream_format": "sse"}, 422, "invalid_config", "stream"),
-        ({"task_type": "Base", "voice": None}, 422, "missing_ref_audio", "ref_audio"),
+        ({"model": "other"}, 404, "model_not_found", "model"),
+        ({"language": "klingon"}, 400, "unsupported_language", "language"),
+        ({"response_format": "midi"}, 400, "unsupported_format", "response_format"),
+        ({"stream_format": "ws"}, 400, "unsupported_format", "stream_format"),
+        ({"speed": 5}, 400, "invalid_config", "speed"),
+        ({"sample_rate": 44100}, 400, "invalid_config", "sample_rate"),
+        ({"speaker_embedding": [0.5]}, 400, "invalid_config", "speaker_embedding"),
+        ({"word_timestamps": True}, 400, "invalid_config", "word_timestamps"),
+        ({"retries": 1, "stream": None}, 400, "invalid_config", "retries"),
+        ({"stream": False, "stream_format": "sse"}, 400, "invalid_config", "stream"),
+        ({"task_type": "Base", "voice": None}, 400, "missing_ref_audio", "ref_audio"),
         ({"task_type": "Base", "voice": "alloy"}, 404, "unknown_voice", "voice"),
-        ({"ref_audio": "bm8gc291bmQ=", "ref_text": "No."}, 422, "invalid_ref_audio", "ref_audio"),
-        ({"ref_audio": "file:///etc/passwd", "ref_text": "No."}, 422, "address_refused", "ref_audio"),
-        ({"max_frames": 5000}, 422, "invalid_config", "max_frames"),
-        ({"task_type": "Singing"}, 422, "invalid_config", "task_type"),
+        ({"ref_audio": "bm8gc291bmQ=", "ref_text": "No."}, 400, "invalid_ref_audio", "ref_audio"),
+        ({"ref_audio": "file:///etc/passwd", "ref_text": "No."}, 400, "address_refused", "ref_audio"),
+        ({"max_frames": 5000}, 400, "invalid_config", "max_frames"),
+        ({"task_type": "Singing"}, 400, "invalid_config", "task_type"),
     ],
 )
 @pytest.mark.parametrize("how", [{}, {"stream_format": "sse"}, {"stream": False}])
 def test_an_error_before_the_first_byte_is_a_status(
-    server: RunningServer, how: dict[str, Any], fields: dict[str, Any], status: int, code: str, param: str
+    either: RunningServer, how: dict[str, Any], fields: dict[str, Any], status: int, code: str, param: str
 ) -> None:
-    reply = post(server, **{**how, **fields})
+    reply = post(either, **{**how, **fields})
     assert reply.status_code == status
     assert reply.headers["content-type"] == "application/json"
     error = reply.json()["error"]
@@ -222,30 +225,29 @@ def test_an_error_before_the_first_byte_is_a_status(
         (b'{"input": "\xff"}', 400, "invalid_json"),
         (b'{"input": "a", "input": "b"}', 400, "invalid_json"),
         (b'{"input": "a", "speed": NaN}', 400, "invalid_json"),
-        (b'{"input": "\\ud800"}', 422, "invalid_config"),
+        (b'{"input": "\\ud800"}', 400, "invalid_config"),
         (b'{"input": "' + b"a" * 200_000 + b'"}', 413, "message_too_large"),
         (b'{"ref_audio": "' + b"a" * 17 * 2**20 + b'"}', 413, "message_too_large"),
     ],
 )
 @pytest.mark.parametrize("path", [PATH, PATH + "/batch"])
-def test_a_body_that_is_none(server: RunningServer, path: str, content: bytes, status: int, code: str) -> None:
-    reply = httpx.post(server.http + path, content=content, timeout=30)
-    expected = (422, "invalid_config") if path.endswith("batch") and status == 422 else (status, code)
-    assert (reply.status_code, reply.json()["error"]["code"]) == expected
+def test_a_body_that_is_none(either: RunningServer, path: str, content: bytes, status: int, code: str) -> None:
+    reply = httpx.post(either.http + path, content=content, timeout=30)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
 
 
-def test_a_body_without_a_length_is_counted_as_it_comes(server: RunningServer) -> None:
+def test_a_body_without_a_length_is_counted_as_it_comes(either: RunningServer) -> None:
     pieces = (b"a" * 2**20 for _ in range(40))
     try:
-        reply = httpx.post(server.http + PATH, content=pieces, timeout=30)
+        reply = httpx.post(either.http + PATH, content=pieces, timeout=30)
     except httpx.TransportError:  # it is cut off while it still sends; that is an answer too
         return
     assert reply.json()["error"]["code"] == "message_too_large"
 
 
-def test_a_queue_that_is_full_says_when_to_come_again(folder_of: FolderOf) -> None:
+def test_a_queue_that_is_full_says_when_to_come_again(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
-    with running_server(folder_of("tiny", "custom_voice"), engine=engine) as server:
+    with serving(folder_of("tiny", "custom_voice"), engine=engine) as server:
         with raw(server, LONG) as connection:
             wait_for_sound(server, connection)
             reply = post(server)
@@ -257,9 +259,9 @@ def test_a_queue_that_is_full_says_when_to_come_again(folder_of: FolderOf) -> No
 
 
 @pytest.mark.logs_errors
-def test_half_a_reply_is_never_taken_for_a_whole_one(folder_of: FolderOf) -> None:
+def test_half_a_reply_is_never_taken_for_a_whole_one(serving: Serving, folder_of: FolderOf) -> None:
     """The engine dies in the middle: raw sound is broken off, events say so."""
-    with running_server(folder_of("tiny", "custom_voice")) as server:
+    with serving(folder_of("tiny", "custom_voice")) as server:
         assert server.engine is not None
         bodies = [LONG, {**LONG, "response_format": "mp3"}, {**LONG, "stream_format": "sse"}]
         heard: dict[int, bytes] = {}
@@ -293,17 +295,41 @@ def test_half_a_reply_is_never_taken_for_a_whole_one(folder_of: FolderOf) -> Non
 
 
 @pytest.mark.parametrize("extra", [{}, {"stream_format": "sse", "response_format": "mp3"}])
-def test_a_hang_up_frees_the_slot_within_a_frame_or_two(server: RunningServer, extra: dict[str, Any]) -> None:
-    times = []
+def test_a_hang_up_frees_the_slot_within_a_frame_or_two(either: RunningServer, extra: dict[str, Any]) -> None:
     for _ in range(5):
+        with raw(either, {**LONG, **extra}) as connection:
+            wait_for_sound(either, connection)
+        assert either.frames_until_idle() <= FREED_FRAMES
+
+
+@pytest.mark.parametrize("extra", [{"response_format": "mp3"}, {"response_format": "flac", "stream_format": "sse"}])
+def test_the_encoder_of_who_hangs_up_ends_its_threads_without_the_collector(
+    server: RunningServer, extra: dict[str, Any]
+) -> None:
+    def hang_up() -> None:
         with raw(server, {**LONG, **extra}) as connection:
             wait_for_sound(server, connection)
-        times.append(server.wait_until_idle(2))
-    assert sorted(times)[2] < 0.5
+        server.wait_until_idle(2)
+        no_tasks_within(server, 2)
+
+    for _ in range(8):  # the pool of encoders has all its threads
+        hang_up()
+    gc.collect()
+    before = len(os.listdir("/proc/self/task"))
+    gc.disable()
+    try:
+        for _ in range(8):
+            hang_up()
+        end = time.monotonic() + 10
+        while len(os.listdir("/proc/self/task")) > before + 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert len(os.listdir("/proc/self/task")) <= before + 2  # and not two for each
+    finally:
+        gc.enable()
 
 
-def test_who_hangs_up_in_the_queue_leaves_it(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice"), engine=EngineSettings(threads=1, max_slots=1)) as server:
+def test_who_hangs_up_in_the_queue_leaves_it(serving: Serving, folder_of: FolderOf) -> None:
+    with serving(folder_of("tiny", "custom_voice"), engine=EngineSettings(threads=1, max_slots=1)) as server:
         with raw(server, LONG) as speaking:
             wait_for_sound(server, speaking)
             waiting = [raw(server, {**LONG, **extra}) for extra in ({}, {"stream": False}, {"stream_format": "sse"})]
@@ -313,15 +339,15 @@ def test_who_hangs_up_in_the_queue_leaves_it(folder_of: FolderOf) -> None:
             assert server.load()["waiting"] == 3
             for one in waiting:
                 one.close()
-            start = time.monotonic()
-            while server.load()["waiting"] and time.monotonic() < start + 5:
+            late = time.monotonic() + 10
+            while server.load()["waiting"] and time.monotonic() < late:
                 time.sleep(0.005)
-            assert time.monotonic() - start < 1.0
+            assert not server.load()["waiting"]
         server.wait_until_idle(2)
         no_tasks_within(server, 2)
 
 
-def test_100_hang_ups_leave_nothing_behind(server: RunningServer, ref_audio: str) -> None:
+def test_100_hang_ups_leave_nothing_behind(either: RunningServer, ref_audio: str) -> None:
     dice = random.Random(1)
     clone = {**LONG, "voice": None, "task_type": "Base", "ref_audio": ref_audio, "ref_text": "Words."}
     batch = {"items": [LONG, LONG, clone], "seed": 1}
@@ -330,31 +356,31 @@ def test_100_hang_ups_leave_nothing_behind(server: RunningServer, ref_audio: str
         body: dict[str, Any] = dice.choice([LONG, clone, {**LONG, "stream": False}, {**LONG, "stream_format": "sse"}])
         body = {**body, "response_format": dice.choice(list(FORMATS))}
         whole_batch = dice.random() < 0.1
-        with raw(server, batch if whole_batch else body, PATH + "/batch" if whole_batch else PATH) as connection:
+        with raw(either, batch if whole_batch else body, PATH + "/batch" if whole_batch else PATH) as connection:
             time.sleep(dice.random() * 0.15)
             if dice.random() < 0.5:  # with a reset rather than an orderly end
                 connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
-    post(server)  # the workers of encoding and decoding are there from here on
-    post(server, ref_audio=ref_audio, ref_text="Words.")
+    post(either)  # the workers of encoding and decoding are there from here on
+    post(either, ref_audio=ref_audio, ref_text="Words.")
     threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
     callers = [threading.Thread(target=lambda: [hang_up() for _ in range(25)]) for _ in range(4)]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join(120)
-    assert server.wait_until_idle(5) < 5
-    no_tasks_within(server, 5)
+    assert either.wait_until_idle(5) < 5
+    no_tasks_within(either, 5)
     assert threading.active_count() <= threads + 2  # a second worker each
     assert len(os.listdir("/proc/self/fd")) <= files + 2
-    assert post(server).status_code == 200
+    assert post(either).status_code == 200
 
 
 @pytest.mark.logs_errors
-def test_a_client_that_reads_nothing_is_dropped(folder_of: FolderOf) -> None:
+def test_a_client_that_reads_nothing_is_dropped(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
     patience = ServerSettings(send_s=0.5, send_buffer_bytes=4096)
-    with running_server(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
+    with serving(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
         with raw(server, LONG, receive_bytes=4096):
             end = time.monotonic() + 60
             while not server.tasks() and time.monotonic() < end:
@@ -364,18 +390,20 @@ def test_a_client_that_reads_nothing_is_dropped(folder_of: FolderOf) -> None:
         assert post(server).status_code == 200
 
 
-def test_a_slow_reader_pauses_its_row_and_goes_on(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: dict[Speaking, int] = defaultdict(int)
-    hand_over = Speaking._hand_over
+def test_a_slow_reader_pauses_its_row_and_goes_on(
+    serving: Serving, folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[SpeechStream, int] = defaultdict(int)
+    hand_over = SpeechStream._hand_over
 
-    def counted(self: Speaking, event: SpeechEvent) -> None:
+    def counted(self: SpeechStream, event: SpeechEvent) -> None:
         if isinstance(event, AudioChunk):
             made[self] += len(event.pcm)
         hand_over(self, event)
 
-    monkeypatch.setattr(Speaking, "_hand_over", counted)
+    monkeypatch.setattr(SpeechStream, "_hand_over", counted)
     server_settings = ServerSettings(send_buffer_bytes=4096)
-    with running_server(folder_of("tiny", "custom_voice"), server=server_settings) as server:
+    with serving(folder_of("tiny", "custom_voice"), server=server_settings) as server:
         with raw(server, LONG, receive_bytes=4096) as connection:
             while not made:
                 time.sleep(0.01)
@@ -392,10 +420,10 @@ def test_a_slow_reader_pauses_its_row_and_goes_on(folder_of: FolderOf, monkeypat
         server.wait_until_idle(2)
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice"), limits=Limits(config_s=0.3)) as server:
+def test_a_body_that_does_not_come_is_not_waited_for(serving: Serving, folder_of: FolderOf) -> None:
+    with serving(folder_of("tiny", "custom_voice"), limits=Limits(config_s=0.3)) as server:
         with sockets.create_connection(("127.0.0.1", server.port)) as connection:
-            connection.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: here\r\nContent-Length: 50\r\n\r\n{")
+            connection.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
             connection.settimeout(5)
             reply = b"".join(iter(lambda: connection.recv(4096), b""))  # it is closed
         assert b" 408 " in reply.split(b"\r\n")[0]
@@ -445,12 +473,12 @@ def test_a_batch_speaks_every_item_and_fails_only_the_bad_ones(server: RunningSe
 def test_a_batch_is_a_list_of_objects(server: RunningServer, items: Any) -> None:
     reply = httpx.post(f"{server.http}{PATH}/batch", json={"items": items})
     error = reply.json()["error"]
-    assert (reply.status_code, error["code"], error["param"]) == (422, "invalid_config", "items")
+    assert (reply.status_code, error["code"], error["param"]) == (400, "invalid_config", "items")
 
 
-def test_a_batch_waits_outside_a_queue_that_is_full(folder_of: FolderOf) -> None:
+def test_a_batch_waits_outside_a_queue_that_is_full(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
-    with running_server(folder_of("tiny", "custom_voice"), engine=engine) as server:
+    with serving(folder_of("tiny", "custom_voice"), engine=engine) as server:
         with raw(server, LONG) as connection:
             wait_for_sound(server, connection)
             answers: list[httpx.Response] = []
@@ -468,13 +496,16 @@ def test_models_are_where_clients_look(server: RunningServer) -> None:
     listed = httpx.get(f"{server.http}/v1/models").json()["data"]
     for card in listed:
         assert httpx.get(f"{server.http}/v1/models/{card['id']}").json() == card
-    assert httpx.get(f"{server.http}/v1/models/tts-1").json()["object"] == "model"
+        assert 1_500_000_000 < card["created"] <= time.time()
+    alias = httpx.get(f"{server.http}/v1/models/tts-1").json()
+    assert (alias["object"], alias["owned_by"]) == ("model", "voicewright")
+    assert alias["created"] == min(card["created"] for card in listed)
     open_webui = httpx.get(f"{server.http}/v1/audio/models").json()["models"]
     assert {card["id"] for card in listed} | {"tts-1", "tts-1-hd", "gpt-4o-mini-tts"} <= {
         model["id"] for model in open_webui
     }
     reply = httpx.get(f"{server.http}/v1/models/some/other")
-    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "unknown_model")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "model_not_found")
 
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
@@ -488,7 +519,7 @@ def test_the_page_has_examples() -> None:
 
 @pytest.mark.parametrize(("path", "body"), EXAMPLES)
 def test_each_curl_of_the_page_works(server: RunningServer, path: str, body: str) -> None:
-    fields = {"max_frames": 5, **json.loads(body.replace("Vivian", "serena"))}
+    fields = {"max_frames": 5, **json.loads(body.replace("clara", "serena"))}
     reply = httpx.post(server.http + path, json=fields, timeout=60)
     assert reply.status_code == 200
     assert len(reply.content) > 500
@@ -502,7 +533,7 @@ def test_each_python_of_the_page_works(server: RunningServer, tmp_path: Path, mo
     programs = [one for one in re.findall(r"```python\n(.+?)```", SECTION, re.DOTALL) if "import httpx" in one]
     assert len(programs) == 2
     for program in programs:
-        program = program.replace("http://127.0.0.1:8210", server.http).replace("Vivian", "serena")
+        program = program.replace("http://127.0.0.1:8210", server.http).replace("clara", "serena")
         exec(compile(program.replace('"seed": 7', '"seed": 7, "max_frames": 12'), "docs/api.md", "exec"), {})
     assert len((tmp_path / "morning.pcm").read_bytes()) == 2 * SAMPLES
     assert len(decoded((tmp_path / "morning.mp3").read_bytes())[0]) > 1000
@@ -520,3 +551,69 @@ def test_what_openais_client_sends_is_understood(server: RunningServer) -> None:
     assert reply.headers["content-type"] == "audio/mpeg"
     samples, rate = decoded(reply.content)
     assert (rate, samples.any()) == (24_000, True)
+
+
+@pytest.mark.parametrize("response_format", ["wav", "flac"])
+def test_a_file_whose_head_says_its_length_says_the_true_one(
+    server: RunningServer, plain: bytes, response_format: str
+) -> None:
+    """libsndfile believes the head, and so do librosa and browsers; who wants it as it is made says so."""
+    data = post(server, response_format=response_format).content
+    with soundfile.SoundFile(io.BytesIO(data)) as file:
+        assert file.frames == SAMPLES
+        assert same_sound(file.read(dtype="int16").astype("<i2").tobytes(), plain)
+    for asked in ({"stream_format": "audio"}, {"stream": True, "stream_format": "audio"}):
+        assert "content-length" not in post(server, response_format=response_format, **asked).headers
+    openai = {"X-Stainless-Raw-Response": "stream"}
+    body = {**BODY, "response_format": response_format}
+    assert "content-length" not in httpx.post(f"{server.http}{PATH}", json=body, headers=openai, timeout=30).headers
+    whole = httpx.post(f"{server.http}{PATH}", json={**body, "stream": False}, headers=openai, timeout=30)
+    assert "content-length" in whole.headers
+
+
+@pytest.mark.parametrize(
+    ("given", "is_kept"),
+    [("app-7f3a.1:2/3@x=+_", True), ("x" * 128, True), ("x" * 129, False), ("two words", False), ('"};drop', False)],
+)
+def test_the_clients_own_request_id_comes_back_where_it_is_safe(
+    server: RunningServer, caplog: pytest.LogCaptureFixture, given: str, is_kept: bool
+) -> None:
+    caplog.set_level("INFO", "runtime")
+    headers = {"X-Request-Id": given}
+    spoken = httpx.post(f"{server.http}{PATH}", json=BODY, headers=headers, timeout=30)
+    refused = httpx.post(f"{server.http}{PATH}", json={**BODY, "speed": 9}, headers=headers)
+    missing = httpx.get(f"{server.http}/v1/nowhere", headers=headers)
+    assert (spoken.status_code, refused.status_code, missing.status_code) == (200, 400, 404)
+    ids = [reply.headers.get_list("x-request-id") for reply in (spoken, refused, missing)]
+    if is_kept:
+        assert ids == [[given]] * 3
+    else:
+        assert all(re.fullmatch("[0-9a-f]{16}", one) for (one,) in ids)
+        assert len({one for (one,) in ids}) == 3
+        assert given not in caplog.text
+    assert [figures["request"] for record in caplog.records if (figures := vars(record).get("figures"))] == ids[0]
+
+
+def test_who_has_no_key_is_told_how_to_send_one(folder_of: FolderOf) -> None:
+    with running_server(folder_of("tiny", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as server:
+        reply = httpx.post(f"{server.http}{PATH}", json=BODY)
+        assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+        assert re.fullmatch("[0-9a-f]{16}", reply.headers["x-request-id"])
+
+
+@pytest.mark.parametrize("extra", [{"response_format": "pcm"}, {"response_format": "wav", "stream": False}])
+def test_what_was_left_out_is_said_in_a_header(server: RunningServer, extra: dict[str, Any]) -> None:
+    body = {**BODY, "task_type": "VoiceDesign", "instructions": "warm " * 101, **extra}
+    reply = httpx.post(server.http + PATH, json=body, timeout=60)
+    assert reply.status_code == 200, reply.text
+    assert "more than 500 characters" in reply.headers["x-notes"]
+    assert "x-notes" not in httpx.post(server.http + PATH, json={**body, "instructions": "warm"}, timeout=60).headers
+
+
+def test_what_was_left_out_is_said_in_the_last_event_and_in_a_batch(server: RunningServer) -> None:
+    body = {**BODY, "task_type": "VoiceDesign", "instructions": "warm " * 101}
+    events = httpx.post(server.http + PATH, json={**body, "stream_format": "sse"}, timeout=60).text
+    last = json.loads(events.strip().split("data: ")[-1])
+    assert "more than 500 characters" in last["notes"][0]
+    batch = httpx.post(f"{server.http}{PATH}/batch", json={"items": [body]}, timeout=60).json()
+    assert "more than 500 characters" in batch["results"][0]["notes"][0]

@@ -84,9 +84,9 @@ def test_a_hang_up_is_a_cancelled_request(running: RunningServer) -> None:
 
 
 def test_what_is_refused_is_counted_by_its_code_and_is_no_request(running: RunningServer) -> None:
-    assert post(running, input="") == 422
+    assert post(running, input="") == 400
     assert post(running, voice="nobody", stream_format="sse") == 404
-    assert post(running, response_format="midi", stream=False) == 422
+    assert post(running, response_format="midi", stream=False) == 400
     assert post(running, "/v1/audio/speech/batch", items=[{"input": ""}]) == 200
     assert httpx.delete(f"{running.http}/v1/audio/voices/nobody").status_code == 404
     assert counts(running) == {

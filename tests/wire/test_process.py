@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +20,7 @@ from pathlib import Path
 import httpx
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
@@ -58,7 +61,10 @@ def test_the_routes_answer(server: RunningServer) -> None:
         assert httpx.request(method, f"{server.http}/health").status_code == 200
         assert httpx.request(method, f"{server.http}/ready").status_code == 200
     assert httpx.get(f"{server.http}/health").json() == {"status": "ok"}
-    assert httpx.get(f"{server.http}/ready").json() == {"status": "ready", "slots": 12, "active": 0, "waiting": 0}
+    assert httpx.get(f"{server.http}/ready").json() == {
+        "status": "ready",
+        **{"slots": 12, "active": 0, "waiting": 0, "short_of_text": 0},
+    }
 
 
 def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) -> None:
@@ -66,8 +72,8 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
     assert reply["object"] == "list"
     assert sorted(mode for card in reply["data"] for mode in card["modes"]) == ["base", "custom_voice", "voice_design"]
     assert set(reply["data"][0]) == {
-        "id", "object", "owned_by", "modes", "speakers", "languages", "layouts", "takes_instruct", "speaks",
-        "sample_rate", "samples_per_frame", "device", "dtype", "fingerprint", "loaded",
+        "id", "object", "created", "owned_by", "modes", "speakers", "languages", "layouts", "takes_instruct", "speaks",
+        "sample_rate", "samples_per_frame", "part_chars", "device", "dtype", "fingerprint", "loaded",
     }  # fmt: skip
     assert not any("/" in card["id"] for card in reply["data"])  # a name, never a path
 
@@ -95,6 +101,62 @@ def test_other_routes_say_so_in_json(server: RunningServer, method: str, path: s
     assert reply.status_code == status
     error = reply.json()["error"]
     assert (error["code"], error["type"], error["retryable"]) == (code, "invalid_request_error", False)
+
+
+def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
+    """Head and body of the answer to a request line and headers that no library would send."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(request.encode().replace(b"\n", b"\r\n"))
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head, body
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/../metrics", "/v1/x/../audio/speech", "/v1/%2e%2e/metrics", "/v1/./models", "/v1/..%5cmetrics"]
+)
+def test_dots_in_a_path_lead_nowhere(either: RunningServer, path: str) -> None:
+    head, body = bare(either, f"GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n")
+    assert head.startswith(b"HTTP/1.1 404 ")
+    assert json.loads(body)["error"]["code"] == "unknown_route"
+
+
+def test_a_name_that_leads_here_and_is_not_ours_is_refused(either: RunningServer) -> None:
+    for name in ("localhost", "127.0.0.1:80"):
+        assert httpx.get(f"{either.http}/v1/models", headers={"host": name}).status_code == 200
+    reply = httpx.get(f"{either.http}/v1/models", headers={"host": "evil.example"})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (403, "host_refused")
+    assert httpx.get(f"{either.http}/health", headers={"host": "evil.example"}).status_code == 200
+
+    async def knock() -> int:
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(either.socket, additional_headers={"Host": "evil.example"})
+        return refused.value.response.status_code
+
+    assert asyncio.run(knock()) == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/v1/audio/voices", "GET, HEAD, POST"),
+        ("PUT", "/v1/audio/voices/nobody", "GET, HEAD, PATCH, DELETE"),
+        ("GET", "/v1/audio/speech", "POST"),
+        ("PATCH", "/v1/models", "GET, HEAD"),
+    ],
+)
+def test_allow_names_every_method_of_a_route(either: RunningServer, method: str, path: str, allowed: str) -> None:
+    reply = httpx.request(method, either.http + path)
+    assert (reply.status_code, reply.headers["allow"]) == (405, allowed)
+    assert allowed in reply.json()["error"]["message"]
+
+
+def test_an_old_client_hears_speech_without_chunks(either: RunningServer) -> None:
+    text = json.dumps({"input": "Hello.", "response_format": "pcm", "max_frames": 5, "seed": 1})
+    head, body = bare(either, f"POST /v1/audio/speech HTTP/1.0\nContent-Length: {len(text)}\n\n{text}")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"chunked" not in head.lower()
+    assert len(body) == 5 * 3840
 
 
 @pytest.mark.logs_errors
@@ -213,6 +275,64 @@ def test_a_signal_ends_it_while_it_loads(folder_of: FolderOf) -> None:
         child.communicate()
 
 
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT] * 2, [signal.SIGTERM] * 3], ids=len)
+def test_signals_end_it_cleanly_in_the_middle_of_a_network(folder_of: FolderOf, signals: list[signal.Signals]) -> None:
+    """The loader's thread is inside torch then, which would abort an interpreter that ends under it."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    models = [word for mode in ("custom_voice", "base") for word in ("--model", str(folder_of("tiny", mode)))]
+    child = start(*models, "--port", str(port))
+    try:
+        step, end = "", time.monotonic() + 120
+        while not step.startswith("loading") and time.monotonic() < end:
+            with contextlib.suppress(httpx.HTTPError):
+                step = httpx.get(f"http://127.0.0.1:{port}/ready").json().get("step", "loading")
+        for number in signals:
+            child.send_signal(number)
+        assert child.wait(30) == 0
+        assert child.stderr is not None
+        assert child.stderr.read() == ""
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_a_second_signal_ends_it_cleanly_while_it_speaks(process: tuple[subprocess.Popen[str], str]) -> None:
+    child, url = process
+
+    async def speaking() -> None:
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as one:
+            await one.say("Speak for a long time.")
+            while not isinstance(await one.hear(), bytes):
+                pass
+            for _ in range(3):
+                child.send_signal(signal.SIGINT)
+            await one.closed()
+
+    asyncio.run(speaking())
+    while child.poll() is None:
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    assert child.returncode == 0
+    assert child.stderr is not None
+    assert "Traceback" not in child.stderr.read()
+
+
+def test_verbose_may_stand_behind_the_command(folder_of: FolderOf) -> None:
+    child = start("-v", "--model", str(folder_of("tiny", "custom_voice")), "--port", "0")
+    try:
+        assert child.stdout is not None
+        url = child.stdout.readline().split()[-1]
+        body = {"input": "Hello.", "voice": "serena", "max_frames": 2}
+        assert httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60).status_code == 200
+        child.terminate()
+        _, errors = child.communicate(timeout=30)
+        assert "request ended" in errors
+    finally:
+        child.kill()
+        child.communicate()
+
+
 def one_sentence(child: subprocess.Popen[str]) -> str:
     """The only line on stderr of a process that ends with status 2."""
     _, errors = child.communicate(timeout=60)
@@ -235,6 +355,22 @@ def test_a_port_in_use_is_one_sentence(folder_of: FolderOf) -> None:
 def test_a_host_that_is_not_ours_is_one_sentence() -> None:
     assert "invalid_setting" in one_sentence(start("--host", "192.0.2.1", "--port", "0"))
     assert "invalid_setting" in one_sentence(start("--host", "no such host", "--port", "0"))
+
+
+@pytest.mark.parametrize("command", ["runtime", "say"])
+def test_a_missing_weights_file_is_one_sentence(folder_of: FolderOf, tmp_path: Path, command: str) -> None:
+    folder = Path(shutil.copytree(folder_of("tiny", "custom_voice"), tmp_path / "weightless"))
+    (folder / "model.safetensors").unlink()
+    words = ["--port", "0"] if command == "runtime" else ["Hello.", "--device", "cpu"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "runtime.cli", command, *words, "--model", str(folder)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    sentence = one_sentence(child)
+    assert "model.safetensors" in sentence
+    assert "[checkpoint_missing]" in sentence
 
 
 def test_a_missing_checkpoint_is_one_sentence(tmp_path: Path) -> None:

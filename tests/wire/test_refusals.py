@@ -21,10 +21,11 @@ from runtime.errors import TABLE
 from runtime.request import Mode
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
-from tests.support.engines import station_of
+from tests.support.engines import core_of
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import Talk, spoken, talk
+from tests.wire.conftest import Serving
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 LONG: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
@@ -55,8 +56,8 @@ def recording(seconds: float) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
+def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(serving: Serving, folder_of: FolderOf) -> None:
+    with serving(folder_of("tiny", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
 
         async def scenario() -> None:
             await spoken(server.socket, "First.", **VOICE)  # there is something to judge by from here on
@@ -111,9 +112,9 @@ def test_requests_that_come_too_fast(folder_of: FolderOf) -> None:
         assert httpx.get(f"{server.http}/ready").status_code == 200  # whoever watches the process is not counted
 
 
-def test_connections_beyond_the_limit(folder_of: FolderOf) -> None:
+def test_connections_beyond_the_limit(serving: Serving, folder_of: FolderOf) -> None:
     settings = ServerSettings(max_connections=1)
-    with running_server(folder_of("tiny", "custom_voice"), server=settings) as server:
+    with serving(folder_of("tiny", "custom_voice"), server=settings) as server:
 
         async def scenario() -> None:
             async with talk(server.socket, **VOICE) as one:
@@ -142,8 +143,8 @@ def handshake(server: RunningServer) -> str:
     return asyncio.run(knock())
 
 
-def test_contexts_out_of_order_and_too_many(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice"), limits=Limits(max_contexts=2)) as server:
+def test_contexts_out_of_order_and_too_many(serving: Serving, folder_of: FolderOf) -> None:
+    with serving(folder_of("tiny", "custom_voice"), limits=Limits(max_contexts=2)) as server:
 
         async def scenario() -> None:
             async with talk(server.socket) as one:
@@ -196,7 +197,7 @@ def test_a_checkpoint_that_cannot_be_loaded_fails_its_own_mode_only(folder_of: F
 def test_numbers_that_are_not_finite_end_the_request_and_not_the_server(folder_of: FolderOf) -> None:
     with running_server(folder_of("tiny", "custom_voice")) as server:
         assert server.engine is not None
-        weight = station_of(server.engine, Mode.CUSTOM_VOICE).checkpoint.talker.model.norm.weight
+        weight = core_of(server.engine, Mode.CUSTOM_VOICE).checkpoint.talker.model.norm.weight
         good = weight.data.clone()
         weight.data.fill_(math.inf)
         refused(post(server), "non_finite_output")
@@ -208,13 +209,13 @@ def test_numbers_that_are_not_finite_end_the_request_and_not_the_server(folder_o
 def test_a_fault_of_ours_is_said_without_its_cause(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server(folder_of("tiny", "custom_voice")) as server:
         assert server.engine is not None
-        runner = station_of(server.engine, Mode.CUSTOM_VOICE).runner
+        runner = core_of(server.engine, Mode.CUSTOM_VOICE).runner
 
         def fails(*_: object) -> None:
             raise RuntimeError("/home/somebody/secret: traceback")
 
         with monkeypatch.context() as patch:
-            patch.setattr(runner, "read", fails)
+            patch.setattr(runner, "prefill_chunks", fails)
             reply = post(server)
             refused(reply, "generation_failed")
             assert "secret" not in reply.text

@@ -101,7 +101,8 @@ def test_a_voice_is_renamed_fetched_and_deleted(client: httpx.Client) -> None:
     assert client.get(f"{VOICES}/Clara").status_code == 404
 
     file = client.get(f"{place}/file")
-    assert file.headers["content-disposition"] == f'attachment; filename="{made["id"]}.voice"'
+    named = "attachment; filename=\"Zo_ 2.voice\"; filename*=UTF-8''Zo%C3%AB%202.voice"
+    assert file.headers["content-disposition"] == named
     stored = read_voice(file.content)
     assert (stored.name, stored.consent and stored.consent.words) == ("Zoë 2", CONSENT)
     with wave.open(io.BytesIO(client.get(f"{place}/audio").content)) as sound:
@@ -134,7 +135,7 @@ def test_where_a_voice_comes_from_is_kept_with_it(client: httpx.Client) -> None:
     assert made["provenance"] == provenance
     assert upload(client, "Bert").json()["provenance"] == {"source": "recording"}
     for wrong in ("[]", "7", '{"seed": 7}', '{"a": "x", "a": "y"}', "[" * 9000, json.dumps({"a": "x" * 501})):
-        refused(upload(client, "Carl", provenance=wrong), 422, "invalid_config", "provenance")
+        refused(upload(client, "Carl", provenance=wrong), 400, "invalid_config", "provenance")
 
 
 def check(client: httpx.Client, sound: bytes, **fields: str) -> httpx.Response:
@@ -156,16 +157,16 @@ def test_a_recording_is_checked_without_being_kept(client: httpx.Client) -> None
 def test_a_transcript_of_something_else_is_told_beside_the_other_advice(client: httpx.Client) -> None:
     said = check(client, recording(), ref_text="x" * 400).json()
     assert said["usable"] is False
-    sentence = refused(upload(client, ref_text="x" * 400), 422, "transcript_mismatch", "ref_text")
+    sentence = refused(upload(client, ref_text="x" * 400), 400, "transcript_mismatch", "ref_text")
     assert {"code": "transcript_mismatch", "sentence": sentence} in said["advice"]
     assert len(said["advice"]) > 1
 
 
 def test_what_could_never_be_kept_is_refused_by_the_check_too(client: httpx.Client) -> None:
-    refused(check(client, b"no sound"), 422, "invalid_ref_audio", "audio_sample")
-    refused(check(client, recording(0.4)), 422, "ref_too_short", "audio_sample")
-    refused(client.post(f"{VOICES}/check", files={"file": b"x"}), 422, "invalid_config", "audio_sample")
-    refused(check(client, recording(), ref_text="x" * 4097), 422, "invalid_config", "ref_text")
+    refused(check(client, b"no sound"), 400, "invalid_ref_audio", "audio_sample")
+    refused(check(client, recording(0.4)), 400, "ref_too_short", "audio_sample")
+    refused(client.post(f"{VOICES}/check", files={"file": b"x"}), 400, "invalid_config", "audio_sample")
+    refused(check(client, recording(), ref_text="x" * 4097), 400, "invalid_config", "ref_text")
 
 
 def test_voices_of_owners_are_seen_by_them_only(client: httpx.Client, running: RunningServer) -> None:
@@ -286,7 +287,7 @@ def test_a_bad_upload_over_a_good_voice_leaves_the_good_one(client: httpx.Client
     wait_for_prompt(client, made["id"])
     before = client.get(f"{VOICES}/{made['id']}/file").content
     for bad in (b"no sound", recording()[:1000], recording(0.4)):
-        assert upload(client, sound=bad, replace="true").status_code == 422
+        assert upload(client, sound=bad, replace="true").status_code == 400
     refused(upload(client, "CLARA"), 409, "voice_name_taken", "name")
     assert client.get(f"{VOICES}/{made['id']}/file").content == before
     replaced = upload(client, "clara", sound=recording(seed=8), replace="true").json()
@@ -304,18 +305,18 @@ def test_the_list_can_be_searched(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "code", "param"),
     [
-        ({"consent": ""}, 422, "consent_required", "consent"),
-        ({"consent": "  "}, 422, "consent_required", "consent"),
-        ({"name": ""}, 422, "invalid_config", "name"),
-        ({"name": "x" * 65}, 422, "invalid_config", "name"),
-        ({"name": "a\u202eb"}, 422, "invalid_config", "name"),
-        ({"name": "0" * 32}, 422, "invalid_config", "name"),
-        ({"type": "prompt"}, 422, "invalid_config", "type"),
-        ({"speaker_embedding": "[0.1]"}, 422, "invalid_config", "speaker_embedding"),
-        ({"language": "../en"}, 422, "invalid_config", "language"),
-        ({"tags": "x" * 33}, 422, "invalid_config", "tags"),
-        ({"speaker_description": "x" * 501}, 422, "invalid_config", "speaker_description"),
-        ({"ref_text": "x" * 400}, 422, "transcript_mismatch", "ref_text"),
+        ({"consent": ""}, 400, "consent_required", "consent"),
+        ({"consent": "  "}, 400, "consent_required", "consent"),
+        ({"name": ""}, 400, "invalid_config", "name"),
+        ({"name": "x" * 65}, 400, "invalid_config", "name"),
+        ({"name": "a\u202eb"}, 400, "invalid_config", "name"),
+        ({"name": "0" * 32}, 400, "invalid_config", "name"),
+        ({"type": "prompt"}, 400, "invalid_config", "type"),
+        ({"speaker_embedding": "[0.1]"}, 400, "invalid_config", "speaker_embedding"),
+        ({"language": "../en"}, 400, "invalid_config", "language"),
+        ({"tags": "x" * 33}, 400, "invalid_config", "tags"),
+        ({"speaker_description": "x" * 501}, 400, "invalid_config", "speaker_description"),
+        ({"ref_text": "x" * 400}, 400, "transcript_mismatch", "ref_text"),
     ],
 )
 def test_a_form_that_cannot_be_used_is_refused(
@@ -327,20 +328,20 @@ def test_a_form_that_cannot_be_used_is_refused(
 
 def test_other_bodies_are_refused(client: httpx.Client) -> None:
     sentence = refused(
-        client.post(VOICES, json={"type": "prompt", "name": "x", "prompt": "deep"}), 422, "invalid_config", "body"
+        client.post(VOICES, json={"type": "prompt", "name": "x", "prompt": "deep"}), 400, "invalid_config", "body"
     )
     assert "prompt" in sentence
-    refused(client.post(VOICES, data={"name": "x", "consent": "y"}), 422, "invalid_config", "body")
+    refused(client.post(VOICES, data={"name": "x", "consent": "y"}), 400, "invalid_config", "body")
     head = {"content-type": "multipart/form-data; boundary=x"}
-    refused(client.post(VOICES, content=b"--y\r\n\r\n", headers=head), 422, "invalid_config", "body")
-    refused(client.post(VOICES, content=b"", headers=head), 422, "invalid_config", "audio_sample")
+    refused(client.post(VOICES, content=b"--y\r\n\r\n", headers=head), 400, "invalid_config", "body")
+    refused(client.post(VOICES, content=b"", headers=head), 400, "invalid_config", "audio_sample")
     refused(
         client.post(VOICES, files={"audio_sample": b"", "file": b"x"}, data={"consent": "y"}),
-        422,
+        400,
         "invalid_config",
         "audio_sample",
     )
-    refused(client.post(VOICES, files={"file": b"x" * 100}), 422, "invalid_voice_file", "file")
+    refused(client.post(VOICES, files={"file": b"x" * 100}), 400, "invalid_voice_file", "file")
     made = upload(client).json()
     refused(client.patch(f"{VOICES}/{made['id']}", content=b"["), 400, "invalid_json", None)
     for field, wrong in [
@@ -351,10 +352,10 @@ def test_other_bodies_are_refused(client: httpx.Client) -> None:
         ("tags", [7]),
         ("tags", None),
     ]:
-        refused(client.patch(f"{VOICES}/{made['id']}", json={field: wrong}), 422, "invalid_config", field)
-    refused(client.patch(f"{VOICES}/{made['id']}", json={"colour": "red"}), 422, "invalid_config", "body")
+        refused(client.patch(f"{VOICES}/{made['id']}", json={field: wrong}), 400, "invalid_config", field)
+    refused(client.patch(f"{VOICES}/{made['id']}", json={"colour": "red"}), 400, "invalid_config", "body")
     refused(
-        client.patch(f"{VOICES}/{made['id']}", json={"description": "x" * 501}), 422, "invalid_config", "description"
+        client.patch(f"{VOICES}/{made['id']}", json={"description": "x" * 501}), 400, "invalid_config", "description"
     )
     refused(client.patch(f"{VOICES}/nobody", json={"name": "x"}), 404, "voice_not_found", None)
 
@@ -420,3 +421,32 @@ def test_nothing_of_a_client_is_logged(client: httpx.Client, caplog: pytest.LogC
         upload(client, "Canary-name", ref_text="canary words that are said", speaker_description="canary-description")
         upload(client, "Canary-name", sound=b"canary-bytes", consent="canary-consent")
     assert "canary" not in caplog.text.lower()
+
+
+@pytest.mark.parametrize("path", ["/v1/open-webui/audio/voices", f"{VOICES}?of=objects"])
+def test_open_webui_finds_stored_voices_beside_the_speakers_and_speaks_with_them(
+    client: httpx.Client, path: str
+) -> None:
+    """It reads an id and a name of each; one that lacks them, and it shows OpenAI's six voices instead."""
+    voice = upload(client, "Wilma").json()
+    try:
+        menu = {one["id"]: one["name"] for one in client.get(path).json()["voices"]}
+        assert menu[voice["id"]] == "Wilma"
+        names = client.get(VOICES).json()["voices"]
+        assert all(isinstance(name, str) for name in names)
+        assert sorted(menu.values()) == sorted(names)
+        assert any(id_ == name for id_, name in menu.items())  # the speakers
+        body = {"model": "tts-1", "input": "Hello.", "voice": voice["id"], "max_frames": 3, "response_format": "pcm"}
+        spoken = client.post("/v1/open-webui/audio/speech", json=body, timeout=60)
+        assert (spoken.status_code, len(spoken.content)) == (200, 3 * 3840)
+        models = client.get("/v1/open-webui/audio/models").json()["models"]
+        assert {"tts-1"} <= {one["id"] for one in models}
+    finally:
+        client.delete(f"{VOICES}/{voice['id']}")
+
+
+def test_the_form_of_the_list_can_be_set_for_all_and_asked_for_by_one(folder_of: FolderOf) -> None:
+    with running_server(folder_of("tiny", "custom_voice"), server=ServerSettings(voices_as="objects")) as running:
+        assert httpx.get(running.http + VOICES).json()["voices"][0].keys() == {"id", "name"}
+        assert isinstance(httpx.get(f"{running.http}{VOICES}?of=names").json()["voices"][0], str)
+        assert httpx.get(f"{running.http}{VOICES}?of=songs").status_code == 400

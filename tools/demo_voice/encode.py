@@ -9,17 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import time
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from config import CONFIG, HERE
 from store import Store
 from train_codec import load
-
-HERE = Path(__file__).parent
-CONFIG = tomllib.loads((HERE / "config.toml").read_text())
 
 
 @torch.no_grad()

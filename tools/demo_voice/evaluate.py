@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from config import CONFIG, HERE
 from generate import Ask, Sampling, generate
 from lm_model import MelFront
 from lm_model import Voice as Speaker
@@ -23,9 +23,6 @@ from spectral import SpectralLoss
 from synthesise import Studio, Voice, median_f0, named_voices, random_espeak, random_flite, track_f0
 from text import corpus
 from train_codec import load
-
-HERE = Path(__file__).parent
-CONFIG = tomllib.loads((HERE / "config.toml").read_text())
 
 
 def teacher_set(debs: Path, sentences: int, cache: Path) -> list[dict]:

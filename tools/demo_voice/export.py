@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tomllib
 from pathlib import Path
 
 import torch
@@ -15,11 +14,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import vocabulary as v
+from config import CONFIG, HERE
 from prompts import SPEAKERS
 from train_codec import load
 
-HERE = Path(__file__).parent
-CONFIG = tomllib.loads((HERE / "config.toml").read_text())
 MODES = ["custom_voice", "voice_design", "base"]
 # The first speaker is the one that a page opens with: angus is understood best.
 SHOWN = {name: SPEAKERS[name] for name in sorted(SPEAKERS, key=lambda name: name != "angus")}
@@ -69,7 +67,7 @@ def model_config() -> dict:
             "enc_dilations": [1, 2, 3, 4, 1], "enc_attention_channels": n // 4, "enc_res2net_scale": 8,
             "enc_se_channels": n // 4,
         },
-        "voicewright_modes": MODES, "voicewright_layouts": ["non_streaming"],
+        "voicewright_modes": MODES, "voicewright_layouts": ["non_streaming"], "voicewright_part_chars": 170,
         "transformers_version": "4.57.3",
     }  # fmt: skip
 

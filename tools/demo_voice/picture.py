@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import tomllib
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -16,6 +14,7 @@ import soundfile
 import torch
 from PIL import Image
 
+from config import CONFIG, HERE
 from evaluate import resynthesise
 from generate import Ask, Sampling, generate
 from lm_model import Voice
@@ -27,8 +26,6 @@ from train_codec import load
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-HERE = Path(__file__).parent
-CONFIG = tomllib.loads((HERE / "config.toml").read_text())
 OUT = HERE.parents[1] / "assets" / "demo-voice" / "samples"
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-import tomllib
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 import vocabulary as v
+from config import CONFIG
 
-CONFIG = tomllib.loads((Path(__file__).parent / "config.toml").read_text())
 SPEAKERS = {name: v.FIRST_SPEAKER + i for i, name in enumerate(CONFIG["speakers"])}
 BOOKS = CONFIG["codec"]["codebooks"]
 MAX_FRAMES = 190

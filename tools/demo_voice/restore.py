@@ -6,7 +6,6 @@ Run: python restore.py   (writes work/codec.pt and work/lm.pt)
 from __future__ import annotations
 
 import argparse
-import tomllib
 from pathlib import Path
 
 import torch
@@ -14,9 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from codec_model import Codec
-
-HERE = Path(__file__).parent
-CONFIG = tomllib.loads((HERE / "config.toml").read_text())
+from config import CONFIG, HERE
 
 
 def codec_state(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -12,7 +12,6 @@ import json
 import os
 import random
 import time
-import tomllib
 from dataclasses import asdict, dataclass
 from multiprocessing import Process
 from pathlib import Path
@@ -20,11 +19,10 @@ from pathlib import Path
 import numpy as np
 from scipy.signal import resample_poly
 
+from config import CONFIG, HERE
 from teachers import PHONES, UNKNOWN_PHONE, Espeak, Flite, Speech
 from text import corpus
 
-HERE = Path(__file__).parent
-CONFIG = tomllib.loads((HERE / "config.toml").read_text())
 SAMPLES_PER_FRAME = 1920
 FEMALE_VARIANTS = ("f1", "f2", "f3", "f4", "f5", "Annie", "steph", "belinda", "linda", "aunty", "anika")
 MALE_VARIANTS = ("m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "max", "john", "david", "edward", "adam",
@@ -188,7 +186,8 @@ def next_voice(rng: random.Random) -> tuple[str, Voice]:
     share = CONFIG["synthesis"]["share"]
     kind = rng.choices(list(share), list(share.values()))[0]
     if kind in ("named", "styled"):
-        voice = rng.choice(list(named_voices().values()))
+        weights = [s["weight"] for s in CONFIG["speakers"].values()]
+        voice = rng.choices(list(named_voices().values()), weights)[0]
         return kind, (voice if kind == "named" else styled(voice, rng))
     return kind, (random_flite(rng) if kind == "flite" else random_espeak(rng))
 
@@ -262,6 +261,8 @@ def main() -> None:
         job.start()
     for job in jobs:
         job.join()
+    if any(job.exitcode for job in jobs):
+        raise SystemExit("a worker failed: its traceback stands above")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import math
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,18 +17,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from codec_model import Codec, Heads, Snake
+from config import CONFIG, HERE
+from judges import Judges
+from phone_net import PhoneNet, heard_apart
 from spectral import SpectralLoss
 from store import Store
 from teachers import PHONES, UNKNOWN_PHONE
-
-HERE = Path(__file__).parent
-CONFIG = tomllib.loads((HERE / "config.toml").read_text())
 
 
 class Trainer:
     """The codec, its auxiliary heads and one optimiser."""
 
-    def __init__(self, store: Store, device: torch.device) -> None:
+    def __init__(self, store: Store, device: torch.device, listener: PhoneNet | None = None) -> None:
         torch.manual_seed(CONFIG["seed"])
         self.c, self.store, self.device = CONFIG["codec"], store, device
         self.codec, self.heads = Codec(self.c).to(device), Heads(self.c, len(PHONES)).to(device)
@@ -40,9 +39,13 @@ class Trainer:
         self.optimiser = torch.optim.AdamW(self.parameters, lr=self.rate if cuda else 1e-3, betas=(0.8, 0.99),
                                            weight_decay=0.01, capturable=cuda, fused=cuda)  # fmt: skip
         self.decay = torch.tensor(0.97, device=device)
-        self.logged = torch.zeros(8, device=device)
+        self.logged = torch.zeros(11, device=device)
+        self.listener, self.judges = listener, Judges().to(device)
+        self.judged_by = torch.optim.AdamW(self.judges.parameters(), lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99),
+                                           weight_decay=0.0, capturable=cuda, fused=cuda)  # fmt: skip
+        self.strength = torch.tensor(0.0, device=device)  # of what the judges say
 
-    def losses(self, frames: int, batch: int) -> Tensor:
+    def losses(self, frames: int, batch: int, judged: bool) -> Tensor:
         audio, phones, f0 = self.store.crops(batch, frames)
         codec, q = self.codec, self.codec.quantizer
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
@@ -73,16 +76,29 @@ class Trainer:
         pitch_loss = ((pitch - log_f0).abs() * is_voiced).sum() / is_voiced.sum().clamp(min=1)
         voice_loss = F.binary_cross_entropy_with_logits(voiced, is_voiced)
         centre = (raw.mean(0).square() / (raw.var(0) + 1e-5)).mean()
-        total = (spec + self.c["commit_weight"] * commit + self.c["phone_weight"] * phone
+        apart, alike, told, feature = (made.new_zeros(()) for _ in range(4))
+        if self.listener is not None:
+            apart, alike = heard_apart(self.listener, made, audio)
+        if judged:
+            self.judged_by.zero_grad(set_to_none=False)
+            self.judges.own_loss(made, audio).backward()
+            self.judged_by.step()
+            told, feature = self.judges.told(made, audio)
+        g = CONFIG["gan"]
+        total = (spec + self.c["heard_weight"] * apart
+                 + self.strength * (g["adversarial"] * told + g["feature"] * feature) / g["spectral"]
+                 + self.c["commit_weight"] * commit + self.c["phone_weight"] * phone
                  + self.c["f0_weight"] * (pitch_loss + 0.3 * voice_loss) + 0.05 * centre)  # fmt: skip
         used = (q.usage[:2] > 0.2 * q.usage[:2].mean()).float().mean()
-        now = torch.stack((spec, mel, phone, pitch_loss, voice_loss, commit, used, centre)).detach()
+        now = torch.stack(
+            (spec, mel, phone, pitch_loss, voice_loss, commit, used, centre, apart, alike, feature)
+        ).detach()
         self.logged.lerp_(now, 0.02)
         return total
 
-    def step(self, frames: int, batch: int) -> None:
+    def step(self, frames: int, batch: int, judged: bool) -> None:
         self.optimiser.zero_grad(set_to_none=False)
-        self.losses(frames, batch).backward()
+        self.losses(frames, batch, judged).backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, 2.0, foreach=True)
         self.optimiser.step()
 
@@ -137,6 +153,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"] / "codec.pt")
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--rate", type=float, default=CONFIG["codec"]["lr"], help="peak learning rate")
+    parser.add_argument("--listener", type=Path, help="train_phones.py's network; without it spectra alone decide")
     parser.add_argument("--small", action="store_true", help="tiny batches, for trying it out on a CPU")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -148,9 +165,13 @@ def main() -> None:
         Snake.function = staticmethod(snake)
     store = Store(args.shards, device, args.hours)
     began = time.monotonic()
-    while not store.take(64) or store.filled < 24000 * 60:
+    while not store.take(64) or (store.filled < 24000 * 60 and not args.small):
         time.sleep(0.5)
-    trainer, start = Trainer(store, device), time.monotonic()
+    listener = None
+    if args.listener:
+        listener = PhoneNet().to(device).requires_grad_(False).eval()
+        listener.load_state_dict(torch.load(args.listener, map_location=device, weights_only=True))
+    trainer, start = Trainer(store, device, listener), time.monotonic()
     print(f"waited {start - began:.1f} s for speech", flush=True)
     if args.resume:
         trainer.codec.load_state_dict(load(args.resume, device).state_dict())
@@ -165,7 +186,9 @@ def main() -> None:
             print(f"fold: largest shift {trainer.codec.fold():.3f}", flush=True)
         if last:
             trainer.decay.fill_(0.995)
-        replay = capture(lambda f=frames, b=batch: trainer.step(f, b), device)
+        judged = phase.get("judges", False)
+        replay = capture(lambda f=frames, b=batch, j=judged: trainer.step(f, b, j), device)
+        opened = step
         print(f"phase {number}: {frames} frames x {batch}, captured at {time.monotonic() - start:.0f} s", flush=True)
         while True:
             share = (time.monotonic() - start) / args.seconds
@@ -177,6 +200,7 @@ def main() -> None:
                 args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
             )
             trainer.rate.fill_(rate)
+            trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # the judges learn a little before they are heard
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate
             replay()
@@ -190,11 +214,12 @@ def main() -> None:
                 if device.type == "cuda":
                     torch.cuda.synchronize()
             if step % 500 == 0 or args.small:
-                spec, mel, phone, pitch, voiced, commit, used, centre = trainer.logged.tolist()
+                spec, mel, phone, pitch, voiced, commit, used, centre, apart, alike, told = trainer.logged.tolist()
                 gone = time.monotonic() - start
                 print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s spec {spec:.3f} mel {mel:.3f} "
                       f"phone {phone:.2f} f0 {pitch:.3f} voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} "
-                      f"centre {centre:.2f} hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
+                      f"centre {centre:.2f} heard {apart:.3f} alike {alike:.3f} told {told:.3f} "
+                      f"hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
                 if not math.isfinite(spec):
                     raise SystemExit("the loss is not finite")
             if step % 3000 == 0:

@@ -8,47 +8,18 @@ from __future__ import annotations
 import argparse
 import math
 import time
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from codec_model import Snake
+from config import CONFIG, HERE
+from judges import Judges
 from spectral import SpectralLoss
 from train_codec import capture, load, save
-
-HERE = Path(__file__).parent
-CONFIG = tomllib.loads((HERE / "config.toml").read_text())
-
-
-class SpectrumJudge(nn.Module):
-    """One discriminator over a complex STFT; returns the features of every layer, the score last."""
-
-    def __init__(self, size: int, channels: int = 32) -> None:
-        super().__init__()
-        self.size = size
-        self.register_buffer("window", torch.hann_window(size) / math.sqrt(size * 0.375))
-        widths = (2, channels, channels, channels, channels)
-        shapes = (((3, 9), (1, 1)), ((3, 9), (1, 2)), ((3, 9), (1, 2)), ((3, 3), (1, 1)))
-        self.layers = nn.ModuleList(
-            nn.utils.parametrizations.weight_norm(nn.Conv2d(i, o, k, s, padding=(k[0] // 2, k[1] // 2)))
-            for i, o, (k, s) in zip(widths, widths[1:], shapes, strict=False)
-        )
-        self.score = nn.Conv2d(channels, 1, 3, padding=1)
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        s = torch.stft(
-            x, self.size, self.size // 4, window=self.window, center=True, pad_mode="constant", return_complex=True
-        )
-        y = torch.stack((s.real, s.imag), 1).transpose(2, 3) * 3
-        features = []
-        for layer in self.layers:
-            y = F.leaky_relu(layer(y), 0.2)
-            features.append(y)
-        return [*features, self.score(y)]
 
 
 class Trainer:
@@ -59,7 +30,7 @@ class Trainer:
         self.tables = self.codec.quantizer.tables.detach()
         self.audio = torch.from_numpy(np.load(work / "audio.npy")).to(device)
         self.codes = torch.from_numpy(np.load(work / "codes.npy")).to(device)
-        self.judges = nn.ModuleList(SpectrumJudge(n) for n in (2048, 1024, 512)).to(device)
+        self.judges = Judges().to(device)
         self.spectral = SpectralLoss().to(device)
         q = self.codec.quantizer
         self.parameters = [*self.codec.decoder.parameters(), *q.first_out.parameters(), *q.rest_out.parameters()]
@@ -89,22 +60,11 @@ class Trainer:
         codes, audio = self.crops(batch, frames)
         made = self.decode(codes)
         self.judged_by.zero_grad(set_to_none=False)
-        judge_loss = torch.stack([
-            (1 - judge(audio)[-1]).square().mean() + judge(made.detach())[-1].square().mean() for judge in self.judges
-        ]).mean()  # fmt: skip
+        judge_loss = self.judges.own_loss(made, audio)
         judge_loss.backward()
         self.judged_by.step()
         spec, mel = self.spectral(made, audio)
-        adversarial, feature = made.new_zeros(()), made.new_zeros(())
-        for judge in self.judges:
-            with torch.no_grad():
-                true = judge(audio)
-            fake = judge(made)
-            adversarial = adversarial + (1 - fake[-1]).square().mean() / len(self.judges)
-            gaps = [
-                (f - t).abs().mean() / t.abs().mean().clamp(min=1e-4) for f, t in zip(fake[:-1], true[:-1], strict=True)
-            ]
-            feature = feature + sum(gaps) / (4 * len(self.judges))
+        adversarial, feature = self.judges.told(made, audio)
         total = self.g["spectral"] * spec + self.strength * (
             self.g["adversarial"] * adversarial + self.g["feature"] * feature
         )

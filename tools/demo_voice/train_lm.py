@@ -12,7 +12,6 @@ import json
 import math
 import random
 import time
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,13 +21,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from config import CONFIG, HERE
 from lm_model import MelFront, Voice
 from prompts import Corpus, collate
 from teachers import PHONES
 from vocabulary import CODES
-
-HERE = Path(__file__).parent
-CONFIG = tomllib.loads((HERE / "config.toml").read_text())
 
 
 class Batches(IterableDataset):

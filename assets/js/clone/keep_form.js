@@ -41,6 +41,7 @@ export class KeepForm extends EventTarget {
       const voice = await this.keep();
       this.forget();
       await studio.voices.refresh();
+      studio.toast(studio.t('clone.kept', { name: voice.name }), { action: studio.t('clone.show'), onAction: () => studio.go('library') });
       this.dispatchEvent(new CustomEvent('kept', { detail: voice }));
     } catch (error) {
       studio.complain(error.field ?? error.param ?? 'ref_audio', error, 'clone');

@@ -5,6 +5,7 @@
  * 'keep', 'use', 'more', 'reroll', 'drop', and when it was {clicked}; 'play' with {shift}.
  *
  * @typedef {import('../take.js').Take} Take
+ * @typedef {{letter: string, by: 'sound'|'description'}} Origin  another take, and what of it was used
  */
 
 import { Peaks } from '../peaks.js';
@@ -52,7 +53,10 @@ export class TakeCard extends EventTarget {
     /** @type {Object|null} what it was kept as */
     this.voice = null;
     this.favourite = false;
-    this.origin = ''; // the letter of the take that it varies
+    /** What it was made after. @type {Origin|null} */
+    this.origin = null;
+    this.description = ''; // of the voice, also where it was made after another take's sound
+    this.closer = true; // whether a take can be made after its sound
     this.gainDb = 0;
     this.matched = false;
     this.playing = false;
@@ -96,13 +100,13 @@ export class TakeCard extends EventTarget {
     return Boolean(this.take) && !this.dropped && (this.take.samples > 0 || this.take.live);
   }
 
-  /** @param {Take} take @param {{origin?: string}} [options] */
-  show(take, { origin = '' } = {}) {
+  /** @param {Take} take @param {{origin?: Origin|null, description?: string}} [options] */
+  show(take, { origin = null, description = take.config.instructions } = {}) {
     for (const change of CHANGES) {
       this.take?.removeEventListener(change, this.onTake);
       take.addEventListener(change, this.onTake);
     }
-    Object.assign(this, { take, origin, dropped: false, voice: null, favourite: false, gainDb: 0, matched: false });
+    Object.assign(this, { take, origin, description, dropped: false, voice: null, favourite: false, gainDb: 0, matched: false });
     this.playing = false;
     this.seed.value = String(take.seed);
     this.wave.show(take);
@@ -146,7 +150,7 @@ export class TakeCard extends EventTarget {
       state === 'queued' && ahead > 0 ? t('design.state.queued_at', { n: ahead }) : t(`design.state.${state}`, { name: this.voice?.name ?? '' });
     this.length.textContent = this.lengthNow();
     const gain = this.matched ? t('design.gain', { db: decibels(this.gainDb) }) : '';
-    const origin = this.origin ? t('design.like', { letter: this.origin }) : '';
+    const origin = this.origin ? t(`design.after.${this.origin.by}`, { letter: this.origin.letter }) : '';
     this.facts.textContent = [origin, gain].filter(Boolean).join(' · ');
     this.facts.title = gain ? t('design.gain_title') : '';
     this.article.classList.toggle('vw-design-playing', this.playing);
@@ -166,9 +170,11 @@ export class TakeCard extends EventTarget {
     };
     for (const button of this.acts) {
       const { act } = button.dataset;
+      const key = act === 'more' && this.closer ? 'design.closer' : `design.${act}`;
+      if (act === 'more') Object.assign(button, { textContent: t(key), title: t(`${key}_title`) });
       button.disabled = !able[act];
       button.hidden = act === (this.voice ? 'keep' : 'use');
-      button.ariaLabel = t('design.act_of', { act: t(`design.${act}`), letter });
+      button.ariaLabel = t('design.act_of', { act: t(key), letter });
     }
   }
 

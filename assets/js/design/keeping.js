@@ -47,7 +47,7 @@ export class Keeping extends EventTarget {
   open(card, preset) {
     this.card = card;
     const taken = this.studio.voices.list.map(({ name }) => name);
-    this.name.value = proposed(preset, card.take.config.instructions, taken);
+    this.name.value = proposed(preset, card.description, taken);
     this.complain('', '');
     this.panel.hidden = false;
     this.refresh();
@@ -94,7 +94,7 @@ export class Keeping extends EventTarget {
     try {
       const { take } = card;
       await take.stored();
-      const voice = await studio.api.form('v1/audio/voices', request(take, name));
+      const voice = await studio.api.form('v1/audio/voices', request(card, name));
       await studio.voices.refresh();
       if (card.take === take) this.done(card, studio.voices.find(voice.id) ?? voice);
     } catch (error) {
@@ -117,15 +117,15 @@ export class Keeping extends EventTarget {
   }
 }
 
-/** The form that makes a voice of a take. @param {import('../take.js').Take} take @param {string} name */
-function request(take, name) {
+/** The form that makes a voice of a take. @param {TakeCard} card @param {string} name */
+function request({ take, description }, name) {
   const form = new FormData();
   form.append('name', name);
   form.append('audio_sample', take.wav(), 'take.wav');
   form.append('ref_text', take.text);
   form.append('consent', CONSENT);
-  form.append('speaker_description', take.config.instructions);
+  form.append('speaker_description', description);
   form.append('language', take.config.language);
-  form.append('provenance', JSON.stringify(provenance(take)));
+  form.append('provenance', JSON.stringify(provenance(take, description)));
   return form;
 }

@@ -13,15 +13,16 @@ export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
  * The provenance of a voice that a take becomes; values are text, and what nobody knows is left out.
  *
  * @param {import('../take.js').Take} take
+ * @param {string} [description] where the take itself has none: it was made after another one's sound
  * @returns {Object<string, string>}
  */
-export function provenance({ id, seed, config, parent, record }) {
+export function provenance({ id, seed, config, parent, record }, description = config.instructions) {
   const known = {
     source: 'design',
     model: record?.model?.id,
     revision: record?.model?.revision ?? record?.model?.fingerprint,
     seed,
-    description: config.instructions,
+    description,
     language: config.language,
     take: id,
     sha256: record?.sha256,

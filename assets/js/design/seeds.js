@@ -1,4 +1,4 @@
-/** Seeds of takes: whole numbers of 32 bits, drawn, typed, or next to one that is liked. No two takes share one. */
+/** Seeds of takes: whole numbers of 32 bits, drawn or typed. No two takes share one. */
 
 export const MAX_SEED = 0xffffffff;
 
@@ -17,30 +17,6 @@ export function drawn(count, taken = []) {
     if (seen.has(seed)) continue;
     seen.add(seed);
     seeds.push(seed);
-  }
-  return seeds;
-}
-
-/**
- * The nearest seeds around one, above and below in turn; the range closes to a ring.
- *
- * Near in number only: each seed is a draw of its own. They are easy to name and to find again.
- *
- * @param {number} seed
- * @param {number} count
- * @param {Iterable<number>} [taken]
- * @returns {number[]}
- */
-export function neighbours(seed, count, taken = []) {
-  const seen = new Set([...taken, seed]);
-  const seeds = [];
-  for (let distance = 1; seeds.length < count; distance++) {
-    for (const step of [distance, -distance]) {
-      const near = (seed + step) >>> 0;
-      if (seen.has(near) || seeds.length === count) continue;
-      seen.add(near);
-      seeds.push(near);
-    }
   }
   return seeds;
 }

@@ -7,10 +7,11 @@ import { alike } from '../clone/likeness.js';
 import { Microphone } from '../clone/microphone.js';
 import { takeDrops } from '../drops.js';
 import { SAMPLE_RATE } from '../outputs.js';
+import { recordings } from '../recordings.js';
 import { decoded, Reference } from '../reference.js';
 import { Trimmer } from '../trimmer.js';
 import { heard } from '../voice_sound.js';
-import { FieldError, fillLanguages, fillSelect } from './fields.js';
+import { FieldError, fillLanguages, fillSelect, preselect } from './fields.js';
 
 export class CloneRoom {
   static id = 'clone';
@@ -25,6 +26,7 @@ export class CloneRoom {
     }
     this.same = root.querySelector('#vw-clone-same');
     this.asr = root.querySelector('#vw-clone-asr');
+    this.cut = root.querySelector('#vw-clone-cut');
     this.stored = root.querySelector('#vw-clone-stored');
     /** @type {Reference|null} */
     this.reference = null;
@@ -55,7 +57,7 @@ export class CloneRoom {
     microphone.addEventListener('recorded', ({ detail }) => this.recorded(detail));
     this.trimmer.addEventListener('move', () => this.changed());
     this.transcript.oninput = () => {
-      this.asr.hidden = !this.transcribe.disabled || !this.asr.textContent;
+      this.asr.hidden = (!this.transcribe.disabled && !this.transcribe.hidden) || !this.asr.textContent;
       this.changed();
     };
     this.xvector.onchange = () => {
@@ -64,11 +66,14 @@ export class CloneRoom {
     };
     this.transcribe.onclick = () => this.writeDown();
     this.play.onclick = () => this.hear();
-    this.root.querySelector('#vw-clone-drop').onclick = () => this.take(null);
+    this.root.querySelector('#vw-clone-drop').onclick = () => {
+      this.xvector.checked = false; // the next recording is judged anew
+      this.take(null);
+    };
     this.voice.onchange = () => this.paint();
     this.language.onchange = () => this.paint();
     this.root.querySelector('#vw-clone-stored-play').onclick = () => this.hearStored();
-    studio.voices.addEventListener('change', () => this.paint());
+    studio.voices.addEventListener('change', () => this.listed());
     studio.textField.addEventListener('input', () => this.compare());
     this.keeping.addEventListener('kept', ({ detail }) => this.choose(detail));
   }
@@ -112,6 +117,37 @@ export class CloneRoom {
     this.transcript.value = config.ref_text ?? '';
     this.xvector.checked = config.x_vector_only_mode ?? false;
     this.changed();
+  }
+
+  /** What was chosen and written; consent is given anew each time. */
+  draft() {
+    if (this.reopening) return this.reopening;
+    const { start, end } = this.reference ?? {};
+    const form = { language: this.language.value, transcript: this.transcript.value, only: this.xvector.checked };
+    return { ...form, voice: this.voice.value, name: this.keeping.name.value, start, end };
+  }
+
+  /** Bring the recording back, and what was written of it. @param {Object} draft */
+  async reopen(draft) {
+    this.reopening = draft;
+    preselect(this.language, draft.language);
+    this.awaited = draft.voice;
+    const kept = await recordings.get(this.id);
+    this.reopening = null;
+    if (!kept || this.reference) return;
+    const reference = new Reference({ ...kept, maxSeconds: this.microphone.maxSeconds });
+    if (reference.pcm) Object.assign(reference, { start: draft.start ?? 0, end: draft.end ?? reference.end });
+    this.work(reference);
+    this.transcript.value = draft.transcript;
+    this.xvector.checked = draft.only;
+    this.keeping.name.value = draft.name;
+    this.changed();
+  }
+
+  /** Who speaks here, for a line of a script; null: a voice that is not kept. */
+  spokenBy() {
+    const { chosen, mode, language } = this;
+    return chosen && { voice: { mode, voice: chosen.id, language: language.value }, instruct: '' };
   }
 
   async speak({ clicked }) {
@@ -168,8 +204,17 @@ export class CloneRoom {
     this.asr.textContent = studio.t('clone.as_read');
   }
 
-  /** Work with this reference from here on. @param {Reference|null} reference */
+  /** Work with this reference from here on, also when the page is opened again. @param {Reference|null} reference */
   take(reference) {
+    this.awaited = '';
+    this.work(reference);
+    if (!reference) return void recordings.delete(this.id);
+    const { pcm, file, name, source } = reference;
+    recordings.put(this.id, { pcm, file, name, source });
+  }
+
+  /** @param {Reference|null} reference */
+  work(reference) {
     this.complain('ref_audio', '');
     this.complain('ref_text', '');
     this.reference = reference;
@@ -178,6 +223,8 @@ export class CloneRoom {
     this.clinic.clear();
     this.keeping.forget();
     this.name.textContent = reference?.name ?? '';
+    this.cut.hidden = !reference?.isCut;
+    if (reference?.isCut) this.cut.textContent = this.studio.t('clone.cut', { s: clock(reference.seconds), most: reference.maxSeconds });
     this.trimmer.show(reference);
     this.paint();
     this.changed();
@@ -242,6 +289,14 @@ export class CloneRoom {
     return this.voice.value ? this.studio.voices.find(this.voice.value) : null;
   }
 
+  /** The stored voices are known, or have changed. */
+  listed() {
+    const voice = this.awaited && this.studio.voices.find(this.awaited);
+    this.awaited = '';
+    if (voice) this.choose(voice);
+    else this.paint();
+  }
+
   /** @param {{id: string}} voice */
   choose({ id }) {
     this.paint();
@@ -293,9 +348,9 @@ export class CloneRoom {
     this.play.hidden = !decodedHere;
     this.keeping.offer(Boolean(reference) && !chosen);
     const { available, how } = studio.me.features?.transcribe ?? { available: false, how: '' };
-    this.transcribe.disabled = !available;
-    if (!available) {
-      this.asr.hidden = !how;
+    this.transcribe.hidden = !available;
+    if (!available && how) {
+      this.asr.hidden = false;
       this.asr.textContent = how;
     }
     if (reference) this.trimmer.paint();
@@ -307,4 +362,9 @@ export class CloneRoom {
     this.stored.querySelector('#vw-clone-stored-about').textContent = about.filter(Boolean).join(' · ');
     this.stored.querySelector('#vw-clone-stored-words').textContent = transcript ?? this.studio.t('clone.by_xvector');
   }
+}
+
+/** @param {number} seconds */
+function clock(seconds) {
+  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
 }

@@ -1,8 +1,9 @@
 /**
- * The Design room: a described voice (VoiceDesign) in three takes, and the one that is kept.
+ * The Design room: a described voice (VoiceDesign) in three takes, more of one that is liked, and the one that is kept.
  *
  * The three are asked for at once on the one socket, so that the engine makes them as one batch. What a take
- * sounds like follows from description, language, text and seed; each is stored with all four.
+ * sounds like follows from description, language, text and seed; each is stored with all four. More takes stand beside
+ * them: spoken by Base after the liked one's sound, or, where no checkpoint serves Base, of the same description.
  */
 
 import { TakeCard } from '../design/card.js';
@@ -10,11 +11,14 @@ import { DesignedVoices } from '../design/designed.js';
 import { Keeping } from '../design/keeping.js';
 import { matched } from '../design/loudness.js';
 import { PresetPicker } from '../design/picker.js';
-import { drawn, neighbours } from '../design/seeds.js';
+import { Kept } from '../design/kept.js';
+import { drawn } from '../design/seeds.js';
 import { SAMPLE_RATE } from '../outputs.js';
-import { FieldError, fillLanguages, title } from './fields.js';
+import { FieldError, fillLanguages, preselect, title } from './fields.js';
 
-const LETTERS = ['A', 'B', 'C'];
+const LETTERS = [...'ABCDEFGHI'];
+const FIRST = 3; // takes that are made at once
+const MORE = 2; // takes that are added to one that is liked
 const LOWEST = 0.3; // of the canvas: what is quieter is drawn small
 
 export class DesignRoom {
@@ -33,9 +37,12 @@ export class DesignRoom {
     this.picker = new PresetPicker(root, studio.presets.designs, this.t);
     this.keeping = new Keeping(root, studio);
     this.designed = new DesignedVoices(root, studio, { again: (voice) => this.again(voice) });
-    this.cards = LETTERS.map((letter, index) => new TakeCard(find('take'), letter, String(index + 1), this.t));
-    find('takes').append(...this.cards.map(({ element }) => element));
-    studio.words.apply(find('takes'));
+    this.template = find('take');
+    this.list = find('takes');
+    /** @type {TakeCard[]} */
+    this.cards = [];
+    this.lay(FIRST);
+    this.kept = new Kept(this);
     /** What this room last put on the stage. @type {TakeCard|null} */
     this.heard = null;
     this.programme = null;
@@ -54,10 +61,27 @@ export class DesignRoom {
     this.keeping.addEventListener('longer', ({ detail }) => this.lengthen(detail.card));
     this.keeping.addEventListener('closed', ({ detail }) => detail.card.play.focus());
     this.studio.stage.addEventListener('change', () => this.onStage());
-    for (const card of this.cards) {
-      card.addEventListener('play', ({ detail }) => this.toggle(card, detail));
-      card.addEventListener('act', ({ detail }) => this.attempt(() => this[detail.act](card, detail)));
+  }
+
+  /** Have so many places for takes; who is over is only in the library from now on. @param {number} count */
+  lay(count) {
+    for (const card of this.cards.splice(count)) {
+      this.keeping.forget(card);
+      card.element.remove();
     }
+    while (this.cards.length < count) this.cards.push(this.place(this.cards.length));
+  }
+
+  /** @param {number} index */
+  place(index) {
+    const card = new TakeCard(this.template, LETTERS[index], String(index + 1), this.t);
+    this.studio.words.apply(card.element);
+    card.closer = this.studio.cards.has('base');
+    card.addEventListener('play', ({ detail }) => this.toggle(card, detail));
+    card.addEventListener('act', ({ detail }) => this.attempt(() => this[detail.act](card, detail)));
+    this.list.append(card.element);
+    card.refresh();
+    return card;
   }
 
   // --- the form
@@ -67,6 +91,8 @@ export class DesignRoom {
     if (!card) return;
     fillLanguages(this.language, card, this.t);
     this.picker.offer(card);
+    for (const place of this.cards) place.closer = this.studio.cards.has('base');
+    this.refresh();
   }
 
   onLanguage() {
@@ -87,12 +113,42 @@ export class DesignRoom {
     const { studio, t } = this;
     const card = studio.cards.get(this.mode);
     const spoken = !card || card.languages.includes(preset.language);
-    this.describe(preset.text);
-    this.language.value = spoken && card ? preset.language : 'auto';
     const own = studio.text.trim() !== '' && !this.isSample(studio.text);
-    if (!own) studio.text = preset.sample;
+    studio.replacing(this, this.isOwn, () => {
+      this.describe(preset.text);
+      this.language.value = spoken && card ? preset.language : 'auto';
+      if (!own) studio.text = preset.sample;
+    });
     const unspoken = () => t('design.hint_not_spoken', { model: card.id, language: title(preset.language) });
     this.hint.textContent = [spoken ? '' : unspoken(), own ? t('design.hint_text_kept') : ''].filter(Boolean).join(' ');
+  }
+
+  /** Whether the description is the user's own words. */
+  get isOwn() {
+    const { value } = this.description;
+    return value.trim() !== '' && !this.picker.find(value);
+  }
+
+  draft() {
+    const { description, language, cards, kept } = this;
+    const seeds = cards.map(({ seed, lock }) => (lock.checked ? seed.value : ''));
+    return { description: description.value, language: language.value, seeds, takes: kept.draft() };
+  }
+
+  /** @param {{description: string, language: string, seeds: string[]}} draft */
+  recall({ description, language, seeds }) {
+    this.hint.textContent = '';
+    this.describe(description);
+    preselect(this.language, language);
+    this.cards.forEach(({ seed, lock, take }, index) => {
+      lock.checked = Boolean(seeds[index]);
+      seed.value = seeds[index] || (take?.seed ?? '');
+    });
+  }
+
+  /** Bring the takes back that stood here. @param {{takes: Object[]}} draft */
+  reopen({ takes }) {
+    return this.kept.reopen(takes);
   }
 
   /** Whether a text came from presets/ and not from the user. @param {string} text */
@@ -115,8 +171,12 @@ export class DesignRoom {
 
   /** Take up the description and the seed that a voice came from. @param {Object} voice */
   again({ provenance, transcript }) {
-    if (transcript) this.studio.text = transcript;
-    this.fill(provenance.description ?? '', provenance.language ?? 'auto', provenance.seed);
+    const { studio } = this;
+    const own = this.isOwn || (studio.text.trim() !== '' && !this.isSample(studio.text));
+    studio.replacing(this, own, () => {
+      if (transcript) studio.text = transcript;
+      this.fill(provenance.description ?? '', provenance.language ?? 'auto', provenance.seed);
+    });
     this.description.focus();
   }
 
@@ -132,9 +192,15 @@ export class DesignRoom {
   // --- making takes
 
   /** Three takes at once; the first one is heard as it comes. @param {{clicked: number}} now */
+  /** Who speaks here, for a line of a script. */
+  spokenBy() {
+    return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
+  }
+
   async speak({ clicked }) {
     const seeds = this.seeds();
     const asked = this.asked();
+    this.lay(FIRST);
     this.cards.forEach((card, index) => this.begin(card, asked, seeds[index]));
     this.play(this.cards[0], { clicked });
   }
@@ -145,8 +211,8 @@ export class DesignRoom {
 
   /** The seed of each card: locked or drawn, no two alike. @throws {FieldError} */
   seeds() {
-    const locked = this.cards.map((card, index) => this.locked(card, index));
-    const fresh = drawn(this.cards.length, locked.filter((seed) => seed !== null));
+    const locked = this.cards.slice(0, FIRST).map((card, index) => this.locked(card, index));
+    const fresh = drawn(FIRST, locked.filter((seed) => seed !== null));
     return locked.map((seed, index) => seed ?? fresh[index]);
   }
 
@@ -159,14 +225,23 @@ export class DesignRoom {
     return seed;
   }
 
-  /** @param {TakeCard} card @param {Object} asked @param {number} seed @param {{parent?: string|null, origin?: string}} [lineage] */
-  begin(card, asked, seed, { parent = null, origin = '' } = {}) {
+  /**
+   * @param {TakeCard} card @param {Object} asked @param {number} seed
+   * @param {{parent?: string|null, origin?: import('../design/card.js').Origin|null, description?: string}} [lineage]
+   */
+  begin(card, asked, seed, { parent = null, origin = null, description } = {}) {
     const take = this.studio.say({ ...asked, seed, parent, label: this.t('design.take', { letter: card.letter }) });
     card.take?.cancel();
     this.keeping.forget(card);
-    card.show(take, { origin });
+    this.watch(card, take, { origin, description });
     take.addEventListener('done', () => take.state === 'done' && this.tell(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
+    take.addEventListener('done', () => take.isShort && this.studio.complain(card.place, this.studio.shortness(take), this.id));
     take.addEventListener('error', () => this.tell(card, 'design.said_failed', { why: take.error.message }));
+  }
+
+  /** Have a card show a take, and the others draw on its axes. @param {TakeCard} card @param {import('../take.js').Take} take @param {Object} lineage */
+  watch(card, take, lineage) {
+    card.show(take, lineage);
     take.addEventListener('progress', () => this.align());
     for (const event of ['done', 'stored']) take.addEventListener(event, () => this.match());
     this.match();
@@ -196,27 +271,51 @@ export class DesignRoom {
   reroll(card, { clicked }) {
     const others = this.cards.filter((other) => other !== card && other.take).map(({ take }) => take.seed);
     const seed = this.locked(card) ?? drawn(1, [...others, card.take.seed])[0];
-    this.begin(card, this.asked(), seed);
+    const { take, origin, description } = card;
+    // What was made after a sound is made after it again.
+    if (take.mode === 'base') this.begin(card, this.after(take), seed, { parent: take.parent, origin, description });
+    else this.begin(card, this.asked(), seed);
     this.play(card, { clicked });
   }
 
-  /** New takes around this one, with what the form says now. @param {TakeCard} card @param {{clicked: number}} now */
+  /** What Base was asked for once, with what the text says now. @param {import('../take.js').Take} take */
+  after({ config, reference }) {
+    return { room: this.id, mode: 'base', config, reference, text: this.studio.text };
+  }
+
+  /** More takes beside those that are there: of this very voice by Base, else of the same description. @param {TakeCard} card @param {{clicked: number}} now */
   async more(card, { clicked }) {
-    const places = this.cards.filter((other) => other !== card && !other.lock.checked);
-    if (places.length === 0) throw new FieldError(card.place, this.t('design.all_locked'));
-    const { take } = card;
-    const asked = this.asked();
+    const { take, description, letter } = card;
+    const first = this.cards.length;
+    if (first === LETTERS.length) throw new FieldError(card.place, this.t('design.full', { n: LETTERS.length }));
     await take.stored();
-    const taken = this.cards.filter((other) => other.take).map((other) => other.take.seed);
-    const seeds = neighbours(take.seed, places.length, taken);
-    places.forEach((place, index) => this.begin(place, asked, seeds[index], { parent: take.id, origin: card.letter }));
+    const asked = card.closer ? this.after({ config: this.like(take), reference: take.wav() }) : this.described(card);
+    const seeds = drawn(MORE, this.cards.flatMap((other) => other.take?.seed ?? []));
+    this.lay(Math.min(LETTERS.length, first + MORE));
+    const origin = { letter, by: card.closer ? 'sound' : 'description' };
+    const places = this.cards.slice(first);
+    places.forEach((place, index) => this.begin(place, asked, seeds[index], { parent: take.id, origin, description }));
     this.play(places[0], { clicked });
+    places[0].element.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** What makes Base speak as a take does. @param {import('../take.js').Take} take */
+  like({ text, config }) {
+    const { languages } = this.studio.cards.get('base');
+    const language = languages.includes(config.language) ? config.language : 'auto';
+    return { language, ref_text: text, x_vector_only_mode: false };
+  }
+
+  /** A card's description once more, with what the text says now. @param {TakeCard} card */
+  described({ description, take }) {
+    const config = { instructions: description, language: take.config.language };
+    return { room: this.id, mode: this.mode, config, text: this.studio.text };
   }
 
   /** @param {TakeCard} card */
   async keep(card) {
     if (this.studio.cards.has('base')) {
-      this.keeping.open(card, this.picker.find(card.take.config.instructions)?.name ?? '');
+      this.keeping.open(card, this.picker.find(card.description)?.name ?? '');
       return;
     }
     await card.take.stored();
@@ -237,12 +336,16 @@ export class DesignRoom {
 
   /** Make a take again with a text that is long enough for a reference. @param {TakeCard} card */
   lengthen(card) {
+    const { studio, description } = this;
     const { config, seed } = card.take;
-    this.studio.text = this.picker.sample(config.language, config.instructions);
-    this.describe(config.instructions);
-    this.language.value = config.language;
-    card.seed.value = String(seed);
-    card.lock.checked = true;
+    const own = studio.text.trim() !== '' && !this.isSample(studio.text);
+    studio.replacing(this, own || (this.isOwn && description.value !== card.description), () => {
+      studio.text = this.picker.sample(config.language, card.description);
+      this.describe(card.description);
+      this.language.value = config.language;
+      card.seed.value = String(seed);
+      card.lock.checked = true;
+    });
     this.attempt(() => this.reroll(card, { clicked: performance.now() })).then(() => this.tell(card, 'design.longer_done'));
   }
 
@@ -254,7 +357,7 @@ export class DesignRoom {
   /** @param {TakeCard} card */
   async drop(card) {
     const { take } = card;
-    take.cancel();
+    take.cancel({ isKept: false });
     if (this.heard === card) this.studio.stage.stop();
     this.keeping.forget(card);
     card.dropped = true;
@@ -264,7 +367,7 @@ export class DesignRoom {
       action: this.t('shell.undo'),
       onAction: () => this.attempt(() => this.undrop(card, take)),
     });
-    if (take.state === 'done') await take.stored();
+    if (take.state !== 'failed') await take.stored();
     if (take.id) await this.studio.history.remove(take.id);
   }
 
@@ -281,9 +384,10 @@ export class DesignRoom {
 
   /** @param {KeyboardEvent} event */
   onKey({ code, shiftKey }) {
-    const [, digit] = /^(?:Digit|Numpad)([1-3])$/.exec(code) ?? [];
-    if (digit) this.toggle(this.cards[digit - 1], { shift: shiftKey });
-    return Boolean(digit);
+    const [, digit] = /^(?:Digit|Numpad)([1-9])$/.exec(code) ?? [];
+    const card = this.cards[digit - 1];
+    if (card) this.toggle(card, { shift: shiftKey });
+    return Boolean(card);
   }
 
   /** @param {TakeCard} card @param {{shift: boolean}} how  shift: go on where the last one is */

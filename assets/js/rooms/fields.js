@@ -51,17 +51,20 @@ export function fillLanguages(select, card, t) {
   fillSelect(select, [['auto', t('shell.auto')], ...card.languages.map((name) => [name, languageName(name)])]);
 }
 
-/** Buttons that put a suggestion into a field. */
-export function fillChips(holder, suggestions, field) {
+/** Choose what may not be offered yet; it stays chosen if it is offered later. @param {HTMLSelectElement} select @param {string} value */
+export function preselect(select, value) {
+  if (![...select.options].some((option) => option.value === value)) select.add(new Option(value, value));
+  select.value = value;
+}
+
+/** Buttons of suggestions. @param {HTMLElement} holder @param {{name: string, text: string}[]} suggestions @param {(text: string) => void} choose */
+export function fillChips(holder, suggestions, choose) {
   const chips = suggestions.map(({ name, text }) => {
     const chip = document.createElement('button');
     chip.type = 'button';
     chip.textContent = name;
     chip.title = text;
-    chip.onclick = () => {
-      field.value = text;
-      field.dispatchEvent(new Event('input', { bubbles: true }));
-    };
+    chip.onclick = () => choose(text);
     return chip;
   });
   holder.replaceChildren(...chips);

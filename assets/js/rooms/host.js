@@ -1,6 +1,7 @@
 /** The host's room: what the studio runs on, how it does, and other checkpoints. */
 
 import { StudioError } from '../api.js';
+import { inPageWords } from '../server_words.js';
 import { Sparkline } from '../sparkline.js';
 
 const ASK_MS = 2000;
@@ -38,7 +39,7 @@ export class HostRoom {
     Object.assign(this, {
       door: find('door'), inside: find('inside'), state: find('state'), models: find('models'), form: find('load'),
       wanted: find('wanted'), loadError: find('load-error'), doorError: find('door-error'), submit: find('submit'),
-      giveUp: find('give-up'), progress: find('progress'), settings: find('settings'), known: find('known'),
+      giveUp: find('give-up'), progress: find('progress'), settings: find('settings'), known: find('known'), voices: find('voices'), voiceProblems: find('voice-problems'),
     });
     this.door.onsubmit = (event) => this.knock(event, find('key').value);
     this.form.onsubmit = (event) => this.load(event);
@@ -134,15 +135,18 @@ export class HostRoom {
   show(now) {
     this.door.hidden = true;
     this.inside.hidden = false;
-    const { sentence, problem, loaded, of } = now.runtime;
-    this.state.textContent = problem && !now.changing ? problem : sentence;
-    this.state.classList.toggle('vw-error', Boolean(problem) && !now.changing);
+    const { sentence, problem, change, loaded, of } = now.runtime;
+    const isProblem = Boolean(problem) && !now.changing;
+    this.state.textContent = inPageWords(now.changing ? (change ?? sentence) : (problem ?? sentence));
+    this.state.classList.toggle('vw-error', isProblem);
+    this.state.classList.toggle('vw-hint', !isProblem);
     this.submit.disabled = now.changing || !now.own;
     this.wanted.disabled = !now.own;
     this.giveUp.hidden = this.progress.hidden = !now.changing;
     if (now.changing && of) this.progress.value = loaded / of;
     else this.progress.removeAttribute('value');
     this.showModels(now.models);
+    this.showProblems(now.voice_problems);
     this.showOnce(now);
     if (now.figures) this.showFigures(now.figures);
   }
@@ -152,10 +156,24 @@ export class HostRoom {
       ...models.map((card) => {
         const item = document.createElement('li');
         const more = document.createElement('small');
-        more.textContent = [card.modes.join(', '), card.device, card.dtype, card.loaded ? null : this.studio.t('host.at_first_use'), card.fingerprint.slice(0, 12)]
+        more.textContent = [card.modes.map((mode) => this.studio.t(`shell.mode.${mode}`)).join(', '), card.device, card.dtype, card.loaded ? null : this.studio.t('host.at_first_use'), card.fingerprint.slice(0, 12)]
           .filter(Boolean)
           .join(' · ');
         item.append(card.id, more);
+        return item;
+      }),
+    );
+  }
+
+  /** Files in the folder of the voices that are no voices, each with why. */
+  showProblems(problems) {
+    this.voices.hidden = !problems.length;
+    this.voiceProblems.replaceChildren(
+      ...problems.map(({ file, why }) => {
+        const item = document.createElement('li');
+        const small = document.createElement('small');
+        small.textContent = inPageWords(why);
+        item.append(file, small);
         return item;
       }),
     );
@@ -193,7 +211,7 @@ export class HostRoom {
         const [term, told, value, about] = ['dt', 'dd', 'span', 'small'].map((tag) => document.createElement(tag));
         term.textContent = knob.env;
         value.textContent = knob.value === '' ? '–' : String(knob.value);
-        about.textContent = knob.about;
+        Object.assign(about, { textContent: knob.about, lang: 'en' }); // for the host's eyes, as in runtime/settings.py
         told.append(value, about);
         row.append(term, told);
         return row;

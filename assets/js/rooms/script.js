@@ -19,6 +19,8 @@ import { ShelfView } from '../script/shelf_view.js';
 import { areSubtitles, subtitlesToText } from '../script/subtitles.js';
 import { FieldError } from './fields.js';
 
+const LONGEST_NAME = 40; // of a script that is named after its text
+
 export class ScriptRoom {
   static id = 'script';
   id = 'script';
@@ -58,6 +60,7 @@ export class ScriptRoom {
     parts.shape.onchange = () => {
       for (const field of [parts.format, parts.loudness]) field.disabled = parts.shape.value === 'srt';
     };
+    this.root.addEventListener('input', () => this.forgetTold());
     this.onScriptChange = ({ detail }) => (detail.lines ? this.arrange() : this.showSoon());
   }
 
@@ -70,13 +73,21 @@ export class ScriptRoom {
   }
 
   async begin() {
-    const sample = () => this.sample(this.studio.presets.scripts[0]);
+    const { id, unsaved } = this.studio.drafts.read(this.id) ?? {};
+    const first = () => (unsaved ? new Script(unsaved) : this.sample(this.studio.presets.scripts[0]));
     try {
-      await this.shelf.begin(sample);
+      await this.shelf.begin(first, (list) => list.find((one) => one.id === id) ?? (unsaved ? null : list[0]));
     } catch (error) {
-      this.shelf.open(sample());
+      this.shelf.open(first());
       if (!error.missing) this.studio.toast(error.message);
     }
+  }
+
+  /** Which script is open; the whole of it where the studio may not have it. */
+  draft() {
+    const { script, state } = this.shelf;
+    if (!script) return this.studio.drafts.read(this.id);
+    return { id: script.id, unsaved: state === 'saved' ? null : script.toJSON() };
   }
 
   /** A script of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
@@ -102,18 +113,37 @@ export class ScriptRoom {
     script.addEventListener('change', this.onScriptChange);
     if (this.performance) this.studio.stop();
     this.performance = null;
+    this.forgetTold();
     this.parts.gap.value = script.gap;
     this.maker.open(script);
     this.lines.open(script);
     this.show();
   }
 
-  /** @param {{voice?: string}} [given] voice: of the library, for a new line */
-  async enter({ voice } = {}) {
+  /** @param {{voice?: string, text?: string, spokenBy?: Object}} [given] voice: of the library, for a new line; text: for a new script */
+  async enter({ voice, text, spokenBy } = {}) {
     await this.begun;
+    if (text) return this.write(text, spokenBy);
     if (!voice) return;
     this.lines.add();
     this.script.cast(this.script.lines.at(-1).id, { mode: 'base', voice });
+  }
+
+  /**
+   * A new script of a text.
+   *
+   * @param {string} text
+   * @param {{voice: import('../script/document.js').Voice, instruct: string}|null} spokenBy  who speaks what names nobody
+   */
+  async write(text, spokenBy) {
+    const lines = readText(text, (word) => this.casting.named(word) !== null).map((line) => newLine(line));
+    const nameless = lines.filter(({ name }) => !name);
+    this.casting.assign(lines, []);
+    if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
+    await this.shelf.flush().catch(() => {}); // what could not be saved says so itself
+    this.shelf.open(new Script({ name: titleOf(text), lines }), 'unsaved');
+    this.shelf.script.tell(true);
+    this.studio.toast(this.studio.t('script.written', { n: lines.length }));
   }
 
   /** The page speaks another language. */
@@ -121,6 +151,7 @@ export class ScriptRoom {
     if (!this.script) return;
     this.lines.offer();
     this.show();
+    this.shelfView.offerSamples();
     this.shelfView.show();
   }
 
@@ -134,8 +165,8 @@ export class ScriptRoom {
   /** @param {string} id @param {{only?: boolean}} [options] */
   playFrom(id, options) {
     const { studio } = this;
+    if (!studio.reached()) return;
     studio.stop();
-    studio.clearComplaints();
     studio.stage.player.arm().catch(() => studio.complain('request', studio.t('shell.no_output')));
     try {
       this.perform(id, options);
@@ -237,6 +268,14 @@ export class ScriptRoom {
     this.parts.live.textContent = sentence;
   }
 
+  /** What was said of the script as it was before. */
+  forgetTold() {
+    const { parts, studio } = this;
+    parts['export-error'].textContent = '';
+    if (!parts.go.disabled) parts.told.textContent = '';
+    if (studio.current === this) studio.clearComplaints();
+  }
+
   // --- files
 
   async importFile() {
@@ -289,4 +328,10 @@ export class ScriptRoom {
     this.script.insert([newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true })]);
     this.lines.focus(this.script.lines.at(-1).id);
   }
+}
+
+/** A script's name from its text. @param {string} text */
+function titleOf(text) {
+  const [first] = text.trim().split('\n');
+  return first.length <= LONGEST_NAME ? first : `${first.slice(0, LONGEST_NAME).replace(/\s+\S*$/u, '')} …`;
 }

@@ -1,6 +1,6 @@
 /** The Speakers room: one of the checkpoint's speakers (CustomVoice), and how to say it. */
 
-import { fillChips, fillLanguages, languageName, title } from './fields.js';
+import { fillChips, fillLanguages, languageName, preselect, title } from './fields.js';
 
 /** @typedef {import('../take.js').Take} Take */
 
@@ -23,8 +23,16 @@ export class SpeakersRoom {
     this.speaker = '';
     /** Samples that were heard here, by model and speaker. @type {Map<string, Take>} */
     this.samples = new Map();
-    fillChips(this.chips, studio.presets.instructs, this.instruct);
+    this.suggestManners();
     this.language.onchange = () => this.suggestText();
+  }
+
+  suggestManners() {
+    fillChips(this.chips, this.studio.presets.instructs, (text) => this.suggest(text));
+  }
+
+  onLanguage() {
+    this.suggestManners();
   }
 
   get card() {
@@ -49,14 +57,14 @@ export class SpeakersRoom {
   cast({ id, speakers }) {
     const known = this.studio.presets.speakers;
     const place = (name) => known.findIndex((one) => one.name.toLowerCase() === name.toLowerCase());
-    const unknown = { language: null, character: { en: this.studio.t('speakers.plain', { model: id }) }, sample: null };
+    const unknown = { language: null, character: this.studio.t('speakers.plain', { model: id }), sample: null };
     return speakers
       .map((name) => ({ ...(known[place(name)] ?? unknown), name, place: place(name) }))
       .sort((one, other) => (one.place < 0) - (other.place < 0) || one.place - other.place);
   }
 
   row(speaker) {
-    const { words, t } = this.studio;
+    const { t } = this.studio;
     const { name, language, accent, character, sample } = speaker;
     const row = document.createElement('div');
     row.className = 'vw-card';
@@ -72,7 +80,7 @@ export class SpeakersRoom {
     label.querySelector('b').textContent = title(name);
     const of = [language && languageName(language), accent].filter(Boolean).join(', ');
     label.querySelector('.vw-of').textContent = of;
-    label.querySelector('.vw-character').textContent = character[words.language] ?? character.en;
+    label.querySelector('.vw-character').textContent = character;
     const quote = label.querySelector('q');
     if (sample) quote.textContent = sample;
     else quote.remove();
@@ -84,10 +92,11 @@ export class SpeakersRoom {
   /** Speak a speaker's line; a line that was heard before is played again. */
   hear({ name, language, sample }) {
     const { studio, mode, card } = this;
-    studio.stop();
-    studio.clearComplaints();
     const key = `${card.id} ${name}`;
     const heard = this.samples.get(key);
+    if (heard?.state !== 'done' && !studio.reached()) return;
+    studio.stop();
+    studio.clearComplaints();
     if (heard?.state === 'done') return studio.stage.play(heard);
     const take = studio.say({
       room: this.id,
@@ -109,10 +118,35 @@ export class SpeakersRoom {
     if (sample && Object.values(texts).includes(this.studio.text)) this.studio.text = sample;
   }
 
+  /** Put a suggestion in the place of what is there. @param {string} text */
+  suggest(text) {
+    const { studio, instruct } = this;
+    const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
+    studio.replacing(this, isOwn, () => (instruct.value = text));
+  }
+
+  draft() {
+    return { speaker: this.speaker, language: this.language.value, instruct: this.instruct.value };
+  }
+
+  /** @param {{speaker: string, language: string, instruct: string}} draft */
+  recall({ speaker, language, instruct }) {
+    this.speaker = speaker;
+    this.choose(speaker);
+    preselect(this.language, language);
+    this.instruct.value = instruct;
+  }
+
   /** The fields of session.config that are this room's. */
   config() {
     const instructions = this.instruct.disabled ? '' : this.instruct.value.trim();
     return { voice: this.speaker, language: this.language.value, ...(instructions && { instructions }) };
+  }
+
+  /** Who speaks here, for a line of a script. */
+  spokenBy() {
+    const voice = { mode: this.mode, voice: this.speaker, language: this.language.value };
+    return { voice, instruct: this.instruct.disabled ? '' : this.instruct.value.trim() };
   }
 
   async speak({ clicked }) {

@@ -7,6 +7,8 @@
  * @property {number|null} loudness  LUFS, null: as it is
  */
 
+import { fileName } from '../file_name.js';
+
 /**
  * What POST studio/exports takes: takes and silences in order, each with the number of its line.
  *
@@ -41,7 +43,7 @@ export async function exportClips(api, script, clips, { shape, format, loudness 
   const headers = { 'content-type': 'application/json' };
   const file = await api.blob('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', srt: 'srt', all: 'zip' }[shape];
-  return { file, name: `${name.replace(/[\\/:*?"<>|\p{Cc}]+/gu, '-')}.${suffix}` };
+  return { file, name: fileName(name, suffix) };
 }
 
 /** Hand a file to the browser. @param {Blob} file @param {string} name */

@@ -121,7 +121,7 @@ export class LineView {
     parts.instruct.disabled = !acts.casting.takesInstruct(voice);
     const none = voice?.mode === 'base' ? 'script.no_instruct' : 'script.no_instruct_model';
     parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint');
-    parts.error.textContent = fault ? t('script.fault', { fault, most: LONGEST_PAUSE_S }) : (state.error?.message ?? '');
+    parts.error.textContent = fault ? t('script.fault', { fault, most: LONGEST_PAUSE_S }) : (state.error?.message ?? this.note(state));
     parts.paper.replaceChildren(...marked(line.text));
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
     parts.up.disabled = index === 0;
@@ -132,6 +132,14 @@ export class LineView {
       parts[name].ariaLabel = t(`script.line.${name}`, { n });
     }
     element.ariaLabel = t('script.line.label', { n });
+  }
+
+  /** What its user should know of a line that can be spoken. @param {import('./making.js').LineState} state */
+  note({ short }) {
+    const { acts, line } = this;
+    if (short) return acts.studio.shortness(short);
+    const isLeftOut = line.voice && line.instruct.trim() && !acts.casting.takesInstruct(line.voice);
+    return isLeftOut ? acts.studio.t('script.left_out', { instruct: line.instruct.trim() }) : '';
   }
 
   /** Set a field's value, and leave one alone that holds it already: the caret would jump. */

@@ -17,6 +17,7 @@
  * @property {'empty'|'unmade'|'coming'|'made'|'failed'} state
  * @property {number} seconds    of sound that is there, pauses included
  * @property {Error|null} error
+ * @property {Take} [short]       that cannot hold all of its text
  */
 
 import { SAMPLE_RATE } from '../outputs.js';
@@ -70,7 +71,8 @@ export class Maker extends EventTarget {
     if (error) return { state: 'failed', seconds, error };
     if (plan.length === 0) return { state: 'empty', seconds, error };
     if (known.some((sound) => sound?.live)) return { state: 'coming', seconds, error };
-    return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error };
+    const short = known.find((sound) => sound?.isShort) ?? null;
+    return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error, short };
   }
 
   /** The stored takes of a line, in their order. @param {Line} line */
@@ -116,7 +118,7 @@ export class Maker extends EventTarget {
     const { script } = this;
     this.errors.delete(key);
     const label = `${script.name}, ${script.at(line.id) + 1}`;
-    const take = this.studio.say({ room: 'script', mode, config, text, seed: line.seed, label, isQuiet: true });
+    const take = this.studio.say({ room: 'script', mode, config, text, seed: line.seed, label, isQuiet: true, keepsStopped: false });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
     const on = (event, then) =>
       take.addEventListener(event, () => {

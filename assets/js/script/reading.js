@@ -10,6 +10,9 @@
 // A paragraph that is longer becomes several lines, cut between sentences: one is made again sooner than the whole.
 const LONGEST_LINE = 600;
 
+// How something is said, before what is said: ANNA: (softly) …
+const MANNER = /^[(（]([^)）]{1,200})[)）]\s*/u;
+
 // ANNA: …, Anna (softly): …, **Anna:** …, 安娜：…
 const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]{1,200})[)）])?[*_]{0,3}\s*(?::[*_]{0,3}(?=\s|$)|：)\s*/u;
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
@@ -32,9 +35,12 @@ export function readText(text, known = () => false) {
     const prefix = PREFIX.exec(paragraph);
     const named = prefix && isName(prefix[1]);
     if (named) speaker = prefix[1];
-    const rest = (named ? paragraph.slice(prefix[0].length) : paragraph).trim();
+    const said = (named ? paragraph.slice(prefix[0].length) : paragraph).trim();
+    const manner = named && !prefix[2] ? MANNER.exec(said) : null;
+    const rest = manner ? said.slice(manner[0].length) : said;
+    const instruct = (named && (prefix[2] ?? manner?.[1])) || '';
     const name = PAUSES_ONLY.test(rest) ? null : speaker;
-    for (const part of divide(rest)) lines.push({ name, instruct: (named && prefix[2]) || '', text: part });
+    for (const part of divide(rest)) lines.push({ name, instruct, text: part });
   }
   return lines;
 }
@@ -72,13 +78,29 @@ function nameRule(paragraphs, known) {
   return (name) => known(name) || capitals(name) || counts.get(name.toLowerCase()) > 1;
 }
 
-/** Cut a text between sentences into pieces of at most LONGEST_LINE characters; a sentence stays whole. */
+/** Cut a text between sentences into pieces of at most LONGEST_LINE characters; a longer sentence at clauses, then words. */
 function divide(text) {
   if (text.length <= LONGEST_LINE) return text ? [text] : [];
   const pieces = [''];
-  for (const { segment } of new Intl.Segmenter(undefined, { granularity: 'sentence' }).segment(text)) {
+  const sentences = [...new Intl.Segmenter(undefined, { granularity: 'sentence' }).segment(text)].map(({ segment }) => segment);
+  for (const segment of sentences.flatMap(shortened)) {
     if (pieces.at(-1) && pieces.at(-1).length + segment.trimEnd().length > LONGEST_LINE) pieces.push('');
     pieces.push(pieces.pop() + segment);
   }
   return pieces.map((piece) => piece.trim()).filter(Boolean);
+}
+
+/** A sentence in pieces of at most LONGEST_LINE characters. @param {string} sentence @returns {string[]} */
+function shortened(sentence) {
+  const pieces = [];
+  let rest = sentence;
+  while (rest.length > LONGEST_LINE) {
+    const head = rest.slice(0, LONGEST_LINE);
+    const ends = [/[,;:，；：、]\s*(?=[^,;:，；：、]*$)/u, /\s+(?=\S*$)/u].map((end) => end.exec(head));
+    const end = ends.find((found) => found && found.index > LONGEST_LINE / 4);
+    const at = end ? end.index + end[0].length : LONGEST_LINE;
+    pieces.push(rest.slice(0, at));
+    rest = rest.slice(at);
+  }
+  return [...pieces, rest];
 }

@@ -26,11 +26,16 @@ export class Shelf extends EventTarget {
     addEventListener('pagehide', () => this.leave());
   }
 
-  /** Open the script that was worked on last. @param {() => Script} first makes one where there is none */
-  async begin(first) {
+  /**
+   * Open the script that was worked on last, or the one that is chosen of the list.
+   *
+   * @param {() => Script} first makes one where there is none
+   * @param {(list: {id: string}[]) => {id: string}|null|undefined} [choose]
+   */
+  async begin(first, choose = ([newest]) => newest) {
     await this.refresh();
-    const [newest] = this.list;
-    if (newest) await this.load(newest.id);
+    const chosen = choose(this.list);
+    if (chosen) await this.load(chosen.id);
     else this.open(first());
   }
 

@@ -25,8 +25,14 @@ export class ShelfView {
       close();
       menu.querySelector('summary').focus();
     });
-    const { scripts } = this.studio.presets;
-    parts.samples.replaceChildren(...scripts.map((preset) => entry(preset.name, () => this.choose(() => shelf.open(room.sample(preset), 'new')))));
+    this.offerSamples();
+  }
+
+  /** The scripts to begin with, by their names in the page's language. */
+  offerSamples() {
+    const { studio, shelf, room, parts } = this;
+    const samples = studio.presets.scripts.map((preset) => entry(preset.name, () => this.choose(() => shelf.open(room.sample(preset), 'new'))));
+    parts.samples.replaceChildren(...samples);
   }
 
   /** Close the menu and do what was chosen in it. @param {() => void|Promise<void>} action */

@@ -1,4 +1,4 @@
-"""Kernels compiled beside each other. A first start would compile some hundred of them, one when another was launched.
+"""Compiles kernels side by side. A first start would compile some hundred of them, each when it is first launched.
 
 The works that are to be captured are gone through once with launches that do nothing: every kernel that is met is left
 to a thread, most of whose time goes into a process of its own (ptxas) or one more (the launcher's C compiler).
@@ -17,16 +17,16 @@ import torch
 from triton import AsyncCompileMode, JITFunction
 
 from runtime.device.kernels import (
-    attention,
     convolution,
-    draw,
-    edges,
-    held,
-    linear,
-    piece,
+    decode_attention,
+    frame_io,
+    gemm,
     pointwise,
+    prefill_attention,
     residual_unit,
-    spread,
+    sample,
+    small_m_gemm,
+    split_k,
     window,
 )
 
@@ -35,7 +35,19 @@ log = logging.getLogger(__name__)
 THREADS = 16  # at most
 # Launchers are extension modules of one name. Loaded beside each other, a kernel was once given another's.
 LOADING = threading.Lock()
-MODULES = (attention, convolution, draw, edges, held, linear, piece, pointwise, residual_unit, spread, window)
+MODULES = (
+    convolution,
+    decode_attention,
+    frame_io,
+    gemm,
+    pointwise,
+    prefill_attention,
+    residual_unit,
+    sample,
+    small_m_gemm,
+    split_k,
+    window,
+)
 
 
 class Unheard:
@@ -56,7 +68,7 @@ class Unheard:
 UNHEARD = Unheard()
 
 
-class Rehearsal(AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
+class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
     """Within, kernels are compiled and not launched. One that cannot be compiled is again asked for at its launch."""
 
     def submit(self, key: str, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> Unheard:
@@ -87,12 +99,12 @@ def compile_all(works: Iterable[Callable[[], object]]) -> int:
     device, count = torch.cuda.current_device(), min(THREADS, os.cpu_count() or 1)
     with (
         ThreadPoolExecutor(count, "compile", initializer=torch.cuda.set_device, initargs=(device,)) as threads,
-        Rehearsal(threads) as rehearsal,
+        Precompiling(threads) as precompiling,
         torch.inference_mode(),
     ):
         for work in works:
             work()
-        return len(rehearsal.future_kernels)
+        return len(precompiling.future_kernels)
 
 
 def _kernels() -> list[JITFunction[Any]]:

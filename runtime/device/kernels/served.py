@@ -5,15 +5,15 @@ from __future__ import annotations
 from torch import Tensor
 
 from runtime.device.fused import Fused, Level, Norm, Rules, State
-from runtime.device.kernels import attention, draw, edges, held, linear, piece
+from runtime.device.kernels import decode_attention, frame_io, gemm, prefill_attention, sample, small_m_gemm
 
 
 class Kernels(Fused):
     """One launch each."""
 
-    most_rows = linear.MOST_ROWS
+    most_rows = gemm.MOST_ROWS
 
-    def linear(
+    def gemm(
         self,
         x: Tensor,
         weight: Tensor,
@@ -23,20 +23,20 @@ class Kernels(Fused):
         residual: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        if bias is None and (way := held.way(x, weight)) is not None:
-            return held.held(x, weight, way, norm=norm, residual=residual, out=out)
+        if bias is None and (way := small_m_gemm.way(x, weight)) is not None:
+            return small_m_gemm.small_m_gemm(x, weight, way, norm=norm, residual=residual, out=out)
         x = x if norm is None else self.norm(x, norm)
-        return linear.linear(x, weight, bias=bias, residual=residual, out=out)
+        return gemm.gemm(x, weight, bias=bias, residual=residual, out=out)
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
-        return linear.norm(x, norm)
+        return gemm.norm(x, norm)
 
     def swiglu(self, x: Tensor, norm: Norm, weight: Tensor) -> Tensor:
-        if (way := held.way(x, weight, gated=True)) is not None:
-            return held.held(x, weight, way, norm=norm, gated=True)
-        return linear.swiglu(self.norm(x, norm), weight)
+        if (way := small_m_gemm.way(x, weight, gated=True)) is not None:
+            return small_m_gemm.small_m_gemm(x, weight, way, norm=norm, gated=True)
+        return gemm.swiglu(self.norm(x, norm), weight)
 
-    def attend_rows(
+    def decode_attention(
         self,
         qkv: Tensor,
         q_norm: Norm,
@@ -52,9 +52,11 @@ class Kernels(Fused):
         settled: bool = False,
     ) -> Tensor:
         norms = q_norm.weight, k_norm.weight, q_norm.eps
-        return attention.attend_rows(qkv, *norms, cos, sin, keys, values, rows, positions, new, settled=settled)
+        return decode_attention.decode_attention(
+            qkv, *norms, cos, sin, keys, values, rows, positions, new, settled=settled
+        )
 
-    def attend_piece(
+    def prefill_attention(
         self,
         qkv: Tensor,
         q_norm: Norm,
@@ -67,9 +69,9 @@ class Kernels(Fused):
         start: Tensor,
     ) -> Tensor:
         norms = q_norm.weight, k_norm.weight, q_norm.eps
-        return piece.attend_piece(qkv, *norms, cos, sin, keys, values, slot, start)
+        return prefill_attention.prefill_attention(qkv, *norms, cos, sin, keys, values, slot, start)
 
-    def draw(
+    def sample(
         self,
         logits: Tensor,
         rows: Tensor,
@@ -86,10 +88,10 @@ class Kernels(Fused):
         settled: bool = False,
     ) -> None:
         slots = (*level, seed, frame)
-        draw.draw(logits, rows, *slots, codebook, codes, finite, rules, table, embedded, settled=settled)
+        sample.sample(logits, rows, *slots, codebook, codes, finite, rules, table, embedded, settled=settled)
 
     def begin(self, rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        return edges.begin(rows, state, frames, text)
+        return frame_io.begin(rows, state, frames, text)
 
     def finish(
         self,
@@ -101,4 +103,4 @@ class Kernels(Fused):
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        return edges.finish(rows, state, codes, finite, eos, positions, counts)
+        return frame_io.finish(rows, state, codes, finite, eos, positions, counts)

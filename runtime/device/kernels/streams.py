@@ -17,7 +17,10 @@ ROW = tl.constexpr(3)  # numbers of a row: slot, turn, frames decoded so far
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The last inputs of one convolution. Shapes: memory [2, slots, left * C], a slice of the arena's last axis."""
+    """The last inputs of one convolution.
+
+    Shapes: memory [2, slots, left * C], a slice of the last axis of all streams' memory.
+    """
 
     memory: Tensor
     left: int

@@ -109,8 +109,9 @@ def _attend(
 def attend_window(qkv: Tensor, rings: Tensor, rows: Tensor, frequencies: Tensor, window: int) -> Tensor:
     """Attention of a chunk of every row over its window, the new keys and values kept.
 
-    Shapes: qkv [B, T, (heads + 2 * kv_heads) * d]; rings [slots, 2, kv_heads, ring, d], keys then values, a slice of
-    the arena; rows [B, 3] int32; frequencies [d / 2] float32; result [B, T, heads * d]. T and the window fit in a ring.
+    Shapes: qkv [B, T, (heads + 2 * kv_heads) * d]; rings [slots, 2, kv_heads, ring, d], keys then values, a slice
+    of all streams' memory; rows [B, 3] int32; frequencies [d / 2] float32; result [B, T, heads * d]. T and the
+    window fit in a ring.
     """
     B, T, width = qkv.shape
     _, _, kv_heads, ring, D = rings.shape

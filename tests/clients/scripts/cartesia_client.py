@@ -33,6 +33,35 @@ def generated(client: Cartesia) -> dict[str, Any]:
     return {**sound(pcm.read()), "mp3": len(mp3.read()), "type": mp3.headers["content-type"]}
 
 
+def flushed(connection: Any) -> dict[str, Any]:
+    """Two takes in one context, told apart by their flush_id, as Cartesia's own example does it."""
+    context = connection.context("flushes", timeout=60, **OPTIONS)
+    context.push("Stay hungry.")
+    context.push("", flush=True)
+    context.push("Stay foolish.")
+    context.no_more_inputs()
+    kinds: list[Any] = []
+    for event in context.receive():
+        kind = [event.type, getattr(event, "flush_id", None)]
+        if event.context_id == "flushes" and kinds[-1:] != [kind]:
+            kinds.append(kind)
+    return {"kinds": kinds}
+
+
+def as_events(client: Cartesia) -> dict[str, Any]:
+    pcm, kinds = b"", []
+    options = {"model_id": "sonic-3", "voice": VOICE, "language": "en", "output_format": FORMAT}
+    for event in client.tts.generate_sse(transcript="One sentence at once.", **options, extra_body={"seed": 7}):
+        kinds.append(event.type)
+        pcm += event.audio if event.type == "chunk" else b""
+    return {**sound(pcm), "last": kinds[-1]}
+
+
+def voices(client: Cartesia) -> dict[str, Any]:
+    listed = list(client.voices.list(limit=2))  # page after page
+    return {"names": [voice.name for voice in listed], "one": client.voices.get(listed[0].id).name}
+
+
 def main(base: str) -> None:
     client = Cartesia(api_key="none", base_url=base, websocket_base_url=base.replace("http", "ws", 1))
     with client.tts.websocket_connect() as connection:
@@ -51,7 +80,9 @@ def main(base: str) -> None:
         after.push("Still here.")
         after.no_more_inputs()
         third = heard(after, "after")
-    tell(whole=first, pieces=second, after_cancel=third, generated=generated(client))
+        flushes = flushed(connection)
+    told = {"flushes": flushes, "events": as_events(client), "voices": voices(client)}
+    tell(**told, whole=first, pieces=second, after_cancel=third, generated=generated(client))
 
 
 main(*sys.argv[1:])

@@ -1,16 +1,19 @@
-"""OpenAI's own client: whole, streamed, as events, stored voices, models, a refusal."""
+"""OpenAI's own client: whole, streamed, as events, in files, with stored voices; models, request ids, refusals."""
 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import soundfile
 from heard import sound, tell
-from openai import NotFoundError, OpenAI
+from openai import APIStatusError, OpenAI
+from openai.types.audio import SpeechModel
 
 TEXT = "The kettle is on, and the boat comes back in the evening."
 
@@ -74,11 +77,41 @@ def stored_voice(client: OpenAI, recording: Path, transcript: str) -> dict[str, 
     return {**spoken, "object": voice.object, "name": voice.name, "kind": voice.type, "after_delete": after}
 
 
-def refused(client: OpenAI, voice: Any) -> dict[str, Any]:
+def refused(
+    client: OpenAI, voice: Any = "alloy", model: str = "tts-1", text: str = TEXT, **more: Any
+) -> dict[str, Any]:
     try:
-        client.audio.speech.create(model="tts-1", voice=voice, input=TEXT)
-    except NotFoundError as error:
-        return {"status": error.status_code, "code": error.code, "param": error.param}
+        client.audio.speech.create(model=model, voice=voice, input=text, **more)
+    except APIStatusError as error:
+        kind = type(error).__name__
+        return {"kind": kind, "status": error.status_code, "code": error.code, "param": error.param}
+    return {}
+
+
+def files(client: OpenAI) -> dict[str, Any]:
+    """What libsndfile believes of a plain create() in the formats whose heads say a length."""
+    found: dict[str, Any] = {}
+    for name in ("wav", "flac"):
+        reply = client.audio.speech.create(model="tts-1", voice="clara", input=TEXT, response_format=name)
+        with soundfile.SoundFile(io.BytesIO(reply.content)) as file:
+            found[name] = {"said": file.frames, "read": len(file.read())}
+    return found
+
+
+def every_model(client: OpenAI) -> dict[str, int]:
+    """Each name that the package's own type knows speaks."""
+    return {
+        name: len(client.audio.speech.create(model=name, voice="alloy", input="Hi.", response_format="pcm").content)
+        for name in get_args(SpeechModel)
+    }
+
+
+def request_ids(client: OpenAI) -> dict[str, Any]:
+    mine = client.models.with_raw_response.list(extra_headers={"X-Request-Id": "app-1"})
+    try:
+        client.audio.speech.create(model="tts-1", voice="alloy", input=TEXT, speed=9)
+    except APIStatusError as error:
+        return {"mine": mine.request_id, "theirs": error.request_id}
     return {}
 
 
@@ -90,7 +123,14 @@ def main(base: str, recording: str, transcript: str) -> None:
         events=as_events(client),
         stored=stored_voice(client, Path(recording), transcript),
         models=[model.id for model in client.models.list()],
+        created=[model.created for model in client.models.list()],
         refused=refused(client, "nobody"),
+        unknown_model=refused(client, model="nothing-2"),
+        empty=refused(client, text=""),
+        too_fast=refused(client, speed=9),
+        files=files(client),
+        every_model=every_model(client),
+        request_ids=request_ids(client),
     )
 
 

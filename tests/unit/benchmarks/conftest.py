@@ -15,6 +15,16 @@ from tests.support.checkpoint_spec import QUICK
 @pytest.fixture(scope="package")
 def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a CustomVoice checkpoint."""
-    folder = tmp_path_factory.mktemp("endless") / "custom_voice"
-    write_checkpoint(folder, replace(QUICK, is_endless=True, tokens=single_tokens()), "custom_voice", seed=3)
+    return _endless(tmp_path_factory, "custom_voice")
+
+
+@pytest.fixture(scope="package")
+def endless_cloner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a Base checkpoint."""
+    return _endless(tmp_path_factory, "base")
+
+
+def _endless(tmp_path_factory: pytest.TempPathFactory, mode: str) -> Path:
+    folder = tmp_path_factory.mktemp("endless") / mode
+    write_checkpoint(folder, replace(QUICK, is_endless=True, tokens=single_tokens()), mode, seed=3)
     return folder

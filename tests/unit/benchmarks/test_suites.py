@@ -7,20 +7,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import lanes, suites
+from benchmarks.cast import new_reference, new_upload
 from benchmarks.driver import Heard
 from benchmarks.engine import Grid, measure_engine
 from benchmarks.figures import Outcome, Trace
 from benchmarks.host import measure_host
 from benchmarks.lanes import Arm, Lane, opened, settings_of
 from benchmarks.peers import Ours, measure
-from benchmarks.plan import Manner, Plan, Rounds, closed_loop, frames_of
+from benchmarks.plan import Manner, NewVoices, Plan, Rounds, closed_loop, frames_of
 from benchmarks.report import markdown
 from benchmarks.suite import main
 from runtime.request import Mode
-from runtime.settings import DEMO_CHECKPOINT
+from runtime.server.uploads import read_upload
+from runtime.settings import DEMO_CHECKPOINT, Limits
 
 MODE = Mode.CUSTOM_VOICE
 Row = dict[str, Any]
@@ -102,6 +105,42 @@ def test_those_who_find_no_place_are_refused_and_the_others_are_served(tables: d
         assert row["alone_first_pcm_p50_ms"] > 0
 
 
+def test_every_call_of_new_voices_clones_a_recording_of_its_own(
+    endless_cloner: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("benchmarks.plan.frames_of", shortened)
+    kinds = [NewVoices(1.2, True), NewVoices(1.2, False)]
+    traces = tmp_path / "traces"
+
+    async def measured() -> list[Row]:
+        async with opened([Arm("ours", {})], lanes.TRANSPORTS, environment_of(endless_cloner), traces) as doors:
+            return await suites.new_voices(doors, kinds, [1, 2], 1, ONE)
+
+    rows = asyncio.run(measured())
+    assert [(row["voices"], row["clients"]) for row in rows if row["lane"] == "websocket"] == [
+        (kind, clients) for kind in ("x-vector 1.2 s", "ICL 1.2 s") for clients in ("first", 1, 2)
+    ]
+    for row in rows:
+        assert (row["failed"], row["leaked_slots"]) == (0, 0), row
+        assert row.get("to_one") is None or row["to_one"] > 0
+    for transport in lanes.TRANSPORTS:
+        said = [json.loads(line) for line in traces.read_text().splitlines()]
+        numbers = [trace["number"] for trace in said if trace["transport"] == transport]
+        assert len(set(numbers)) == len(numbers) == 2 * (1 + 2 + 4)
+
+
+def test_recordings_of_two_calls_differ_and_that_of_one_is_the_same() -> None:
+    voices = NewVoices(1.0, False)
+    first, again, other = (new_reference(voices, number) for number in (1, 1, 2))
+    assert np.array_equal(first.samples, again.samples)
+    assert not np.array_equal(first.samples, other.samples)
+    assert first.text
+    upload = new_upload(voices, 1)
+    assert upload["ref_text"] == first.text
+    read = read_upload(upload["ref_audio"], Limits())
+    assert len(read) == len(first.samples)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("transport", lanes.TRANSPORTS)
 def test_a_voice_that_ends_by_itself_has_not_failed(transport: str) -> None:
     async def heard() -> list[Trace]:
@@ -163,7 +202,11 @@ def test_a_slot_that_is_never_given_back_is_seen(monkeypatch: pytest.MonkeyPatch
 def test_the_parts_of_the_engine_are_timed_in_both_arms(endless: Path) -> None:
     settings = settings_of(environment_of(endless))
     grid = Grid(batches=(1, 2), contexts=(64, 4096), prompts=(16,), sounds=((1, 1), (2, 2)), counted=2)
-    tables = measure_engine([("a", settings), ("b", settings)], grid)
+    told: list[str] = []
+    tables = measure_engine([("a", settings), ("b", settings)], grid, told.append)
+    for name in ("frames", "predictor", "prefill"):
+        points = sum(step.startswith(f"{name}: ") for step in told)  # minutes with many rows: each says that it begins
+        assert 2 * points == len(tables[name])
     assert [(row["arm"], row["batch"], row["context"]) for row in tables["frames"]] == [
         *(("a", 1, 64), ("b", 1, 64), ("a", 2, 64), ("b", 2, 64))  # no slot is 4096 long
     ]

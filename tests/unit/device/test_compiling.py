@@ -13,12 +13,12 @@ pytest.importorskip("triton")
 
 
 def test_a_rehearsal_compiles_what_is_met_and_launches_nothing(tmp_path: Path) -> None:
-    """Two kernels and one that cannot be, which fails where it is launched; a second rehearsal would launch.
+    """Two kernels and one that cannot be, which fails where it is launched; a second precompilation would launch.
 
     In a process of its own: here kernels are interpreted, and there is another driver.
     """
     words = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    command = [sys.executable, "-m", "tests.support.rehearse_kernels"]
+    command = [sys.executable, "-m", "tests.support.precompile_kernels"]
     ran = subprocess.run(command, env=words, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines() == [

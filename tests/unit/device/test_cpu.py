@@ -28,7 +28,7 @@ def test_a_prompt_attends_to_itself_and_not_ahead(length: int) -> None:
     generator = torch.Generator().manual_seed(length)
     q = torch.randn(1, HEADS, length, WIDTH, generator=generator)
     k, v = torch.randn(2, 1, KV_HEADS, length, WIDTH, generator=generator)
-    out = CpuDevice().attend_prompt(q, k, v)
+    out = CpuDevice().prefill_attention(q, k, v)
     for position in range(length):
         expected = attention(q[0, :, position], k[0, :, : position + 1], v[0, :, : position + 1])
         torch.testing.assert_close(out[0, :, position], expected)
@@ -39,7 +39,7 @@ def test_a_piece_of_a_prompt_attends_to_all_before_it(before: int, new: int) -> 
     generator = torch.Generator().manual_seed(before)
     q = torch.randn(1, HEADS, new, WIDTH, generator=generator)
     k, v = torch.randn(2, 1, KV_HEADS, before + new, WIDTH, generator=generator)
-    out = CpuDevice().attend_prompt(q, k, v)
+    out = CpuDevice().prefill_attention(q, k, v)
     for position in range(new):
         end = before + position + 1
         torch.testing.assert_close(out[0, :, position], attention(q[0, :, position], k[0, :, :end], v[0, :, :end]))
@@ -53,7 +53,7 @@ def test_rows_attend_to_their_own_slot_up_to_their_own_length() -> None:
         written = dict(zip(slots.tolist(), lengths.tolist(), strict=True)).get(slot, 0)
         keys[slot, :, written:] = values[slot, :, written:] = math.nan
     q = torch.randn(3, HEADS, 1, WIDTH, generator=generator)
-    out = CpuDevice().attend_rows(q, keys, values, slots, lengths)
+    out = CpuDevice().decode_attention(q, keys, values, slots, lengths)
     assert out.shape == (3, HEADS, 1, WIDTH)
     for row, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
         expected = attention(q[row, :, 0], keys[slot, :, :length], values[slot, :, :length])

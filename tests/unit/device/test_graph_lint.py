@@ -14,7 +14,7 @@ from runtime.device import Device, open_device
 from runtime.device.npu import NpuDevice
 from runtime.engine import sampling
 from runtime.engine.frame import Frame
-from runtime.engine.slots import SlotArena
+from runtime.engine.slots import SlotCache
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
@@ -38,7 +38,7 @@ def frame_of(checkpoint: Checkpoint, device: Device, dtype: torch.dtype) -> Fram
     with on_meta():
         talker = Talker(checkpoint.config).to(dtype)
     checkpoint = dataclasses.replace(checkpoint, talker=talker)
-    return Frame(checkpoint, device, SlotArena(checkpoint.config, SLOTS, LENGTH, META, dtype), dtype, 8, 8)
+    return Frame(checkpoint, device, SlotCache(checkpoint.config, SLOTS, LENGTH, META, dtype), dtype, 8, 8)
 
 
 @pytest.mark.parametrize("span", [512, None])
@@ -51,8 +51,8 @@ def test_the_whole_frame_can_be_held_by_a_graph(
     frame = frame_of(checkpoint, npu_on_meta, dtype)
     which = torch.zeros(rows, device=META, dtype=torch.int64)
     with torch.inference_mode(), linted() as lint:
-        told = frame.next(which, span=span)
-    assert told.shape == (rows, checkpoint.config.talker.num_code_groups + 2)
+        output = frame.next(which, span=span)
+    assert output.shape == (rows, checkpoint.config.talker.num_code_groups + 2)
     assert lint.operators > 1000
 
 

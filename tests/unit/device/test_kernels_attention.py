@@ -9,8 +9,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from runtime.device.kernels.attention import PART, PARTS, attend_rows
-from runtime.device.kernels.piece import BLOCK, TILE, attend_piece
+from runtime.device.kernels.decode_attention import PART, PARTS, decode_attention
+from runtime.device.kernels.prefill_attention import BLOCK, TILE, prefill_attention
 from tests.support.kernel_twins import Heads, attend_twin
 
 pytestmark = [
@@ -49,7 +49,7 @@ def test_rows_attend_as_their_twin_does_and_read_nothing_beyond_their_length(
     for slot, position in zip(slots, positions, strict=True):
         ours.poison(slot, position)
     twins = ours.copy()
-    out = attend_rows(*ours.given(), torch.tensor(slots), torch.tensor(positions), new)
+    out = decode_attention(*ours.given(), torch.tensor(slots), torch.tensor(positions), new)
     each_slot = [slot for slot in slots for _ in range(new)]
     each_position = [position + index for position in positions for index in range(new)]
     torch.testing.assert_close(out, attend_twin(twins, each_slot, each_position), **TOLERANCE)
@@ -63,29 +63,29 @@ def test_a_frame_in_the_making_attends_step_by_step_on_a_cache_of_sixteen() -> N
         ours.poison(slot, 0)
     twins = ours.copy()
     rows = torch.tensor([2, 0, 1])
-    out = attend_rows(*ours.given(), rows, torch.zeros(3, dtype=torch.int64), 2)
+    out = decode_attention(*ours.given(), rows, torch.zeros(3, dtype=torch.int64), 2)
     torch.testing.assert_close(out, attend_twin(twins, [2, 2, 0, 0, 1, 1], [0, 1] * 3), **TOLERANCE)
     for position in range(2, 16):
         step = heads_of(position, 3, SHAPES["three"], slots=3, length=16)
         args = (step.qkv, *ours.given()[1:], rows, torch.full((3,), position))
         expected = attend_twin(Heads(step.qkv, *twins.given()[1:]), [2, 0, 1], [position] * 3)
-        torch.testing.assert_close(attend_rows(*args), expected, **TOLERANCE)
+        torch.testing.assert_close(decode_attention(*args), expected, **TOLERANCE)
     agree(ours, twins)
 
 
 def test_a_row_has_the_same_bits_alone_and_beside_others() -> None:
     rows, positions = torch.tensor([3, 1, 0, 2]), torch.tensor([200, 3, 131, 64])
     ours = heads_of(7, 4, SHAPES["three"], slots=4, length=256)
-    together = attend_rows(*ours.copy().given(), rows, positions)
+    together = decode_attention(*ours.copy().given(), rows, positions)
     for row in range(4):
         alone = (ours.qkv[row : row + 1], *ours.copy().given()[1:], rows[row, None], positions[row, None])
-        assert torch.equal(attend_rows(*alone)[0], together[row])
+        assert torch.equal(decode_attention(*alone)[0], together[row])
 
 
 def test_a_wild_position_stays_in_its_own_slot() -> None:
     ours = heads_of(8, 2, SHAPES["alone"], slots=3, length=16)
     before = ours.copy()
-    attend_rows(*ours.given(), torch.tensor([1, 1]), torch.tensor([2**40, 16]))
+    decode_attention(*ours.given(), torch.tensor([1, 1]), torch.tensor([2**40, 16]))
     assert torch.equal(ours.keys[[0, 2]], before.keys[[0, 2]])
     assert torch.equal(ours.keys[1, :, :15], before.keys[1, :, :15])
 
@@ -94,51 +94,51 @@ def test_a_wild_position_stays_in_its_own_slot() -> None:
 def test_a_faulty_row_leaves_the_others_alone() -> None:
     ours = heads_of(9, 3, SHAPES["three"], slots=3, length=64)
     rows, positions = torch.tensor([0, 1, 2]), torch.tensor([20, 30, 40])
-    healthy = attend_rows(*ours.copy().given(), rows, positions)
+    healthy = decode_attention(*ours.copy().given(), rows, positions)
     ours.qkv[1] = torch.nan
-    faulty = attend_rows(*ours.copy().given(), rows, positions)
+    faulty = decode_attention(*ours.copy().given(), rows, positions)
     assert faulty[1].isnan().all()
     assert torch.equal(faulty[[0, 2]], healthy[[0, 2]])
 
 
 @per_shape
 @pytest.mark.parametrize(("start", "count"), [(0, TILE), (0, 50), (3, 7), (BLOCK + 9, 2 * TILE)])
-def test_a_piece_attends_as_its_twin_does(shape: tuple[int, int, int], start: int, count: int) -> None:
+def test_a_prefill_chunk_attends_as_its_twin_does(shape: tuple[int, int, int], start: int, count: int) -> None:
     ours = heads_of(start, count, shape, slots=3, length=200)
     ours.poison(1, start)
     twins = ours.copy()
-    out = attend_piece(*ours.given(), torch.tensor([1]), torch.tensor([start]))
+    out = prefill_attention(*ours.given(), torch.tensor([1]), torch.tensor([start]))
     expected = attend_twin(twins, [1] * count, list(range(start, start + count)))
     torch.testing.assert_close(out, expected, **TOLERANCE)
     agree(ours, twins)
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")
-def test_the_padding_of_a_piece_goes_to_the_scratch_position_that_nobody_reads() -> None:
-    """A piece of 24 of which 10 fit: the others change neither their results nor a position that is read."""
+def test_the_padding_of_a_prefill_chunk_goes_to_the_scratch_position_that_nobody_reads() -> None:
+    """A chunk of 24 of which 10 fit: the others change neither their results nor a position that is read."""
     length, start, count = 40, 29, 24
     ours = heads_of(11, count, SHAPES["three"], slots=2, length=length)
     ours.poison(1, start)
     real = length - 1 - start
     twins = ours.copy()
     ours.qkv[real + 1 :] = torch.nan
-    out = attend_piece(*ours.given(), torch.tensor([1]), torch.tensor([start]))
+    out = prefill_attention(*ours.given(), torch.tensor([1]), torch.tensor([start]))
     short = Heads(twins.qkv[:real], *twins.given()[1:])
     expected = attend_twin(short, [1] * real, list(range(start, start + real)))
     torch.testing.assert_close(out[:real], expected, **TOLERANCE)
     torch.testing.assert_close(ours.keys[:, :, :-1], short.keys[:, :, :-1], **TOLERANCE)
     assert torch.equal(ours.keys[0], short.keys[0])
-    follow = attend_rows(ours.qkv[:1], *ours.given()[1:], torch.tensor([1]), torch.tensor([length - 2]))
+    follow = decode_attention(ours.qkv[:1], *ours.given()[1:], torch.tensor([1]), torch.tensor([length - 2]))
     assert follow.isfinite().all()
 
 
-def test_pieces_leave_what_the_whole_prompt_would() -> None:
+def test_prefill_chunks_leave_what_the_whole_prompt_would() -> None:
     whole = heads_of(12, 70, SHAPES["published"], slots=2, length=128)
     parts = whole.copy()
     slot = torch.tensor([0])
-    at_once = attend_piece(*whole.given(), slot, torch.tensor([0]))
+    at_once = prefill_attention(*whole.given(), slot, torch.tensor([0]))
     cut = [
-        attend_piece(parts.qkv[start:stop], *parts.given()[1:], slot, torch.tensor([start]))
+        prefill_attention(parts.qkv[start:stop], *parts.given()[1:], slot, torch.tensor([start]))
         for start, stop in ((0, 32), (32, 33), (33, 70))
     ]
     torch.testing.assert_close(torch.cat(cut), at_once, **TOLERANCE)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runtime.device.interface import URGENT, Track
+from runtime.device.interface import URGENT, Stream
 from runtime.device.npu import HIGH, WARM_UPS, NpuDevice
 from runtime.device.opening import choose_dtype, open_device
 from runtime.engine import sampling
@@ -28,7 +28,12 @@ def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_opened_by_its_name(ascend: StandIn) -> None:
     device = open_device("npu")
-    assert (device.name, device.holds_graphs, device.ahead, device.fused(torch.bfloat16)) == ("npu", True, 1, None)
+    assert (device.name, device.holds_graphs, device.max_in_flight, device.fused(torch.bfloat16)) == (
+        "npu",
+        True,
+        1,
+        None,
+    )
     assert choose_dtype("auto", device) is torch.bfloat16
     assert ascend.npu.config.allow_internal_format is False
     assert not ascend.npu.compiles_on_the_way
@@ -89,23 +94,23 @@ def test_nothing_imports_the_library_before_an_npu_is_asked_for() -> None:
 
 
 def test_every_track_has_a_stream_and_first_things_come_first(npu: NpuDevice, ascend: StandIn) -> None:
-    streams: Mapping[Track, object] = npu._streams
-    assert len({id(stream) for stream in streams.values()}) == len(Track)
-    for track in Track:
-        with npu.track(track):
-            assert ascend.npu.current_stream() is streams[track]
-            assert (streams[track].priority == HIGH) == (track in URGENT)
+    streams: Mapping[Stream, object] = npu._streams
+    assert len({id(stream) for stream in streams.values()}) == len(Stream)
+    for stream in Stream:
+        with npu.stream(stream):
+            assert ascend.npu.current_stream() is streams[stream]
+            assert (streams[stream].priority == HIGH) == (stream in URGENT)
     assert ascend.npu.current_stream() not in streams.values()
 
 
 def test_a_track_waits_for_the_moment_of_another(npu: NpuDevice) -> None:
-    with npu.track(Track.STARTS):
-        moment = npu.mark()
-    with npu.track(Track.FRAMES):
-        npu.wait(moment)
-    assert moment.query()
-    assert moment.recorded is npu._streams[Track.STARTS]
-    assert npu._streams[Track.FRAMES].waited_for == 1
+    with npu.stream(Stream.STARTS):
+        event = npu.mark()
+    with npu.stream(Stream.FRAMES):
+        npu.wait(event)
+    assert event.query()
+    assert event.recorded is npu._streams[Stream.STARTS]
+    assert npu._streams[Stream.FRAMES].waited_for == 1
 
 
 def test_memory_is_counted_and_pinned(npu: NpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,11 +128,11 @@ def test_a_graph_does_its_work_again_without_python(npu: NpuDevice, ascend: Stan
 
     def work() -> Tensor:
         calls.append(ascend.npu.is_current_stream_capturing())
-        assert ascend.npu.current_stream() is npu._streams[Track.SOUND]
+        assert ascend.npu.current_stream() is npu._streams[Stream.SOUND]
         return state.add_(1) * 2
 
     with torch.inference_mode():
-        graph = npu.capture(work, Track.SOUND)
+        graph = npu.capture(work, Stream.SOUND)
         assert calls == [False] * WARM_UPS + [True]
         result, address = graph.result, graph.result.data_ptr()
         for _ in range(3):
@@ -141,31 +146,31 @@ def test_a_graph_does_its_work_again_without_python(npu: NpuDevice, ascend: Stan
 def test_no_graph_begins_or_is_replayed_within_another(npu: NpuDevice) -> None:
     state = torch.zeros(3)
     with torch.inference_mode():
-        inner = npu.capture(lambda: state.add_(1), Track.FRAMES)
+        inner = npu.capture(lambda: state.add_(1), Stream.FRAMES)
         capture = npu._npu.is_current_stream_capturing
 
         def only_in_capture(what: Any) -> Any:
             return lambda: what() if capture() else None
 
         with pytest.raises(AssertionError, match="no capture can begin within another"):
-            npu.capture(only_in_capture(lambda: npu.capture(lambda: None, Track.FRAMES)), Track.FRAMES)
+            npu.capture(only_in_capture(lambda: npu.capture(lambda: None, Stream.FRAMES)), Stream.FRAMES)
         with pytest.raises(AssertionError, match="cannot be replayed into another one's capture"):
-            npu.capture(only_in_capture(inner.replay), Track.FRAMES)
+            npu.capture(only_in_capture(inner.replay), Stream.FRAMES)
         with pytest.raises(Misuse, match="another stream"):
-            npu.capture(only_in_capture(lambda: elsewhere(npu, state)), Track.FRAMES)
+            npu.capture(only_in_capture(lambda: elsewhere(npu, state)), Stream.FRAMES)
     assert not capture()
 
 
 def elsewhere(npu: NpuDevice, state: Tensor) -> None:
-    with npu.track(Track.SOUND):
+    with npu.stream(Stream.SOUND):
         state.add_(1)
 
 
 def test_graphs_of_a_track_share_their_memory_and_those_of_two_do_not(npu: NpuDevice, ascend: StandIn) -> None:
-    assert len(set(map(id, npu._pools.values()))) == len(Track) == len(ascend.npu.pools)
+    assert len(set(map(id, npu._pools.values()))) == len(Stream) == len(ascend.npu.pools)
 
 
-class Sounding(nn.Module):
+class Code2WavScheduler(nn.Module):
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
         self.conv = nn.Conv1d(4, 8, 3, dtype=dtype)
@@ -186,7 +191,7 @@ def test_weights_are_stored_as_the_chip_reads_them(
     npu: NpuDevice, ascend: StandIn, chip: str, dtype: torch.dtype, formats: dict[str, str]
 ) -> None:
     ascend.npu.name = chip
-    network = Sounding(dtype)
+    network = Code2WavScheduler(dtype)
     network.conv.weight.data = network.conv.weight.data.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     before = {name: part.detach().clone() for name, part in network.named_parameters()}
     npu.lay_out(network)

@@ -44,7 +44,7 @@ def test_new_positions_see_themselves_and_those_before(
     npu: NpuDevice, ascend: StandIn, rows: int, before: int, new: int, dtype: torch.dtype
 ) -> None:
     q, k, v = heads(rows, new, before + new, dtype)
-    out = npu.attend_prompt(q, k, v)
+    out = npu.prefill_attention(q, k, v)
     assert out.dtype is dtype
     assert_near(out, expected(q, k, v, torch.ones(new, before + new, dtype=torch.bool).tril(before)))
     operator = "fusion" if dtype is torch.float32 else "infer"
@@ -56,7 +56,7 @@ def test_keys_beyond_the_compressed_mask_are_seen_as_well(npu: NpuDevice, dtype:
     before, new = COMPRESSED + 50, 3
     q, k, v = heads(1, new, before + new, dtype)
     truth = expected(q, k, v, torch.ones(new, before + new, dtype=torch.bool).tril(before))
-    assert_near(npu.attend_prompt(q, k, v), truth)
+    assert_near(npu.prefill_attention(q, k, v), truth)
 
 
 @both
@@ -66,7 +66,7 @@ def test_views_of_the_arena_are_taken_for_what_they_show(npu: NpuDevice, dtype: 
     k, v = k[2:3, :, :11], v[2:3, :, :11]
     assert not q.is_contiguous()
     assert not k.is_contiguous()
-    assert_near(npu.attend_prompt(q, k, v), expected(q, k, v, torch.ones(5, 11, dtype=torch.bool).tril(6)))
+    assert_near(npu.prefill_attention(q, k, v), expected(q, k, v, torch.ones(5, 11, dtype=torch.bool).tril(6)))
 
 
 @both
@@ -74,7 +74,7 @@ def test_a_prompt_may_be_told_what_it_sees(npu: NpuDevice, dtype: torch.dtype) -
     q, k, v = heads(1, 4, 12, dtype)
     seen = torch.rand(4, 12, generator=torch.Generator().manual_seed(3)) < 0.5
     seen[:, 2] = True
-    assert_near(npu.attend_prompt(q, k, v, seen), expected(q, k, v, seen))
+    assert_near(npu.prefill_attention(q, k, v, seen), expected(q, k, v, seen))
 
 
 @both
@@ -88,7 +88,7 @@ def test_rows_see_their_own_slot_up_to_their_own_length(npu: NpuDevice, seed: in
     keys, values = torch.randn(2, slots, KV_HEADS, total, WIDTH, generator=generator).to(dtype)
     q = torch.randn(len(rows), HEADS, 1, WIDTH, generator=generator).to(dtype)
     before = keys.clone()
-    out = npu.attend_rows(q, keys[:, :, :span], values[:, :, :span], rows, lengths)
+    out = npu.decode_attention(q, keys[:, :, :span], values[:, :, :span], rows, lengths)
     for row, (slot, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
         everything = torch.ones(1, length, dtype=torch.bool)
         k, v = (part[slot, None, :, :length] for part in (keys, values))
@@ -103,9 +103,9 @@ def test_what_another_left_behind_a_row_s_end_does_not_reach_it(
 ) -> None:
     q, keys, values = heads(2, 1, 20, dtype)
     lengths, rows = torch.tensor([4, 20]), torch.tensor([0, 1])
-    clean = npu.attend_rows(q, keys, values, rows, lengths)
+    clean = npu.decode_attention(q, keys, values, rows, lengths)
     keys[0, :, 4:] = values[0, :, 4:] = left
-    assert torch.equal(npu.attend_rows(q, keys, values, rows, lengths), clean)
+    assert torch.equal(npu.decode_attention(q, keys, values, rows, lengths), clean)
 
 
 # --- what stops a wrong mask

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.interface import Graph, Track
+from runtime.device.interface import Graph, Stream
 from runtime.device.npu import BOTTOM_RIGHT, EXPLICIT, NpuDevice
 from runtime.engine import sampling
 from runtime.engine.engine import Engine
+from runtime.engine.model_runner import ModelRunner
 from runtime.engine.prompt import Prompt
-from runtime.engine.runner import FrameRunner
 from runtime.engine.slots import LevelChoice, RowSettings
 from runtime.engine.sound_graphs import FAMILIES
 from runtime.errors import DeviceUnavailable
@@ -29,11 +29,11 @@ from tests.support.engines import (
     GREEDY,
     Codes,
     cloned,
+    core_of,
     custom_voice,
     engine_of,
     said,
     said_together,
-    station_of,
     streamed,
     voice_design,
 )
@@ -77,7 +77,7 @@ def test_several_requests_have_the_cpu_s_codes(loaded: Loaded, npu: NpuDevice, a
     tiny = loaded("tiny", "custom_voice")
     device = NpuDevice(eager=eager)
     on_npu = engine_of(tiny, slots=5, device=device, dtype="float32")
-    assert len(station_of(on_npu).runner._graphs) == (0 if eager else 5)  # 1, 2, 3, 4 and 6 rows
+    assert len(core_of(on_npu).runner._graphs) == (0 if eager else 5)  # 1, 2, 3, 4 and 6 rows
     assert bool(ascend.npu.graphs) != eager
     assert_same_codes(on_npu, engine_of(tiny, slots=5), varied(7))
     assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT, BOTTOM_RIGHT}
@@ -109,11 +109,11 @@ class InFloat64(CpuDevice):
 
     dtype = torch.bfloat16
 
-    def attend_prompt(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
-        return super().attend_prompt(q.double(), k.double(), v.double(), seen).to(q.dtype)
+    def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
+        return super().prefill_attention(q.double(), k.double(), v.double(), seen).to(q.dtype)
 
-    def attend_rows(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
-        return super().attend_rows(q.double(), keys.double(), values.double(), rows, lengths).to(q.dtype)
+    def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+        return super().decode_attention(q.double(), keys.double(), values.double(), rows, lengths).to(q.dtype)
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
@@ -136,7 +136,7 @@ def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
     odd = load_checkpoint(str(folder_of("odd", "custom_voice")), CPU, torch.bfloat16)
     with pytest.raises(DeviceUnavailable, match="in sixteens"):
         engine_of(odd, device=npu)
-    runner = FrameRunner(odd, npu, torch.bfloat16, 2, 64, 16)
+    runner = ModelRunner(odd, npu, torch.bfloat16, 2, 64, 16)
     with pytest.raises(DeviceUnavailable, match="in sixteens"):
         runner.capture()
 
@@ -149,16 +149,16 @@ def test_opening_lays_code2wav_s_weights_out_and_captures_every_shape_of_sound(
     laid = set(ascend.formats.values())
     convolutions = [
         module
-        for module in station_of(engine).checkpoint.speech_tokenizer.code2wav.modules()
+        for module in core_of(engine).checkpoint.speech_tokenizer.code2wav.modules()
         if isinstance(module, torch.nn.Conv1d | torch.nn.ConvTranspose1d)
     ]
     assert laid == {"FRACTAL_Z"}  # Code2Wav is float32, whose matrices have no format of their own
     for module in convolutions:
         assert (module.weight.data_ptr() in ascend.formats) == (module.groups == 1)
-    streams = station_of(engine).streams
-    for track, family in FAMILIES.items():
+    streams = core_of(engine).code2wav_streams
+    for stream, family in FAMILIES.items():
         shapes = product(family.frames, family.up_to(2).batches)
-        assert all(streams.graphs.bucket(track, *shape) is not None for shape in shapes)
+        assert all(streams.graphs.bucket(stream, *shape) is not None for shape in shapes)
     assert len(said(engine, custom_voice(max_frames=30)).pcm) > 0
     assert streams.uncaptured == 0
 
@@ -169,11 +169,11 @@ def test_opening_lays_code2wav_s_weights_out_and_captures_every_shape_of_sound(
 SETTINGS = [LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False), LevelChoice(1.0, 0, 1.0, True)]
 
 
-def begin(runner: FrameRunner, serial: int, length: int) -> int:
+def begin(runner: ModelRunner, serial: int, length: int) -> int:
     """Take a slot and read a prompt of so many positions into it."""
     embeds = torch.randn(length, runner.hidden_size, generator=torch.Generator().manual_seed(serial))
     level = SETTINGS[serial % 3]
-    slot = runner.arena.take(RowSettings(level, level, 1.05), serial, [serial % 50, 3])
+    slot = runner.slot_cache.take(RowSettings(level, level, 1.05), serial, [serial % 50, 3])
     start, pending = 0, None
     while pending is None:
         start, pending = runner.prefill(slot, Prompt(embeds, [serial % 50, 3]), start)
@@ -181,7 +181,7 @@ def begin(runner: FrameRunner, serial: int, length: int) -> int:
     return slot
 
 
-def frames_of(runner: FrameRunner, slots: list[int], count: int) -> Codes:
+def frames_of(runner: ModelRunner, slots: list[int], count: int) -> Codes:
     """Shapes: result [count, B, Q]."""
     return np.stack([runner.step(np.array(slots)).result().codes for _ in range(count)])
 
@@ -190,19 +190,19 @@ def test_a_replayed_frame_has_the_bits_of_the_same_frame_without_a_graph(speaker
     """Five rows in a graph of six, on slots out of order, beside one that rests."""
     made, runners = [], []
     for holds in (True, False):
-        runner = FrameRunner(speaker, NpuDevice(eager=not holds), torch.float32, 6, 120, 64)
+        runner = ModelRunner(speaker, NpuDevice(eager=not holds), torch.float32, 6, 120, 64)
         runner.capture()
         slots = [begin(runner, serial, 5 + 7 * serial) for serial in range(6)]
-        resting = [layer[slots[2]].clone() for layer in runner.arena.keys]
+        resting = [layer[slots[2]].clone() for layer in runner.slot_cache.keys]
         made.append(frames_of(runner, [slots[index] for index in (4, 0, 5, 1, 3)], 5))
         runners.append(runner)
-        written = int(runner.arena.host_position[slots[2]])
-        for before, after in zip(resting, runner.arena.keys, strict=True):
+        written = int(runner.slot_cache.host_position[slots[2]])
+        for before, after in zip(resting, runner.slot_cache.keys, strict=True):
             assert torch.equal(before[:, :written], after[slots[2], :, :written])
     assert np.array_equal(*made)
     for slot in range(6):
-        written = int(runners[0].arena.host_position[slot])
-        for ours, theirs in zip(runners[0].arena.keys, runners[1].arena.keys, strict=True):
+        written = int(runners[0].slot_cache.host_position[slot])
+        for ours, theirs in zip(runners[0].slot_cache.keys, runners[1].slot_cache.keys, strict=True):
             torch.testing.assert_close(ours[slot, :, :written], theirs[slot, :, :written])
 
 
@@ -211,23 +211,27 @@ def test_rows_that_fill_a_batch_up_leave_nothing_but_the_scratch_row(
     speaker: Checkpoint, npu: NpuDevice, slots: int
 ) -> None:
     """Also where more of them are needed than there are slots: 9 rows run in a graph of 12."""
-    runner, plain = (FrameRunner(speaker, device, torch.float32, slots, 64, 64) for device in (npu, CpuDevice()))
+    runner, plain = (ModelRunner(speaker, device, torch.float32, slots, 64, 64) for device in (npu, CpuDevice()))
     runner.capture()
     assert max(rows for rows, _ in runner._graphs) == len(runner._rows) >= slots
     taken = [begin(runner, serial, 6 + serial) for serial in range(slots)]
     assert [begin(plain, serial, 6 + serial) for serial in range(slots)] == taken
     assert np.array_equal(frames_of(runner, taken, 3), frames_of(plain, taken, 3))
-    arena = runner.arena
-    assert arena.position[slots] == arena.frame[slots] == 0
-    assert arena.position[:slots].tolist() == plain.arena.position[:slots].tolist() == arena.host_position.tolist()
-    assert arena.frame[:slots].tolist() == [4] * slots
+    slot_cache = runner.slot_cache
+    assert slot_cache.position[slots] == slot_cache.frame[slots] == 0
+    assert (
+        slot_cache.position[:slots].tolist()
+        == plain.slot_cache.position[:slots].tolist()
+        == slot_cache.host_position.tolist()
+    )
+    assert slot_cache.frame[:slots].tolist() == [4] * slots
 
 
 def test_a_frame_reads_no_more_of_the_slots_than_its_longest_row_needs(
     speaker: Checkpoint, npu: NpuDevice, ascend: StandIn
 ) -> None:
     """A row that grows past the first span is replayed by the next one's graph, and says what it says on the CPU."""
-    runner, plain = (FrameRunner(speaker, device, torch.float32, 2, 600, 128) for device in (npu, CpuDevice()))
+    runner, plain = (ModelRunner(speaker, device, torch.float32, 2, 600, 128) for device in (npu, CpuDevice()))
     runner.capture()
     assert sorted(runner._graphs) == [(1, 512), (1, 600), (2, 512), (2, 600)]
     replayed: list[tuple[int, int]] = []
@@ -256,18 +260,18 @@ def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
 ) -> None:
     capture, asked, of_sound = NpuDevice.capture, [], []
 
-    def fails(device: NpuDevice, work: Callable[[], Tensor], track: Track) -> Graph[Tensor]:
-        # The largest graph of sound comes first, after those of frames; some of the others are on the track of starts.
-        kind = of_sound if of_sound or track is Track.SOUND else asked
-        kind.append(track)
+    def fails(device: NpuDevice, work: Callable[[], Tensor], stream: Stream) -> Graph[Tensor]:
+        # The largest graph of sound comes first, after those of frames; some of the others are on the stream of starts.
+        kind = of_sound if of_sound or stream is Stream.SOUND else asked
+        kind.append(stream)
         if of_sound or len(asked) - 1 in broken:
             raise RuntimeError("Cannot run aclop operators during NPU graph capture")
-        return capture(device, work, track)
+        return capture(device, work, stream)
 
     monkeypatch.setattr(NpuDevice, "capture", fails)
     with caplog.at_level(logging.WARNING):
         on_npu = engine_of(speaker, slots=4, device=npu, dtype="float32")
-    (record,) = [one for one in caplog.records if one.name == "runtime.engine.runner"]
+    (record,) = [one for one in caplog.records if one.name == "runtime.engine.model_runner"]
     failed = len(broken & set(range(len(asked))))
     assert f"capture failed for {failed} of {len(asked)}" in record.getMessage()
     assert "Cannot run aclop operators" in record.getMessage()
@@ -277,7 +281,7 @@ def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
 def test_a_row_that_is_full_before_anybody_is_told_ends_nobody_s_frame(speaker: Checkpoint, npu: NpuDevice) -> None:
     made = []
     for length in (10, 64):
-        runner = FrameRunner(speaker, npu, torch.float32, 2, length, 16)
+        runner = ModelRunner(speaker, npu, torch.float32, 2, length, 16)
         runner.capture()
         slots = [begin(runner, 0, 9), begin(runner, 1, 3)]
         made.append(frames_of(runner, slots, 2))
@@ -288,15 +292,15 @@ def test_a_row_that_is_full_before_anybody_is_told_ends_nobody_s_frame(speaker: 
 def test_a_row_that_went_wrong_harms_neither_its_neighbours_nor_who_comes_after(
     speaker: Checkpoint, npu: NpuDevice
 ) -> None:
-    runner = FrameRunner(speaker, npu, torch.float32, 2, 64, 64)
+    runner = ModelRunner(speaker, npu, torch.float32, 2, 64, 64)
     runner.capture()
     expected = frames_of(runner, [begin(runner, 1, 9)], 3)
-    runner.arena.give_back(0)
+    runner.slot_cache.give_back(0)
 
-    runner = FrameRunner(speaker, npu, torch.float32, 2, 64, 64)
+    runner = ModelRunner(speaker, npu, torch.float32, 2, 64, 64)
     runner.capture()
     well, ill = begin(runner, 1, 9), begin(runner, 2, 20)
-    for layer in (*runner.arena.keys, *runner.arena.values):
+    for layer in (*runner.slot_cache.keys, *runner.slot_cache.values):
         layer[ill] = torch.nan
     codes, finite = [], []
     for _ in range(3):
@@ -305,8 +309,8 @@ def test_a_row_that_went_wrong_harms_neither_its_neighbours_nor_who_comes_after(
         finite.append(result.finite.tolist())
     assert finite == [[False, True]] * 3
     assert np.array_equal(np.stack(codes), expected)
-    runner.arena.give_back(well)
-    runner.arena.give_back(ill)
+    runner.slot_cache.give_back(well)
+    runner.slot_cache.give_back(ill)
     assert begin(runner, 4, 5) == well
     assert (again := begin(runner, 1, 9)) == ill
     assert np.array_equal(frames_of(runner, [again], 3), expected)

@@ -33,12 +33,12 @@ from tests.support.engines import (
     Heard,
     VirtualClock,
     cloned,
+    core_of,
     custom_voice,
     drain,
     engine_of,
     said,
     said_together,
-    station_of,
     voice_design,
 )
 
@@ -67,7 +67,7 @@ def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int
 
 def test_the_talker_ends_a_request_but_not_before_two_frames(speaker: Checkpoint) -> None:
     engine = engine_of(speaker)
-    allowed = station_of(engine).runner.frame.allowed
+    allowed = core_of(engine).runner.frame.allowed
     allowed[:] = False
     allowed[speaker.config.talker.codec_eos_token_id] = True
     heard = said(engine, custom_voice(max_frames=50))
@@ -367,7 +367,7 @@ def test_speak_hands_out_sound_before_the_end(endless: Checkpoint) -> None:
     events = engine.speak(custom_voice(max_frames=200))
     assert isinstance(next(events), Started)
     assert isinstance(next(events), AudioChunk)
-    assert station_of(engine).rows.made[0] < 5
+    assert core_of(engine).table.made[0] < 5
 
 
 def test_who_stops_listening_to_speak_frees_the_slot(endless: Checkpoint) -> None:
@@ -395,13 +395,13 @@ def test_an_engine_holds_a_checkpoint_a_mode_and_one_speech_tokenizer(folder_of:
     folders = [str(folder_of("tiny", mode)) for mode in ("custom_voice", "voice_design", "base")]
     engine = Engine.open(settings_of(folders[0], f"voice_design={folders[1]}", folders[2]))
     assert [card.modes for card in engine.cards] == [(Mode.CUSTOM_VOICE,), (Mode.VOICE_DESIGN,), (Mode.BASE,)]
-    tokenizers = {id(station.checkpoint.speech_tokenizer) for station in engine.registry.stations}
+    tokenizers = {id(core.checkpoint.speech_tokenizer) for core in engine.registry.cores}
     assert len(tokenizers) == 1
     requests = [custom_voice(max_frames=6), voice_design(max_frames=6), cloned(max_frames=6)]
     heards = said_together(engine, *requests, apart=1)
-    for request, heard, station in zip(requests, heards, engine.registry.stations, strict=True):
-        assert np.array_equal(heard.codes, said(engine_of(station.checkpoint), request).codes)
-        assert heard.started.checkpoint == station.checkpoint.name
+    for request, heard, core in zip(requests, heards, engine.registry.cores, strict=True):
+        assert np.array_equal(heard.codes, said(engine_of(core.checkpoint), request).codes)
+        assert heard.started.checkpoint == core.checkpoint.name
     assert engine.load().slots == 6
 
 
@@ -443,7 +443,7 @@ def test_a_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loade
     both = replace(base, config=replace(base.config, modes=(Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)))
     engine = engine_of(both)
     heards = said_together(engine, custom_voice(max_frames=4), voice_design(max_frames=4))
-    assert len(engine.registry.stations) == 1
+    assert len(engine.registry.cores) == 1
     assert [len(heard.codes) for heard in heards] == [4, 4]
 
 

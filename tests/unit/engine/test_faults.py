@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
-from runtime.device.interface import Track
+from runtime.device.interface import Stream
+from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
 from runtime.engine.prompt import Prompt
 from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import AudioChunk, Broken, Finished, SpeechEvent
-from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said, said_together, station_of
+from runtime.request import AudioChunk, Broken, Finished, Sampling, SpeechEvent
+from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, said, said_together
 
 WAIT_S = 60
+TEXTS = ("Hello world, the old phone is slow.", "You speak.", "A warm young voice says it again and again.")
 
 
 class Boom(Exception):
@@ -57,18 +60,18 @@ def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[
     return reading
 
 
-@pytest.mark.parametrize("where", ["read", "open", "build_prompt"])
+@pytest.mark.parametrize("where", ["prefill_chunks", "open", "build_prompt"])
 @pytest.mark.logs_errors
 def test_a_request_that_fails_at_its_beginning_fails_alone(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    from runtime.engine import station as module
+    from runtime.engine import core as module
 
     engine = engine_of(speaker, slots=3)
-    station = station_of(engine)
-    owner = {"read": station.runner, "open": station.streams, "build_prompt": module}[where]
+    core = core_of(engine)
+    owner = {"prefill_chunks": core.runner, "open": core.code2wav_streams, "build_prompt": module}[where]
     real = getattr(owner, where)
-    monkeypatch.setattr(owner, where, unreadable(real, 2) if where == "read" else failing(real, 2))
+    monkeypatch.setattr(owner, where, unreadable(real, 2) if where == "prefill_chunks" else failing(real, 2))
     requests = [custom_voice(seed=index) for index in range(4)]
     heards = [Heard() for _ in requests]
     for request, heard in zip(requests, heards, strict=True):
@@ -78,15 +81,15 @@ def test_a_request_that_fails_at_its_beginning_fails_alone(
     expected = said(engine_of(speaker), requests[0]).codes
     for index in (0, 2, 3):
         assert np.array_equal(heards[index].codes, expected)
-    assert station.runner.arena.free == 3
+    assert core.runner.slot_cache.free == 3
     assert engine.load().active == 0
 
 
 @pytest.mark.logs_errors
 def test_a_reference_that_cannot_be_read_fails_alone(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
-    station = station_of(engine, cloned().mode)
-    monkeypatch.setattr(station.voices, "read", failing(station.voices.read, 1))
+    core = core_of(engine, cloned().mode)
+    monkeypatch.setattr(core.voice_cache, "read", failing(core.voice_cache.read, 1))
     broken, whole = Heard(), Heard()
     engine.submit(cloned(), broken)
     engine.submit(cloned(seconds=1.4), whole)
@@ -95,19 +98,103 @@ def test_a_reference_that_cannot_be_read_fails_alone(cloner: Checkpoint, monkeyp
     assert len(whole.codes) == 12
 
 
-@pytest.mark.parametrize(("owner", "where", "nth"), [("runner", "step", 3), ("streams", "decode", 1)])
+@pytest.mark.parametrize(("owner", "where", "nth"), [("runner", "step", 3), ("code2wav_streams", "_piece", 1)])
 @pytest.mark.logs_errors
-def test_a_frame_that_fails_ends_its_batch_and_the_next_ones_are_served(
+def test_what_fails_once_is_made_again_and_ends_nobody(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, owner: str, where: str, nth: int
 ) -> None:
     engine = engine_of(speaker, slots=2)
-    part = getattr(station_of(engine), owner)
+    part = getattr(core_of(engine), owner)
     monkeypatch.setattr(part, where, failing(getattr(part, where), nth))
     heards = [Heard() for _ in range(4)]
     for heard in heards:
         engine.submit(custom_voice(), heard)
     drain(engine)
-    assert [failed(heard) for heard in heards] == [True, True, False, False]
+    alone = said(engine_of(speaker), custom_voice())
+    for heard in heards:
+        assert np.array_equal(heard.codes, alone.codes)
+        assert np.array_equal(heard.pcm, alone.pcm)
+
+
+def bad_codes(core: EngineCore, slot: int) -> None:
+    """The row's last codes are none, so that the talker cannot embed its next input."""
+    core.runner.slot_cache.codes[slot] = 10**6
+
+
+def late_fault(core: EngineCore, slot: int) -> None:
+    """The frame fails at its very end, when all but where the rows stand has been written."""
+    draw = core.runner.frame._codes
+
+    def spoiled(hidden: Tensor, rows: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
+        made = draw(hidden, rows, *words)
+        if slot in rows.tolist():
+            raise Boom
+        return made
+
+    core.runner.frame._codes = spoiled  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("spoil", [bad_codes, late_fault])
+@pytest.mark.parametrize("guilty", [0, 3, 6])
+@pytest.mark.logs_errors
+def test_a_row_that_fails_a_frame_ends_alone_and_the_others_keep_their_bytes(
+    quick: Checkpoint, spoil: Callable[[EngineCore, int], None], guilty: int
+) -> None:
+    """Seven rows of other texts, lengths and settings, one of them at fault in the middle of its speech."""
+    requests = [
+        custom_voice(
+            TEXTS[index % len(TEXTS)],
+            seed=100 + index,
+            max_frames=10 + 3 * (index % 3),
+            sampling=Sampling(greedy=True) if index % 3 == 0 else Sampling(temperature=0.8 + index / 10),
+        )
+        for index in range(7)
+    ]
+    engine = engine_of(quick, slots=7)
+    core = core_of(engine)
+    heards = [Heard() for _ in requests]
+    tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
+    while min((core.table.made[sequence.slot] for sequence in core.holders.values()), default=0) < 3 or (
+        len(core.holders) < 7
+    ):
+        engine.tick()
+    (slot,) = [slot for slot, sequence in core.holders.items() if sequence.ticket == tickets[guilty]]
+    spoil(core, slot)
+    drain(engine)
+    assert [failed(heard) for heard in heards] == [index == guilty for index in range(7)]
+    solo = engine_of(quick, slots=1)
+    for index, (request, heard) in enumerate(zip(requests, heards, strict=True)):
+        alone = said(solo, request)
+        count = len(heard.codes)
+        assert count == len(alone.codes) or index == guilty
+        assert np.array_equal(heard.codes, alone.codes[:count])
+        assert np.array_equal(heard.pcm, alone.pcm[: len(heard.pcm)])
+    assert core.runner.slot_cache.free == 7
+
+
+@pytest.mark.logs_errors
+def test_a_first_frame_that_fails_ends_its_own_request_only(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=3)
+    late_fault(core_of(engine), 2)  # the second request's: the first slot was warmed with, and is the last free one
+    heards = said_together(engine, *(custom_voice(seed=index, sampling=Sampling()) for index in range(3)))
+    assert [failed(heard) for heard in heards] == [False, True, False]
+    for index in (0, 2):
+        alone = said(engine_of(quick), custom_voice(seed=index, sampling=Sampling()))
+        assert np.array_equal(heards[index].pcm, alone.pcm)
+
+
+@pytest.mark.logs_errors
+def test_a_frame_that_was_made_and_cannot_be_read_is_not_made_again(
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(speaker, slots=2)
+    device = core_of(engine).device
+    monkeypatch.setattr(device, "to_host", failing(device.to_host, 4))
+    heards = [Heard() for _ in range(3)]
+    for heard in heards:
+        engine.submit(custom_voice(), heard)
+    drain(engine)
+    assert [failed(heard) for heard in heards] == [True, True, False]
     assert np.array_equal(heards[2].codes, said(engine_of(speaker), custom_voice()).codes)
 
 
@@ -135,8 +222,8 @@ def test_a_sink_that_fails_ends_its_own_request_only(speaker: Checkpoint, kind: 
 @pytest.mark.logs_errors
 def test_a_thread_that_dies_tells_everybody(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(speaker, slots=1)
-    station = station_of(engine)
-    monkeypatch.setattr(station, "retire", failing(station.retire, 3))
+    core = core_of(engine)
+    monkeypatch.setattr(core, "retire", failing(core.retire, 3))
     heards, ended = [Heard() for _ in range(3)], [threading.Event() for _ in range(3)]
 
     def sink_of(index: int) -> Callable[[SpeechEvent], None]:
@@ -161,50 +248,53 @@ def test_a_thread_that_dies_tells_everybody(speaker: Checkpoint, monkeypatch: py
     engine.close()
 
 
-# --- the lane
+# --- the Code2Wav worker
 
 
 @pytest.mark.logs_errors
-def test_sound_that_cannot_be_made_ends_those_of_its_call_only(
+def test_sound_that_cannot_be_made_ends_its_own_request_only(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = engine_of(quick, slots=3)
-    streams = station_of(engine).streams
+    engine = engine_of(quick, slots=3, sound_work=64)
+    streams = core_of(engine).code2wav_streams
     heards, decode = [Heard() for _ in range(3)], streams.decode
     for heard in heards:
         engine.submit(custom_voice(max_frames=14), heard)
     for _ in range(3):
         engine.tick()
 
-    def spoiled(slots: list[int], codes: Any, track: Track, **words: bool) -> Any:
-        if 1 in slots:
-            assert len(slots) < 3
-            raise Boom
-        return decode(slots, codes, track, **words)
+    together = 0
+
+    def spoiled(slots: list[int], codes: Any, stream: Stream, **words: bool) -> Any:
+        nonlocal together
+        if 2 in slots:  # the second request's
+            together = max(together, len(slots))
+            codes[slots.index(2), -1] = 10**6  # the codebooks have no such row
+        return decode(slots, codes, stream, **words)
 
     monkeypatch.setattr(streams, "decode", spoiled)
     drain(engine)
-    whole = [heard for heard in heards if not failed(heard)]
-    assert 1 <= len(whole) < 3
+    assert together > 1
+    assert [failed(heard) for heard in heards] == [False, True, False]
     monkeypatch.undo()
     after = said(engine, custom_voice(max_frames=14))
-    for heard in [*whole, after]:
+    for heard in [heards[0], heards[2], after]:
         assert np.array_equal(heard.pcm, said(engine_of(quick), custom_voice(max_frames=14)).pcm)
 
 
 def test_an_end_does_not_leave_the_sound_of_others_undone(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All frames are made, and the lane takes one work a turn: what an end withdraws is offered again."""
+    """All frames are made, and the worker takes one task a turn: what an end withdraws is offered again."""
     engine = engine_of(quick, slots=3)
-    engine.lane._threads.append(threading.current_thread())  # so that work waits until it is taken
+    engine.code2wav_worker._threads.append(threading.current_thread())  # so that tasks wait until they are taken
     heards = [Heard() for _ in range(3)]
     for index, heard in enumerate(heards):
         engine.submit(custom_voice(max_frames=2 + index), heard)
     for _ in range(8):
         engine.tick()
     for _ in range(20):
-        work = engine.lane._next()
-        if work is not None:
-            work()
+        task = engine.code2wav_worker._next()
+        if task is not None:
+            task()
         engine.tick()
     assert [len(heard.codes) for heard in heards] == [2, 3, 4]
     assert all(heard.ended for heard in heards)
@@ -225,9 +315,9 @@ class Slow(Heard):
 
 
 def test_nothing_is_heard_after_the_end_even_in_the_moment_that_it_is_said(quick: Checkpoint) -> None:
-    """The lane is about to hand sound out while the engine's thread cancels."""
+    """The worker is about to hand sound out while the engine's thread cancels."""
     engine, heard = engine_of(quick, slots=1), Slow()
-    engine.lane.start()
+    engine.code2wav_worker.start()
     ticket = engine.submit(custom_voice(max_frames=50), heard)
 
     def turn() -> None:
@@ -242,26 +332,26 @@ def test_nothing_is_heard_after_the_end_even_in_the_moment_that_it_is_said(quick
     heard.go_on.set()
     turning.join(WAIT_S)
     assert not turning.is_alive()
-    engine.lane.close()
+    engine.code2wav_worker.close()
     assert isinstance(heard.end, Finished)
     assert heard.end.stats.frames == len(heard.codes)
 
 
-def test_sound_of_a_cancelled_request_in_the_lane_is_not_heard_and_harms_no_next_owner(
+def test_sound_of_a_cancelled_request_in_the_worker_is_not_heard_and_harms_no_next_owner(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(quick, slots=1)
-    streams = station_of(engine).streams
+    streams = core_of(engine).code2wav_streams
     decode, inside, go_on = streams.decode, threading.Event(), threading.Event()
 
-    def held(slots: list[int], codes: Any, track: Track, **words: bool) -> Any:
-        sounds = decode(slots, codes, track, **words)
+    def held(slots: list[int], codes: Any, stream: Stream, **words: bool) -> Any:
+        sounds = decode(slots, codes, stream, **words)
         inside.set()
         assert go_on.wait(WAIT_S)
         return sounds
 
     monkeypatch.setattr(streams, "decode", held)
-    engine.lane.start()
+    engine.code2wav_worker.start()
     heard, after = Heard(), Heard()
     ticket = engine.submit(custom_voice(max_frames=50), heard)
     engine.tick()
@@ -277,7 +367,7 @@ def test_sound_of_a_cancelled_request_in_the_lane_is_not_heard_and_harms_no_next
     while not after.ended:
         assert time.monotonic() < late
         engine.tick()
-    engine.lane.close()
+    engine.code2wav_worker.close()
     assert not heard.chunks
     expected = said(engine_of(quick), custom_voice(seed=3, voice="ryan", max_frames=6))
     assert np.array_equal(after.pcm, expected.pcm)
@@ -286,12 +376,12 @@ def test_sound_of_a_cancelled_request_in_the_lane_is_not_heard_and_harms_no_next
 @pytest.mark.logs_errors
 def test_what_an_error_says_holds_nothing_of_its_cause(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine: Engine = engine_of(speaker)
-    runner = station_of(engine).runner
+    runner = core_of(engine).runner
 
     def leak(*_: object) -> None:
         raise RuntimeError("/home/somebody/secret: traceback")
 
-    monkeypatch.setattr(runner, "read", leak)
+    monkeypatch.setattr(runner, "prefill_chunks", leak)
     heard = said(engine, custom_voice())
     assert isinstance(heard.end, Broken)
     assert "secret" not in str(heard.end.error)
@@ -302,7 +392,7 @@ def test_a_stream_that_cannot_be_opened_ends_its_own_request_only(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(quick)
-    streams, tickets = station_of(engine).streams, []
+    streams, tickets = core_of(engine).code2wav_streams, []
     opened = streams.open
 
     def fail_second(slot: int, voice: object) -> None:

@@ -10,7 +10,7 @@ from runtime.errors import Overloaded, QueueTimeout
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Mode, Queued, Started, StopReason
 from runtime.settings import Limits, ModeSettings
-from tests.support.engines import Heard, VirtualClock, custom_voice, drain, engine_of, said, station_of
+from tests.support.engines import Heard, VirtualClock, core_of, custom_voice, drain, engine_of, said
 
 FRAME_S = 0.08
 SAMPLES = 1920
@@ -39,7 +39,7 @@ def test_a_reader_that_takes_nothing_costs_a_bounded_number_of_frames(quick: Che
     for _ in range(60):
         engine.tick()
         clock.now += FRAME_S
-    assert len(stuck.codes) == int(station_of(engine).rows.made.max()) == 10
+    assert len(stuck.codes) == int(core_of(engine).table.made.max()) == 10
     assert isinstance(other.end, Finished)
     assert len(other.codes) == 30
     assert not stuck.ended
@@ -91,9 +91,9 @@ def test_nobody_yields_where_frames_are_made_fast(quick: Checkpoint) -> None:
     engine.submit(custom_voice(max_frames=60), first)
     turns(engine, 16)
     engine.submit(custom_voice(max_frames=2), second)
-    before = int(station_of(engine).rows.made[0])
+    before = int(core_of(engine).table.made[0])
     turns(engine, 10)
-    assert int(station_of(engine).rows.made[0]) >= before + 10, "who is through sooner frees its slot sooner"
+    assert int(core_of(engine).table.made[0]) >= before + 10, "who is through sooner frees its slot sooner"
     drain(engine)
     assert len(second.codes) == 2
 
@@ -106,13 +106,13 @@ def test_a_listener_far_ahead_yields_only_where_slots_are_scarce(quick: Checkpoi
     engine.submit(custom_voice(max_frames=200), first)
     turns(engine, 16)
     assert len(first.codes) * FRAME_S > 1.0, "alone, nobody yields"
-    before = int(station_of(engine).rows.made[0])
+    before = int(core_of(engine).table.made[0])
     engine.submit(custom_voice(max_frames=2), second)
     turns(engine, 10)
-    assert int(station_of(engine).rows.made[0]) == before, "now somebody waits"
+    assert int(core_of(engine).table.made[0]) == before, "now somebody waits"
     clock.now += before * FRAME_S
     turns(engine, 4)
-    assert int(station_of(engine).rows.made[0]) > before
+    assert int(core_of(engine).table.made[0]) > before
 
 
 @pytest.mark.usefixtures("slow")
@@ -124,17 +124,17 @@ def test_a_listener_that_says_what_it_played_moves_its_lead(quick: Checkpoint) -
     turns(engine, 16)
     engine.submit(custom_voice(max_frames=2), second)
     turns(engine, 3)
-    rows = station_of(engine).rows
-    before = int(rows.made[0])
+    table = core_of(engine).table
+    before = int(table.made[0])
     engine.played(ticket, 1000 * FRAME_S * len(first.codes))
     turns(engine, 2)
-    assert int(rows.made[0]) > before, "it has nothing left to play, whatever the clock says"
+    assert int(table.made[0]) > before, "it has nothing left to play, whatever the clock says"
     engine.played(ticket, 0)
     turns(engine, 2)
-    before = int(rows.made[0])
+    before = int(table.made[0])
     clock.now += 0.5
     turns(engine, 2)
-    assert int(rows.made[0]) == before, "it has played nothing, whatever the clock says"
+    assert int(table.made[0]) == before, "it has played nothing, whatever the clock says"
 
 
 def test_what_strangers_report_is_ignored(quick: Checkpoint) -> None:
@@ -230,14 +230,14 @@ def test_cancel_while_the_prompt_is_read_in_pieces(quick: Checkpoint) -> None:
     ticket = engine.submit(long, heard)
     engine.submit(custom_voice(max_frames=4), after)
     turns(engine, 2)
-    job = station_of(engine).holders[0]
-    assert job.prompt is not None
-    assert 0 < job.read < len(job.prompt.embeds)
+    sequence = core_of(engine).holders[0]
+    assert sequence.prompt is not None
+    assert 0 < sequence.prefill_position < len(sequence.prompt.embeds)
     engine.cancel(ticket)
     drain(engine)
     assert heard.end.stop_reason is StopReason.CANCELLED
     assert not heard.chunks
-    assert not station_of(engine).reading
+    assert not core_of(engine).prefilling
     assert np.array_equal(after.pcm, said(engine_of(quick), custom_voice(max_frames=4)).pcm)
 
 
@@ -247,12 +247,12 @@ def test_pieces_of_a_prompt_leave_others_their_frames(quick: Checkpoint) -> None
     first, long = Heard(), Heard()
     engine.submit(custom_voice(max_frames=40), first)
     turns(engine, 6)
-    (slot,) = station_of(engine).holders
+    (slot,) = core_of(engine).holders
     request = custom_voice("Hello world, the old phone is slow, I say it again and again.", max_frames=3)
     engine.submit(request, long)
-    rows, made = station_of(engine).rows, []
+    table, made = core_of(engine).table, []
     while not long.chunks:
-        made.append(int(rows.made[slot]))
+        made.append(int(table.made[slot]))
         engine.tick()
     assert len(made) >= 3
     assert np.diff(made).tolist() == [1] * (len(made) - 1)

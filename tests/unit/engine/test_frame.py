@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from runtime.device import open_device
+from runtime.engine.model_runner import FrameResult, ModelRunner
 from runtime.engine.prompt import Prompt
-from runtime.engine.runner import FrameResult, FrameRunner
 from runtime.engine.slots import UNLIMITED, LevelChoice, RowSettings
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.layers import Operations
@@ -23,8 +23,8 @@ from tests.support.late_device import LateDevice
 FRAMES = 6
 
 
-def runner_of(checkpoint: Checkpoint, slots: int = 17, piece: int = 16) -> FrameRunner:
-    return FrameRunner(checkpoint, open_device("cpu"), torch.float32, slots, 160, piece)
+def runner_of(checkpoint: Checkpoint, slots: int = 17, chunk: int = 16) -> ModelRunner:
+    return ModelRunner(checkpoint, open_device("cpu"), torch.float32, slots, 160, chunk)
 
 
 def prompt_of(checkpoint: Checkpoint, serial: int, length: int | None = None) -> Prompt:
@@ -46,29 +46,29 @@ def settings_of(serial: int) -> RowSettings:
     return RowSettings(talker=level, predictor=level, repetition_penalty=1.05)
 
 
-def read(runner: FrameRunner, slot: int, prompt: Prompt, start: int = 0) -> FrameResult:
-    """All pieces of a prompt."""
-    pending = None
-    while pending is None:
-        start, pending = runner.prefill(slot, prompt, start)
-    return pending.result()
+def read(runner: ModelRunner, slot: int, prompt: Prompt, start: int = 0) -> FrameResult:
+    """All chunks of a prompt."""
+    launched = None
+    while launched is None:
+        start, launched = runner.prefill(slot, prompt, start)
+    return launched.result()
 
 
-def begin(runner: FrameRunner, serial: int) -> tuple[int, FrameResult]:
+def begin(runner: ModelRunner, serial: int) -> tuple[int, FrameResult]:
     prompt = prompt_of(runner_checkpoint(runner), serial)
-    slot = runner.arena.take(settings_of(serial), serial, prompt.trailing)
+    slot = runner.slot_cache.take(settings_of(serial), serial, prompt.trailing)
     return slot, read(runner, slot, prompt)
 
 
-def runner_checkpoint(runner: FrameRunner) -> Checkpoint:
+def runner_checkpoint(runner: ModelRunner) -> Checkpoint:
     """As much of the checkpoint as a prompt needs."""
     return runner.frame  # type: ignore[return-value]  # both have ``config``
 
 
-def left_by(runner: FrameRunner, slot: int) -> list[Tensor]:
+def left_by(runner: ModelRunner, slot: int) -> list[Tensor]:
     """Copies of every key and value that a row has written."""
-    written = int(runner.arena.host_position[slot])
-    return [part[slot, :, :written].clone() for part in (*runner.arena.keys, *runner.arena.values)]
+    written = int(runner.slot_cache.host_position[slot])
+    return [part[slot, :, :written].clone() for part in (*runner.slot_cache.keys, *runner.slot_cache.values)]
 
 
 def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
@@ -85,7 +85,7 @@ def assert_as_alone(checkpoint: Checkpoint, sizes: Sequence[int], order: int) ->
     expected = {serial: alone(checkpoint, serial) for serial in range(max(sizes))}
     for size in sizes:
         runner = runner_of(checkpoint)
-        stream.shuffle(runner.arena._free)
+        stream.shuffle(runner.slot_cache._free)
         slots, codes, waiting = {}, {serial: [] for serial in range(size)}, list(range(size))
         while waiting or any(len(made) < FRAMES for made in codes.values()):
             for serial in waiting[:3]:
@@ -119,23 +119,23 @@ def test_a_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:
     assert (result.codes.dtype, result.codes.shape) == (np.int64, (3, speaker.config.talker.num_code_groups))
     for flags in (result.ended, result.finite):
         assert (flags.dtype, flags.shape) == (np.bool_, (3,))
-    assert runner.arena.host_frame[slots].tolist() == runner.arena.frame[slots].tolist() == [2, 2, 2]
-    assert runner.arena.host_position[slots].tolist() == runner.arena.position[slots].tolist()
+    assert runner.slot_cache.host_frame[slots].tolist() == runner.slot_cache.frame[slots].tolist() == [2, 2, 2]
+    assert runner.slot_cache.host_position[slots].tolist() == runner.slot_cache.position[slots].tolist()
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 47])
 def test_a_prompt_in_pieces_is_the_whole_prompt_but_for_rounding(speaker: Checkpoint, length: int) -> None:
     prompt = prompt_of(speaker, 3, length)
     made = []
-    for piece in (16, 160):
-        runner = runner_of(speaker, slots=1, piece=piece)
-        slot = runner.arena.take(settings_of(2), 0, [])
-        stops, start, pending = [], 0, None
-        while pending is None:
-            start, pending = runner.prefill(slot, prompt, start)
+    for chunk in (16, 160):
+        runner = runner_of(speaker, slots=1, chunk=chunk)
+        slot = runner.slot_cache.take(settings_of(2), 0, [])
+        stops, start, launched = [], 0, None
+        while launched is None:
+            start, launched = runner.prefill(slot, prompt, start)
             stops.append(start)
-        result = pending.result()
-        assert stops == [*range(piece, length, piece), length]
+        result = launched.result()
+        assert stops == [*range(chunk, length, chunk), length]
         made.append((result.codes, left_by(runner, slot)))
     assert np.array_equal(made[0][0], made[1][0])
     for ours, theirs in zip(made[0][1], made[1][1], strict=True):
@@ -147,13 +147,13 @@ def test_frames_between_the_pieces_of_a_prompt_change_no_bit_of_it_nor_it_of_the
     runner = runner_of(speaker, slots=2)
     other, first = begin(runner, 5)
     prompt = prompt_of(speaker, 2)
-    slot = runner.arena.take(settings_of(2), 2, prompt.trailing)
-    beside, start, pending = [first.codes[0]], 0, None
-    assert len(prompt.embeds) > runner.piece
-    while pending is None:
-        start, pending = runner.prefill(slot, prompt, start)
+    slot = runner.slot_cache.take(settings_of(2), 2, prompt.trailing)
+    beside, start, launched = [first.codes[0]], 0, None
+    assert len(prompt.embeds) > runner.chunk
+    while launched is None:
+        start, launched = runner.prefill(slot, prompt, start)
         beside.append(runner.step(np.array([other])).result().codes[0])
-    codes = [pending.result().codes[0], *(runner.step(np.array([slot])).result().codes[0] for _ in range(FRAMES - 1))]
+    codes = [launched.result().codes[0], *(runner.step(np.array([slot])).result().codes[0] for _ in range(FRAMES - 1))]
     assert np.array_equal(np.stack(codes), expected[0])
     for ours, theirs in zip(left_by(runner, slot), expected[1], strict=True):
         assert torch.equal(ours, theirs)
@@ -165,23 +165,23 @@ def test_a_prompt_that_begins_as_another_did_need_not_be_read_again(speaker: Che
     common, runner = prompt_of(speaker, 0, 32).embeds, runner_of(speaker)
     tails = [prompt_of(speaker, serial, 9).embeds for serial in (1, 2)]
     one, other = (Prompt(torch.cat((common, tail)), [7, 8]) for tail in tails)
-    first = runner.arena.take(settings_of(0), 1, one.trailing)
+    first = runner.slot_cache.take(settings_of(0), 1, one.trailing)
     read(runner, first, one)
-    prefix = runner.arena.prefix_of(first, 32)
+    prefix = runner.slot_cache.prefix_of(first, 32)
     runner.step(np.array([first]))
-    runner.arena.give_back(first)
+    runner.slot_cache.give_back(first)
 
-    whole = runner.arena.take(settings_of(0), 4, other.trailing)
+    whole = runner.slot_cache.take(settings_of(0), 4, other.trailing)
     expected = read(runner, whole, other)
-    copied = runner.arena.take(settings_of(0), 4, other.trailing)
-    runner.arena.copy_prefix(copied, prefix)
+    copied = runner.slot_cache.take(settings_of(0), 4, other.trailing)
+    runner.slot_cache.copy_prefix(copied, prefix)
     result = read(runner, copied, other, start=prefix.length)
     assert np.array_equal(result.codes, expected.codes)
     for ours, theirs in zip(left_by(runner, copied), left_by(runner, whole), strict=True):
         assert torch.equal(ours, theirs)
 
 
-def spoken(runner: FrameRunner, slot: int, prompt: Prompt, frames: int) -> Codes:
+def spoken(runner: ModelRunner, slot: int, prompt: Prompt, frames: int) -> Codes:
     codes = [read(runner, slot, prompt).codes[0]]
     return np.stack([*codes, *(runner.step(np.array([slot])).result().codes[0] for _ in range(frames - 1))])
 
@@ -189,45 +189,45 @@ def spoken(runner: FrameRunner, slot: int, prompt: Prompt, frames: int) -> Codes
 def test_text_that_comes_while_it_is_spoken_is_the_text_that_was_there(speaker: Checkpoint) -> None:
     prompt, ids = prompt_of(speaker, 0, 9), [11, 12, 13, 14, 15]
     runner = runner_of(speaker)
-    whole = spoken(runner, runner.arena.take(settings_of(0), 3, ids), prompt, 8)
-    slot = runner.arena.take(settings_of(0), 3, ids[:1], is_open=True)
+    whole = spoken(runner, runner.slot_cache.take(settings_of(0), 3, ids), prompt, 8)
+    slot = runner.slot_cache.take(settings_of(0), 3, ids[:1], is_open=True)
     made = [read(runner, slot, prompt).codes[0]]
     for more in ([12, 13], [], [14, 15]):
-        while runner.arena.host_frame[slot] < runner.arena.text_frames[slot]:
+        while runner.slot_cache.host_frame[slot] < runner.slot_cache.text_frames[slot]:
             made.append(runner.step(np.array([slot])).result().codes[0])
-        runner.arena.append_text(slot, more)
+        runner.slot_cache.append_text(slot, more)
     assert len(made) == 4
-    runner.arena.close_text(slot)
-    assert runner.arena.text_frames[slot] == UNLIMITED
+    runner.slot_cache.close_text(slot)
+    assert runner.slot_cache.text_frames[slot] == UNLIMITED
     made += [runner.step(np.array([slot])).result().codes[0] for _ in range(4)]
     assert np.array_equal(np.stack(made), whole)
 
 
 def test_a_row_may_make_as_many_frames_as_it_has_text_for(speaker: Checkpoint) -> None:
-    arena = runner_of(speaker).arena
+    slot_cache = runner_of(speaker).slot_cache
     taken = [
-        arena.take(settings_of(0), 0, ids, is_open=is_open)
+        slot_cache.take(settings_of(0), 0, ids, is_open=is_open)
         for ids, is_open in (([], True), ([1, 2], True), ([1, 2], False), ([], False))
     ]
-    assert arena.text_frames[taken].tolist() == [1, 3, UNLIMITED, UNLIMITED]
-    arena.write(taken)
-    arena.append_text(taken[0], [5] * 200)  # more than the slot has places for: they count, and none is read
-    assert arena.text_frames[taken[0]] == 201
-    assert arena.trailing[taken[0]].tolist() == [5] * 160
-    arena.give_back(taken[0])
-    taken.append(arena.take(settings_of(0), 0, [9]))
-    arena.write(taken)
-    assert arena.trailing[taken[-1]].tolist() == [9, *[arena.pad] * 159]
+    assert slot_cache.text_frames[taken].tolist() == [1, 3, UNLIMITED, UNLIMITED]
+    slot_cache.write(taken)
+    slot_cache.append_text(taken[0], [5] * 200)  # more than the slot has places for: they count, and none is read
+    assert slot_cache.text_frames[taken[0]] == 201
+    assert slot_cache.trailing[taken[0]].tolist() == [5] * 160
+    slot_cache.give_back(taken[0])
+    taken.append(slot_cache.take(settings_of(0), 0, [9]))
+    slot_cache.write(taken)
+    assert slot_cache.trailing[taken[-1]].tolist() == [9, *[slot_cache.pad] * 159]
 
 
 def test_text_that_comes_before_the_device_knows_of_any_is_not_lost(speaker: Checkpoint) -> None:
-    arena = runner_of(speaker).arena
-    slot = arena.take(settings_of(0), 0, [1, 2], holds_end=True, is_open=True)
-    arena.append_text(slot, [3])
-    arena.close_text(slot)
-    arena.write([slot])
-    assert arena.trailing[slot, :4].tolist() == [1, 2, 3, arena.pad]
-    assert (arena.text_frames[slot], arena.hold_until[slot]) == (UNLIMITED, 3)
+    slot_cache = runner_of(speaker).slot_cache
+    slot = slot_cache.take(settings_of(0), 0, [1, 2], holds_end=True, is_open=True)
+    slot_cache.append_text(slot, [3])
+    slot_cache.close_text(slot)
+    slot_cache.write([slot])
+    assert slot_cache.trailing[slot, :4].tolist() == [1, 2, 3, slot_cache.pad]
+    assert (slot_cache.text_frames[slot], slot_cache.hold_until[slot]) == (UNLIMITED, 3)
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def eager(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
     return speaker
 
 
-def frames_until_the_end(runner: FrameRunner, slot: int, prompt: Prompt) -> int:
+def frames_until_the_end(runner: ModelRunner, slot: int, prompt: Prompt) -> int:
     result, made = read(runner, slot, prompt), 0
     while not result.ended[0]:
         result, made = runner.step(np.array([slot])).result(), made + 1
@@ -256,7 +256,7 @@ def test_a_held_end_comes_with_the_frame_that_is_fed_the_end_of_the_text(eager: 
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
 
     def end_of(ids: list[int], **words: bool) -> int:
-        return frames_until_the_end(runner, runner.arena.take(settings_of(0), 1, ids, **words), prompt)
+        return frames_until_the_end(runner, runner.slot_cache.take(settings_of(0), 1, ids, **words), prompt)
 
     assert end_of([1, 2, 3, 4, 5]) == 2  # the reference's own rule
     assert end_of([1, 2, 3, 4, 5], holds_end=True) == 5
@@ -266,45 +266,45 @@ def test_a_held_end_comes_with_the_frame_that_is_fed_the_end_of_the_text(eager: 
 
 def test_an_open_text_never_ends_and_a_closed_one_does(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
-    slot = runner.arena.take(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True)
+    slot = runner.slot_cache.take(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True)
     assert not read(runner, slot, prompt).ended[0]
     assert not any(runner.step(np.array([slot])).result().ended[0] for _ in range(3))
-    runner.arena.append_text(slot, [4, 5, 6])
-    runner.arena.close_text(slot)
+    runner.slot_cache.append_text(slot, [4, 5, 6])
+    runner.slot_cache.close_text(slot)
     assert [bool(runner.step(np.array([slot])).result().ended[0]) for _ in range(3)] == [False, False, True]
 
 
 def test_a_slot_that_restarts_speaks_as_one_that_is_taken_anew(speaker: Checkpoint) -> None:
     runner, prompts = runner_of(speaker), [prompt_of(speaker, serial, 20) for serial in (1, 2)]
-    fresh = spoken(runner, runner.arena.take(settings_of(0), 6, [3, 4], holds_end=True), prompts[1], FRAMES)
-    slot = runner.arena.take(settings_of(0), 6, [5] * 7, holds_end=True, is_open=True)
+    fresh = spoken(runner, runner.slot_cache.take(settings_of(0), 6, [3, 4], holds_end=True), prompts[1], FRAMES)
+    slot = runner.slot_cache.take(settings_of(0), 6, [5] * 7, holds_end=True, is_open=True)
     spoken(runner, slot, prompts[0], 8)
-    generation = runner.arena.generation[slot]
-    runner.arena.restart(slot, [3, 4])
-    assert runner.arena.host_frame[slot] == runner.arena.host_position[slot] == 0
+    generation = runner.slot_cache.generation[slot]
+    runner.slot_cache.restart(slot, [3, 4])
+    assert runner.slot_cache.host_frame[slot] == runner.slot_cache.host_position[slot] == 0
     assert np.array_equal(spoken(runner, slot, prompts[1], FRAMES), fresh)
-    assert runner.arena.generation[slot] == generation
-    assert runner.arena.hold_until[slot] == 2
+    assert runner.slot_cache.generation[slot] == generation
+    assert runner.slot_cache.hold_until[slot] == 2
 
 
 def test_settings_of_a_batch_are_those_of_its_rows(speaker: Checkpoint) -> None:
-    arena = runner_of(speaker).arena
-    slots = np.array([arena.take(settings_of(serial), 0, []) for serial in range(4)])
-    arena.write(slots.tolist())
-    level, vocabulary = arena.talker_level, speaker.config.talker.vocab_size
+    slot_cache = runner_of(speaker).slot_cache
+    slots = np.array([slot_cache.take(settings_of(serial), 0, []) for serial in range(4)])
+    slot_cache.write(slots.tolist())
+    level, vocabulary = slot_cache.talker_level, speaker.config.talker.vocab_size
 
-    def told(*members: int) -> tuple[int, bool, bool]:
+    def output(*members: int) -> tuple[int, bool, bool]:
         rows = slots[list(members)]
         settings = level.of(rows, torch.from_numpy(rows))
         assert settings.top_k.tolist() == [(50, vocabulary, vocabulary, 3)[member] for member in members]
         return settings.widest_k, settings.any_top_p, level.draws(rows)
 
-    assert told(0, 3) == (50, False, True)
-    assert told(3) == (3, False, True)
-    assert told(0, 1) == (vocabulary, True, True)
-    assert told(2) == (vocabulary, False, False)
-    arena.give_back(int(slots[1]))
-    slots[1] = arena.take(dataclasses.replace(settings_of(3)), 0, [])
+    assert output(0, 3) == (50, False, True)
+    assert output(3) == (3, False, True)
+    assert output(0, 1) == (vocabulary, True, True)
+    assert output(2) == (vocabulary, False, False)
+    slot_cache.give_back(int(slots[1]))
+    slots[1] = slot_cache.take(dataclasses.replace(settings_of(3)), 0, [])
     assert level.of(slots[1:2], torch.from_numpy(slots[1:2])).any_top_p is False
 
 
@@ -313,5 +313,5 @@ def test_every_graph_is_captured_however_many_slots_there_are(
     quick: Checkpoint, slots: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """More first frames may be drawn at once than a batch of frames has rows: six slots, and eight to fill up."""
-    FrameRunner(quick, LateDevice(slots), torch.float32, slots, 64, 16).capture()
+    ModelRunner(quick, LateDevice(slots), torch.float32, slots, 64, 16).capture()
     assert not caplog.records

@@ -1,4 +1,4 @@
-"""The engine's caches against a slow twin that has none and reads the whole sequence again for every code (R8)."""
+"""The engine's caches against a slow twin that has none and reads the whole sequence again for every code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from runtime.engine.intake import admit
 from runtime.engine.prompt import Prompt, build_prompt
 from runtime.engine.sampling import gumbel_noise
-from runtime.engine.voices import ClonedVoice
+from runtime.engine.voice_cache import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.talker import Talker
@@ -45,7 +45,7 @@ def whole(stack: DecoderStack, x: Tensor) -> Tensor:
 
 
 def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noise: Tensor | None) -> int:
-    """The talker's rules one by one (facts 4), at temperature 1 where there is noise."""
+    """The talker's rules one by one (docs/model.md 4), at temperature 1 where there is noise."""
     scores = logits.clone()
     for code in set(history):
         scores[code] = scores[code] / penalty if scores[code] > 0 else scores[code] * penalty
@@ -91,8 +91,8 @@ def slow_codes(checkpoint: Checkpoint, prompt: Prompt, frames: int, seed: int, p
 
 
 def slow(checkpoint: Checkpoint, request: SpeechRequest) -> Codes:
-    admission, feed = admit(request, checkpoint, Limits(), 512)
-    plan = admission.plan(feed.text, checkpoint.text_tokenizer)
+    admission, text_stream = admit(request, checkpoint, Limits(), 512)
+    plan = admission.plan(text_stream.text, checkpoint.text_tokenizer)
     utterance = plan.utterance
     with torch.inference_mode():
         if request.reference is not None:

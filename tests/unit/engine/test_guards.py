@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.device.interface import Track
+from runtime.device.interface import Stream
 from runtime.engine.engine import Engine
-from runtime.engine.runaway import REPEATED_FRAMES, SILENT_FRAMES, spent_after
-from runtime.engine.runner import FrameResult
+from runtime.engine.guards import REPEATED_FRAMES, SILENT_FRAMES, spent_after
+from runtime.engine.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, StopReason
-from tests.support.engines import Heard, custom_voice, drain, engine_of, said, station_of, streamed
+from tests.support.engines import Heard, core_of, custom_voice, drain, engine_of, said, streamed
 from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -31,7 +31,7 @@ def looping(engine: Engine, slot: int | None = None) -> None:
         result.codes[mine] = (frames[mine] % LOOP)[:, None]
         return result
 
-    change_frames(station_of(engine).runner, loop)
+    change_frames(core_of(engine).runner, loop)
 
 
 def counting(engine: Engine) -> None:
@@ -41,14 +41,14 @@ def counting(engine: Engine) -> None:
         result.codes[:] = (frames % 60)[:, None]
         return result
 
-    change_frames(station_of(engine).runner, count)
+    change_frames(core_of(engine).runner, count)
 
 
 def silent(engine: Engine) -> None:
     """Whatever is decoded cannot be heard."""
-    streams = station_of(engine).streams
+    streams = core_of(engine).code2wav_streams
 
-    def quiet(slots: list[int], codes: torch.Tensor, track: Track, **_: bool) -> list[bytes | None]:
+    def quiet(slots: list[int], codes: torch.Tensor, stream: Stream, **_: bool) -> list[bytes | None]:
         return [bytes(2 * 1920 * codes.shape[1]) for _ in slots]
 
     streams.decode = quiet  # type: ignore[method-assign, assignment]
@@ -131,7 +131,7 @@ def test_a_neighbour_of_a_runaway_is_not_touched(quick: Checkpoint) -> None:
     heard, neighbour = Heard(), Heard()
     engine.submit(free(max_frames=400), heard)
     engine.tick()
-    (slot,) = station_of(engine).holders
+    (slot,) = core_of(engine).holders
     looping(engine, slot)
     engine.submit(request, neighbour)
     drain(engine)

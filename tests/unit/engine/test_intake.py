@@ -40,8 +40,8 @@ def admitted(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGT
 
 def planned(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH) -> Plan:
     """How the one part of a text is spoken."""
-    admission, feed = admit(request, checkpoint, Limits(), length)
-    return admission.plan(feed.text, checkpoint.text_tokenizer)
+    admission, text_stream = admit(request, checkpoint, Limits(), length)
+    return admission.plan(text_stream.text, checkpoint.text_tokenizer)
 
 
 @pytest.mark.parametrize("name", ["uncle_fu", "Uncle_Fu", "UNCLE_FU"])
@@ -97,6 +97,13 @@ def test_base_drops_an_instruct_and_says_so(cloner: Checkpoint) -> None:
     admission = admitted(replace(cloned(), instruct="Speak low."), cloner)
     assert admission.utterance.instruct is None
     assert "ignored" in admission.notes[0]
+
+
+def test_an_instruct_that_is_cut_is_told_of(speaker: Checkpoint, designer: Checkpoint) -> None:
+    admission = admitted(voice_design(instruct="word " * 101), designer)
+    assert admission.utterance.instruct == ("word " * 100).strip()
+    assert "more than 500 characters" in admission.notes[0]
+    assert not admitted(voice_design(instruct=" " * 600 + "Low."), designer).notes
 
 
 @pytest.mark.parametrize("text", ["hello there", " hello there\n", "\nhello there"])

@@ -15,8 +15,8 @@ pytest.importorskip("triton")
 from runtime.device import open_device
 from runtime.device.cpu import CpuDevice
 from runtime.device.kernels.served import Kernels
+from runtime.engine.model_runner import FrameResult, ModelRunner
 from runtime.engine.prompt import Prompt
-from runtime.engine.runner import FrameResult, FrameRunner
 from runtime.engine.slots import LevelChoice, RowSettings
 from tests.conftest import Loaded
 
@@ -50,18 +50,18 @@ class Asked(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def said(runner: FrameRunner, prompts: list[Prompt]) -> list[FrameResult]:
+def said(runner: ModelRunner, prompts: list[Prompt]) -> list[FrameResult]:
     """The first frame of each, then frames of both at once, in the order of the slots turned round."""
     slots, results = [], []
     for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
-        slots.append(runner.arena.take(RowSettings(level, level, 1.05), 11 + serial, prompt.trailing))
-        start, pending = 0, None
-        while pending is None:
-            start, pending = runner.prefill(slots[-1], prompt, start)
-        results.append(pending.result())
+        slots.append(runner.slot_cache.take(RowSettings(level, level, 1.05), 11 + serial, prompt.trailing))
+        start, launched = 0, None
+        while launched is None:
+            start, launched = runner.prefill(slots[-1], prompt, start)
+        results.append(launched.result())
     results += [runner.step(np.array(slots[::-1])).result() for _ in range(FRAMES - 1)]
-    assert runner.arena.position[slots].tolist() == [len(prompt.embeds) + FRAMES - 1 for prompt in prompts]
-    assert runner.arena.frame[slots].tolist() == [FRAMES, FRAMES]
+    assert runner.slot_cache.position[slots].tolist() == [len(prompt.embeds) + FRAMES - 1 for prompt in prompts]
+    assert runner.slot_cache.frame[slots].tolist() == [FRAMES, FRAMES]
     return results
 
 
@@ -71,15 +71,15 @@ def test_frames_of_the_kernels_are_the_plain_engines(loaded: Loaded, spec: str) 
     checkpoint = loaded(spec, "custom_voice")
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
     prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
-    plain = FrameRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16)
+    plain = ModelRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16)
     expected = said(plain, prompts)
     # Fused operations look things up in tables that take the place of the checkpoint's own.
-    runner = FrameRunner(copy.deepcopy(checkpoint), Interpreted(), torch.float32, 2, LENGTH, 16)
+    runner = ModelRunner(copy.deepcopy(checkpoint), Interpreted(), torch.float32, 2, LENGTH, 16)
     for ours, truth in zip(said(runner, prompts), expected, strict=True):
         assert np.array_equal(ours.codes, truth.codes)
         assert np.array_equal(ours.ended, truth.ended)
         assert ours.finite.all()
-    for ours, truth in zip(runner.arena.state, plain.arena.state, strict=True):
+    for ours, truth in zip(runner.slot_cache.state, plain.slot_cache.state, strict=True):
         assert torch.equal(ours, truth)
 
 
@@ -87,7 +87,7 @@ def test_a_frame_is_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatc
     """An operation of the library among them costs more than they do, and none may start early beside it."""
     from triton.runtime.interpreter import GridExecutor
 
-    runner = FrameRunner(copy.deepcopy(loaded("odd", "custom_voice")), Interpreted(), torch.float32, 2, LENGTH, 16)
+    runner = ModelRunner(copy.deepcopy(loaded("odd", "custom_voice")), Interpreted(), torch.float32, 2, LENGTH, 16)
     launched: list[object] = []
     monkeypatch.setattr(GridExecutor, "__call__", lambda kernel, *_, **__: launched.append(kernel))
     rows = torch.tensor([0, 1])
@@ -102,10 +102,10 @@ def test_a_prompt_of_no_numbers_leaves_nothing_where_the_next_ones_are_read(load
     """Read one after the other, and in pieces of a size that no graph has."""
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
-    runner = FrameRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, piece)
+    runner = ModelRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, piece)
     sane = Prompt(torch.randn(9, width, generator=generator), [])
-    alone = runner.read([(0, sane, 0)]), runner.frame.hidden[0].clone()
-    runner.read([(1, Prompt(torch.full((31, width), torch.nan), []), 0)])
+    alone = runner.prefill_chunks([(0, sane, 0)]), runner.frame.hidden[0].clone()
+    runner.prefill_chunks([(1, Prompt(torch.full((31, width), torch.nan), []), 0)])
     assert runner.frame.hidden[1].isnan().all()
-    assert runner.read([(0, sane, 0)]) == alone[0] == [9]
+    assert runner.prefill_chunks([(0, sane, 0)]) == alone[0] == [9]
     assert torch.equal(runner.frame.hidden[0], alone[1])

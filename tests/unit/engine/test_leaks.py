@@ -1,4 +1,4 @@
-"""Nothing of one request reaches another through what they share: slots, caches, streams of sound (R6, R8)."""
+"""Nothing of one request reaches another through what they share: slots, caches, streams of sound."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
-from runtime.engine.runner import FrameResult
-from runtime.engine.station import Station
+from runtime.engine.model_runner import FrameResult
 from runtime.errors import NonFiniteOutput
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, SpeechRequest
-from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said_together, seeded, station_of
+from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, said_together, seeded
 from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -23,22 +23,22 @@ NONSENSE = 10**9  # out of every table's range: an index error where it is read
 
 
 @torch.inference_mode()
-def poison(station: Station) -> None:
+def poison(core: EngineCore) -> None:
     """Fill with NaN or nonsense whatever a correct engine never reads again."""
-    arena, frame = station.runner.arena, station.runner.frame
-    for slot in range(arena.slots):
-        written = int(arena.position[slot]) if slot in station.holders else 0
-        for part in (*arena.keys, *arena.values):
+    slot_cache, frame = core.runner.slot_cache, core.runner.frame
+    for slot in range(slot_cache.slots):
+        written = int(slot_cache.position[slot]) if slot in core.holders else 0
+        for part in (*slot_cache.keys, *slot_cache.values):
             part[slot, :, written:] = math.nan
-    for slot in arena._free:
-        for ints in (arena.position, arena.frame, arena.codes, arena.trailing, arena.seed):
+    for slot in slot_cache._free:
+        for ints in (slot_cache.position, slot_cache.frame, slot_cache.codes, slot_cache.trailing, slot_cache.seed):
             ints[slot] = NONSENSE
-        arena.penalty[slot], arena.seen[slot] = math.nan, True
-        for level in (arena.talker_level, arena.predictor_level):
+        slot_cache.penalty[slot], slot_cache.seen[slot] = math.nan, True
+        for level in (slot_cache.talker_level, slot_cache.predictor_level):
             level.temperature[slot], level.top_p[slot] = math.nan, math.nan
             level.top_k[slot], level.greedy[slot] = -NONSENSE, True
-        arena.host_position[slot] = arena.host_frame[slot] = NONSENSE
-        for part in station.streams.network.state.tensors():
+        slot_cache.host_position[slot] = slot_cache.host_frame[slot] = NONSENSE
+        for part in core.code2wav_streams.network.state.tensors():
             part[slot] = math.nan if part.is_floating_point() else -NONSENSE
     for cache in (frame.cache, frame.start_cache):
         cache.keys.fill_(math.nan)
@@ -48,14 +48,17 @@ def poison(station: Station) -> None:
 
 def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[Heard]:
     """Serve the requests one tick apart, poisoning before every tick."""
-    heards, left, busy = [], list(requests), True
-    while busy or left:
-        for station in engine.registry.stations:
-            poison(station)
-        if left:
+    heards: list[Heard] = []
+
+    def spoil() -> None:
+        for core in engine.registry.cores:
+            poison(core)
+        if len(heards) < len(requests):
             heards.append(Heard())
-            engine.submit(left.pop(0), heards[-1])
-        busy = engine.tick()
+            engine.submit(requests[len(heards) - 1], heards[-1])
+
+    drain(engine, before_tick=spoil)
+    assert len(heards) == len(requests)
     return heards
 
 
@@ -85,15 +88,15 @@ def test_poisoned_streams_change_nothing_that_a_clone_says(cloner: Checkpoint) -
 def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[Heard, list[Heard]]:
     """Three rows, the middle one spoiled after some frames; its own events, and its neighbours'."""
     engine = engine_of(speaker, slots=3)
-    runner = station_of(engine).runner
+    runner = core_of(engine).runner
     requests = [custom_voice(max_frames=16, **seeded(index)) for index in range(3)]
     heards = [Heard() for _ in requests]
     tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
     for _ in range(5):
         engine.tick()
-    (victim,) = (slot for slot, job in station_of(engine).holders.items() if job.ticket == tickets[1])
+    (victim,) = (slot for slot, sequence in core_of(engine).holders.items() if sequence.ticket == tickets[1])
     if spoil == "keys":
-        runner.arena.keys[0][victim] = math.nan
+        runner.slot_cache.keys[0][victim] = math.nan
     else:
 
         def flag(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
@@ -137,9 +140,9 @@ def test_sound_that_is_not_finite_is_an_error_and_not_silence(speaker: Checkpoin
     tickets = [engine.submit(custom_voice(max_frames=16), heard) for heard in heards]
     while not all(heard.chunks for heard in heards):
         engine.tick()
-    slots = {job.ticket: slot for slot, job in station_of(engine).holders.items()}
+    slots = {sequence.ticket: slot for slot, sequence in core_of(engine).holders.items()}
     with torch.inference_mode():
-        station_of(engine).streams.network.state.convs[0][slots[tickets[1]]] = math.nan
+        core_of(engine).code2wav_streams.network.state.convs[0][slots[tickets[1]]] = math.nan
     drain(engine)
     (whole,) = said_together(engine_of(speaker, slots=1), custom_voice(max_frames=16))
     other, victim = heards
@@ -154,7 +157,7 @@ def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> 
     heard, after = Heard(), Heard()
     engine.submit(custom_voice(max_frames=16), heard)
     engine.tick()
-    station_of(engine).runner.arena.keys[1][0] = math.nan
+    core_of(engine).runner.slot_cache.keys[1][0] = math.nan
     engine.submit(custom_voice(), after)
     drain(engine)
     assert isinstance(heard.end, Broken)
@@ -164,8 +167,8 @@ def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> 
 
 def test_a_slot_counts_its_owners(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=2)
-    arena = station_of(engine).runner.arena
-    before = sum(arena.generation)  # the warm-up owned one
+    slot_cache = core_of(engine).runner.slot_cache
+    before = sum(slot_cache.generation)  # the warm-up owned one
     said_together(engine, *[custom_voice(max_frames=2)] * 5)
-    assert sum(arena.generation) == before + 5
-    assert arena.free == 2
+    assert sum(slot_cache.generation) == before + 5
+    assert slot_cache.free == 2

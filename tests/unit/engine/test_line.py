@@ -31,10 +31,10 @@ def test_who_came_first_goes_first() -> None:
 
 def test_places_are_told_once_and_again_when_they_change() -> None:
     line = line_of(3)
-    assert [(job.ticket, job.place) for job, _ in line.moved()] == [(0, 0), (1, 1), (2, 2)]
+    assert [(waiter.ticket, waiter.place) for waiter, _ in line.moved()] == [(0, 0), (1, 1), (2, 2)]
     assert list(line.moved()) == []
     line.next()
-    assert [(job.ticket, job.place) for job, _ in line.moved()] == [(1, 0), (2, 1)]
+    assert [(waiter.ticket, waiter.place) for waiter, _ in line.moved()] == [(1, 0), (2, 1)]
 
 
 def test_nobody_guesses_before_a_slot_was_given_back() -> None:
@@ -52,8 +52,8 @@ def test_the_estimate_follows_how_long_slots_are_held() -> None:
 
 def test_who_has_waited_too_long_is_taken_out_and_the_others_stay() -> None:
     line = line_of(4)
-    assert [job.ticket for job in line.impatient(11.5)] == [0, 1]
-    assert [job.ticket for job in line] == [2, 3]
+    assert [waiter.ticket for waiter in line.impatient(11.5)] == [0, 1]
+    assert [waiter.ticket for waiter in line] == [2, 3]
 
 
 def test_leaving_the_line() -> None:
@@ -62,4 +62,4 @@ def test_leaving_the_line() -> None:
     assert gone is not None
     assert gone.ticket == 1
     assert line.leave(1) is None
-    assert [job.ticket for job in line] == [0, 2]
+    assert [waiter.ticket for waiter in line] == [0, 2]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Callable
+from dataclasses import asdict
 from itertools import pairwise
 
 import numpy as np
@@ -11,25 +13,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.engine.engine import Engine
-from runtime.engine.runner import FrameResult
 from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import Broken, Finished, Guard, Layout, SpeechRequest, Split, Started, StopReason
+from runtime.request import Broken, Finished, Guard, Layout, ShortOfText, SpeechRequest, Split, Started, StopReason
 from runtime.settings import Limits
 from tests.conftest import Loaded
 from tests.support.engines import (
     Heard,
     cloned,
+    core_of,
     custom_voice,
     drain,
     engine_of,
     said,
     said_live,
     seeded,
-    station_of,
     streamed,
 )
-from tests.support.frames import Slots, change_frames
+from tests.support.frames import end_parts_after
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -50,6 +51,14 @@ def begun(engine: Engine, text: str = "", **words: object) -> tuple[int, Heard]:
     """An open request in the streaming layout."""
     heard = Heard()
     return engine.submit(streamed(text, open_text=True, **words), heard), heard
+
+
+def until(engine: Engine, come: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if come():
+            return
+        engine.tick()
+    raise AssertionError("it did not come")
 
 
 def turns(engine: Engine, count: int) -> None:
@@ -98,10 +107,10 @@ def test_a_dry_text_costs_nothing_and_slows_nobody(engine: Engine, whole: Heard)
     ticket, heard = begun(engine, "Hello world, ", max_frames=14)
     turns(engine, 12)
     said_so_far = len(heard.codes)
-    made = int(station_of(engine).rows.made[0:].sum())
+    made = int(core_of(engine).table.made[0:].sum())
     assert 0 < said_so_far < 8
     turns(engine, 5)
-    assert int(station_of(engine).rows.made.sum()) == made
+    assert int(core_of(engine).table.made.sum()) == made
     other = Heard()
     engine.submit(streamed(TEXT, max_frames=14), other)
     turns(engine, 25)
@@ -117,7 +126,7 @@ def test_the_end_does_not_come_before_the_text_is_finished(loaded: Loaded) -> No
     """A talker that wants to end at once is held for as long as the text is open."""
     checkpoint = loaded("quick", "custom_voice")
     engine = engine_of(checkpoint)
-    allowed = station_of(engine).runner.frame.allowed
+    allowed = core_of(engine).runner.frame.allowed
     ticket, heard = begun(engine, "Hello world the old ", max_frames=50)
     turns(engine, 15)
     allowed[:] = False
@@ -197,6 +206,68 @@ def test_text_for_nobody_is_ignored(engine: Engine) -> None:
     assert not engine.busy
 
 
+def test_who_is_short_of_text_is_counted_apart(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=2)
+    wordless, _ = begun(engine)
+    speaking, heard = begun(engine, "Hello world. ", max_frames=200)
+    turns(engine, 1)
+    load = engine.load()
+    assert (load.active, load.waiting, load.short_of_text) == (1, 0, 1)
+    while len(heard.codes) < 3 or engine.load().short_of_text < 2:
+        engine.tick()
+    assert (engine.load().active, engine.load().waiting) == (1, 0)
+    engine.append(speaking, "You speak. ")
+    turns(engine, 1)
+    assert engine.load().short_of_text == 1
+    assert json.loads(json.dumps(asdict(engine.load())))["short_of_text"] == 1  # a figure of /ready
+    for ticket in (wordless, speaking):
+        engine.cancel(ticket)
+    drain(engine)
+    assert engine.load().short_of_text == 0
+
+
+def test_a_request_that_has_said_all_its_text_is_told_once_its_sound_is_out(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=2)
+    heard = Heard()
+    ticket = engine.submit(custom_voice("", open_text=True, max_frames=None, layout=Layout.NON_STREAMING), heard)
+    first, second, third = "Hello world. ", "You speak. ", "The"
+    engine.append(ticket, first)
+    turns(engine, 40)
+    assert heard.events == []  # a sentence that may go on
+    engine.flush(ticket)
+    until(engine, lambda: bool(heard.of(ShortOfText)))
+    assert heard.events[-1] == ShortOfText(len(first))
+    assert heard.chunks
+    said_so_far = len(heard.codes)
+    turns(engine, 40)
+    assert len(heard.of(ShortOfText)) == 1
+    engine.append(ticket, second)
+    engine.append(ticket, third)
+    until(engine, lambda: len(heard.codes) > said_so_far and core_of(engine).short_of_text == 1)
+    turns(engine, 40)
+    assert len(heard.of(ShortOfText)) == 1  # a word is held back
+    engine.flush(ticket)
+    until(engine, lambda: len(heard.of(ShortOfText)) == 2)
+    assert heard.events[-1] == ShortOfText(len(first + second + third))
+    engine.finish_text(ticket)
+    drain(engine)
+    assert isinstance(heard.end, Finished)
+    assert len(heard.of(ShortOfText)) == 2
+
+
+@pytest.mark.parametrize(("text", "is_told"), [("Hello world. ", True), ("Hello world, ", False), ("Hello wor", False)])
+def test_text_that_is_spoken_as_it_comes_is_said_where_a_sentence_may_end(
+    quick: Checkpoint, text: str, is_told: bool
+) -> None:
+    engine = engine_of(quick, slots=1)
+    ticket, heard = begun(engine, text, max_frames=200)
+    until(engine, lambda: bool(heard.chunks) and core_of(engine).short_of_text == 1)
+    turns(engine, 60)
+    assert [one.chars for one in heard.of(ShortOfText)] == [len(text)] * is_told
+    engine.cancel(ticket)
+    drain(engine)
+
+
 # --- text that cannot be spoken
 
 
@@ -204,7 +275,7 @@ BAD = [
     (["Hello ", "x" * 60], TextTooLong),
     (["Hello <|im_", "end|> you"], InvalidConfig),
     (["Hello \ud83d"], InvalidConfig),
-    (["... ", "!?"], EmptyText),
+    ([" ", "\n"], EmptyText),
     ([], EmptyText),
 ]
 
@@ -221,7 +292,7 @@ def test_text_that_cannot_be_spoken_breaks_its_own_request(
     assert isinstance(heard.end, Broken)
     assert type(heard.end.error) is error
     assert len(other.codes) == 6
-    assert station_of(engine).runner.arena.free == 2
+    assert core_of(engine).runner.slot_cache.free == 2
 
 
 @pytest.mark.parametrize("text", ["x" * 60, "Hello. <|im_end|>"])
@@ -248,24 +319,12 @@ def sentence_wise(**words: object) -> SpeechRequest:
     return custom_voice(layout=Layout.NON_STREAMING, split=Split.SENTENCE, max_frames=None, **words)
 
 
-def end_parts_after(engine: Engine, frames: int, request: SpeechRequest) -> None:
-    """Make the talker end every part by itself after so many frames."""
-    station = station_of(engine, request.mode)
-    eos = station.checkpoint.config.talker.codec_eos_token_id
-
-    def ending(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
-        ended = made > frames
-        return replace(result, ended=result.ended | ended, codes=np.where(ended[:, None], eos, result.codes))
-
-    change_frames(station.runner, ending)
-
-
 @pytest.mark.parametrize("ticks", [0, 1, 9])
 def test_sentences_are_the_same_parts_however_they_come(quick: Checkpoint, ticks: int) -> None:
     request = sentence_wise(text="Hello world. You speak. Is the voice calm?")
     one, other = engine_of(quick, slots=1), engine_of(quick, slots=1)
     for engine in (one, other):
-        end_parts_after(engine, 4, request)
+        end_parts_after(core_of(engine, request.mode), 4)
     expected = said(one, request)
     pieces = [request.text[at : at + 3] for at in range(0, len(request.text), 3)]
     heard = said_live(other, request, pieces, [ticks] * len(pieces))
@@ -277,7 +336,7 @@ def test_sentences_are_the_same_parts_however_they_come(quick: Checkpoint, ticks
 def test_a_part_is_spoken_when_the_next_sentence_has_begun_and_not_before(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1)
     request = custom_voice("", open_text=True, max_frames=None)
-    end_parts_after(engine, 3, request)
+    end_parts_after(core_of(engine, request.mode), 3)
     heard = Heard()
     ticket = engine.submit(request, heard)
     engine.append(ticket, "Hello world. ")
@@ -301,7 +360,7 @@ def test_a_clone_with_reference_codes_speaks_live_text_by_sentences(cloner: Chec
     request = cloned("Hello world. You speak.", layout=Layout.STREAMING, split=Split.SENTENCE, max_frames=None)
     one, other = engine_of(cloner, slots=1), engine_of(cloner, slots=1)
     for engine in (one, other):
-        end_parts_after(engine, 2, request)
+        end_parts_after(core_of(engine, request.mode), 2)
     expected = said(one, request)
     heard = said_live(other, request, ["Hello wor", "ld. You sp", "eak."], [1, 4, 0])
     assert_same(heard, expected)

@@ -94,7 +94,7 @@ def test_what_is_told_meanwhile_keeps_its_order(folder_of: FolderOf, loaded: Loa
 def test_orders_between_the_load_and_the_letting_in_are_not_lost(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loader has put the station up, and the engine's thread takes an order before it lets anybody in."""
+    """The loader has put the engine core up, and the engine's thread takes an order before it lets anybody in."""
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
@@ -113,7 +113,7 @@ def test_orders_between_the_load_and_the_letting_in_are_not_lost(
 def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, usable: bool
 ) -> None:
-    """Between the look at the station and the place in the queue the loader comes to its end, and lets in nobody."""
+    """Between the look at the core and the place in the queue the loader comes to its end, and lets nobody in."""
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     entry.is_loading = True
@@ -139,12 +139,22 @@ def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
 
 
 @pytest.mark.logs_errors
-def test_a_broken_checkpoint_fails_its_own_mode_only(folder_of: FolderOf, broken: Path) -> None:
+def test_a_broken_checkpoint_fails_its_own_mode_only(
+    folder_of: FolderOf, broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"), broken)
+    all_wait, load = threading.Event(), engine._load
+
+    def load_once_all_wait(entry: Entry) -> None:
+        assert all_wait.wait(WAIT_S)
+        load(entry)
+
+    monkeypatch.setattr(engine, "_load", load_once_all_wait)
     heards = [Heard(), Heard(), Heard()]
     engine.submit(voice_design(), heards[0])
     engine.submit(voice_design(), heards[1])
     engine.submit(custom_voice(max_frames=3), heards[2])
+    all_wait.set()
     until(engine, lambda: all(heard.ended for heard in heards))
     for heard in heards[:2]:
         assert isinstance(heard.end, Broken)
@@ -159,7 +169,7 @@ def test_a_broken_checkpoint_fails_its_own_mode_only(folder_of: FolderOf, broken
 
 def test_bad_requests_are_told_apart_once_the_checkpoint_is_there(folder_of: FolderOf) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
-    bad = [(custom_voice(voice="nobody"), UnknownVoice), (custom_voice("..."), EmptyText)]
+    bad = [(custom_voice(voice="nobody"), UnknownVoice), (custom_voice(" \n"), EmptyText)]
     heards = [Heard() for _ in bad]
     good = Heard()
     for (request, _), heard in zip(bad, heards, strict=True):
@@ -192,7 +202,7 @@ def test_two_that_are_loaded_late_share_one_speech_tokenizer(folder_of: FolderOf
         engine.submit(request, heard)
         until(engine, lambda heard=heard: heard.ended)  # type: ignore[misc]
         assert len(heard.codes) == 2
-    one, other = (station.checkpoint.speech_tokenizer for station in engine.registry.stations)
+    one, other = (core.checkpoint.speech_tokenizer for core in engine.registry.cores)
     assert one is other
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
-from runtime.engine.runner import FrameResult
+from runtime.engine.model_runner import FrameResult
 from runtime.errors import DoesNotFit
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, Started, StopReason
-from tests.support.engines import Heard, custom_voice, engine_of, said, seeded, station_of
+from tests.support.engines import Heard, core_of, custom_voice, engine_of, said, seeded
 from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -70,7 +70,7 @@ def test_max_frames_counts_over_all_parts(quick: Checkpoint, most: int, parts: i
         result.ended[:] |= frames > 5
         return result
 
-    change_frames(station_of(engine).runner, end_after_five)
+    change_frames(core_of(engine).runner, end_after_five)
     heard = said(engine, parted(max_frames=most))
     assert len(heard.codes) == most
     assert heard.end.stats.parts == parts

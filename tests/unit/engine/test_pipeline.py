@@ -10,22 +10,22 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from runtime.device.interface import Graph, Track
+from runtime.device.interface import Graph, Stream
 from runtime.engine.engine import Engine
-from runtime.engine.runner import FrameResult
+from runtime.engine.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Mode, SpeechEvent, Split, StopReason
 from runtime.settings import ModeSettings
 from tests.support.engines import (
     Heard,
     cloned,
+    core_of,
     custom_voice,
     drain,
     engine_of,
     said,
     said_together,
     seeded,
-    station_of,
     streamed,
 )
 from tests.support.frames import Slots, change_frames
@@ -39,12 +39,12 @@ each_lateness = pytest.mark.parametrize(("seed", "chance"), LATE)
 
 
 def ending_after(engine: Engine, frames: int) -> Engine:
-    """Every part ends by itself after so many frames; on a card one more is under way then."""
+    """Every part ends by itself after so many frames; on a card one more is in flight then."""
 
     def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
         return FrameResult(result.codes, result.ended | (made > frames), result.finite)
 
-    change_frames(station_of(engine).runner, end)
+    change_frames(core_of(engine).runner, end)
     return engine
 
 
@@ -56,7 +56,7 @@ def assert_same(heards: list[Heard], expected: list[Heard]) -> None:
         assert heard.pcm.tobytes() == other.pcm.tobytes()
 
 
-# --- rows that end while a frame of theirs is under way
+# --- rows that end while a frame of theirs is in flight
 
 
 @pytest.mark.parametrize("most", [None, 10])
@@ -65,7 +65,7 @@ def test_the_next_part_of_a_text_is_not_disturbed_by_a_late_frame_of_the_last(
     quick: Checkpoint, seed: int, chance: float, most: int | None
 ) -> None:
     words: dict[str, Any] = {"split": Split.SENTENCE, "max_frames": most, **seeded(5)}
-    request = custom_voice("Hello world. You speak. The old phone is slow.", **words)
+    request = custom_voice("Hello world. You speak. It is slow.", **words)
     expected = said(ending_after(engine_of(quick), 4), request)
     assert (expected.end.stats.parts, len(expected.codes)) == (3, most or 12)
     heard = said(ending_after(engine_of(quick, device=LateDevice(seed, chance)), 4), request)
@@ -82,10 +82,10 @@ def test_a_slot_that_changes_hands_at_an_end_serves_the_next_one_well(
     lengths = {index: 3 + index for index in range(5)}
 
     def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
-        job = station_of(engine).holders[int(slots[0])]
-        return FrameResult(result.codes, made > lengths[job.seed], result.finite)
+        sequence = core_of(engine).holders[int(slots[0])]
+        return FrameResult(result.codes, made > lengths[sequence.seed], result.finite)
 
-    change_frames(station_of(engine).runner, end)
+    change_frames(core_of(engine).runner, end)
     assert_same(said_together(engine, *requests), expected)
 
 
@@ -118,7 +118,7 @@ def test_first_frames_that_nobody_wants_any_more_are_not_taken_for_another_s(qui
     alone, device = said(engine_of(quick), request), LateDevice(0, 0.0)
     modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # as on cards
     engine, heard = engine_of(quick, slots=2, device=device, modes=modes), Heard()
-    engine.watcher._threads.append(threading.current_thread())  # so that nobody waits for the device
+    engine.completion_waiter._threads.append(threading.current_thread())  # so that nobody waits for the device
     engine.submit(request, heard)
     engine.tick()
     for seed in range(2, 8):
@@ -126,8 +126,8 @@ def test_first_frames_that_nobody_wants_any_more_are_not_taken_for_another_s(qui
         engine.tick()
         engine.cancel(ticket)
     engine.tick()
-    device.tell(Track.STARTS, device._asked[Track.STARTS])
-    engine.watcher._threads.clear()
+    device.tell(Stream.STARTS, device._asked[Stream.STARTS])
+    engine.completion_waiter._threads.clear()
     drain(engine)
     assert_same([heard], [alone])
 
@@ -137,40 +137,40 @@ def test_tokens_that_come_while_the_prompt_is_read_are_not_lost(quick: Checkpoin
     engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), Heard()
     ticket = engine.submit(streamed("", open_text=True, max_frames=12), heard)
     engine.append(ticket, "Hello ")
-    engine.watcher._threads.append(threading.current_thread())  # so that nobody waits for the device
+    engine.completion_waiter._threads.append(threading.current_thread())  # so that nobody waits for the device
     for _ in range(3):
         engine.tick()
-    assert not station_of(engine).rows.speaking.any()
+    assert not core_of(engine).table.speaking.any()
     engine.append(ticket, "world, you ")
     engine.append(ticket, "speak.")
     engine.finish_text(ticket)
     engine.tick()
-    engine.watcher._threads.clear()
+    engine.completion_waiter._threads.clear()
     drain(engine)
     assert_same([heard], [expected])
 
 
-# --- how far ahead
+# --- how many in flight
 
 
 def test_a_frame_is_begun_before_the_last_is_known_and_no_more_than_that(quick: Checkpoint) -> None:
-    """Nothing is told unless somebody waits, and nobody does."""
+    """Nothing comes out unless somebody waits, and nobody does."""
     device = LateDevice(0, 0.0)
     engine = engine_of(quick, device=device)
     engine.submit(custom_voice(max_frames=20), Heard())
-    while not station_of(engine).rows.speaking.any():
+    while not core_of(engine).table.speaking.any():
         engine.tick()
-    engine.watcher._threads.append(threading.current_thread())
-    rows = station_of(engine).rows
+    engine.completion_waiter._threads.append(threading.current_thread())
+    table = core_of(engine).table
     for _ in range(5):
         engine.tick()
-        assert (rows.begun - rows.made).max() == device.ahead + 1
+        assert (table.begun - table.made).max() == device.max_in_flight + 1
     assert not engine.tick()
-    engine.watcher._threads.clear()
-    made = int(rows.made.max())
+    engine.completion_waiter._threads.clear()
+    made = int(table.made.max())
     for _ in range(3):
         engine.tick()
-    assert int(rows.made.max()) > made
+    assert int(table.made.max()) > made
 
 
 def test_prompts_are_read_beside_each_other_and_beside_the_frames(quick: Checkpoint) -> None:
@@ -178,11 +178,11 @@ def test_prompts_are_read_beside_each_other_and_beside_the_frames(quick: Checkpo
     engine = engine_of(quick, slots=6, device=LateDevice(0, 0.0), modes=modes)
     for _ in range(5):
         engine.submit(custom_voice(max_frames=4), Heard())
-    engine.watcher._threads.append(threading.current_thread())
+    engine.completion_waiter._threads.append(threading.current_thread())
     for _ in range(4):
         engine.tick()
-    assert station_of(engine).underway.pieces == 3
-    engine.watcher._threads.clear()
+    assert core_of(engine).in_flight.prefill_chunks == 3
+    engine.completion_waiter._threads.clear()
     drain(engine)
 
 
@@ -236,7 +236,7 @@ def test_every_size_of_graph_says_what_its_rows_say_alone(quick: Checkpoint, cou
 
 def test_a_graph_that_cannot_be_captured_is_done_without(quick: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
     class Forgetful(LateDevice):
-        def capture(self, work: Callable[[], Made], track: Track) -> Graph[Made]:
+        def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
             raise RuntimeError("an operation that no graph holds")
 
     expected = said(engine_of(quick), custom_voice())

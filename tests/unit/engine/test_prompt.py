@@ -1,4 +1,4 @@
-"""Prompts, column by column, against the tables of facts 3.2 to 3.5."""
+"""Prompts, column by column, against the tables of docs/model.md 3.2 to 3.5."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def voice(checkpoint: Checkpoint, frames: int | None) -> ClonedVoice:
 
 
 def prefix(checkpoint: Checkpoint, language: str | None, speaker: int | None) -> tuple[list[int], list[int]]:
-    """Text and codec ids of facts 3.2's table; speaker NO_CODEC is the x-vector's place."""
+    """Text and codec ids of docs/model.md 3.2; speaker NO_CODEC is the x-vector's place."""
     config, talker = checkpoint.config, checkpoint.config.talker
     if language is None:
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]

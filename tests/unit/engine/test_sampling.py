@@ -1,4 +1,4 @@
-"""Draws follow the reference's exact distribution, and noise belongs to the request alone (facts 4)."""
+"""Draws follow the reference's exact distribution, and noise belongs to the request alone (docs/model.md 4)."""
 
 from __future__ import annotations
 

@@ -9,27 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.scheduler import BACKLOG, ENDLESS, GROWTH, PATIENT_S, Pace, Rows, Scheduler, frame_limit
+from runtime.engine.scheduler import BACKLOG, ENDLESS, GROWTH, PATIENT_S, Pace, Scheduler, SequenceTable, frame_limit
 from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits_for, stepped_with
 
 
-def speaking(slots: int, *, made: int = 1, work: int = 16, company: float = 0.0) -> tuple[Scheduler, Rows]:
+def speaking(slots: int, *, made: int = 1, work: int = 16, company: float = 0.0) -> tuple[Scheduler, SequenceTable]:
     """Rows that all speak and have sent nothing."""
-    rows = Rows(slots)
-    rows.speaking[:] = True
-    rows.limit[:], rows.text[:] = 1000, ENDLESS
-    rows.begun[:] = rows.made[:] = made
-    rows.first_chunk[:], rows.largest_chunk[:], rows.batch[:] = 1, 16, 4
-    return Scheduler(frame_s=FRAME_S, lead_cap_s=3.0, reader_frames=25, sound_work=work, company=company), rows
+    table = SequenceTable(slots)
+    table.speaking[:] = True
+    table.limit[:], table.text[:] = 1000, ENDLESS
+    table.begun[:] = table.made[:] = made
+    table.first_chunk[:], table.largest_chunk[:], table.batch[:] = 1, 16, 4
+    return Scheduler(frame_s=FRAME_S, lead_cap_s=3.0, reader_frames=25, sound_work=work, company=company), table
 
 
 # --- a listener alone
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("max_in_flight", [0, 1])
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
-def test_an_engine_faster_than_speech_leaves_no_gap(share: float, ahead: int) -> None:
-    simulation = Simulation.of(1, ahead=ahead, frame_cost=(share * FRAME_S, 0.0), sound_cost=(0.0, 0.001))
+def test_an_engine_faster_than_speech_leaves_no_gap(share: float, max_in_flight: int) -> None:
+    simulation = Simulation.of(
+        1, max_in_flight=max_in_flight, frame_cost=(share * FRAME_S, 0.0), sound_cost=(0.0, 0.001)
+    )
     one = Listener(frames=200)
     simulation.run([one])
     assert one.chunks[0] == 1
@@ -61,7 +63,7 @@ def test_an_engine_whose_pace_trembles_leaves_no_gap(shares: list[float]) -> Non
     assert nobody_waits_for(one.gap_s) == 0
 
 
-def test_no_chunk_is_larger_than_the_work_that_the_lane_takes_at_once() -> None:
+def test_no_chunk_is_larger_than_the_work_that_code2wav_takes_at_once() -> None:
     simulation = Simulation.of(2, work=4, frame_cost=(0.004, 0.0))
     both = [Listener(frames=120), Listener(frames=120)]
     simulation.run(both)
@@ -71,9 +73,11 @@ def test_no_chunk_is_larger_than_the_work_that_the_lane_takes_at_once() -> None:
 # --- many listeners
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_a_full_house_that_the_machine_can_serve_hears_no_gap(ahead: int) -> None:
-    simulation = Simulation.of(8, ahead=ahead, work=4, frame_cost=(0.012, 0.0012), sound_cost=(0.002, 0.007))
+@pytest.mark.parametrize("max_in_flight", [0, 1])
+def test_a_full_house_that_the_machine_can_serve_hears_no_gap(max_in_flight: int) -> None:
+    simulation = Simulation.of(
+        8, max_in_flight=max_in_flight, work=4, frame_cost=(0.012, 0.0012), sound_cost=(0.002, 0.007)
+    )
     listeners = [Listener(frames=100, arrives=0.3 * place) for place in range(8)]
     simulation.run(listeners)
     assert [nobody_waits_for(one.gap_s) for one in listeners] == [0.0] * 8
@@ -90,9 +94,17 @@ def test_a_first_chunk_does_not_wait_behind_others_further_sound() -> None:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), share=st.floats(0.1, 0.9), ahead=st.integers(0, 2))
-def test_everybody_is_heard_to_the_end_whenever_they_come(arrivals: list[float], share: float, ahead: int) -> None:
-    simulation = Simulation.of(8, ahead=ahead, work=8, frame_cost=(share * FRAME_S / 2, 0.001), sound_cost=(0.0, 0.002))
+@given(
+    arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8),
+    share=st.floats(0.1, 0.9),
+    max_in_flight=st.integers(0, 2),
+)
+def test_everybody_is_heard_to_the_end_whenever_they_come(
+    arrivals: list[float], share: float, max_in_flight: int
+) -> None:
+    simulation = Simulation.of(
+        8, max_in_flight=max_in_flight, work=8, frame_cost=(share * FRAME_S / 2, 0.001), sound_cost=(0.0, 0.002)
+    )
     listeners = [Listener(frames=30 + place, arrives=arrival) for place, arrival in enumerate(arrivals)]
     simulation.run(listeners)
     assert [sum(one.chunks) for one in listeners] == [one.frames for one in listeners]
@@ -104,12 +116,12 @@ def test_everybody_is_heard_to_the_end_whenever_they_come(arrivals: list[float],
 
 
 def test_who_is_far_ahead_yields_only_where_slots_are_scarce() -> None:
-    scheduler, rows = speaking(3)
-    rows.sent[:] = rows.made
-    rows.dry_at[:] = [102.0, 103.5, 99.0]
-    assert scheduler.runnable(rows, 100.0, is_scarce=False).tolist() == [0, 1, 2]
-    assert scheduler.runnable(rows, 100.0, is_scarce=True).tolist() == [0, 2]
-    assert scheduler.runnable(rows, 100.6, is_scarce=True).tolist() == [0, 1, 2]
+    scheduler, table = speaking(3)
+    table.sent[:] = table.made
+    table.dry_at[:] = [102.0, 103.5, 99.0]
+    assert scheduler.runnable(table, 100.0, is_scarce=False).tolist() == [0, 1, 2]
+    assert scheduler.runnable(table, 100.0, is_scarce=True).tolist() == [0, 2]
+    assert scheduler.runnable(table, 100.6, is_scarce=True).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("turn_s", "is_ample"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
@@ -119,18 +131,18 @@ def test_a_machine_that_makes_frames_fast_asks_nobody_to_yield(turn_s: float, is
 
 
 def test_a_slow_reader_pauses_alone_and_goes_on_when_it_reads() -> None:
-    scheduler, rows = speaking(2, made=40)
-    rows.sent[:] = 40
-    rows.acknowledged[0] = True
-    rows.taken[0] = 15
-    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [1]
-    rows.taken[0] = 16
-    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [0, 1]
+    scheduler, table = speaking(2, made=40)
+    table.sent[:] = 40
+    table.acknowledged[0] = True
+    table.taken[0] = 15
+    assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1]
+    table.taken[0] = 16
+    assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_a_listener_that_never_reads_costs_a_bounded_number_of_frames(ahead: int) -> None:
-    simulation = Simulation.of(2, ahead=ahead, frame_cost=(0.01, 0.001))
+@pytest.mark.parametrize("max_in_flight", [0, 1])
+def test_a_listener_that_never_reads_costs_a_bounded_number_of_frames(max_in_flight: int) -> None:
+    simulation = Simulation.of(2, max_in_flight=max_in_flight, frame_cost=(0.01, 0.001))
     deaf, good = Listener(frames=500, reads=False), Listener(frames=100)
     simulation.run([deaf, good], until=15.0)
     assert stepped_with(simulation, 0) == 24
@@ -139,49 +151,49 @@ def test_a_listener_that_never_reads_costs_a_bounded_number_of_frames(ahead: int
 
 @pytest.mark.parametrize("what", ["limit", "text", "backlog", "reader"])
 def test_frames_that_are_begun_count_as_if_they_were_known(what: str) -> None:
-    scheduler, rows = speaking(2, made=9)
-    rows.sent[:], rows.begun[0] = 9, 10
+    scheduler, table = speaking(2, made=9)
+    table.sent[:], table.begun[0] = 9, 10
     if what == "limit":
-        rows.limit[:] = 10
+        table.limit[:] = 10
     elif what == "text":
-        rows.text[:] = 10
+        table.text[:] = 10
     elif what == "backlog":
-        rows.sent[:], rows.begun[:] = 10 - BACKLOG, (10, 9)
+        table.sent[:], table.begun[:] = 10 - BACKLOG, (10, 9)
     else:
-        rows.acknowledged[:], rows.taken[:] = True, 10 - scheduler.reader_frames
-    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [1]
+        table.acknowledged[:], table.taken[:] = True, 10 - scheduler.reader_frames
+    assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1]
 
 
 def test_who_gives_a_slot_up_leaves_it_sounding_until_its_sound_is_back() -> None:
-    _, rows = speaking(2, made=9)
-    rows.sounding[:] = True
-    rows.clear(1)
-    assert rows.sounding.all()
-    assert (rows.begun[1], rows.made[1], bool(rows.speaking[1])) == (0, 0, False)
+    _, table = speaking(2, made=9)
+    table.in_code2wav[:] = True
+    table.clear(1)
+    assert table.in_code2wav.all()
+    assert (table.begun[1], table.made[1], bool(table.speaking[1])) == (0, 0, False)
 
 
 def test_a_row_without_text_waits_and_sends_what_it_has() -> None:
-    scheduler, rows = speaking(1, made=3)
-    rows.text[:] = 3
-    rows.sent[:], rows.last_chunk[:], rows.dry_at[:] = 1, 16, 100.0
-    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == []
-    assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.sound(rows, 0.0, Pace())] == [([0], 2)]
-    rows.text[:] = 4
-    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [0]
+    scheduler, table = speaking(1, made=3)
+    table.text[:] = 3
+    table.sent[:], table.last_chunk[:], table.dry_at[:] = 1, 16, 100.0
+    assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
+    assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.sound(table, 0.0, Pace())] == [([0], 2)]
+    table.text[:] = 4
+    assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0]
 
 
 def test_a_row_never_overwrites_codes_whose_sound_is_not_made() -> None:
-    scheduler, rows = speaking(1, made=BACKLOG)
-    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == []
+    scheduler, table = speaking(1, made=BACKLOG)
+    assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
 
 
 # --- whose sound
 
 
 def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> None:
-    scheduler, rows = speaking(4, made=8, work=4)
-    rows.last_chunk[:2], rows.sent[:2], rows.dry_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
-    chunks = scheduler.sound(rows, 0.0, Pace())
+    scheduler, table = speaking(4, made=8, work=4)
+    table.last_chunk[:2], table.sent[:2], table.dry_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
+    chunks = scheduler.sound(table, 0.0, Pace())
     assert [(chunk.is_first, chunk.slots.tolist()) for chunk in chunks] == [
         (True, [3, 2]),
         (False, [1]),
@@ -190,66 +202,66 @@ def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> No
 
 
 def test_the_listener_who_runs_dry_first_is_served_first() -> None:
-    scheduler, rows = speaking(6, made=40)
-    rows.last_chunk[:], rows.sent[:] = 16, 20
-    rows.dry_at[:] = [7, 3, 9, 5, 4, 8]
-    chunks = scheduler.sound(rows, 0.0, Pace())
+    scheduler, table = speaking(6, made=40)
+    table.last_chunk[:], table.sent[:] = 16, 20
+    table.dry_at[:] = [7, 3, 9, 5, 4, 8]
+    chunks = scheduler.sound(table, 0.0, Pace())
     assert [int(chunk.slots[0]) for chunk in chunks] == [1, 4, 3, 0, 5, 2]
     assert [chunk.size for chunk in chunks] == [16] * 6
 
 
 def test_equal_chunks_share_a_call_as_far_as_mode_and_work_allow() -> None:
-    scheduler, rows = speaking(6, made=8, work=8)
-    rows.last_chunk[:], rows.sent[:], rows.dry_at[:] = 2, 4, 50.0
-    rows.batch[:] = 3
-    rows.largest_chunk[:] = 4
-    assert [len(chunk.slots) for chunk in scheduler.sound(rows, 0.0, Pace())] == [2, 2, 2]  # 8 frames of 4 each
-    rows.largest_chunk[:] = 2
-    assert [len(chunk.slots) for chunk in scheduler.sound(rows, 0.0, Pace())] == [3, 3]  # three by the mode
+    scheduler, table = speaking(6, made=8, work=8)
+    table.last_chunk[:], table.sent[:], table.dry_at[:] = 2, 4, 50.0
+    table.batch[:] = 3
+    table.largest_chunk[:] = 4
+    assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [2, 2, 2]  # 8 frames of 4 each
+    table.largest_chunk[:] = 2
+    assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [3, 3]  # three by the mode
 
 
 def test_modes_keep_their_own_chunks_side_by_side() -> None:
-    scheduler, rows = speaking(2, made=30)
-    rows.last_chunk[:], rows.dry_at[:] = 16, 50.0
-    rows.largest_chunk[:] = [4, 16]
-    assert {(chunk.size, *chunk.slots.tolist()) for chunk in scheduler.sound(rows, 0.0, Pace())} == {(4, 0), (16, 1)}
+    scheduler, table = speaking(2, made=30)
+    table.last_chunk[:], table.dry_at[:] = 16, 50.0
+    table.largest_chunk[:] = [4, 16]
+    assert {(chunk.size, *chunk.slots.tolist()) for chunk in scheduler.sound(table, 0.0, Pace())} == {(4, 0), (16, 1)}
 
 
 def test_a_row_whose_sound_is_being_made_gets_no_second_chunk() -> None:
-    scheduler, rows = speaking(2, made=8)
-    rows.sounding[0] = True
-    assert [chunk.slots.tolist() for chunk in scheduler.sound(rows, 0.0, Pace())] == [[1]]
+    scheduler, table = speaking(2, made=8)
+    table.in_code2wav[0] = True
+    assert [chunk.slots.tolist() for chunk in scheduler.sound(table, 0.0, Pace())] == [[1]]
 
 
 def test_the_last_frames_of_an_ended_row_are_not_held_back() -> None:
-    scheduler, rows = speaking(1, made=19)
-    rows.speaking[:], rows.ended[:], rows.last_chunk[:], rows.dry_at[:] = False, True, 16, 100.0
-    assert [chunk.size for chunk in scheduler.sound(rows, 0.0, Pace())] == [16]
-    rows.sent[:] = 16
-    assert [chunk.size for chunk in scheduler.sound(rows, 0.0, Pace())] == [3]
+    scheduler, table = speaking(1, made=19)
+    table.speaking[:], table.ended[:], table.last_chunk[:], table.dry_at[:] = False, True, 16, 100.0
+    assert [chunk.size for chunk in scheduler.sound(table, 0.0, Pace())] == [16]
+    table.sent[:] = 16
+    assert [chunk.size for chunk in scheduler.sound(table, 0.0, Pace())] == [3]
 
 
 # --- company
 
 
-def in_company(*pending: int, company: float = 0.5) -> tuple[Scheduler, Rows]:
+def in_company(*pending: int, company: float = 0.5) -> tuple[Scheduler, SequenceTable]:
     """Rows that are all far ahead and have so many frames without sound; chunks of 16."""
-    scheduler, rows = speaking(len(pending), work=512, company=company)
-    rows.last_chunk[:], rows.sent[:], rows.dry_at[:], rows.batch[:] = 16, 21, 50.0, 32
-    rows.begun[:] = rows.made[:] = rows.sent + pending
-    return scheduler, rows
+    scheduler, table = speaking(len(pending), work=512, company=company)
+    table.last_chunk[:], table.sent[:], table.dry_at[:], table.batch[:] = 16, 21, 50.0, 32
+    table.begun[:] = table.made[:] = table.sent + pending
+    return scheduler, table
 
 
-def asked(scheduler: Scheduler, rows: Rows) -> list[tuple[bool, list[int], list[int]]]:
-    chunks = scheduler.sound(rows, 0.0, Pace())
+def asked(scheduler: Scheduler, table: SequenceTable) -> list[tuple[bool, list[int], list[int]]]:
+    chunks = scheduler.sound(table, 0.0, Pace())
     return [(chunk.is_first, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
 
 
 def test_who_has_much_to_hear_waits_for_half_of_the_others() -> None:
-    scheduler, rows = in_company(16, 3, 3, 3)
-    assert asked(scheduler, rows) == []
-    rows.made[2] += 13
-    assert asked(scheduler, rows) == [(False, [0, 2], [16, 16])]
+    scheduler, table = in_company(16, 3, 3, 3)
+    assert asked(scheduler, table) == []
+    table.made[2] += 13
+    assert asked(scheduler, table) == [(False, [0, 2], [16, 16])]
 
 
 def test_nobody_waits_alone() -> None:
@@ -257,38 +269,38 @@ def test_nobody_waits_alone() -> None:
 
 
 def test_patience_ends_with_the_buffer_or_another_chunk_of_ones_own() -> None:
-    scheduler, rows = in_company(16, 16, 3, 3, 3, 3, 3, 3)
-    rows.dry_at[1] = PATIENT_S
-    assert asked(scheduler, rows) == [(False, [1], [2])]  # what can be heard until it runs dry
-    rows.dry_at[1], rows.made[0] = 50.0, rows.sent[0] + 32
-    assert asked(scheduler, rows) == [(False, [0, 1], [16, 16])]
+    scheduler, table = in_company(16, 16, 3, 3, 3, 3, 3, 3)
+    table.dry_at[1] = PATIENT_S
+    assert asked(scheduler, table) == [(False, [1], [2])]  # what can be heard until it runs dry
+    table.dry_at[1], table.made[0] = 50.0, table.sent[0] + 32
+    assert asked(scheduler, table) == [(False, [0, 1], [16, 16])]
 
 
 def test_nobody_waits_who_can_make_no_more_frames() -> None:
-    scheduler, rows = in_company(BACKLOG - 1, 3, 3, 3)
-    rows.largest_chunk[:] = rows.last_chunk[:] = 48
-    assert asked(scheduler, rows) == []
-    rows.begun[0] = rows.made[0] = rows.sent[0] + BACKLOG
-    assert scheduler.runnable(rows, 0.0, is_scarce=False).tolist() == [1, 2, 3]
-    assert asked(scheduler, rows) == [(False, [0], [48])]
+    scheduler, table = in_company(BACKLOG - 1, 3, 3, 3)
+    table.largest_chunk[:] = table.last_chunk[:] = 48
+    assert asked(scheduler, table) == []
+    table.begun[0] = table.made[0] = table.sent[0] + BACKLOG
+    assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1, 2, 3]
+    assert asked(scheduler, table) == [(False, [0], [48])]
 
 
 def test_a_first_chunk_and_a_text_that_has_run_dry_wait_for_nobody() -> None:
-    scheduler, rows = in_company(16, 3, 3, 3, 3, 3, 3, 3)
-    rows.text[1] = rows.made[1]
-    rows.last_chunk[2] = 0
-    assert asked(scheduler, rows) == [(True, [2], [1]), (False, [1], [3])]
+    scheduler, table = in_company(16, 3, 3, 3, 3, 3, 3, 3)
+    table.text[1] = table.made[1]
+    table.last_chunk[2] = 0
+    assert asked(scheduler, table) == [(True, [2], [1]), (False, [1], [3])]
 
 
 def test_ends_go_into_a_larger_call_whatever_is_left_of_them() -> None:
-    scheduler, rows = in_company(5, 16, 9, 3)
-    rows.ended[[0, 2]], rows.speaking[[0, 2]] = True, False
-    assert asked(scheduler, rows) == [(False, [0, 1, 2], [5, 16, 9])]
-    rows.speaking[:] = True  # not enough for half of them, and nothing that would have to go
-    assert asked(scheduler, rows) == [(False, [0], [5]), (False, [2], [9])]
-    alone, rows = in_company(5, 16, 9, 3, company=0.0)
-    rows.ended[[0, 2]] = True
-    assert [frames for *_, frames in asked(alone, rows)] == [[5], [9], [16]]
+    scheduler, table = in_company(5, 16, 9, 3)
+    table.ended[[0, 2]], table.speaking[[0, 2]] = True, False
+    assert asked(scheduler, table) == [(False, [0, 1, 2], [5, 16, 9])]
+    table.speaking[:] = True  # not enough for half of them, and nothing that would have to go
+    assert asked(scheduler, table) == [(False, [0], [5]), (False, [2], [9])]
+    alone, table = in_company(5, 16, 9, 3, company=0.0)
+    table.ended[[0, 2]] = True
+    assert [frames for *_, frames in asked(alone, table)] == [[5], [9], [16]]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -307,14 +319,14 @@ def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], company: f
 
 
 def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> None:
-    scheduler, rows = speaking(3, made=4)
-    rows.last_chunk[:], rows.dry_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
-    rows.sounding[:] = True
-    starved = scheduler.hand_out(rows, np.arange(3), 2, 2.0)
+    scheduler, table = speaking(3, made=4)
+    table.last_chunk[:], table.dry_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
+    table.in_code2wav[:] = True
+    starved = scheduler.hand_out(table, np.arange(3), 2, 2.0)
     assert starved.tolist() == [False, True, False]
-    assert rows.dry_at.tolist() == pytest.approx([2.16, 2.16, 9.16])
-    assert rows.sent.tolist() == [2, 2, 2]
-    assert not rows.sounding.any()
+    assert table.dry_at.tolist() == pytest.approx([2.16, 2.16, 9.16])
+    assert table.sent.tolist() == [2, 2, 2]
+    assert not table.in_code2wav.any()
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -328,9 +340,9 @@ def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> 
 def test_a_chunk_never_outgrows_the_largest_the_growth_the_work_or_the_lead(
     first: int, largest: int, last: int, lead: float, work: int
 ) -> None:
-    scheduler, rows = speaking(1, made=64, work=work)
-    rows.first_chunk[:], rows.largest_chunk[:], rows.last_chunk[:], rows.dry_at[:] = first, largest, last, lead
-    size = int(scheduler.chunk_sizes(rows, 0.0, Pace())[0])
+    scheduler, table = speaking(1, made=64, work=work)
+    table.first_chunk[:], table.largest_chunk[:], table.last_chunk[:], table.dry_at[:] = first, largest, last, lead
+    size = int(scheduler.chunk_sizes(table, 0.0, Pace())[0])
     assert 1 <= size <= min(largest, work)
     if last:
         assert size <= GROWTH * last
@@ -340,10 +352,10 @@ def test_a_chunk_never_outgrows_the_largest_the_growth_the_work_or_the_lead(
 
 
 def test_a_slot_that_was_cleared_remembers_nothing() -> None:
-    _, rows = speaking(2, made=9)
-    rows.clear(0)
-    assert all(array[0] == 0 for array in vars(rows).values())
-    assert rows.made[1] == 9
+    _, table = speaking(2, made=9)
+    table.clear(0)
+    assert all(array[0] == 0 for array in vars(table).values())
+    assert table.made[1] == 9
 
 
 @pytest.mark.parametrize(

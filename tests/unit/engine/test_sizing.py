@@ -12,7 +12,7 @@ from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slot_byte
 from runtime.errors import DeviceMemory
 from runtime.model.checkpoint import Checkpoint
 from runtime.settings import EngineSettings
-from tests.support.engines import engine_of, station_of
+from tests.support.engines import core_of, engine_of
 
 LENGTH, FLOAT32 = 256, 4
 
@@ -47,11 +47,11 @@ def card_for(checkpoint: Checkpoint, count: float) -> Card:
 
 def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> None:
     def held(count: int) -> int:
-        station = station_of(engine_of(speaker, slots=count, length=LENGTH))
-        arena, frame = station.runner.arena, station.runner.frame
-        parts = [*arena.keys, *arena.values, arena.trailing, arena.seen, frame.hidden]
+        core = core_of(engine_of(speaker, slots=count, length=LENGTH))
+        slot_cache, frame = core.runner.slot_cache, core.runner.frame
+        parts = [*slot_cache.keys, *slot_cache.values, slot_cache.trailing, slot_cache.seen, frame.hidden]
         parts += [part for cache in (frame.cache, frame.start_cache) for part in (cache.keys, cache.values)]
-        parts += station.streams.network.state.tensors()
+        parts += core.code2wav_streams.network.state.tensors()
         return sum(part.nbytes for part in parts)
 
     assert held(4) - held(3) == slot_bytes(speaker, LENGTH, FLOAT32)

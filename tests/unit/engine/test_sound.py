@@ -1,4 +1,4 @@
-"""The bytes of a request are its own: whatever the chunks, the company, the lane, the reader or who is cancelled."""
+"""The bytes of a request are its own: whatever the chunks, the company, the worker, the reader or who is cancelled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.interface import Track
-from runtime.engine.codec import SoundStreams
+from runtime.device.interface import Stream
+from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.engine import Engine
 from runtime.engine.scheduler import Chunk
 from runtime.model.checkpoint import Checkpoint
@@ -23,13 +23,13 @@ from tests.support.engines import (
     GREEDY,
     Heard,
     VirtualClock,
+    core_of,
     custom_voice,
     drain,
     engine_of,
     said,
     said_together,
     seeded,
-    station_of,
     streamed,
 )
 from tests.support.late_device import LateDevice
@@ -163,7 +163,7 @@ def test_every_chunk_has_the_sound_of_its_own_codes(quick: Checkpoint) -> None:
     for index, heard in enumerate(heards):
         engine.submit(custom_voice(max_frames=9, **seeded(index)), heard)
     drain(engine)
-    streams = station_of(engine_of(quick, slots=1)).streams
+    streams = core_of(engine_of(quick, slots=1)).code2wav_streams
     for heard in heards:
         streams.open(0)
         (whole,) = streams.decode([0], torch.from_numpy(heard.codes[None]))
@@ -176,17 +176,17 @@ def test_first_sound_follows_its_frame_where_graphs_are_held(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch, max_frames: int
 ) -> None:
     fresh: list[bool] = []
-    decode = SoundStreams.decode
+    decode = Code2WavStreams.decode
 
-    def noted(self: SoundStreams, slots: list[int], codes: torch.Tensor, track: Track, **words: Any) -> Any:
+    def noted(self: Code2WavStreams, slots: list[int], codes: torch.Tensor, stream: Stream, **words: Any) -> Any:
         fresh.extend(self._rows[slots, 2] == 0)  # frames decoded
-        return decode(self, slots, codes, track, **words)
+        return decode(self, slots, codes, stream, **words)
 
     engine = engine_of(quick)
-    monkeypatch.setattr(SoundStreams, "decode", noted)
+    monkeypatch.setattr(Code2WavStreams, "decode", noted)
     requests = [custom_voice(text, max_frames=max_frames, seed=index) for index, text in enumerate(TEXTS)]
     heards = said_together(engine, *requests)
-    assert any(fresh) == (not engine.device.holds_graphs), "the lane makes what did not follow"
+    assert any(fresh) == (not engine.device.holds_graphs), "the worker makes what did not follow"
     for heard, request in zip(heards, requests, strict=True):
         assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
 
@@ -196,14 +196,14 @@ def test_a_first_frame_that_is_the_end_leaves_a_fresh_stream(quick: Checkpoint) 
     two = custom_voice("One. Two.", split=Split.SENTENCE, max_frames=12, seed=4)
     expected = said(engine_of(quick, device=CpuDevice()), two)
     engine = engine_of(quick)
-    station, first = station_of(engine), []
-    follow = station.sounding.follow
+    core, first = core_of(engine), []
+    follow = core.code2wav_scheduler.follow
 
-    def noted(jobs: Any, codes: torch.Tensor) -> None:
-        follow(jobs, codes)
-        first.extend(job for job in jobs if job.following is not None)
+    def noted(sequences: Any, codes: torch.Tensor) -> None:
+        follow(sequences, codes)
+        first.extend(sequence for sequence in sequences if sequence.following is not None)
 
-    station.sounding.follow = noted  # type: ignore[method-assign]
+    core.code2wav_scheduler.follow = noted  # type: ignore[method-assign]
     assert_same(said(engine, two), expected)
     assert len(first) == (1 if engine.device.holds_graphs else 0), "of a request, only its first part's"
 
@@ -211,16 +211,16 @@ def test_a_first_frame_that_is_the_end_leaves_a_fresh_stream(quick: Checkpoint) 
 def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
     """Patient chunks together, ends filled up: as on cards, on a device that does everything later."""
     engine = engine_of(quick, device=LateDevice(2), slots=4)
-    station, chunks = station_of(engine), []
-    many = replace(station.scheduler, company=0.5, sound_work=512)
-    station.scheduler = station.sounding._scheduler = many
-    make = station.sounding._make
+    core, chunks = core_of(engine), []
+    many = replace(core.scheduler, company=0.5, sound_work=512)
+    core.scheduler = core.code2wav_scheduler._scheduler = many
+    make = core.code2wav_scheduler._make
 
     def noted(chunk: Chunk, *rest: Any, **words: Any) -> None:
         chunks.append(chunk)
         make(chunk, *rest, **words)
 
-    station.sounding._make = noted  # type: ignore[method-assign]
+    core.code2wav_scheduler._make = noted  # type: ignore[method-assign]
     ends = (60, 36, 37, 38)  # chunks of the first end after 5, 21, 37 frames, of the others after 15 and 31
     requests = [
         custom_voice("Hello.", max_frames=end, seed=end, first_chunk_frames=1 if end > 50 else 3) for end in ends
@@ -232,15 +232,15 @@ def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
 
 
 def test_an_end_that_is_two_chunks_away_is_not_filled_up_yet(quick: Checkpoint) -> None:
-    """Chunks of three, which no captured shape has, of a reply that ended while the lane was busy."""
+    """Chunks of three, which no captured shape has, of a reply that ended while the worker was busy."""
     words = {"first_chunk_frames": 3, "max_chunk_frames": 3}
     engine, request, heard = engine_of(quick, slots=1, modes=modes_of(**words)), custom_voice(max_frames=8), Heard()
-    station = station_of(engine)
-    offer, station.sounding.offer = station.sounding.offer, lambda: None  # type: ignore[method-assign]
+    core = core_of(engine)
+    offer, core.code2wav_scheduler.offer = core.code2wav_scheduler.offer, lambda: None  # type: ignore[method-assign]
     engine.submit(request, heard)
-    while not station.rows.ended[0]:
+    while not core.table.ended[0]:
         engine.tick()
-    station.sounding.offer = offer  # type: ignore[method-assign]
+    core.code2wav_scheduler.offer = offer  # type: ignore[method-assign]
     offer()
     drain(engine)
     assert [len(chunk.codes) for chunk in heard.chunks] == [3, 3, 2]

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.interface import Track
-from runtime.engine.codec import SoundStreams
+from runtime.device.interface import Stream
+from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.sound_graphs import Family, pieces
-from runtime.engine.voices import ClonedVoice
+from runtime.engine.voice_cache import ClonedVoice
+from runtime.errors import GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
 from tests.support.late_device import LateDevice
@@ -48,7 +49,7 @@ class GraphDevice(CpuDevice):
         super().__init__()
         self.broken, self.asked, self.captured = broken, 0, 0
 
-    def capture(self, work: Callable[[], Any], track: Track) -> Any:
+    def capture(self, work: Callable[[], Any], stream: Stream) -> Any:
         self.asked += 1
         if self.asked - 1 in self.broken:
             raise RuntimeError("no graph today")
@@ -67,13 +68,13 @@ def codes_of(code2wav: Code2Wav, rows: int, frames: int) -> Tensor:
     return torch.randint(0, config.codebook_size, (rows, frames, config.num_quantizers), generator=generator)
 
 
-def decoded(streams: SoundStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
+def decoded(streams: Code2WavStreams, slots: list[int], codes: Tensor, ends: list[int]) -> list[bytes]:
     for slot in slots:
         streams.open(slot)
     sounds = [b""] * len(slots)
     for begin, end in pairwise([0, *ends]):
         for row, pcm in enumerate(streams.decode(slots, codes[:, begin:end])):
-            assert pcm is not None
+            assert isinstance(pcm, bytes)
             sounds[row] += pcm
     return sounds
 
@@ -95,7 +96,7 @@ def test_batches_end_with_the_first_that_holds_all_slots() -> None:
 def test_graphs_make_the_sound_of_the_plain_path_for_every_shape(code2wav: Code2Wav) -> None:
     """Three rows run in a bucket of four, seven frames in pieces of 4, 2 and 1."""
     device = GraphDevice()
-    captured, plain = SoundStreams(code2wav, SLOTS, device), SoundStreams(code2wav, SLOTS)
+    captured, plain = Code2WavStreams(code2wav, SLOTS, device), Code2WavStreams(code2wav, SLOTS)
     seen: list[tuple[int, int]] = []
     captured.prepare(lambda done, of: seen.append((done, of)))
     assert seen == [(done, device.captured) for done in range(1, device.captured + 1)]
@@ -106,35 +107,60 @@ def test_graphs_make_the_sound_of_the_plain_path_for_every_shape(code2wav: Code2
 
 
 def test_more_rows_than_the_widest_bucket_run_in_groups(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
-    families = {Track.FIRST_SOUND: Family((1,), (1,)), Track.SOUND: Family((1, 2), (1, 2))}
+    families = {Stream.FIRST_SOUND: Family((1,), (1,)), Stream.SOUND: Family((1, 2), (1, 2))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
-    captured, plain = SoundStreams(code2wav, SLOTS, GraphDevice()), SoundStreams(code2wav, SLOTS)
+    captured, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     captured.prepare()
     codes = codes_of(code2wav, 5, 3)
     slots = [3, 1, 4, 0, 2]
     assert decoded(captured, slots, codes, [3]) == decoded(plain, slots, codes, [3])
 
 
-def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
-    streams = SoundStreams(code2wav, SLOTS, GraphDevice())
+@pytest.mark.parametrize("graphs", [True, False])
+@pytest.mark.parametrize("guilty", [0, 2, 4])
+@pytest.mark.logs_errors
+def test_a_stream_that_cannot_be_decoded_fails_alone_in_the_middle_of_a_chunk(
+    code2wav: Code2Wav, graphs: bool, guilty: int
+) -> None:
+    """Seven frames are pieces of 4, 2 and 1; a code that no codebook has makes the network raise at the second."""
+    streams = Code2WavStreams(code2wav, SLOTS, GraphDevice() if graphs else None)
     streams.prepare()
-    assert streams.graphs.sizes(Track.FIRST_SOUND) == [1, 2]
+    codes, slots = codes_of(code2wav, 5, 12), [3, 1, 4, 0, 2]
+    plain = decoded(Code2WavStreams(code2wav, SLOTS), slots, codes, [2, 9, 12])
+    sounds = decoded(streams, slots, codes, [2])
+    spoiled = codes[:, 2:9].clone()
+    spoiled[guilty, 5] = 10**6
+    others = [row for row in range(5) if row != guilty]
+    made = streams.decode(slots, spoiled)
+    assert isinstance(made[guilty], GenerationFailed)
+    rest = streams.decode([slots[row] for row in others], codes[others, 9:])
+    for row, last in zip(others, rest, strict=True):
+        middle = made[row]
+        assert isinstance(middle, bytes)
+        assert isinstance(last, bytes)
+        assert sounds[row] + middle + last == plain[row]
+
+
+def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
+    streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
+    streams.prepare()
+    assert streams.graphs.sizes(Stream.FIRST_SOUND) == [1, 2]
     codes = codes_of(code2wav, 1, 2)
     streams.open(1)
-    first = streams.decode([1], codes, Track.FIRST_SOUND)
-    assert first == decoded(SoundStreams(code2wav, SLOTS), [1], codes, [2])
+    first = streams.decode([1], codes, Stream.FIRST_SOUND)
+    assert first == decoded(Code2WavStreams(code2wav, SLOTS), [1], codes, [2])
 
 
 def test_a_track_that_lacks_a_size_makes_it_of_its_own_pieces(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    families = {Track.FIRST_SOUND: Family((1, 2), (1,)), Track.SOUND: Family((4,), (1,))}
+    families = {Stream.FIRST_SOUND: Family((1, 2), (1,)), Stream.SOUND: Family((4,), (1,))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
-    streams, plain = SoundStreams(code2wav, SLOTS, GraphDevice()), SoundStreams(code2wav, SLOTS)
+    streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     streams.prepare()
     codes = codes_of(code2wav, 1, 3)
     streams.open(1)
-    first = streams.decode([1], codes, Track.FIRST_SOUND)
+    first = streams.decode([1], codes, Stream.FIRST_SOUND)
     assert first == decoded(plain, [1], codes, [3])
     assert streams.uncaptured == 0
 
@@ -144,16 +170,16 @@ def test_the_end_of_a_reply_is_filled_up_to_one_call(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int
 ) -> None:
     """Beyond the largest shape it is a sum as ever."""
-    families = {Track.FIRST_SOUND: Family((1, 4, 8), (2,)), Track.SOUND: Family((1,), (1,))}
+    families = {Stream.FIRST_SOUND: Family((1, 4, 8), (2,)), Stream.SOUND: Family((1,), (1,))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
-    streams, plain = SoundStreams(code2wav, SLOTS, GraphDevice()), SoundStreams(code2wav, SLOTS)
+    streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
     streams.prepare()
     calls: list[int] = []
     monkeypatch.setattr(streams, "_piece", counted(streams._piece, calls))
     codes, slots = codes_of(code2wav, 2, frames), [3, 1]
     for slot in slots:
         streams.open(slot)
-    made = streams.decode(slots, codes, Track.FIRST_SOUND, at_end=True)
+    made = streams.decode(slots, codes, Stream.FIRST_SOUND, at_end=True)
     whole = decoded(plain, slots, codes, [frames])
     assert [pcm and pcm[: len(whole[0])] for pcm in made] == whole
     assert calls == {3: [4], 5: [8], 8: [8], 9: [8, 1]}[frames]
@@ -162,9 +188,9 @@ def test_the_end_of_a_reply_is_filled_up_to_one_call(
 def counted(piece: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
     """The same, which writes down the frames of every call of the network."""
 
-    def one(slots: Any, codes: Tensor, track: Track) -> Any:
+    def one(slots: Any, codes: Tensor, stream: Stream) -> Any:
         calls.append(codes.shape[1])
-        return piece(slots, codes, track)
+        return piece(slots, codes, stream)
 
     return one
 
@@ -172,31 +198,31 @@ def counted(piece: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
 def test_first_sound_that_follows_its_frames_is_the_same_and_goes_on_elsewhere(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a device that does everything later, in groups and with rows to spare; then on the track of all sound."""
-    families = {Track.STARTS: Family((1,), (1, 2)), Track.SOUND: Family((1, 2), (1, 4))}
+    """On a device that does everything later, in groups and with rows to spare; then on the stream of all sound."""
+    families = {Stream.STARTS: Family((1,), (1, 2)), Stream.SOUND: Family((1, 2), (1, 4))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
     device = LateDevice(3)
-    streams = SoundStreams(code2wav, SLOTS, device)
+    streams = Code2WavStreams(code2wav, SLOTS, device)
     assert not streams.can_follow(None), "nothing was captured"
     streams.prepare()
     assert streams.can_follow(None)
     assert not streams.can_follow(ClonedVoice(torch.zeros(1), torch.zeros((3, 16), dtype=torch.int64), "Words."))
     codes, slots = codes_of(code2wav, 3, 4), [4, 0, 2]
-    with device.track(Track.STARTS):
+    with device.stream(Stream.STARTS):
         for slot in slots:
-            streams.open(slot, None, Track.STARTS)
+            streams.open(slot, None, Stream.STARTS)
         followed = streams.follow(slots, codes[:, 0])
     rest = streams.decode(slots, codes[:, 1:])
-    whole = decoded(SoundStreams(code2wav, SLOTS), slots, codes, [1, 4])
+    whole = decoded(Code2WavStreams(code2wav, SLOTS), slots, codes, [1, 4])
     assert [one.pcm() + pcm for one, pcm in zip(followed, rest, strict=True)] == whole
 
 
 def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:
     """A bucket's rows to spare belong to a slot of their own, also after a larger batch has used them."""
-    streams = SoundStreams(code2wav, SLOTS, GraphDevice())
+    streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
     streams.prepare()
     codes = codes_of(code2wav, 4, 2)
-    whole = decoded(SoundStreams(code2wav, SLOTS), [0, 1, 2, 3], codes, [2])
+    whole = decoded(Code2WavStreams(code2wav, SLOTS), [0, 1, 2, 3], codes, [2])
     first = decoded(streams, [0, 1, 2, 3], codes, [1])  # a bucket of four
     for slots in ([0, 1, 2], [3]):  # of four, one to spare, and of one
         for slot, pcm in zip(slots, streams.decode(slots, codes[slots, 1:]), strict=True):
@@ -205,10 +231,10 @@ def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:
 
 
 def test_what_cannot_be_captured_runs_without_graphs_and_is_counted(code2wav: Code2Wav) -> None:
-    streams = SoundStreams(code2wav, SLOTS, GraphDevice(broken=range(99)))
+    streams = Code2WavStreams(code2wav, SLOTS, GraphDevice(broken=range(99)))
     streams.prepare()
     codes = codes_of(code2wav, 2, 3)
-    assert decoded(streams, [1, 3], codes, [1, 3]) == decoded(SoundStreams(code2wav, SLOTS), [1, 3], codes, [1, 3])
+    assert decoded(streams, [1, 3], codes, [1, 3]) == decoded(Code2WavStreams(code2wav, SLOTS), [1, 3], codes, [1, 3])
     assert streams.uncaptured == 2
 
 
@@ -218,7 +244,7 @@ def test_shapes_that_cannot_be_captured_leave_the_other_graphs_in_use(
 ) -> None:
     """The largest alone, holes, and all the small ones, without which a chunk is no sum of buckets."""
     device = GraphDevice(broken)
-    streams, plain = SoundStreams(code2wav, SLOTS, device), SoundStreams(code2wav, SLOTS)
+    streams, plain = Code2WavStreams(code2wav, SLOTS, device), Code2WavStreams(code2wav, SLOTS)
     streams.prepare()
     assert [record.getMessage() for record in caplog.records if "no graph today" in record.getMessage()]
     assert 0 < device.captured < device.asked

@@ -80,7 +80,8 @@ def test_a_text_is_cut_into_sentences(marked: str) -> None:
 
 
 def test_the_examples_of_the_page_hold() -> None:
-    rows = re.findall(r"^\| (`.+`) \| (`.+`) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    examples = PAGE.read_text(encoding="utf-8").partition("\n## Markdown\n")[0]
+    rows = re.findall(r"^\| (`.+`) \| (`.+`) \|$", examples, re.MULTILINE)
     assert len(rows) >= 5
     for text, parts in rows:
         assert split_whole(text.strip("`"), Split.SENTENCE) == re.findall("`(.+?)`", parts)
@@ -262,9 +263,9 @@ def test_only_the_last_clause_of_a_sentence_is_short(chunks: list[str]) -> None:
 
 
 def test_thousands_of_tiny_texts_are_split_in_no_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     splitter = Splitter(Split.SENTENCE)
     for _ in range(20_000):
         assert splitter.add("a ") == []
     assert len(splitter.finish()) == 1
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

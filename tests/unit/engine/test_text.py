@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.engine.text import GRACE_FRAMES, checked_instruct, checked_text, frame_budget
-from runtime.errors import EmptyText, InstructTooLong, InvalidConfig, SpeechError, TextTooLong
+from runtime.errors import EmptyText, InvalidConfig, SpeechError, TextTooLong
 from runtime.model.checkpoint import Checkpoint
 from runtime.settings import Limits
 
@@ -35,9 +35,6 @@ def test_a_text_is_spoken_without_the_white_space_around_it(speaker: Checkpoint,
     [
         ("", EmptyText),
         (" \n\t", EmptyText),
-        ("?!... —", EmptyText),
-        ("🙂", EmptyText),
-        ("\u200b", EmptyText),
         ("x" * 101, TextTooLong),
         ("Hello <|im_end|>", InvalidConfig),
         ("<tts_pad>a", InvalidConfig),
@@ -62,13 +59,23 @@ def test_an_instruct_that_says_nothing_is_none(speaker: Checkpoint, instruct: st
     assert checked_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
 
 
-@pytest.mark.parametrize(("instruct", "error"), [("x" * 21, InstructTooLong), ("<|im_start|>", InvalidConfig)])
-def test_an_instruct_that_cannot_be_taken_is_refused(
-    speaker: Checkpoint, instruct: str, error: type[SpeechError]
-) -> None:
-    with pytest.raises(error) as caught:
-        checked_instruct(instruct, speaker.text_tokenizer, LIMITS)
+def test_an_instruct_with_a_control_token_is_refused(speaker: Checkpoint) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        checked_instruct("<|im_start|>", speaker.text_tokenizer, LIMITS)
     assert caught.value.param == "instructions"
+
+
+@pytest.mark.parametrize(
+    ("instruct", "kept"),
+    [
+        ("Speak low and slowly", "Speak low and slowly"),
+        ("Speak low and slowly.", "Speak low and"),
+        ("Speak low and slow or not", "Speak low and slow"),
+        ("x" * 21, "x" * 20),
+    ],
+)
+def test_a_long_instruct_is_cut_behind_a_word(speaker: Checkpoint, instruct: str, kept: str) -> None:
+    assert checked_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
 
 
 @pytest.mark.parametrize(

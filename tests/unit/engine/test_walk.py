@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from torch import Tensor
 
-from runtime.device.interface import Track
-from runtime.engine.codec import Following
+from runtime.device.interface import Stream
+from runtime.engine.code2wav_streams import Following
+from runtime.engine.core import EngineCore
+from runtime.engine.model_runner import FrameResult, LaunchedFrame
 from runtime.engine.prompt import Prompt
-from runtime.engine.runner import FrameResult, Pending
-from runtime.engine.station import Station
 from runtime.errors import Busy, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Split, Started
 from runtime.settings import Limits
-from tests.support.engines import MOST_TICKS, Heard, VirtualClock, custom_voice, engine_of, station_of
-from tests.support.frames import Slots, pending
+from tests.support.engines import MOST_TICKS, Heard, VirtualClock, core_of, custom_voice, engine_of
+from tests.support.frames import Slots, launched
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -36,43 +36,43 @@ TEXTS = ("Hello world. ", "you", " speak.\n", "...", "<|im_end|>", "x" * 70, " a
 
 
 class Stand:
-    """In place of the networks of one station."""
+    """Stands in place of the networks of one engine core."""
 
-    def __init__(self, station: Station) -> None:
-        self.arena, self.device = station.runner.arena, station.device
-        station.runner.read = self.read  # type: ignore[method-assign]
-        station.runner.first = self.first  # type: ignore[method-assign]
-        station.runner.step = self.step  # type: ignore[method-assign]
-        station.streams.follow = self.follow  # type: ignore[method-assign]
-        station.streams.decode = self.decode  # type: ignore[method-assign, assignment]
+    def __init__(self, core: EngineCore) -> None:
+        self.slot_cache, self.device = core.runner.slot_cache, core.device
+        core.runner.prefill_chunks = self.prefill_chunks  # type: ignore[method-assign]
+        core.runner.first = self.first  # type: ignore[method-assign]
+        core.runner.step = self.step  # type: ignore[method-assign]
+        core.code2wav_streams.follow = self.follow  # type: ignore[method-assign]
+        core.code2wav_streams.decode = self.decode  # type: ignore[method-assign, assignment]
         self.fails = self.has_failed = False
 
-    def read(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
+    def prefill_chunks(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
         return [
             min(start + PIECE, prompt.constant if start < prompt.constant else len(prompt.embeds))
             for _, prompt, start in wanted
         ]
 
-    def first(self, slots: Slots, then: Callable[[Tensor], None]) -> Pending:
-        with self.device.track(Track.STARTS):
-            self.arena.write(slots.tolist())
+    def first(self, slots: Slots, then: Callable[[Tensor], None]) -> LaunchedFrame:
+        with self.device.stream(Stream.STARTS):
+            self.slot_cache.write(slots.tolist())
             frames = self.frames(slots)
-            made = pending(slots, frames, self.device)
+            made = launched(slots, frames, self.device)
             then(torch.from_numpy(frames.codes))
         return made
 
-    def step(self, slots: Slots) -> Pending:
-        return pending(slots, self.frames(slots), self.device)
+    def step(self, slots: Slots) -> LaunchedFrame:
+        return launched(slots, self.frames(slots), self.device)
 
     def frames(self, slots: Slots) -> FrameResult:
         """Every seventh seed's numbers are not finite from its fifth frame on; parts end by themselves."""
         if self.fails:
             self.fails, self.has_failed = False, True
             raise RuntimeError
-        seeds = self.arena.seed.numpy()[slots]
-        self.arena.host_frame[slots] += 1
-        frames = self.arena.host_frame[slots]
-        held = np.array([int(self.arena.hold_until[slot]) for slot in slots]) >= frames
+        seeds = self.slot_cache.seed.numpy()[slots]
+        self.slot_cache.host_frame[slots] += 1
+        frames = self.slot_cache.host_frame[slots]
+        held = np.array([int(self.slot_cache.hold_until[slot]) for slot in slots]) >= frames
         ended, finite = (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
         return FrameResult(np.stack([seeds, frames], axis=1), ended, finite)
 
@@ -81,7 +81,7 @@ class Stand:
         sounds = [torch.cat([row[:1].to(torch.int16).repeat(1920), sane]) for row in codes]
         return [Following(sound, 1920, self.device.mark()) for sound in sounds]
 
-    def decode(self, slots: Sequence[int], codes: Any, track: Track, **_: bool) -> list[bytes | None]:
+    def decode(self, slots: Sequence[int], codes: Any, stream: Stream, **_: bool) -> list[bytes | None]:
         return [np.repeat(row[:, 0], 1920).astype(np.int16).tobytes() for row in codes.numpy()]
 
 
@@ -97,7 +97,7 @@ class Walk(RuleBasedStateMachine):
         self.engine = engine_of(
             self.checkpoint, slots=SLOTS, limits=limits, clock=self.clock, max_waiting=4, prompt_piece=PIECE, length=200
         )
-        self.stand = Stand(station_of(self.engine))
+        self.stand = Stand(core_of(self.engine))
         self.heards: dict[int, Heard] = {}
         self.seeds: dict[int, int] = {}
         self.checked: dict[int, int] = {}  # events of each that were found in order
@@ -178,11 +178,11 @@ class Walk(RuleBasedStateMachine):
 
     @invariant()
     def every_slot_has_one_owner(self) -> None:
-        station = station_of(self.engine)
-        assert sorted([*station.holders, *station.runner.arena._free]) == list(range(SLOTS))
-        assert all(job.slot == slot for slot, job in station.holders.items())
-        assert {id(job) for job in station.reading} <= {id(job) for job in station.holders.values()}
-        assert (station.rows.pending >= 0).all()
+        core = core_of(self.engine)
+        assert sorted([*core.holders, *core.runner.slot_cache._free]) == list(range(SLOTS))
+        assert all(sequence.slot == slot for slot, sequence in core.holders.items())
+        assert {id(sequence) for sequence in core.prefilling} <= {id(sequence) for sequence in core.holders.values()}
+        assert (core.table.pending >= 0).all()
 
     @invariant()
     def everybody_hears_its_own_sound_and_nothing_after_the_end(self) -> None:
@@ -229,6 +229,6 @@ def test_thousands_of_steps_lose_nobody(quick: Checkpoint) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Walk,
         settings=settings(
-            max_examples=40, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=24, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -17,7 +17,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.engine.registry import Entry
+from runtime.errors import CheckpointInvalid, CheckpointMissing, SetUpError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from tests.conftest import FolderOf, Loaded
 from tests.support.engines import custom_voice, engine_of, said
@@ -33,6 +34,8 @@ FILES = (
     "speech_tokenizer/config.json",
     *WEIGHTS,
 )
+
+SHARDS = ("model-00001-of-00002.safetensors", "model.safetensors.index.json")
 
 Tensors = dict[str, torch.Tensor]
 
@@ -123,9 +126,112 @@ def test_a_pickle_is_never_read(folder: Path) -> None:
 
     for name in ("pytorch_model.bin", "model.pt", "model.bin", "speech_tokenizer/pytorch_model.bin"):
         (folder / name).write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(CheckpointMissing, match="safetensors files only"):
+    with pytest.raises(CheckpointMissing, match=r"safetensors files only.*pytorch_model.bin is a pickle"):
         load(folder)
     assert not trap.exists()
+
+
+def shard(folder: Path, count: int) -> None:
+    """Spread a folder's weights over several files and an index, as the reference's classes save large ones."""
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    index = {}
+    for number in range(count):
+        name = f"model-{number + 1:05}-of-{count:05}.safetensors"
+        part = {key: tensors[key] for key in sorted(tensors)[number::count]}
+        save_file(part, folder / name, metadata={"format": "pt"})
+        index |= dict.fromkeys(part, name)
+    content = {"metadata": {"total_size": 1}, "weight_map": index}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(content))
+
+
+def test_weights_in_several_files_are_the_same_weights(folder: Path) -> None:
+    whole = load(folder)
+    shard(folder, 3)
+    shard(folder / "speech_tokenizer", 2)
+    apart = load(folder)
+    for one, other in ((whole.talker, apart.talker), *zip(speech_networks(whole), speech_networks(apart), strict=True)):
+        for (name, wanted), (_, read) in zip(one.state_dict().items(), other.state_dict().items(), strict=True):
+            assert torch.equal(wanted, read), name
+    assert apart.fingerprint not in ("", whole.fingerprint)
+    shared = load_checkpoint(str(folder), CPU, torch.float32, [apart])
+    assert shared.speech_tokenizer is apart.speech_tokenizer
+
+
+def speech_networks(checkpoint: Checkpoint) -> tuple[torch.nn.Module, torch.nn.Module]:
+    return checkpoint.speech_tokenizer.code2wav, checkpoint.speech_tokenizer.encoder
+
+
+def index_of(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    shard(folder, 2)
+    path = folder / "model.safetensors.index.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda index: index.pop("weight_map"), CheckpointInvalid, "weight_map is not an object"),
+        (lambda index: index["weight_map"].update(x="../model.safetensors"), CheckpointInvalid, "beside it"),
+        (lambda index: index["weight_map"].update(x="pytorch_model.bin"), CheckpointInvalid, "no safetensors file"),
+        (lambda index: index["weight_map"].update(x=5), CheckpointInvalid, "no safetensors file"),
+        (lambda index: index["weight_map"].update(x="more.safetensors"), CheckpointMissing, "more.safetensors"),
+    ],
+)
+def test_an_index_that_cannot_be_followed_is_said_so(
+    folder: Path, change: Callable[[dict[str, Any]], object], error: type[SetUpError], words: str
+) -> None:
+    index_of(folder, change)
+    for read in (load, lambda where: Entry.read(str(where))):
+        with pytest.raises(error, match=words):
+            read(folder)
+
+
+def test_a_tensor_in_two_files_is_refused(folder: Path) -> None:
+    shard(folder, 2)
+    first, second = sorted(folder.glob("model-*.safetensors"))
+    rewrite(second, lambda tensors: tensors.update(list(load_file(first).items())[:1]))
+    with pytest.raises(CheckpointInvalid, match="the same tensor"):
+        load(folder)
+
+
+@pytest.mark.parametrize("file", WEIGHTS)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn, torch.bool])
+def test_quantised_weights_are_refused(folder: Path, file: str, dtype: torch.dtype) -> None:
+    def quantise(tensors: Tensors) -> None:
+        key = sorted(key for key in tensors if key.endswith("v_proj.weight"))[0]
+        tensors[key] = tensors[key].to(dtype)
+
+    rewrite(folder / file, quantise)
+    with pytest.raises(
+        CheckpointInvalid, match=r"not floating point: \S+v_proj.weight \(.*quantised weights are not read"
+    ):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_missing_weights_are_one_sentence_before_anything_is_loaded(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(CheckpointMissing, match=r"model\.safetensors is missing"):
+        Entry.read(str(folder))
+
+
+def test_what_a_configuration_leaves_out_and_says_beyond_is_one_line(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def change(content: dict[str, Any]) -> None:
+        del content["talker_config"]["hidden_act"]
+        content["talker_config"]["frobnicate"] = 3
+
+    rewrite_config(folder, change)
+    with caplog.at_level("INFO"):
+        load(folder)
+    (line,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("configuration of")]
+    assert "the defaults stand for talker_config.hidden_act" in line
+    assert "not known, and ignored: talker_config.frobnicate" in line
+    assert "\n" not in line
 
 
 @pytest.mark.parametrize(
@@ -273,11 +379,11 @@ def test_a_hub_id_is_downloaded_at_its_revision_without_pickles(
     assert isinstance(patterns, list)
     taken = list(
         huggingface_hub.utils.filter_repo_objects(
-            [*FILES, "pytorch_model.bin", "model.pt", "tool.py", "speech_tokenizer/tool.py", "weights.gguf"],
+            [*FILES, *SHARDS, "pytorch_model.bin", "model.pt", "tool.py", "speech_tokenizer/tool.py", "weights.gguf"],
             allow_patterns=patterns,
         )
     )
-    assert sorted(taken) == sorted(FILES)
+    assert sorted(taken) == sorted([*FILES, *SHARDS])
 
 
 NOT_FOUND = httpx.Response(404, request=httpx.Request("GET", "https://hub.invalid"))

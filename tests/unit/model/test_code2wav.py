@@ -1,4 +1,4 @@
-"""Streaming sound equals a full decode, whatever the chunks, the batch and the neighbours (facts 6)."""
+"""Streaming sound equals a full decode, whatever the chunks, the batch and the neighbours (docs/model.md 6)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from runtime.engine.codec import SoundStreams
-from runtime.engine.voices import ClonedVoice
+from runtime.engine.code2wav_streams import Code2WavStreams
+from runtime.engine.voice_cache import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
 from runtime.model.products import Conv, TransposedConv
@@ -160,7 +160,7 @@ def test_streams_that_start_at_different_times_share_batches(precise: Code2Wav) 
     """Rows join and leave a shared state, each at its own position and with its own chunk sizes."""
     stream = np.random.RandomState(4)
     codes = codes_of(precise, 5)
-    arena, whole = precise.fresh_state(8), decoded(precise, codes)
+    slot_cache, whole = precise.fresh_state(8), decoded(precise, codes)
     slots = [6, 0, 3, 7, 2]
     sounds: list[list[Tensor]] = [[] for _ in slots]
     done = [0] * 5
@@ -178,9 +178,9 @@ def test_streams_that_start_at_different_times_share_batches(precise: Code2Wav) 
             if not group:
                 continue
             rows = torch.tensor([slots[index] for index in group])
-            state = arena.rows(rows)
+            state = slot_cache.rows(rows)
             wave = precise(torch.stack([codes[index, done[index] : done[index] + length] for index in group]), state)
-            arena.write(rows, state)
+            slot_cache.write(rows, state)
             for index, samples in zip(group, wave, strict=True):
                 sounds[index].append(samples)
                 done[index] += length
@@ -245,7 +245,7 @@ def test_sound_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> No
     code2wav = cloner.speech_tokenizer.code2wav
     codes = codes_of(code2wav, 4, 20)
     whole = to_s16(decoded(code2wav, codes)).numpy()
-    streams = SoundStreams(code2wav, 6)
+    streams = Code2WavStreams(code2wav, 6)
     slots = [5, 1, 2, 4]
     for slot in slots:
         streams.open(slot)
@@ -267,7 +267,7 @@ def test_sound_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> No
 def test_a_stream_that_is_opened_again_is_fresh(cloner: Checkpoint) -> None:
     code2wav = cloner.speech_tokenizer.code2wav
     first, second = codes_of(code2wav, 2, 10)
-    streams = SoundStreams(code2wav, 2)
+    streams = Code2WavStreams(code2wav, 2)
     streams.open(1)
     fresh = streams.decode([1], second[None])
     streams.open(1, ClonedVoice(torch.zeros(1), first, "Words."))

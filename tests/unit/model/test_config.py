@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runtime.errors import CheckpointInvalid, CheckpointMissing
-from runtime.model.config import read_model_config, read_speech_tokenizer_config
+from runtime.model.config import (
+    Code2WavConfig,
+    DecoderConfig,
+    SpeakerEncoderConfig,
+    SpeechEncoderConfig,
+    TalkerConfig,
+    read_model_config,
+    read_speech_tokenizer_config,
+)
 from runtime.request import Layout, Mode
 from tests.conftest import FolderOf
+from tests.unit.model.published import DATA, VARIANTS, speech_tokenizer_config, write_configs
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -60,22 +70,15 @@ PREDICTOR = ("talker_config", "code_predictor_config")
 @pytest.mark.parametrize(
     ("file", "path"),
     [
-        (MODEL, ("talker_config",)),
         (MODEL, ("tts_model_type",)),
-        (MODEL, ("tts_pad_token_id",)),
-        (MODEL, ("talker_config", "rms_norm_eps")),
-        (MODEL, ("talker_config", "codec_eos_token_id")),
-        (MODEL, PREDICTOR),
-        (MODEL, (*PREDICTOR, "num_key_value_heads")),
-        (MODEL, ("speaker_encoder_config",)),
-        (MODEL, ("speaker_encoder_config", "enc_dim")),
-        (TOKENIZER, ("decoder_config", "sliding_window")),
-        (TOKENIZER, ("encoder_config", "codebook_dim")),
-        (TOKENIZER, ("encode_downsample_rate",)),
+        (MODEL, ("talker_config", "text_vocab_size")),
+        (TOKENIZER, ("decoder_config", "codebook_dim")),
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else "",
 )
-def test_a_missing_field_is_named(folder_of: FolderOf, tmp_path: Path, file: str, path: tuple[str, ...]) -> None:
+def test_a_missing_field_without_default_is_named(
+    folder_of: FolderOf, tmp_path: Path, file: str, path: tuple[str, ...]
+) -> None:
     folder = changed(folder_of("tiny", "base"), tmp_path, file, forget(*path))
     with pytest.raises(CheckpointInvalid, match=rf"{path[-1]} is missing"):
         read(folder, file)
@@ -104,6 +107,25 @@ def test_a_missing_field_is_named(folder_of: FolderOf, tmp_path: Path, file: str
         (MODEL, True, (*PREDICTOR, "use_sliding_window"), "use_sliding_window is not supported"),
         (MODEL, {"rope_type": "yarn"}, ("talker_config", "rope_scaling"), "of type yarn is not supported"),
         (MODEL, "yarn", ("talker_config", "rope_scaling"), "rope_scaling is not an object"),
+        (
+            MODEL,
+            {"type": "linear", "factor": 2.0},
+            ("talker_config", "rope_scaling"),
+            "of type linear is not supported",
+        ),
+        (MODEL, {"rope_type": "yarn"}, (*PREDICTOR, "rope_parameters"), "of type yarn is not supported"),
+        (MODEL, {"full_attention": {}}, (*PREDICTOR, "rope_parameters"), "by kind of layer"),
+        (
+            MODEL,
+            {"mrope_section": [4, 2, 1]},
+            ("talker_config", "rope_scaling"),
+            "mrope_section must add up to half of",
+        ),
+        (MODEL, {"mrope_section": ["a"]}, ("talker_config", "rope_parameters"), "mrope_section must add up to half of"),
+        (MODEL, 0.5, ("talker_config", "partial_rotary_factor"), "partial_rotary_factor must be 1"),
+        (MODEL, ["full_attention", "sliding_attention"], (*PREDICTOR, "layer_types"), "layer_types other than"),
+        (MODEL, True, ("talker_config", "tie_word_embeddings"), "tie_word_embeddings is not supported"),
+        (MODEL, "qwen3_tts_tokenizer_25hz", ("tokenizer_type",), "tokenizer_type must be qwen3_tts_tokenizer_12hz"),
         (MODEL, 3, ("talker_config", "num_key_value_heads"), "must divide num_attention_heads"),
         (MODEL, 15, ("talker_config", "num_code_groups"), "disagree on num_code_groups"),
         (MODEL, ["sideways"], ("voicewright_layouts",), "voicewright_layouts is not of"),
@@ -114,6 +136,11 @@ def test_a_missing_field_is_named(folder_of: FolderOf, tmp_path: Path, file: str
         (GENERATION, 1, ("do_sample",), "do_sample is not a bool"),
         (TOKENIZER, "gelu", ("decoder_config", "hidden_act"), "hidden_act must be silu"),
         (TOKENIZER, False, ("encoder_config", "use_causal_conv"), "use_causal_conv must be true"),
+        (TOKENIZER, "relu", ("encoder_config", "hidden_act"), "hidden_act must be gelu"),
+        (TOKENIZER, True, ("encoder_config", "use_conv_shortcut"), "use_conv_shortcut must be false"),
+        (TOKENIZER, {"rope_type": "yarn"}, ("decoder_config", "rope_scaling"), "of type yarn is not supported"),
+        (TOKENIZER, {"rope_type": "yarn"}, ("encoder_config", "rope_scaling"), "of type yarn is not supported"),
+        (TOKENIZER, "qwen3_tts_tokenizer_25hz", ("model_type",), "model_type must be qwen3_tts_tokenizer_12hz"),
         (TOKENIZER, 8, ("decoder_config", "upsample_rates"), "upsample_rates is not a list"),
         (TOKENIZER, "all", ("encoder_valid_num_quantizers",), "encoder_valid_num_quantizers is not a int"),
     ],
@@ -182,6 +209,84 @@ def test_our_own_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: Path)
     assert config.modes == (Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)
     assert config.layouts == (Layout.NON_STREAMING,)
     assert not config.speaks
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_published_file_says_the_same_without_what_the_reference_defaults(tmp_path: Path, variant: str) -> None:
+    """As its classes would save it, or a careful hand."""
+    whole, left_out = tmp_path / "whole", tmp_path / "left_out"
+    for folder in (whole, left_out):
+        folder.mkdir()
+        write_configs(folder, variant)
+    path = left_out / MODEL
+    content = json.loads(path.read_text(encoding="utf-8"))
+    talker, speaker = content["talker_config"], content.get("speaker_encoder_config", {})
+    kinds = (TalkerConfig, talker), (DecoderConfig, talker["code_predictor_config"]), (SpeakerEncoderConfig, speaker)
+    dropped = sum(forget_defaults(kind, section) for kind, section in kinds)
+    assert dropped > 15
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert read_model_config(left_out) == read_model_config(whole)
+
+
+def test_the_published_speech_tokenizer_says_the_same_without_what_the_reference_defaults(tmp_path: Path) -> None:
+    content = json.loads((DATA / "config_speech_tokenizer.json").read_text(encoding="utf-8"))
+    kinds = (Code2WavConfig, content["decoder_config"]), (SpeechEncoderConfig, content["encoder_config"])
+    assert sum(forget_defaults(kind, section) for kind, section in kinds) > 25
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    assert read_speech_tokenizer_config(tmp_path) == speech_tokenizer_config()
+
+
+def forget_defaults(kind: type, section: dict[str, Any]) -> int:
+    """Leave out what equals its default; returns how many fields that were."""
+    defaults = {spec.name: spec.default for spec in fields(kind)}
+    gone = [name for name, value in section.items() if name in defaults and defaults[name] in (value, _tuple(value))]
+    for name in gone:
+        del section[name]
+    return len(gone)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def test_positions_are_read_where_newer_writers_put_them(folder_of: FolderOf, tmp_path: Path) -> None:
+    def change(content: dict[str, Any]) -> None:
+        for section in (content["talker_config"], content["talker_config"]["code_predictor_config"]):
+            scaling, theta = section.pop("rope_scaling", None) or {}, section.pop("rope_theta")
+            section["rope_parameters"] = {**scaling, "rope_type": "default", "rope_theta": theta}
+
+    source = folder_of("tiny", "custom_voice")
+    assert read_model_config(changed(source, tmp_path, MODEL, change)) == read_model_config(source)
+
+
+def test_null_is_what_the_reference_makes_of_it(folder_of: FolderOf, tmp_path: Path) -> None:
+    source = folder_of("tiny", "custom_voice")
+    change = put(None, *PREDICTOR, "num_key_value_heads")
+    predictor = read_model_config(changed(source, tmp_path, MODEL, change)).predictor
+    assert predictor.num_key_value_heads == predictor.num_attention_heads
+    change = put(None, "encoder_config", "codebook_dim")
+    encoder = read_speech_tokenizer_config(changed(source, tmp_path, TOKENIZER, change) / "speech_tokenizer").encoder
+    assert encoder.codebook_dim == encoder.hidden_size
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"sampling_rate": 16_000}, "sampling_rate must be 24000"),
+        ({"feature_size": 2}, "feature_size must be 1"),
+        ({"chunk_length_s": 1.0, "overlap": 0.01}, "chunk_length_s with overlap"),
+    ],
+)
+def test_a_preprocessor_that_would_change_a_reference_is_refused(
+    folder_of: FolderOf, tmp_path: Path, content: dict[str, Any], words: str
+) -> None:
+    folder = changed(folder_of("tiny", "base"), tmp_path, MODEL, lambda _: None) / "speech_tokenizer"
+    path = folder / "preprocessor_config.json"
+    path.write_text(json.dumps({"feature_size": 1, "sampling_rate": 24_000, "chunk_length_s": None, "overlap": None}))
+    read_speech_tokenizer_config(folder)
+    path.write_text(json.dumps(content))
+    with pytest.raises(CheckpointInvalid, match=words):
+        read_speech_tokenizer_config(folder)
 
 
 def test_what_official_classes_leave_out_or_save_as_null_has_one_meaning(folder_of: FolderOf, tmp_path: Path) -> None:

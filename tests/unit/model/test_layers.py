@@ -1,4 +1,4 @@
-"""Numerics of the shared layers, to the cast (facts 2.1): bfloat16 shows what float32 hides."""
+"""Numerics of the shared layers, to the cast (docs/model.md 2.1): bfloat16 shows what float32 hides."""
 
 from __future__ import annotations
 

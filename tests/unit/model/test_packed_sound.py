@@ -15,12 +15,14 @@ pytest.importorskip("triton")
 from benchmarks.sound import rounded, snr_db
 from runtime.device.kernels import convolution, pointwise, residual_unit
 from runtime.device.kernels.convolution import Tile
+from runtime.engine.reference_sound import ReferenceSound
 from runtime.model.code2wav import Code2Wav
 from runtime.model.packed_sound import PackedSound
 from runtime.model.sound import to_s16
 from tests.conftest import Loaded
 from tests.support import interpreting
 from tests.support.sound_networks import SMALL, random_network
+from tests.unit.engine.test_sound_graphs import GraphDevice
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
 
@@ -137,12 +139,30 @@ def test_warming_equals_decoding_the_reference_and_dropping_its_sound(small: Cod
     truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
     streams = packed(small)
     with torch.inference_mode():
-        turn = streams.sound.warm(1, codes[0, :reference])
-        kept = streams.sound.keep(1)
+        kept, turn = streams.sound.after(codes[0, :reference])
+        streams.sound.put(1, kept)
         streams.sound.put(4, kept)
     for slot in (1, 4):
         streams.rows[slot] = slot, turn, reference
     ours = in_chunks(streams, [4, 1], codes[:, reference:].repeat(2, 1, 1), [1, 4])
+    assert (ours.int() - truth).abs().max() <= STEP
+
+
+@pytest.mark.parametrize("reference", [2, 12])
+def test_going_over_a_reference_in_captured_steps_is_going_over_it_at_once(small: Code2Wav, reference: int) -> None:
+    """Two frames are fewer than the last step has: there is no graph for them."""
+    codes = codes_of(small, 1, reference + 4)
+    truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
+    streams, device = packed(small), GraphDevice()
+    after = ReferenceSound(streams.sound, device, small.config.num_quantizers)
+    after.capture()
+    assert device.captured == len(list(after.works()))
+    after(codes_of(small, 1, 9, seed=4)[0])  # another's, of which nothing may be left
+    sound = after(codes[0, :reference])
+    with torch.inference_mode():
+        streams.sound.put(2, sound.state)
+    streams.rows[2] = 2, sound.turn, sound.frames
+    ours = in_chunks(streams, [2], codes[:, reference:], [1, 4])
     assert (ours.int() - truth).abs().max() <= STEP
 
 

@@ -1,4 +1,4 @@
-"""Every published checkpoint's configuration makes networks with exactly its keys and shapes (facts 1, 2)."""
+"""Every published checkpoint's configuration makes networks with exactly its keys and shapes (docs/model.md 1, 2)."""
 
 from __future__ import annotations
 

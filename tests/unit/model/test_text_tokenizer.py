@@ -1,4 +1,4 @@
-"""Text is cut as Qwen2 cuts it, whatever else lies in the folder (facts 8.3)."""
+"""Text is cut as Qwen2 cuts it, whatever else lies in the folder (docs/model.md 7.3)."""
 
 from __future__ import annotations
 

@@ -38,10 +38,11 @@ def test_every_language_of_the_published_checkpoints_has_a_text() -> None:
 def test_suggestions_have_short_names_and_texts_within_the_limits() -> None:
     suggestions = Presets.load().instructs
     assert len(suggestions) >= 4
-    assert len({suggestion.name for suggestion in suggestions}) == len(suggestions)
+    assert len({suggestion.name["en"] for suggestion in suggestions}) == len(suggestions)
     for suggestion in suggestions:
-        assert 1 <= len(suggestion.name) <= 16
-        assert 10 <= len(suggestion.text) <= Limits().max_instruct_chars
+        assert suggestion.name.keys() == suggestion.text.keys() == languages().keys()
+        assert all(1 <= len(name) <= 16 for name in suggestion.name.values())
+        assert all(10 <= len(text) <= Limits().max_instruct_chars for text in suggestion.text.values())
 
 
 def test_every_language_has_a_described_voice_for_every_use() -> None:
@@ -101,7 +102,8 @@ def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> No
     assert speakers.keys() == published | {"angus", "clara", "nora", "reed", "mia", "bruno"}
     for name, speaker in speakers.items():
         assert speaker.language in LANGUAGES, name
-        assert speaker.character.keys() >= {"en", "zh"}, name
+        assert speaker.character.keys() == languages().keys(), name
+        assert speaker.accent is None or speaker.accent.keys() == languages().keys(), name
         assert all(5 <= len(words) <= 80 for words in speaker.character.values()), name
         assert 10 <= len(speaker.sample) <= 80, name
 

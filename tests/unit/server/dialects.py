@@ -9,8 +9,19 @@ import numpy as np
 
 from runtime.request import AudioChunk, Finished, Reference, RequestStats, Started, StopReason
 from runtime.server.cartesia import CartesiaSession
+from runtime.server.commands import (
+    Append,
+    AudioMessage,
+    Cancel,
+    Close,
+    Command,
+    Decode,
+    FinishText,
+    Recall,
+    Submit,
+    TextMessage,
+)
 from runtime.server.dialect import Dialect
-from runtime.server.effects import Append, Cancel, Close, Command, Decode, FinishText, Recall, Sound, Submit, Text
 from runtime.server.omni import OmniSession
 from runtime.server.voice_library import VoiceCard
 from runtime.settings import Limits
@@ -105,9 +116,9 @@ class DialectDriver:
         heard: list[Any] = []
         while (item := self.dialect.take()) is not None:
             match item:
-                case Text(text):
+                case TextMessage(text):
                     heard.append(json.loads(text))
-                case Sound(data):
+                case AudioMessage(data):
                     heard.append(data)
                 case Close():
                     heard.append(item)
@@ -150,6 +161,11 @@ def omni(limits: Limits | None = None, clock: Clock | None = None) -> DialectDri
 def cartesia(limits: Limits | None = None, clock: Clock | None = None) -> DialectDriver:
     return DialectDriver(
         CartesiaSession(
-            limits=limits or Limits(), cards=(CARD, CLONER), library=one_voice(), session_id="s", clock=clock or Clock()
+            limits=limits or Limits(),
+            cards=(CARD, CLONER),
+            library=one_voice(),
+            session_id="s",
+            expiry_s=1.0,
+            clock=clock or Clock(),
         )
     )

@@ -19,7 +19,18 @@ from runtime.request import (
     Started,
     StopReason,
 )
-from runtime.server.effects import Append, Cancel, Close, Command, Decode, FinishText, Flush, Sound, Submit, Text
+from runtime.server.commands import (
+    Append,
+    AudioMessage,
+    Cancel,
+    Close,
+    Command,
+    Decode,
+    FinishText,
+    Flush,
+    Submit,
+    TextMessage,
+)
 from runtime.server.session import Session
 from runtime.server.voice_library import VoiceCard
 from runtime.settings import Limits
@@ -33,6 +44,7 @@ CARD = ModelCard(
     layouts=(Layout.NON_STREAMING, Layout.STREAMING),
     takes_instruct=True,
     speaks=False,
+    part_chars=400,
     samples_per_frame=1920,
     device="cpu",
     dtype="float32",
@@ -130,9 +142,9 @@ class Driver:
         heard: list[Any] = []
         while (item := self.session.take()) is not None:
             match item:
-                case Text(text):
+                case TextMessage(text):
                     heard.append(json.loads(text))
-                case Sound(data):
+                case AudioMessage(data):
                     heard.append(data)
                 case Close():
                     heard.append(item)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from runtime.errors import Draining, GenerationFailed, Overloaded, VoiceNotFound
-from runtime.request import Broken, Mode, Queued, RequestStats
-from runtime.server.effects import Append, FinishText, Flush, Recall, Submit, Text
+from runtime.request import Broken, Mode, Queued, RequestStats, ShortOfText
+from runtime.server.commands import Append, FinishText, Flush, Recall, Submit, TextMessage
 from runtime.settings import Limits
-from tests.unit.server.dialects import STORED, Clock, cartesia
+from tests.unit.server.dialects import STORED, Clock, DialectDriver, cartesia
 
 NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
 
@@ -55,7 +55,7 @@ def test_a_whole_text_has_cartesias_shapes() -> None:
     driver.start(1)
     pcm = driver.sound(1)
     item = driver.dialect.take()
-    assert isinstance(item, Text)
+    assert isinstance(item, TextMessage)
     assert (item.number, item.samples) == (1, 1920)
     driver.finish(1)
     assert driver.heard() == [{"type": "done", "context_id": "c", "done": True, "status_code": 206}]
@@ -65,7 +65,7 @@ def test_a_whole_text_has_cartesias_shapes() -> None:
     (chunk,) = driver.heard()
     assert base64.b64decode(chunk.pop("data")) == pcm
     assert chunk.pop("step_time") == 0
-    assert chunk == {"type": "chunk", "context_id": "c", "done": False, "status_code": 206}
+    assert chunk == {"type": "chunk", "context_id": "c", "done": False, "status_code": 206, "flush_id": 1}
 
 
 def test_long_chunks_go_in_pieces_whose_samples_add_up() -> None:
@@ -75,7 +75,7 @@ def test_long_chunks_go_in_pieces_whose_samples_add_up() -> None:
     driver.finish(1)
     items = []
     while (item := driver.dialect.take()) is not None:
-        assert isinstance(item, Text)
+        assert isinstance(item, TextMessage)
         items.append(item)
     assert max(item.samples for item in items) <= 6000 + 720  # what the resampler kept back counts later
     assert sum(item.samples for item in items) == 16 * 1920
@@ -108,7 +108,7 @@ def test_a_text_is_ended_by_nothing_by_a_space_or_by_its_last_words(last: str) -
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True}))
     driver.send(generation(last))
-    assert driver.text_told == f"Hello {last}|"
+    assert driver.text_told == f"Hello {last.strip(chr(10))}|"
 
 
 def test_the_engine_is_asked_once_there_is_a_word_to_speak() -> None:
@@ -117,7 +117,7 @@ def test_the_engine_is_asked_once_there_is_a_word_to_speak() -> None:
     driver.send(generation(' "', **{"continue": True}))
     assert driver.commands == []
     driver.send(generation("Hi", **{"continue": True}))
-    assert driver.text_told == ' "Hi'
+    assert driver.text_told == '"Hi'
     driver.send(generation(" ", context="other", **{"continue": False}))
     driver.send(generation("...", context="dots", **{"continue": False}))
     assert [(one["type"], one["context_id"]) for one in driver.heard()] == [("done", "other"), ("done", "dots")]
@@ -127,14 +127,50 @@ def test_the_engine_is_asked_once_there_is_a_word_to_speak() -> None:
 def test_flush_speaks_what_there_is_and_is_answered() -> None:
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True, "flush": True}))
-    assert driver.commands[1:] == [Flush(1)]
+    first = driver.submitted[0]
+    assert (first.utterance, first.request.text, first.request.open_text) == (1, "Hello ", False)
     driver.send(generation("you", **{"continue": True}))
     driver.send(generation("", **{"continue": True, "flush": True}))
-    assert driver.commands[2:] == [Append(1, "you"), Flush(1)]
-    assert [(one["type"], one["context_id"], one["flush_id"]) for one in driver.heard()] == [
-        ("flush_done", "c", 1),
-        ("flush_done", "c", 2),
+    assert len(driver.submitted) == 1  # the next begins once this one has ended
+    assert driver.heard() == []  # a flush is answered after its sound
+    driver.start(1)
+    driver.sound(1)
+    driver.finish(1)
+    assert [(one["type"], one["flush_id"]) for one in driver.heard()] == [("chunk", 1), ("flush_done", 1)]
+    second = driver.submitted[1]
+    assert (second.utterance, second.request.text, second.request.seed) == (2, "you", 7)
+    driver.send(generation("Bye", **{"continue": False}))
+    driver.start(2)
+    driver.sound(2)
+    driver.finish(2)
+    third = driver.submitted[2]
+    assert (third.request.text, third.request.open_text) == ("Bye", False)
+    driver.start(third.utterance)
+    driver.sound(third.utterance)
+    driver.finish(third.utterance)
+    assert [(one["type"], one.get("flush_id")) for one in driver.heard()] == [
+        ("chunk", 2),
+        ("flush_done", 2),
+        ("chunk", 3),
+        ("done", None),
     ]
+
+
+def test_flushes_that_wait_are_bounded() -> None:
+    driver = cartesia()
+    driver.send(generation("Hello ", **{"continue": True}))
+    for _ in range(200):
+        driver.send(generation("", **{"continue": True, "flush": True}))
+    errors = [one for one in driver.heard() if one["type"] == "error"]
+    assert [(one["error_code"], one["context_id"]) for one in errors] == [("out_of_order", "c")]
+
+
+def test_tags_are_never_read_aloud() -> None:
+    driver = cartesia()
+    for piece in ("Hi <sp", 'eed ratio="1.5"', "/>there <emo", 'tion value="sad"/>you', "<", " 3."):
+        driver.send(generation(piece, **{"continue": True}))
+    driver.send(generation("", **{"continue": False}))
+    assert driver.text_told == "Hi there you< 3.|"
 
 
 def test_a_flush_with_the_end_is_answered_before_it() -> None:
@@ -333,7 +369,6 @@ def test_fields_of_ours_are_taken_and_foreign_ones_ignored() -> None:
         ({"transcript": 7}, "invalid_config"),
         ({"transcript": "x" * 5000}, "text_too_long"),
         ({"transcript": "x" * 2**17}, "message_too_large"),
-        ({"instructions": "x" * 501}, "instruct_too_long"),
         ({"max_frames": 99_999}, "invalid_config"),
     ],
 )
@@ -442,6 +477,102 @@ def test_an_idle_socket_stays_for_five_minutes_and_a_context_without_text_for_le
     driver.gather()
     assert driver.cancelled == [2]
     assert driver.kinds() == ["idle_timeout", "idle_timeout", "close 1008"]
+
+
+def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
+    """Let time pass up to there, as the socket's timer does: whenever the dialect wants to be called."""
+    until = clock.now + seconds
+    while driver.dialect.deadline is not None and driver.dialect.deadline <= until:
+        assert driver.dialect.deadline >= 0
+        clock.now = max(clock.now, driver.dialect.deadline)
+        before = driver.dialect.deadline
+        driver.dialect.tick()
+        driver.gather()
+        assert driver.dialect.deadline != before  # or the timer would never rest
+    clock.now = until
+
+
+def short(driver: DialectDriver, number: int, chars: int) -> None:
+    driver.dialect.on_speech(number, ShortOfText(chars))
+    driver.gather()
+
+
+def test_a_context_expires_a_second_after_the_last_of_its_sound() -> None:
+    clock = Clock()
+    driver = cartesia(clock=clock)
+    driver.send(generation("One.", **{"continue": True, "max_buffer_delay_ms": 0}))
+    waits(driver, clock, 5)
+    driver.start(1)
+    driver.sound(1)
+    short(driver, 1, len("One."))
+    waits(driver, clock, 0.9)
+    assert driver.of(FinishText) == []
+    waits(driver, clock, 0.2)
+    assert driver.of(FinishText) == [FinishText(1)]  # its slot is for others
+    assert driver.kinds() == ["chunk"]
+    driver.finish(1)
+    waits(driver, clock, 0.01)
+    assert driver.kinds() == ["done"]
+    driver.send(generation("", context="c"))  # LiveKit ends its text late, and waits for the answer
+    assert driver.kinds() == ["done"]
+    driver.send(generation("Two.", **{"continue": True}))
+    assert driver.submitted[1].request.text == "Two."
+
+
+def test_a_context_that_gets_more_text_does_not_expire() -> None:
+    clock = Clock()
+    driver = cartesia(clock=clock)
+    driver.send(generation("One.", **{"continue": True, "max_buffer_delay_ms": 0}))
+    driver.start(1)
+    driver.sound(1)
+    driver.send(generation(" Two", **{"continue": True}))
+    short(driver, 1, len("One."))  # it was on its way
+    waits(driver, clock, 3)
+    assert driver.of(FinishText) == []
+    short(driver, 1, len("One. Two"))
+    waits(driver, clock, 0.9)
+    driver.sound(1)
+    waits(driver, clock, 0.9)
+    short(driver, 1, len("One. Two"))
+    waits(driver, clock, 0.9)
+    assert driver.of(FinishText) == []
+    waits(driver, clock, 0.2)
+    assert driver.of(FinishText) == [FinishText(1)]
+
+
+def test_text_that_comes_while_an_expired_context_ends_goes_on_in_its_voice() -> None:
+    clock = Clock()
+    driver = cartesia(clock=clock)
+    driver.send(generation("One.", **{"continue": True, "max_buffer_delay_ms": 0}))
+    driver.start(1, seed=9)
+    driver.sound(1)
+    short(driver, 1, len("One."))
+    waits(driver, clock, 1)
+    driver.send(generation("Two.", **{"continue": True}))
+    driver.sound(1)  # what was left to say
+    driver.finish(1)
+    assert [(one["type"], one["flush_id"]) for one in driver.heard()] == [("chunk", 1), ("chunk", 1)]
+    second = driver.submitted[1]
+    assert (second.request.text, second.request.seed, second.request.open_text) == ("Two.", 9, True)
+    driver.send(generation(""))
+    driver.finish(second.utterance)
+    assert driver.kinds() == ["done"]
+
+
+def test_a_context_expires_behind_a_flush_too_and_not_before_its_first_sound() -> None:
+    clock = Clock()
+    driver = cartesia(clock=clock)
+    driver.send(generation("", **{"continue": True, "flush": True}))
+    waits(driver, clock, 10)
+    assert driver.kinds() == ["flush_done"]
+    driver.send(generation("One.", **{"continue": True, "flush": True}))
+    waits(driver, clock, 10)
+    driver.sound(1)
+    driver.finish(driver.submitted[0].utterance)
+    waits(driver, clock, 0.9)
+    assert driver.kinds()[-1] == "flush_done"
+    waits(driver, clock, 0.2)
+    assert driver.kinds() == ["done"]
 
 
 def test_a_session_has_an_end() -> None:

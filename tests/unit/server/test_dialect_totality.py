@@ -11,8 +11,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from runtime.errors import BadReferenceAudio, GenerationFailed, Overloaded
-from runtime.request import Broken, RequestStats
-from runtime.server.effects import Append, Cancel, Close, Decode, FinishText, Flush, Recall, Sound, Submit, Text
+from runtime.request import Broken, RequestStats, ShortOfText
+from runtime.server.commands import (
+    Append,
+    AudioMessage,
+    Cancel,
+    Close,
+    Decode,
+    FinishText,
+    Flush,
+    Recall,
+    Submit,
+    TextMessage,
+)
 from runtime.settings import Limits
 from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver, cartesia, omni
 
@@ -151,7 +162,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "last words": ["append", "finishtext"],
         "blank": ["append"],
         "end": ["finishtext"],
-        "flush": ["flush_done", "flush"],
+        "flush": ["finishtext"],
         "cancel": ["cancel"],
         "wrong": ["invalid_config", "cancel"],
         "nothing": ["done"],
@@ -173,7 +184,7 @@ CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
         "last words": [],
         "blank": [],
         "end": [],
-        "flush": ["flush_done"],
+        "flush": [],
         "cancel": [],
         "wrong": ["invalid_config"],
         "nothing": ["done"],
@@ -289,6 +300,13 @@ class AnyDialect(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.running)))
         self.driver.start(number)
         self.driver.sound(number, frames)
+        self.after()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), chars=st.integers(0, 30))
+    def run_short(self, data: st.DataObject, chars: int) -> None:
+        number = data.draw(st.sampled_from(sorted(self.running)))
+        self.driver.dialect.on_speech(number, ShortOfText(chars))
         self.after()
 
     @precondition(lambda self: self.running)
@@ -471,7 +489,7 @@ def test_samples_are_told_with_the_sound_of_both() -> None:
         driver.finish(1)
         samples = 0
         while (item := driver.dialect.take()) is not None:
-            if isinstance(item, Text | Sound) and item.number == 1:
+            if isinstance(item, TextMessage | AudioMessage) and item.number == 1:
                 samples += item.samples
         assert samples == 7 * 1920
 

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.errors import EngineDead, QueueTimeout
 from runtime.request import Broken, Finished, Mode, RequestStats, StopReason
-from runtime.server.logs import Spoken, log_end, set_up
+from runtime.server.logs import RequestLog, log_end, set_up
 from runtime.settings import ServerSettings
 
 DONE = Finished(stop_reason=StopReason.EOS, stats=RequestStats(frames=3, audio_s=0.24, total_ms=120, ttfa_ms=31.25))
@@ -30,8 +30,8 @@ def root() -> Iterator[io.StringIO]:
     logger.setLevel(before[1])
 
 
-def spoken(text: str | None = None) -> Spoken:
-    one = Spoken(id="9b1c/2", dialect="voicewright", mode=Mode.BASE, text=text)
+def spoken(text: str | None = None) -> RequestLog:
+    one = RequestLog(id="9b1c/2", dialect="voicewright", mode=Mode.BASE, text=text)
     one.add("My words, ")
     one.add("und dann.")
     return one

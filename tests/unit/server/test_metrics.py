@@ -9,14 +9,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from runtime.errors import GenerationFailed
 from runtime.request import Broken, EngineLoad, Finished, Guard, Mode, RequestStats, StopReason
-from runtime.server.logs import Spoken
-from runtime.server.metrics import Metrics
+from runtime.server.logs import RequestLog
+from runtime.server.metrics import ServerMetrics
 
-CLONE = Spoken(id="1/1", dialect="openai", mode=Mode.BASE)
+CLONE = RequestLog(id="1/1", dialect="openai", mode=Mode.BASE)
 STATS = RequestStats(queue_ms=40, ttfa_ms=120, total_ms=540, audio_s=2.0, underruns=3)
 
 
-def read(metrics: Metrics, load: EngineLoad | None = None) -> dict[tuple[str, ...], float]:
+def read(metrics: ServerMetrics, load: EngineLoad | None = None) -> dict[tuple[str, ...], float]:
     """Sample name and label values, in the order of their names, -> value, as Prometheus's own parser reads it."""
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
@@ -26,7 +26,7 @@ def read(metrics: Metrics, load: EngineLoad | None = None) -> dict[tuple[str, ..
 
 
 def test_a_finished_request_is_counted_with_its_figures() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     metrics.ended(CLONE, Finished(stop_reason=StopReason.EOS, stats=STATS))
     values = read(metrics)
     assert values["voicewright_requests_total", "openai", "base", "eos"] == 1
@@ -39,7 +39,7 @@ def test_a_finished_request_is_counted_with_its_figures() -> None:
 
 
 def test_runaways_cancels_and_failures_are_told_apart() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     guarded = RequestStats(audio_s=1, guard=Guard.REPETITION)
     metrics.ended(CLONE, Finished(stop_reason=StopReason.RUNAWAY, stats=guarded))
     metrics.ended(CLONE, Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
@@ -54,7 +54,7 @@ def test_runaways_cancels_and_failures_are_told_apart() -> None:
 
 
 def test_sessions_and_load_are_as_they_are_now() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     with metrics.session("omni"), metrics.session("omni"):
         values = read(metrics, EngineLoad(slots=8, active=3, waiting=2, free_bytes=5, total_bytes=9))
     assert values["voicewright_sessions", "omni"] == 2
@@ -63,7 +63,7 @@ def test_sessions_and_load_are_as_they_are_now() -> None:
 
 
 def test_a_loop_that_is_held_up_is_seen() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
 
     async def hold_up() -> None:
         watching = asyncio.create_task(metrics.watch_lag())
@@ -79,7 +79,7 @@ def test_a_loop_that_is_held_up_is_seen() -> None:
 
 
 def test_what_the_engine_counts_itself_is_told_as_it_grows() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     assert (
         read(metrics, EngineLoad(slots=8, active=0, waiting=0, frames=40, uncaptured=2))["voicewright_frames_total",]
         == 40

@@ -9,7 +9,7 @@ import pytest
 
 from runtime.errors import BadReferenceAudio, Draining, GenerationFailed, Overloaded, QueueTimeout, UnsupportedLanguage
 from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Split
-from runtime.server.effects import Close, Decode, Recall, Sound
+from runtime.server.commands import AudioMessage, Close, Decode, Recall
 from runtime.settings import Limits
 from tests.unit.server.dialects import REFERENCE, STORED, Clock, DialectDriver, omni
 
@@ -47,6 +47,7 @@ def test_a_streamed_utterance_has_that_servers_shapes() -> None:
             "sentence_text": "Hello there.",
             "format": "pcm",
             "sample_rate": 24000,
+            "channels": 1,
         }
     ]
     (submit,) = driver.submitted
@@ -64,9 +65,17 @@ def test_a_streamed_utterance_has_that_servers_shapes() -> None:
         "sentence_index": 0,
         "total_bytes": len(pcm),
         "error": False,
+        "notes": [],
     }
     assert (metrics["stop_reason"], metrics["seed"], metrics["frames"]) == ("eos", 5, 1)
     assert end == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}
+
+
+def test_only_who_asks_for_one_part_gets_it_whatever_its_length() -> None:
+    for fields, split in (({}, Split.AUTO), ({"split_granularity": "none"}, Split.NONE)):
+        driver = configured(**fields)
+        say(driver, "Hello.")
+        assert driver.submitted[0].request.split is split
 
 
 def test_without_stream_audio_a_sentence_is_one_file_in_one_message() -> None:
@@ -81,7 +90,7 @@ def test_without_stream_audio_a_sentence_is_one_file_in_one_message() -> None:
     assert driver.heard() == []
     driver.finish(submit.utterance)
     sound = driver.dialect.take()
-    assert isinstance(sound, Sound)
+    assert isinstance(sound, AudioMessage)
     assert (sound.data, sound.number, sound.samples) == (b"[wav@1:" + pcm + b"]", submit.utterance, 3840)
     done, end = driver.heard()
     assert done["total_bytes"] == len(sound.data)
@@ -114,7 +123,7 @@ def test_the_request_is_what_was_configured() -> None:
     request = driver.submitted[0].request
     assert (request.mode, request.voice, request.language) == (Mode.CUSTOM_VOICE, "anna", "English")
     assert (request.instruct, request.seed, request.max_frames) == ("Softly.", 9, 20)
-    assert (request.layout, request.first_chunk_frames, request.split) == (Layout.STREAMING, 2, Split.NONE)
+    assert (request.layout, request.first_chunk_frames, request.split) == (Layout.STREAMING, 2, Split.AUTO)
     assert request.holds_end
     assert request.acknowledged
     assert not request.open_text
@@ -298,10 +307,9 @@ FIRST = [
     ('{"type":"session.config","response_format":"ogg"}', "Invalid session config: response_format is not valid: "),
     ('{"type":"session.config","speaker_embedding":[1]}', "Invalid session config: speaker_embedding is not valid: "),
     ('{"type":"session.config","voice":"nobody"}', "Invalid session config: This checkpoint has no speaker"),
-    ('{"type":"session.config","model":"nothing"}', "Invalid session config: model is not valid: "),
+    ('{"type":"session.config","model":"nothing"}', "Invalid session config: No model of that name is loaded"),
     ('{"type":"session.config","task_type":"VoiceDesign"}', "Invalid session config: No loaded checkpoint"),
     ('{"type":"session.config","max_new_tokens":9999}', "Invalid session config: max_new_tokens is not valid: "),
-    (json.dumps({"type": "session.config", "instructions": "x" * 501}), "Invalid session config: The instruct has 501"),
     (json.dumps({"type": "session.config", "ref_audio": "A" * 2**22}), "session.config message too large"),
     (json.dumps({"type": "input.text", "text": "A" * 2**17}), "input.text message too large"),
 ]

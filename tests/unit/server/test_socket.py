@@ -16,7 +16,7 @@ from runtime.request import AudioChunk, EngineLoad, Finished, RequestStats, Sink
 from runtime.server.host import Host
 from runtime.server.session import Session
 from runtime.server.speech_engine import Progress
-from runtime.server.streams import speak
+from runtime.server.websocket_routes import speak
 from runtime.settings import Limits, ServerSettings, Settings
 from tests.support.library import MemoryLibrary
 from tests.unit.server.driver import CARD, CLONER, REFERENCE, two_voices

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from runtime.errors import BadReferenceAudio, GenerationFailed, Overloaded
 from runtime.request import Broken, RequestStats, StopReason
-from runtime.server.contexts import Utterance
-from runtime.server.effects import Close, Sound
+from runtime.server.commands import AudioMessage, Close
+from runtime.server.contexts import NativeUtterance
 from runtime.settings import Limits
 from tests.unit.server.driver import REFERENCE, Driver
 
@@ -101,17 +101,17 @@ class AnySession(RuleBasedStateMachine):
         self.running: list[int] = []  # utterances the engine holds
         self.texts_open: set[int] = set()  # of them, those whose text may go on
         self.decoding: list[int] = []
-        self.open_before: dict[int, Utterance] = {}
+        self.open_before: dict[int, NativeUtterance] = {}
         self.said: list[dict[str, Any]] = []  # terminal messages since the last step
         self.closed = False
-        say = self.driver.session._outbox.say
+        say = self.driver.session._send_queue.say
 
         def heard(reply: dict[str, Any], *, is_terminal: bool = False) -> None:
             if is_terminal:
                 self.said.append(reply)
             say(reply, is_terminal=is_terminal)
 
-        self.driver.session._outbox.say = heard  # type: ignore[method-assign]
+        self.driver.session._send_queue.say = heard  # type: ignore[method-assign]
         self.driver.configure(frames=frames)
 
     def ends_are_told_once(self) -> None:
@@ -122,8 +122,8 @@ class AnySession(RuleBasedStateMachine):
         assert all(told[one.context_id] == 1 for one in ended)
         cancelled = {reply["context_id"] for reply in self.said if reply["type"] == "context.cancelled"}
         silenced = {one.number for one in ended if one.context_id in cancelled}
-        for item in self.driver.session._outbox._items:
-            assert not (isinstance(item, Sound) and item.number in silenced)
+        for item in self.driver.session._send_queue._items:
+            assert not (isinstance(item, AudioMessage) and item.number in silenced)
         self.open_before, self.said = now, []
 
     def after(self) -> None:

@@ -1,11 +1,14 @@
 """What a runtime does on a bad day: it loads for ever, refuses its settings, crashes, ignores SIGTERM; or is ready.
 
+Its --check takes everything but what refuses; ``large`` and ``large-crash`` do not fit beside another.
+
 Run as ``python -m studio.child tests.unit.studio.stand_in BEHAVIOUR --host H --port P``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import time
@@ -29,11 +32,16 @@ def main() -> None:
     parser.add_argument("behaviour")
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
-    arguments = parser.parse_args()
+    parser.add_argument("--check", action="store_true")
+    arguments, _ = parser.parse_known_args()
     if arguments.behaviour == "refuse":
         print("the checkpoint is missing", file=sys.stderr)
         sys.exit(2)
-    if arguments.behaviour == "crash":
+    if arguments.check:
+        print(json.dumps({"fits_beside": not arguments.behaviour.startswith("large")}))
+        sys.exit(0)
+    if arguments.behaviour.endswith("crash"):
+        print("it has crashed", file=sys.stderr)
         sys.exit(70)
     if arguments.behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

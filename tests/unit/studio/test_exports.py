@@ -136,17 +136,17 @@ def test_all_is_everything_and_cut_from_one_programme(client: httpx.Client) -> N
 
 
 BAD: list[tuple[dict[str, Any], int, str, str | None]] = [
-    ({"clips": []}, 422, "invalid_config", "clips"),
-    ({"clips": [{"silence_s": 1.0}]}, 422, "invalid_config", "clips"),
-    ({"clips": [{}]}, 422, "invalid_config", "clips.0"),
-    ({"clips": [{"take": "x", "silence_s": 1.0}]}, 422, "invalid_config", "clips.0"),
-    ({"clips": [{"silence_s": 61.0}]}, 422, "invalid_config", "clips.0.silence_s"),
-    ({"clips": [{"silence_s": -1.0}]}, 422, "invalid_config", "clips.0.silence_s"),
+    ({"clips": []}, 400, "invalid_config", "clips"),
+    ({"clips": [{"silence_s": 1.0}]}, 400, "invalid_config", "clips"),
+    ({"clips": [{}]}, 400, "invalid_config", "clips.0"),
+    ({"clips": [{"take": "x", "silence_s": 1.0}]}, 400, "invalid_config", "clips.0"),
+    ({"clips": [{"silence_s": 61.0}]}, 400, "invalid_config", "clips.0.silence_s"),
+    ({"clips": [{"silence_s": -1.0}]}, 400, "invalid_config", "clips.0.silence_s"),
     ({"clips": [{"take": "0" * 32}]}, 404, "not_found", None),
-    ({"clips": [{"take": "x"}], "format": "exe"}, 422, "unsupported_format", "format"),
-    ({"clips": [{"take": "x"}], "shape": "ball"}, 422, "invalid_config", "shape"),
-    ({"clips": [{"take": "x"}], "loudness_lufs": 0}, 422, "invalid_config", "loudness_lufs"),
-    ({"clips": [{"take": "x"}], "other": 0}, 422, "invalid_config", "other"),
+    ({"clips": [{"take": "x"}], "format": "exe"}, 400, "unsupported_format", "format"),
+    ({"clips": [{"take": "x"}], "shape": "ball"}, 400, "invalid_config", "shape"),
+    ({"clips": [{"take": "x"}], "loudness_lufs": 0}, 400, "invalid_config", "loudness_lufs"),
+    ({"clips": [{"take": "x"}], "other": 0}, 400, "invalid_config", "other"),
 ]
 
 
@@ -159,5 +159,5 @@ def test_what_cannot_be_exported_is_refused(
 
 def test_an_export_has_a_longest_length(client: httpx.Client) -> None:
     take = keep(client, pcm_of(0.5))["id"]
-    sentence = refused(ask(client, [{"take": take}, {"silence_s": 60}]), 422, "invalid_config", "clips")
+    sentence = refused(ask(client, [{"take": take}, {"silence_s": 60}]), 400, "invalid_config", "clips")
     assert "they last 60 s; the limit is 60 s" in sentence or "limit is 60 s" in sentence

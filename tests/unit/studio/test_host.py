@@ -11,9 +11,10 @@ import httpx
 import pytest
 
 from studio.figures import figures, quantile
+from studio.given_runtime import GivenRuntime
 from studio.routes.host import HostRoutes
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
-from studio.supervisor import ChildRuntime, GivenRuntime, Runtime
+from studio.supervisor import ChildRuntime, Runtime
 from tests.unit.studio.serving import served
 
 MODELS = "/studio/host/models"
@@ -78,29 +79,50 @@ def test_the_key_opens_from_anywhere_and_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "models", [None, [], "one", ["a", "b", "c", "d"], [""], ["  "], [3], ["--host"], ["x" * 501]], ids=str
+    "models",
+    [None, [], "one", ["a", "b", "c", "d"], [""], ["  "], [3], ["--host"], ["x" * 501], ["a\0b"], ["a\nb"]],
+    ids=repr,
 )
 def test_what_is_no_list_of_checkpoints_is_refused(models: object) -> None:
     async def run() -> None:
         runtime = ChildRuntime(["--model", "one"])
         async with studio(runtime) as client:
             answer = await client.post(MODELS, json={"models": models})
-            assert (answer.status_code, answer.json()["error"]["param"]) == (422, "models")
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, "models")
             assert not runtime.changing
+
+    asyncio.run(run())
+
+
+def test_half_a_character_is_refused_and_the_studio_goes_on() -> None:
+    async def run() -> None:
+        async with studio(runtime := ChildRuntime(["--model", "one"])) as client:
+            for text in (r"\ud800", r"a\udfffb", r"a\u0000b"):
+                answer = await client.post(MODELS, content=f'{{"models": ["{text}"]}}')
+                assert 400 <= answer.status_code < 500
+                assert not runtime.changing
 
     asyncio.run(run())
 
 
 def test_other_checkpoints_take_the_place_of_the_earlier_ones_and_nothing_else() -> None:
     async def run() -> None:
-        runtime = ChildRuntime(["--device", "cpu", "--model", "one", "--model=two", "--max-slots", "2"])
+        stand_in = ["tests.unit.studio.stand_in", "ready"]
+        runtime = ChildRuntime(["--device", "cpu", "--model", "one", "--model=two", "--max-slots", "2"], stand_in)
+        supervision = asyncio.create_task(runtime.run())
         async with studio(runtime) as client:
             answer = await client.post(MODELS, json={"models": ["base=three"]})
-            assert (answer.status_code, answer.json()["state"]) == (202, "starting")
-            assert runtime.args == ("--device", "cpu", "--max-slots", "2", "--model", "base=three")
+            assert (answer.status_code, answer.json()["change"]) == (202, "The checkpoints are being checked.")
             again = await client.post(MODELS, json={"models": ["four"]})
             assert (again.status_code, again.json()["error"]["code"]) == (409, "out_of_order")
-            assert (await client.delete(MODELS)).status_code == 202
+            async with asyncio.timeout(20):
+                while runtime.changing:  # noqa: ASYNC110 - a process changes it
+                    await asyncio.sleep(0.02)
+            assert runtime.status.problem is None
+            assert runtime.args == ("--device", "cpu", "--max-slots", "2", "--model", "base=three")
+            assert (await client.delete(MODELS)).status_code == 409
+        supervision.cancel()
+        await asyncio.gather(supervision, return_exceptions=True)
 
     asyncio.run(run())
 

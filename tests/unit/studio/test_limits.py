@@ -1,4 +1,4 @@
-"""What one visitor may have at once and in a day, on a real server with real sockets."""
+"""What one visitor may have at once, on a real server with real sockets; tests/wire/test_allowance.py: in a day."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from studio.limits import PCM, VisitLimits
+from runtime.port.allowance import Allowance
+from studio.limits import VisitLimits, allowances
 from studio.settings import VisitSettings
 from studio.visitors import COOKIE, Visitors
 from tests.unit.studio.serving import served
 
+PCM = 48_000  # bytes of a second
 ONE, OTHER = ({"cookie": f"{COOKIE}={letter * 43}"} for letter in "ab")
 TEXT = json.dumps({"type": "input.text", "text": "Hello."})
 
@@ -112,32 +114,29 @@ def test_a_visitor_has_so_many_requests_in_flight() -> None:
     asyncio.run(run())
 
 
-def test_seconds_of_a_day_are_counted_on_every_way_together() -> None:
-    async def run() -> None:
-        studio = Studio(visitor_speech_s=3)
-        studio.may_end.set()
-        async with studio.client() as (client, url):
-            assert (await client.post("/v1/audio/speech", headers=ONE)).status_code == 200
-            async with connect(url, additional_headers=ONE, proxy=None) as socket:
-                for _ in range(2):
-                    await socket.send(TEXT)
-                    assert len(await socket.recv()) == PCM
-                await socket.send(TEXT)
-                assert await refusal(socket) == ("speech_spent", 1013)
-            spent = await client.post("/v1/audio/speech", headers=ONE)
-            assert (spent.status_code, spent.json()["error"]["code"]) == (429, "speech_spent")
-            assert "3 s of speech" in spent.json()["error"]["message"]
-            async with connect(url, additional_headers=ONE, proxy=None) as socket:
-                assert await refusal(socket) == ("speech_spent", 1013)
-            assert (await client.post("/v1/audio/speech", headers=OTHER)).status_code == 200
-            assert (await client.get("/v1/models", headers=ONE)).status_code == 200
+def test_the_runtime_is_told_whose_a_request_is_and_what_is_allowed() -> None:
+    settings = VisitSettings(visitor_speech_s=60, member_speech_s=600)
+    members = {"b" * 43: ("17", "Ben")}
+    visitors = Visitors(each=True, member_of=lambda asks: members.get(asks.cookies.get(COOKIE, "")))
 
-    asyncio.run(run())
+    def told(each: Visitors, settings: VisitSettings = settings, **headers: str) -> Allowance | None:
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "headers": raw, "client": ("192.0.2.7", 5), "method": "POST", "path": "/"}
+        return allowances(each, settings)(HTTPConnection(scope))
+
+    stranger, anna, ben = told(visitors), told(visitors, **ONE), told(visitors, **OTHER)
+    assert stranger == Allowance("address:192.0.2.7", 60)
+    assert anna is not None
+    assert ben is not None
+    assert (anna.account[:8], anna.seconds) == ("visitor:", 60)
+    assert (ben.account, ben.seconds) == ("member:17", 600)
+    assert told(visitors, VisitSettings(), **ONE) is None  # any
+    assert told(Visitors(each=False), **ONE) is None
 
 
 def test_where_all_are_one_nobody_is_counted() -> None:
     async def run() -> None:
-        studio = Studio(each=False, visitor_speech_s=1, visitor_requests=1)
+        studio = Studio(each=False, visitor_requests=1)
         studio.may_end.set()
         async with studio.client() as (client, _):
             for _ in range(3):
@@ -152,6 +151,7 @@ def test_where_signing_in_is_asked_for_nothing_else_is_served() -> None:
             assert (await client.get("/studio/me", headers=ONE)).status_code == 200
             refused = await client.post("/v1/audio/speech", headers=ONE)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "sign_in_needed")
+            assert (await client.get("/voices", headers=ONE)).status_code == 401
             async with connect(url, additional_headers=ONE, proxy=None) as socket:
                 assert await refusal(socket) == ("sign_in_needed", 1008)
 

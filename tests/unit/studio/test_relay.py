@@ -19,8 +19,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.utils import accept_key
 
+from studio.given_runtime import GivenRuntime
 from studio.relay import HTTP_METHODS, Relay, same_origin
-from studio.supervisor import GivenRuntime
 from tests.unit.studio.serving import served
 
 Talk = Callable[[WebSocket], Awaitable[None]]

@@ -68,13 +68,13 @@ def test_deleting_can_be_undone(client: httpx.Client) -> None:
 
 
 def test_what_cannot_be_kept_is_refused(client: httpx.Client) -> None:
-    refused(client.put("/studio/scripts/a.b", json={}), 422, "invalid_config", "id")
-    refused(client.put("/studio/scripts/s", json={"lines": "x"}), 422, "invalid_config", "lines")
-    refused(client.put("/studio/scripts/s", json={"lines": [{"text": "x"}]}), 422, "invalid_config", "lines.0.id")
+    refused(client.put("/studio/scripts/a.b", json={}), 400, "invalid_config", "id")
+    refused(client.put("/studio/scripts/s", json={"lines": "x"}), 400, "invalid_config", "lines")
+    refused(client.put("/studio/scripts/s", json={"lines": [{"text": "x"}]}), 400, "invalid_config", "lines.0.id")
     refused(client.put("/studio/scripts/s", content=b"{"), 400, "invalid_json")
     refused(client.put("/studio/scripts/s", content=b" " * (2**21 + 1)), 413, "message_too_large")
     long = [{"id": f"l{number}", "text": "x" * 90_000} for number in range(12)]
-    refused(client.put("/studio/scripts/s", json={"lines": long}), 422, "invalid_config", "lines")
+    refused(client.put("/studio/scripts/s", json={"lines": long}), 400, "invalid_config", "lines")
     for name in ("one", "two"):
         client.put(f"/studio/scripts/{name}", json={}).raise_for_status()
     assert "2 scripts" in refused(client.put("/studio/scripts/three", json={}), 507, "store_full")

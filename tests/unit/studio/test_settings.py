@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from runtime.errors import InvalidSetting, PortInUse
+from runtime.port.listening import listen
+from runtime.settings import ServerSettings
 from runtime.voices.library import library_folder
-from studio.server import listen
 from studio.settings import StoreSettings, StudioSettings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,7 +51,7 @@ def test_a_taken_port_is_one_sentence_and_status_2() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortInUse):
-            listen("127.0.0.1", port)
+            listen(ServerSettings(), "127.0.0.1", port, option="--port")
         command = [sys.executable, "app.py", "--port", str(port)]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
@@ -60,7 +61,7 @@ def test_a_taken_port_is_one_sentence_and_status_2() -> None:
 
 def test_an_address_that_is_not_ours_is_refused() -> None:
     with pytest.raises(InvalidSetting, match=r"192\.0\.2\.1"):
-        listen("192.0.2.1", 0)
+        listen(ServerSettings(), "192.0.2.1", 0, option="--port")
 
 
 STORE = fields(StoreSettings)

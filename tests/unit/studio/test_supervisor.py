@@ -18,8 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from studio import supervisor
-from studio.supervisor import ChildRuntime, GivenRuntime, State
+from studio import given_runtime, runtime_process, supervisor
+from studio.given_runtime import GivenRuntime
+from studio.supervisor import ChildRuntime, RuntimeState
 from tests.unit.studio.serving import served
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,8 +55,8 @@ def alive(pid: int) -> bool:
 def test_a_child_becomes_ready_and_ends_with_its_supervision() -> None:
     async def run() -> int:
         async with running("ready") as runtime:
-            assert (runtime.url, runtime.status.state) == (None, State.STARTING)
-            await until(lambda: runtime.status.state is State.READY)
+            assert (runtime.url, runtime.status.state) == (None, RuntimeState.STARTING)
+            await until(lambda: runtime.status.state is RuntimeState.READY)
             async with httpx.AsyncClient() as client:
                 assert (await client.get(f"{runtime.url}/ready")).status_code == 200
             assert runtime.pid is not None
@@ -70,14 +71,14 @@ def test_a_killed_child_is_said_to_be_away_and_started_again(monkeypatch: pytest
 
     async def run() -> None:
         async with running("ready") as runtime:
-            await until(lambda: runtime.status.state is State.READY)
+            await until(lambda: runtime.status.state is RuntimeState.READY)
             first = runtime.pid
             assert first is not None
             os.kill(first, signal.SIGKILL)
-            await until(lambda: runtime.status.state is State.AWAY)
+            await until(lambda: runtime.status.state is RuntimeState.AWAY)
             assert runtime.url is None
             assert "started again" in runtime.status.sentence
-            await until(lambda: runtime.status.state is State.READY)
+            await until(lambda: runtime.status.state is RuntimeState.READY)
             assert runtime.pid != first
             assert runtime.status.starts == 2
 
@@ -107,7 +108,7 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(monkeypatch: pyt
             async with asyncio.timeout(WITHIN_S):
                 while len(waits) < 4:
                     await real_sleep(0.02)
-            assert runtime.status.state is State.AWAY
+            assert runtime.status.state is RuntimeState.AWAY
             monkeypatch.undo()
 
     asyncio.run(run())
@@ -116,28 +117,28 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(monkeypatch: pyt
 
 @pytest.mark.logs_errors
 def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "HEALTH_S", 0.2)
-    monkeypatch.setattr(supervisor, "WATCH_S", 0.1)
+    monkeypatch.setattr(runtime_process, "HEALTH_S", 0.2)
+    monkeypatch.setattr(runtime_process, "WATCH_S", 0.1)
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
 
     async def run() -> None:
         async with running("ready") as runtime:
-            await until(lambda: runtime.status.state is State.READY)
+            await until(lambda: runtime.status.state is RuntimeState.READY)
             hung = runtime.pid
             assert hung is not None
             os.kill(hung, signal.SIGSTOP)
-            await until(lambda: runtime.pid != hung and runtime.status.state is State.READY)
+            await until(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
             assert not alive(hung)
 
     asyncio.run(run())
 
 
 def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "STOP_S", 0.3)
+    monkeypatch.setattr(runtime_process, "STOP_S", 0.3)
 
     async def run() -> int:
         async with running("stubborn") as runtime:
-            await until(lambda: runtime.status.state is State.READY)
+            await until(lambda: runtime.status.state is RuntimeState.READY)
             assert runtime.pid is not None
             return runtime.pid
 
@@ -146,12 +147,12 @@ def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) ->
 
 PARENT = """
 import asyncio, sys
-from studio.supervisor import ChildRuntime, State
+from studio.supervisor import ChildRuntime, RuntimeState
 
 async def main():
     runtime = ChildRuntime([], command=["tests.unit.studio.stand_in", "stubborn"])
     supervision = asyncio.create_task(runtime.run())
-    while runtime.status.state is not State.READY:
+    while runtime.status.state is not RuntimeState.READY:
         await asyncio.sleep(0.02)
     print(runtime.pid, flush=True)
     await supervision
@@ -173,8 +174,8 @@ def test_a_child_does_not_outlive_a_parent_that_was_killed() -> None:
 
 
 def test_a_given_runtime_is_asked_how_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "WATCH_S", 0.05)
-    monkeypatch.setattr(supervisor, "POLL_S", 0.005)
+    monkeypatch.setattr(given_runtime, "WATCH_S", 0.05)
+    monkeypatch.setattr(given_runtime, "POLL_S", 0.005)
     code = 503
 
     async def ready(_: Request) -> Response:
@@ -185,53 +186,166 @@ def test_a_given_runtime_is_asked_how_it_is(monkeypatch: pytest.MonkeyPatch) -> 
         async with served([Route("/ready", ready)]) as address:
             runtime = GivenRuntime(f"http://{address}")
             asking = asyncio.create_task(runtime.run())
-            await until(lambda: runtime.status.state is State.AWAY)
+            await until(lambda: runtime.status.state is RuntimeState.AWAY)
             code = 200
-            await until(lambda: runtime.status.state is State.READY)
+            await until(lambda: runtime.status.state is RuntimeState.READY)
             code = 503
-            await until(lambda: runtime.status.state is State.AWAY)
+            await until(lambda: runtime.status.state is RuntimeState.AWAY)
             assert runtime.url == f"http://{address}", "it may still answer, so the relay goes on trying"
             asking.cancel()
 
     asyncio.run(run())
 
 
-def test_other_arguments_are_tried_and_the_earlier_ones_come_back_where_they_fail() -> None:
-    async def run() -> None:
-        runtime = ChildRuntime(["ready"], command=STAND_IN)
-        supervision = asyncio.create_task(runtime.run())
-        await until(lambda: runtime.status.state is State.READY)
-        first = runtime.pid
-        runtime.change(["refuse"])
-        assert (runtime.changing, runtime.status.state) == (True, State.STARTING)
-        await until(lambda: runtime.status.problem is not None)
-        assert "the checkpoint is missing" in str(runtime.status.problem)
-        await until(lambda: runtime.status.state is State.READY)
-        assert (runtime.args, runtime.changing) == (("ready",), False)
-        assert runtime.status.problem is not None  # still to be read
-        assert runtime.pid != first
-        runtime.change(["ready"])
-        await until(lambda: runtime.status.state is State.READY)
-        assert runtime.status.problem is None
+@asynccontextmanager
+async def ready(drain_s: float = 0.0) -> AsyncIterator[ChildRuntime]:
+    """One whose arguments are its behaviour, which others may take the place of."""
+    runtime = ChildRuntime(["ready"], command=STAND_IN, drain_s=drain_s)
+    supervision = asyncio.create_task(runtime.run())
+    try:
+        await until(lambda: runtime.status.state is RuntimeState.READY)
+        yield runtime
+        assert not supervision.done()
+    finally:
         supervision.cancel()
         await asyncio.gather(supervision, return_exceptions=True)
+
+
+async def changed(runtime: ChildRuntime, behaviour: str) -> None:
+    runtime.change([behaviour])
+    assert runtime.changing
+    await until(lambda: not runtime.changing)
+
+
+@pytest.mark.parametrize("behaviour", ["refuse", "crash"])
+def test_a_change_that_fails_leaves_the_running_child_alone(behaviour: str) -> None:
+    async def run() -> None:
+        async with ready() as runtime:
+            before = (runtime.pid, runtime.url, runtime.args)
+            seen = set()
+            runtime.change([behaviour])
+            while runtime.changing:
+                seen.add((runtime.pid, runtime.url, runtime.args))
+                assert runtime.status.state is RuntimeState.READY
+                await asyncio.sleep(0.02)
+            assert seen | {(runtime.pid, runtime.url, runtime.args)} == {before}
+            why = "the checkpoint is missing" if behaviour == "refuse" else "it has crashed"
+            assert runtime.status.problem == f"The checkpoints could not be loaded: {why}"
+            assert runtime.status.change is None
+            assert runtime.pid is not None
+            assert alive(runtime.pid)
+
+    asyncio.run(run())
+
+
+def test_each_change_is_tried_anew_and_told_of_itself() -> None:
+    async def run() -> None:
+        async with ready() as runtime:
+            await changed(runtime, "refuse")
+            assert "missing" in str(runtime.status.problem)
+            first = runtime.pid
+            assert first is not None
+            await changed(runtime, "stubborn")
+            assert (runtime.status.problem, runtime.args) == (None, ("stubborn",))
+            assert runtime.pid != first
+            await until(lambda: not alive(first))
+            second = runtime.pid
+            await changed(runtime, "ready")
+            assert (runtime.status.problem, runtime.args) == (None, ("ready",))
+            assert runtime.pid != second
+            await changed(runtime, "crash")
+            assert "it has crashed" in str(runtime.status.problem)
+            assert runtime.args == ("ready",)
+
+    asyncio.run(run())
+
+
+def test_the_new_child_is_ready_before_the_earlier_one_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "LEAVE_S", 0.0)
+
+    async def run() -> None:
+        async with ready(drain_s=2.0) as runtime:
+            await changed(runtime, "stubborn")
+            earlier, url = runtime.pid, runtime.url
+            assert earlier is not None
+            await changed(runtime, "ready")
+            assert runtime.url != url
+            assert runtime.status.state is RuntimeState.READY
+            async with httpx.AsyncClient() as client:  # what runs in it has its time
+                assert (await client.get(f"{url}/ready")).status_code == 200
+            await until(lambda: not alive(earlier))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("behaviour", ["large", "large-crash"])
+def test_where_memory_is_short_the_earlier_child_makes_room_and_comes_back_if_that_was_in_vain(behaviour: str) -> None:
+    async def run() -> None:
+        async with ready() as runtime:
+            first = runtime.pid
+            runtime.change([behaviour])
+            await until(lambda: runtime.url is None)
+            assert first is not None
+            assert not alive(first)
+            assert runtime.status.state is RuntimeState.STARTING
+            await until(lambda: not runtime.changing)
+            await until(lambda: runtime.status.state is RuntimeState.READY)
+            assert runtime.pid != first
+            if behaviour == "large":
+                assert (runtime.args, runtime.status.problem) == (("large",), None)
+            else:
+                assert (runtime.args, "it has crashed" in str(runtime.status.problem)) == (("ready",), True)
 
     asyncio.run(run())
 
 
 def test_a_change_that_takes_too_long_can_be_given_up() -> None:
     async def run() -> None:
-        runtime = ChildRuntime(["ready"], command=STAND_IN)
-        supervision = asyncio.create_task(runtime.run())
-        await until(lambda: runtime.status.state is State.READY)
-        runtime.change(["loading"])
-        await until(lambda: runtime.status.of == 3)
-        assert runtime.status.sentence == "Model 2 of 3: reading weights."
-        runtime.give_up()
-        await until(lambda: runtime.status.state is State.READY)
-        assert "given up" in str(runtime.status.problem)
-        assert runtime.args == ("ready",)
-        supervision.cancel()
-        await asyncio.gather(supervision, return_exceptions=True)
+        async with ready() as runtime:
+            before = runtime.pid
+            runtime.change(["loading"])
+            await until(lambda: runtime.status.of == 3)
+            assert runtime.status.change == "Model 2 of 3: reading weights."
+            assert runtime.status.sentence == "Ready."
+            runtime.give_up()
+            await until(lambda: not runtime.changing)
+            assert "given up" in str(runtime.status.problem)
+            assert (runtime.args, runtime.pid) == (("ready",), before)
+
+    asyncio.run(run())
+
+
+def test_a_child_that_dies_while_others_are_tried_is_started_again() -> None:
+    async def run() -> None:
+        async with ready() as runtime:
+            first = runtime.pid
+            assert first is not None
+            runtime.change(["loading"])
+            await until(lambda: runtime.status.of == 3)
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: runtime.url is None)
+            await until(lambda: runtime.url is not None)
+            assert (runtime.changing, runtime.args) == (True, ("ready",))
+            assert runtime.pid != first
+
+    asyncio.run(run())
+
+
+@pytest.mark.logs_errors
+def test_what_cannot_even_be_started_does_not_end_the_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
+
+    async def run() -> None:
+        async with ready() as runtime:
+            await changed(runtime, "a\x00b")
+            assert "in the studio's log" in str(runtime.status.problem)
+            assert runtime.status.state is RuntimeState.READY
+            runtime.args = ("half a character \ud800",)  # as if the door had let it in
+            assert runtime.pid is not None
+            os.kill(runtime.pid, signal.SIGKILL)
+            await until(lambda: runtime.status.state is RuntimeState.AWAY)
+            await asyncio.sleep(0.3)
+            runtime.args = ("ready",)
+            await until(lambda: runtime.status.state is RuntimeState.READY)
 
     asyncio.run(run())

@@ -151,8 +151,8 @@ def test_the_list_is_searched_and_paged(client: httpx.Client) -> None:
     client.patch(f"/studio/takes/{ids[2]}", json={"favourite": True, "notes": "the best"})
     assert page(favourite="1")[0] == [ids[2]]
     assert page(search="best")[0] == [ids[2]]
-    refused(client.get("/studio/takes", params={"cursor": "x"}), 422, "invalid_config", "cursor")
-    refused(client.get("/studio/takes", params={"limit": "many"}), 422, "invalid_config", "limit")
+    refused(client.get("/studio/takes", params={"cursor": "x"}), 400, "invalid_config", "cursor")
+    refused(client.get("/studio/takes", params={"limit": "many"}), 400, "invalid_config", "limit")
 
 
 def test_a_page_does_not_shift_while_takes_come_and_go(client: httpx.Client) -> None:
@@ -170,9 +170,9 @@ def test_only_what_is_named_is_changed(client: httpx.Client) -> None:
     changed = client.patch(path, json={"name": " Take two ", "favourite": True}).json()
     assert changed == record | {"name": "Take two", "favourite": True}
     assert client.patch(path, json={"name": None, "tags": []}).json() == changed | {"name": None, "tags": []}
-    refused(client.patch(path, json={"seed": 8}), 422, "invalid_config", "seed")
-    refused(client.patch(path, json={"favourite": 1}), 422, "invalid_config", "favourite")
-    refused(client.patch(path, json={"tags": ["x" * 41]}), 422, "invalid_config", "tags.0")
+    refused(client.patch(path, json={"seed": 8}), 400, "invalid_config", "seed")
+    refused(client.patch(path, json={"favourite": 1}), 400, "invalid_config", "favourite")
+    refused(client.patch(path, json={"tags": ["x" * 41]}), 400, "invalid_config", "tags.0")
     refused(client.patch(path, content=b"[1]"), 400, "invalid_json")
     assert client.get(path).json()["seed"] == 7
 
@@ -208,23 +208,23 @@ BAD: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_kept_is_refused_in_one_sentence(
     client: httpx.Client, fields: dict[str, Any], param: str
 ) -> None:
-    sentence = refused(post(client, **fields), 422, "invalid_config", param)
+    sentence = refused(post(client, **fields), 400, "invalid_config", param)
     assert sentence.startswith(param)
     assert client.get("/studio/takes").json()["takes"] == []
 
 
 def test_so_is_a_form_that_is_none(client: httpx.Client) -> None:
-    refused(client.post("/studio/takes", json=a_take()), 422, "invalid_config", "body")
-    refused(client.post("/studio/takes", files={"pcm": SOUND}), 422, "invalid_config", "take")
+    refused(client.post("/studio/takes", json=a_take()), 400, "invalid_config", "body")
+    refused(client.post("/studio/takes", files={"pcm": SOUND}), 400, "invalid_config", "take")
     take = {"take": json.dumps(a_take())}
-    refused(client.post("/studio/takes", data=take, files={"reference": b"x"}), 422, "invalid_config", "pcm")
-    refused(client.post("/studio/takes", data=take, files={"other": b"x"}), 422, "invalid_config", "other")
+    refused(client.post("/studio/takes", data=take, files={"reference": b"x"}), 400, "invalid_config", "pcm")
+    refused(client.post("/studio/takes", data=take, files={"other": b"x"}), 400, "invalid_config", "other")
     refused(client.post("/studio/takes", data={"take": "{"}, files={"pcm": SOUND}), 400, "invalid_json")
     refused(client.post("/studio/takes", data={"take": '{"seed": NaN}'}, files={"pcm": SOUND}), 400, "invalid_json")
-    refused(post(client, b""), 422, "invalid_config", "pcm")
-    refused(post(client, b"odd"), 422, "invalid_config", "pcm")
+    refused(post(client, b""), 400, "invalid_config", "pcm")
+    refused(post(client, b"odd"), 400, "invalid_config", "pcm")
     headers = {"content-type": "multipart/form-data; boundary=x"}
-    refused(client.post("/studio/takes", content=b"--y", headers=headers), 422, "invalid_config", "body")
+    refused(client.post("/studio/takes", content=b"--y", headers=headers), 400, "invalid_config", "body")
 
 
 def test_the_size_of_a_take_has_a_limit(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_the_size_of_a_take_has_a_limit(tmp_path: Path) -> None:
 
 def test_an_unknown_format_is_refused_by_the_names_of_those_there_are(client: httpx.Client) -> None:
     answer = client.get(f"/studio/takes/{keep(client)['id']}/audio", params={"format": "aac"})
-    assert "wav, mp3, flac, opus, pcm" in refused(answer, 422, "unsupported_format", "format")
+    assert "wav, mp3, flac, opus, pcm" in refused(answer, 400, "unsupported_format", "format")
 
 
 def test_another_sites_page_may_not_write(client: httpx.Client) -> None:

@@ -120,6 +120,6 @@ def test_preferences_are_short_and_few(address: str) -> None:
         assert chosen == {"language": None, "theme": "dark", "seen_tour": True}
         assert anna.patch("/studio/me", json={"seen_tour": None}).json()["preferences"]["theme"] == "dark"
         for bad in ({"theme": "pink"}, {"language": "<script>"}, {"Bad name": 1}, {"list": [1]}, {"long": "x" * 1001}):
-            refused(anna.patch("/studio/me", json=bad), 422, "invalid_config", next(iter(bad)))
+            refused(anna.patch("/studio/me", json=bad), 400, "invalid_config", next(iter(bad)))
         many = {f"key_{number}": number for number in range(65)}
-        refused(anna.patch("/studio/me", json=many), 422, "invalid_config", "preferences")
+        refused(anna.patch("/studio/me", json=many), 400, "invalid_config", "preferences")

@@ -18,10 +18,10 @@ from websockets.asyncio.client import connect
 from runtime.errors import OriginRefused, StorageFailed, VoiceNotFound
 from runtime.server.replies import PROTOCOL
 from runtime.settings import EngineSettings
+from studio.given_runtime import GivenRuntime
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.voices import voice_routes
 from studio.store.voice_bin import VoiceBin
-from studio.supervisor import GivenRuntime
 from studio.visitors import COOKIE, Visitors
 from studio.voice_owners import whose_voices
 from tests.conftest import FolderOf

@@ -17,7 +17,7 @@ import pytest
 from runtime.errors import AddressRefused, MessageTooLarge, SpeechError
 from runtime.server.uploads import read_upload
 from runtime.settings import Limits
-from runtime.voices.fetch import Fetcher, is_public, place_of
+from runtime.voices.fetch import Fetcher, is_public, web_address_of
 
 CERTIFICATE = Path(__file__).parent / "data" / "certificate.pem"  # of voices.example, for a hundred years
 SOUND = bytes(range(256)) * 100
@@ -277,7 +277,7 @@ def test_a_resolver_that_hangs_is_given_up() -> None:
 
 
 def test_addresses_are_taken_apart_once() -> None:
-    place = place_of("https://Voices.Example?a=/b")
+    place = web_address_of("https://Voices.Example?a=/b")
     assert (place.host, place.target) == ("voices.example", b"/?a=/b")
 
 

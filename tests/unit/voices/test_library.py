@@ -23,7 +23,7 @@ from runtime.voices.library import A_LOOK, Library, library_folder
 from runtime.voices.names import name_key, new_id
 from runtime.voices.voice import Edit, to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
-from tests.support.voices import a_prompt, a_voice
+from tests.support.voices import BOMBS, a_prompt, a_voice, crafted
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -261,6 +261,38 @@ def test_damaged_and_foreign_files_are_reported_and_left_alone(library: Library,
         library.delete(torn.id)
     assert names(opened(folder)) == ["Good"]
     assert everything <= set(os.listdir(folder))
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
+def test_a_crafted_file_stops_nobody_and_is_set_aside_at_the_next_start(
+    library: Library, folder: Path, bomb: dict[str, str]
+) -> None:
+    library.add(a_voice("Good"))
+    bad = a_voice("Bad")
+    path = folder / f"{bad.id}.voice"
+    path.write_bytes(crafted(bad, **bomb))
+    assert names(library) == ["Good"]
+    assert library.find("Good") is not None
+    library.add(a_voice("Another"))
+    assert [problem.file for problem in library.problems()] == [path.name]
+    assert names(opened(folder)) == ["Another", "Good"]
+    assert path.exists(), "it may still be on its way"
+    os.utime(path, (1.0, 1.0))
+    restarted = opened(folder)
+    assert names(restarted) == ["Another", "Good"]
+    assert not path.exists()
+    assert [problem.file for problem in restarted.problems()] == [f"{path.name}.unreadable"]
+    assert [problem.file for problem in opened(folder).problems()] == [f"{path.name}.unreadable"]
+
+
+def test_a_file_of_a_newer_version_is_left_for_the_program_that_can_read_it(library: Library, folder: Path) -> None:
+    newer = a_voice("Newer")
+    path = folder / f"{newer.id}.voice"
+    folder.mkdir(exist_ok=True)
+    path.write_bytes(crafted(newer, version="9"))
+    os.utime(path, (1.0, 1.0))
+    assert [problem.file for problem in opened(folder).problems()] == [path.name]
+    assert path.exists()
 
 
 def test_two_files_with_one_name_leave_it_to_the_older(library: Library, folder: Path) -> None:

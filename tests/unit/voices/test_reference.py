@@ -129,6 +129,16 @@ def test_numbers_that_are_no_sound_are_refused(value: float) -> None:
         read_reference(float_wav(samples), LIMITS)
 
 
+@pytest.mark.parametrize("level", [0.5, -1.0, 0.01])
+def test_a_constant_is_no_sound(level: float) -> None:
+    with pytest.raises(BadReferenceAudio, match="constant"):
+        read_reference(float_wav(np.full(2 * SAMPLE_RATE, level)), LIMITS)
+
+
+def test_speech_on_a_constant_offset_is_sound() -> None:
+    assert len(read_reference(float_wav(0.5 * VOICE + 0.2), LIMITS)) == len(VOICE)
+
+
 @pytest.mark.parametrize("level", [0.0, 1e-4])
 def test_silence_is_refused(level: float) -> None:
     with pytest.raises(BadReferenceAudio, match="silent"):

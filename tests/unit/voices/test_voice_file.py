@@ -21,7 +21,7 @@ from runtime.voices.names import LONGEST, checked_name, is_id, name_key
 from runtime.voices.voice import Consent, Voice, to_float, to_pcm
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, MAX_REFERENCE_S, read_voice, write_voice
 from tests.support.signals import voice as signal
-from tests.support.voices import a_prompt, a_voice
+from tests.support.voices import BOMBS, a_prompt, a_voice, crafted
 
 FIRST = Path(__file__).with_name("data") / "first_version.voice"  # written before there were tags
 
@@ -181,6 +181,12 @@ def test_a_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str,
 def test_a_voice_that_breaks_the_rules_is_not_read_though_its_checksum_is_right(changes: dict[str, Any]) -> None:
     with pytest.raises(VoiceFileInvalid):
         read_voice(write_voice(a_voice(**changes)))
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
+def test_a_file_that_is_made_to_break_its_reader_is_refused_like_any_other(bomb: dict[str, str]) -> None:
+    with pytest.raises(VoiceFileInvalid):
+        read_voice(crafted(a_voice(), **bomb))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+/**
+ * What was written and chosen in each room, kept in this browser while it is being written.
+ *
+ * A source has an `id`, gives its form as `draft()` (values for JSON), takes it up again by `recall(draft)`, and by
+ * `reopen(draft)` what takes longer: sound of the studio's, or a recording of this browser's (recordings.js).
+ */
+
+const PREFIX = 'voicewright.draft.';
+const REST_MS = 400; // between something written and its being kept
+
+/** @typedef {{id: string, draft?: () => Object|null, recall?: (draft: Object) => void, reopen?: (draft: Object) => void}} Source */
+
+export class Drafts {
+  /** @param {Source[]} sources */
+  constructor(sources) {
+    this.sources = sources.filter(({ draft }) => draft);
+    /** As this page read or wrote them last, by id: a page that only stands there overwrites nothing of another's. */
+    this.known = new Map();
+    for (const event of ['input', 'change', 'click']) document.addEventListener(event, () => this.touch());
+    document.addEventListener('visibilitychange', () => document.hidden && this.keep());
+    addEventListener('pagehide', () => this.keep());
+  }
+
+  /** Give all sources back what they had. */
+  recall() {
+    for (const source of this.sources) {
+      const draft = this.read(source.id);
+      if (draft) {
+        source.recall?.(draft);
+        source.reopen?.(draft);
+      }
+      this.known.set(source.id, JSON.stringify(source.draft()));
+    }
+  }
+
+  /** @param {string} id @returns {Object|null} */
+  read(id) {
+    try {
+      return JSON.parse(localStorage.getItem(PREFIX + id));
+    } catch {
+      return null; // no place, or not ours
+    }
+  }
+
+  /** Something may be different: keep it soon. */
+  touch() {
+    this.timer ??= setTimeout(() => this.keep(), REST_MS);
+  }
+
+  keep() {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    for (const source of this.sources) {
+      const text = JSON.stringify(source.draft());
+      if (text === this.known.get(source.id)) continue;
+      this.known.set(source.id, text);
+      try {
+        localStorage.setItem(PREFIX + source.id, text);
+      } catch {
+        // A browser that gives the page no place: what is written lasts as long as the page.
+      }
+    }
+  }
+}

@@ -1,0 +1,13 @@
+/** What a file may be called on anybody's disk: as runtime/file_names.py. Pure. */
+
+const LONGEST = 60; // characters, without the suffix
+
+/** @param {string} words what people wrote @param {string} suffix */
+export function fileName(words, suffix) {
+  let name = words.replace(/[\p{C}\p{Z}<>:"/\\|?*]+/gu, ' ').trim();
+  if (name.length > LONGEST) {
+    const head = name.slice(0, LONGEST + 1).replace(/ [^ ]*$/u, '');
+    name = head.length <= LONGEST && head.length > LONGEST / 2 ? head : name.slice(0, LONGEST);
+  }
+  return `${name.replace(/^[ .,;:]+|[ .,;:]+$/gu, '') || 'take'}.${suffix}`;
+}

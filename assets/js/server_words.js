@@ -1,0 +1,84 @@
+/**
+ * What the server says, in the language of the page: errors by their stable code and facts, other sentences by what
+ * they are in English. What the page has no words for is said as the server said it.
+ *
+ * Words: assets/i18n/<language>/server.json, where `server.phrase.*` in English is what the server says, place by place.
+ */
+
+const ERROR = 'server.error.';
+const PHRASE = 'server.phrase.';
+const MEGABYTE = 2 ** 20;
+
+/** @type {import('./words.js').Words|null} */
+let words = null;
+/** English phrases without places, and those with some as patterns; values are keys. */
+let phrases = { whole: new Map(), patterns: [] };
+
+/** Speak by these words from here on. @param {import('./words.js').Words} chosen */
+export function sayWith(chosen) {
+  words = chosen;
+  const keys = Object.keys(words.english).filter((key) => key.startsWith(PHRASE));
+  const [plain, placed] = [false, true].map((is) => keys.filter((key) => words.english[key].includes('{') === is));
+  phrases = {
+    whole: new Map(plain.map((key) => [words.english[key], key])),
+    patterns: placed.map((key) => ({ key, pattern: patternOf(words.english[key]) })),
+  };
+}
+
+/**
+ * A sentence or a part of one, as the server said it in English, in the page's language; null: the page knows it not.
+ *
+ * @param {string} said @returns {string|null}
+ */
+export function phrase(said) {
+  if (!words) return null;
+  const key = phrases.whole.get(said);
+  if (key) return words.t(key);
+  for (const one of phrases.patterns) {
+    const match = one.pattern.exec(said);
+    if (match) return words.t(one.key, Object.fromEntries(Object.entries(match.groups).map(([name, value]) => [name, phrase(value) ?? value])));
+  }
+  return null;
+}
+
+/** The same, or what the server said. @param {string} said */
+export function inPageWords(said) {
+  return phrase(said) ?? said;
+}
+
+/**
+ * The sentence for an error.
+ *
+ * @param {{code?: string, message: string, facts?: Object<string, string|number>}} error as it came
+ * @returns {string}
+ */
+export function sentenceOf({ code, message, facts = {} }) {
+  const template = words && (words.chosen[ERROR + code] ?? words.english[ERROR + code]);
+  if (!template) return message;
+  const values = valuesOf(facts);
+  const isSaid = typeof facts.why !== 'string' || words.language === 'en' || phrase(facts.why) !== null;
+  const key = isSaid ? ERROR + code : `${ERROR}${code}.plain`;
+  const sentence = words.t(key, values);
+  // A place that no fact fills: another server than this page was made for.
+  if (sentence === key || /\{\w+\}/.test(sentence)) return message;
+  return sentence[0].toUpperCase() + sentence.slice(1);
+}
+
+/** Facts as they are written in a sentence. @param {Object<string, string|number>} facts */
+function valuesOf(facts) {
+  const values = {};
+  for (const [name, fact] of Object.entries(facts)) {
+    if (typeof fact === 'string') values[name] = inPageWords(fact);
+    else if (name === 'seconds') values[name] = fact.toFixed(fact < 10 ? 2 : 1);
+    else if (name === 'retry_after_s') values[name] = Math.ceil(fact);
+    else values[name] = fact;
+  }
+  if (Number(facts.limit) >= 0) values.limit_mb = Number((facts.limit / MEGABYTE).toFixed(1));
+  return values;
+}
+
+/** A phrase with places as a pattern. @param {string} template */
+function patternOf(template) {
+  const parts = template.split(/\{(\w+)\}/).map((part, at) => (at % 2 ? `(?<${part}>.+?)` : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')));
+  return new RegExp(`^${parts.join('')}$`, 's');
+}

@@ -1,0 +1,67 @@
+/** What stands below the text: how much it is, how long it takes, a way into a script, and a word on its language. */
+
+import { languageName } from './rooms/fields.js';
+import { expectedSeconds } from './speech_rate.js';
+import { unknownTongue } from './tongues.js';
+
+const LONG = 600; // characters: as a script it is heard sooner, and mended line by line
+const MOST_NAMED = 3; // languages
+
+export class TextFacts {
+  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  constructor(page, studio) {
+    Object.assign(this, { studio });
+    this.count = page.querySelector('#vw-text-count');
+    this.script = page.querySelector('#vw-text-script');
+    this.tongue = page.querySelector('#vw-text-tongue');
+    this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current.spokenBy?.() ?? null });
+    studio.textField.addEventListener('input', () => this.refreshSoon());
+  }
+
+  refreshSoon() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      this.refresh();
+    });
+  }
+
+  refresh() {
+    const { studio } = this;
+    const text = studio.text.trim();
+    this.count.textContent = text && studio.t('shell.text_facts', this.facts(text));
+    this.script.hidden = text.length <= LONG;
+    const hint = text && this.hint(text);
+    this.tongue.hidden = !hint;
+    if (this.tongue.textContent !== hint) this.tongue.textContent = hint;
+  }
+
+  facts(text) {
+    const { language } = this.studio.words;
+    const segments = new Intl.Segmenter(language, { granularity: 'word' }).segment(text);
+    let words = 0;
+    for (const { isWordLike } of segments) words += isWordLike ? 1 : 0;
+    const number = new Intl.NumberFormat(language);
+    return { words: number.format(words), characters: number.format([...text].length), time: this.time(expectedSeconds(text)) };
+  }
+
+  time(seconds) {
+    const whole = Math.max(1, Math.round(seconds));
+    return this.studio.t(whole < 60 ? 'shell.seconds' : 'shell.minutes', { m: Math.floor(whole / 60), s: whole % 60 });
+  }
+
+  /** What the checkpoint of this room may not know of the text; empty: nothing. */
+  hint(text) {
+    const { studio } = this;
+    const card = studio.cards.get(studio.current?.mode);
+    const unknown = card && unknownTongue(text, card.languages);
+    if (!unknown) return '';
+    const page = studio.words.language;
+    const name = unknown.script
+      ? new Intl.DisplayNames([page], { type: 'script' }).of(unknown.script)
+      : new Intl.DisplayNames([page], { type: 'language' }).of(unknown.language);
+    const { length } = card.languages;
+    const known = new Intl.ListFormat(page, { type: 'conjunction' }).format(card.languages.map((one) => languageName(one, page)));
+    const languages = length > MOST_NAMED ? studio.t('shell.languages', { n: length }) : known;
+    return studio.t(unknown.script ? 'shell.unknown_script' : 'shell.unknown_language', { model: card.id, name, languages });
+  }
+}

@@ -1,0 +1,66 @@
+/**
+ * Whether a text is in a language that a checkpoint does not know: by its letters, and for Latin ones by its words. Pure.
+ */
+
+/** Languages of the published checkpoints by the script that they are written in; of other scripts they know none. */
+const WRITTEN = {
+  Latn: ['english', 'french', 'german', 'italian', 'portuguese', 'spanish'],
+  Hani: ['chinese', 'japanese'],
+  Hira: ['japanese'],
+  Kana: ['japanese'],
+  Hang: ['korean'],
+  Cyrl: ['russian'],
+};
+for (const script of ['Arab', 'Hebr', 'Deva', 'Beng', 'Taml', 'Telu', 'Thai', 'Grek', 'Geor', 'Armn', 'Ethi', 'Khmr', 'Mymr', 'Sinh', 'Guru', 'Gujr', 'Laoo']) WRITTEN[script] = [];
+const KNOWN = new Set(Object.values(WRITTEN).flat());
+const LETTERS = Object.keys(WRITTEN).map((script) => [script, new RegExp(`\\p{Script=${script}}`, 'gu')]);
+
+/** The words that come most often, by the language's tag. */
+const COMMON = {
+  en: 'the and of to is in that it was you for with this not are he she they have from',
+  de: 'der die das und ist nicht ein eine zu den mit ich sie es von dem auf im war wir',
+  fr: 'le la les des est et une dans que pas pour qui vous nous sur je il elle du ce',
+  es: 'el los las es y una que en por con para no se del lo su muy como pero está',
+  it: 'il che di è e un una per non sono con gli del della ma mi si le questo anche',
+  pt: 'o os que de é e um uma não para com do da em se mas muito isso você ao',
+  nl: 'de het een en van ik niet dat is op te zijn met voor er maar ook we',
+  pl: 'nie się jest na że do to w z jak co ale tak po już',
+  sv: 'och att det som en är på jag inte med för har den till',
+  tr: 'bir ve bu için de ne var çok ama daha gibi ben',
+};
+const NAMES = { en: 'english', de: 'german', fr: 'french', es: 'spanish', it: 'italian', pt: 'portuguese' };
+const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.split(' '))]);
+
+const READ = 3000; // characters that are looked at
+const SHARE = 0.2; // of the letters: a name in another script is no other language
+const FEWEST = 5; // words of which a language can be told
+const FAMILIAR = 0.15; // of the words are among the commonest
+
+/**
+ * What of a text a checkpoint does not know.
+ *
+ * @param {string} text
+ * @param {string[]} languages  of the checkpoint, by its own names
+ * @returns {{script: string}|{language: string}|null}  an ISO 15924 code, or a BCP 47 tag
+ */
+export function unknownTongue(text, languages) {
+  const known = languages.map((name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' : name.toLowerCase()));
+  if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // nothing to judge by
+  const read = text.slice(0, READ);
+  const counts = LETTERS.map(([script, letters]) => [script, read.match(letters)?.length ?? 0]);
+  const all = counts.reduce((sum, [, count]) => sum + count, 0);
+  const foreign = counts.filter(([script, count]) => count > SHARE * all && !WRITTEN[script].some((name) => known.includes(name)));
+  if (foreign.length) return { script: foreign.sort(([, one], [, other]) => other - one)[0][0] };
+  return latinTongue(read, known);
+}
+
+/** The language of a text in Latin letters, where it is plainly none that is known. */
+function latinTongue(text, known) {
+  const words = text.toLowerCase().match(/\p{L}+/gu) ?? [];
+  if (words.length < FEWEST) return null;
+  const scores = WORDS.map(([tag, common]) => ({ tag, share: words.filter((word) => common.has(word)).length / words.length }));
+  scores.sort((one, other) => other.share - one.share);
+  const ours = Math.max(...scores.filter(({ tag }) => known.includes(NAMES[tag])).map(({ share }) => share), 0);
+  const [best] = scores;
+  return best.share >= FAMILIAR && best.share > 1.5 * ours && !known.includes(NAMES[best.tag]) ? { language: best.tag } : null;
+}

@@ -1,0 +1,213 @@
+"""Computes the attention of a decode step: one new position, or two, of each of many rows over the row's own slot.
+
+Norms, rotary positions, the cache's new entries and the attention itself in one launch. The twin is
+runtime/model/layers.py over a device's own attention.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from runtime.device.kernels import launch_options, stages
+from runtime.device.kernels.qk_norm_rope import FLOAT32_STAGES, LOG2_E, LOWEST, STAGES, check, partners, qk_norm_rope
+
+PART = 16  # keys that a warp takes at a time
+PARTS = 8  # warps that share the keys of a row
+FEWEST_WARPS = 4  # of a program whose keys are few
+
+
+def decode_attention(
+    qkv: Tensor,
+    q_norm: Tensor,
+    k_norm: Tensor,
+    eps: float,
+    cos: Tensor,
+    sin: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rows: Tensor,
+    positions: Tensor,
+    new: int = 1,
+    *,
+    settled: bool = False,
+) -> Tensor:
+    """Attention of each row's newest positions over its own slot up to themselves; their keys and values are kept.
+
+    Shapes: qkv [B * new, (heads + 2 kv_heads) * d], a row's positions side by side; q_norm, k_norm [d]; cos, sin
+    [T, d]; keys, values [S, kv_heads, T, d]; rows [B] int64, the slot of each; positions [B] int64, the first new one
+    of each; result [B * new, heads * d]. All but the integers in one dtype, float32 or bfloat16.
+
+    Args:
+        new: 1 or 2 positions a row.
+        settled: rows and positions lie as they are since before the last launch that was not settled, so that they
+            may be read while the kernel ahead still runs.
+    """
+    _, kv_heads, T, d = keys.shape
+    heads = qkv.shape[1] // d - 2 * kv_heads
+    check(heads, new, (qkv, q_norm, k_norm, cos, sin, keys, values, rows, positions))
+    out = torch.empty(len(qkv), heads * d, device=qkv.device, dtype=qkv.dtype)
+    parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
+    block = 2 * parts * PART * width * qkv.itemsize  # bytes of keys and values
+    _decode_attention[(len(rows), kv_heads)](
+        qkv,
+        q_norm,
+        k_norm,
+        cos,
+        sin,
+        keys,
+        values,
+        rows,
+        positions,
+        out,
+        eps,
+        d**-0.5,
+        T,
+        HEADS=heads,
+        KV_HEADS=kv_heads,
+        D=d,
+        WIDTH=width,
+        QUERIES=triton.next_power_of_2(new * heads // kv_heads),
+        NEW=new,
+        PARTS=parts,
+        PART=PART,
+        STAGES=stages(STAGES if qkv.itemsize == 2 else FLOAT32_STAGES, block),
+        ONCE=parts * PART >= T,
+        SETTLED=settled,
+        num_warps=max(parts, FEWEST_WARPS),
+        **launch_options(),
+    )
+    return out
+
+
+@triton.jit
+def _decode_attention(
+    qkv,
+    q_norm,
+    k_norm,
+    cos,
+    sin,
+    keys,
+    values,
+    rows,
+    positions,
+    out,
+    eps,
+    scale,
+    T,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    QUERIES: tl.constexpr,
+    NEW: tl.constexpr,
+    PARTS: tl.constexpr,
+    PART: tl.constexpr,
+    STAGES: tl.constexpr,
+    ONCE: tl.constexpr,
+    SETTLED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """One row and one key head: its query heads at its new positions.
+
+    Keys come in blocks of ``PARTS`` times ``PART``. Every part, which is a warp's, keeps a softmax of its own over the
+    keys that come by there, and they are joined at the end: nothing is exchanged between warps while keys come in.
+    """
+    if PDL:
+        if not SETTLED:
+            tl.extra.cuda.gdc_wait()  # before the next may begin: see ``Fused``
+        tl.extra.cuda.gdc_launch_dependents()
+    row, kv_head = tl.program_id(0), tl.program_id(1)
+    GROUP: tl.constexpr = HEADS // KV_HEADS
+    FAN: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
+    slot = tl.load(rows + row)
+    first = tl.maximum(tl.minimum(tl.load(positions + row), T - NEW), 0).to(tl.int32)  # even a wild one: in its slot
+    query, news, dims = tl.arange(0, QUERIES), tl.arange(0, NEW), tl.arange(0, WIDTH)
+    new_of, head, live = query // GROUP, kv_head * GROUP + query % GROUP, query < NEW * GROUP
+    partner = partners(dims, D)
+    inside = (dims < D)[None, :]
+    q_there = live[:, None] & inside
+
+    # Every load comes before the first sum: they wait for memory together.
+    q_weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
+    q_partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
+    k_weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
+    k_partner_weight = tl.load(k_norm + partner[None, :], mask=inside, other=0.0)
+    q_angle = (first + new_of)[:, None] * D + dims[None, :]
+    q_cos = tl.load(cos + q_angle, mask=q_there, other=0.0)
+    q_sin = tl.load(sin + q_angle, mask=q_there, other=0.0)
+    k_angle = (first + news)[:, None] * D + dims[None, :]
+    k_cos = tl.load(cos + k_angle, mask=inside, other=0.0)
+    k_sin = tl.load(sin + k_angle, mask=inside, other=0.0)
+    if PDL and SETTLED:
+        tl.extra.cuda.gdc_wait()
+    source = qkv + ((row * NEW + new_of) * FAN + head * D)[:, None]
+    q = tl.load(source + dims[None, :], mask=q_there, other=0.0)
+    q_partner = tl.load(source + partner[None, :], mask=q_there, other=0.0)
+    source = qkv + ((row * NEW + news) * FAN + (HEADS + kv_head) * D)[:, None]
+    new_k = tl.load(source + dims[None, :], mask=inside, other=0.0)
+    k_partner = tl.load(source + partner[None, :], mask=inside, other=0.0)
+    new_v = tl.load(source + KV_HEADS * D + dims[None, :], mask=inside, other=0.0)
+    base = (slot * KV_HEADS + kv_head) * T * D
+    offsets = tl.arange(0, PARTS)[:, None] * PART + tl.arange(0, PART)[None, :]
+    if ONCE:
+        block = base + offsets[:, :, None] * D + dims[None, None, :]
+        there = (offsets < first)[:, :, None] & inside[None, :, :]
+        k = tl.load(keys + block, mask=there)
+        v = tl.load(values + block, mask=there)
+        # Zeros are filled in apart: else the compiler moves k on before it has asked for v.
+        k, v = tl.where(there, k, 0.0), tl.where(there, v, 0.0)
+
+    q = qk_norm_rope(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)
+    new_k = qk_norm_rope(new_k, k_partner, k_weight, k_partner_weight, k_cos, k_sin, eps, D, WIDTH)
+    tl.store(keys + base + k_angle, new_k, mask=inside)
+    tl.store(values + base + k_angle, new_v, mask=inside)
+
+    # The first part begins with the new keys, which are at hand.
+    factor = scale * LOG2_E
+    score = tl.sum(q.to(tl.float32)[:, None, :] * new_k.to(tl.float32)[None, :, :], axis=2) * factor
+    seen = news[None, :] <= new_of[:, None]
+    peak = tl.max(tl.where(seen, score, LOWEST), axis=1)
+    share = tl.where(seen, tl.exp2(score - peak[:, None]), 0.0)
+    rounded = share.to(new_v.dtype).to(tl.float32)
+    mixed = tl.sum(rounded[:, :, None] * new_v.to(tl.float32)[None, :, :], axis=1)
+    is_first = (tl.arange(0, PARTS) == 0)[:, None]
+    best = tl.where(is_first, peak[None, :], LOWEST)
+    total = tl.where(is_first, tl.sum(share, axis=1)[None, :], 0.0)
+    acc = tl.where(is_first[:, :, None], mixed[None, :, :], 0.0)
+    parted_q = tl.broadcast_to(q[None, :, :], (PARTS, QUERIES, WIDTH))
+    if ONCE:
+        best, total, acc = _take_in(parted_q, k, v, offsets < first, factor, best, total, acc)
+    else:
+        for begin in tl.range(0, first, PARTS * PART, num_stages=STAGES):
+            index = begin + offsets
+            old = index < first
+            there = old[:, :, None] & inside[None, :, :]
+            block = base + index[:, :, None] * D + dims[None, None, :]
+            k = tl.load(keys + block, mask=there, other=0.0)
+            v = tl.load(values + block, mask=there, other=0.0)
+            best, total, acc = _take_in(parted_q, k, v, old, factor, best, total, acc)
+
+    fade = tl.exp2(best - tl.max(best, axis=0)[None, :])
+    result = tl.sum(acc * fade[:, :, None], axis=0) / tl.sum(total * fade, axis=0)[:, None]
+    target = out + ((row * NEW + new_of) * HEADS + head)[:, None] * D + dims[None, :]
+    tl.store(target, result.to(q.dtype), mask=q_there)
+
+
+@triton.jit
+def _take_in(q, k, v, live, factor, best, total, acc):
+    """Let every part's softmax go on over its keys of one block.
+
+    Shapes: q [PARTS, QUERIES, WIDTH]; k, v [PARTS, PART, WIDTH]; live [PARTS, PART]; best, total [PARTS, QUERIES]; acc
+    as q.
+    """
+    score = tl.dot(q, tl.permute(k, (0, 2, 1)), input_precision="ieee") * factor
+    score = tl.where(live[:, None, :], score, LOWEST)
+    peak = tl.maximum(best, tl.max(score, axis=2))
+    fade = tl.exp2(best - peak)
+    share = tl.where(live[:, None, :], tl.exp2(score - peak[:, :, None]), 0.0)
+    total = total * fade + tl.sum(share, axis=2)
+    acc = tl.dot(share.to(v.dtype), v, acc * fade[:, :, None], input_precision="ieee")
+    return peak, total, acc

@@ -1,0 +1,179 @@
+"""Begins and ends a frame in a launch each: from the rows' state to the talker's input, from codes to the next state.
+
+The twin of both is runtime/engine/frame.py without fused operations.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from runtime.device.fused import State
+from runtime.device.kernels import launch_options
+
+WIDTH = 256  # numbers of a row that share a program
+
+
+def begin(rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+    """Input and position of each row's next frame.
+
+    The codebooks' rows of its last frame, summed in float32 and cast, then the row of its text id. A row that ended
+    may still hold the end, which no codebook has: it gets some row, and nobody hears its frame.
+
+    Shapes: rows [B] int64, the slot of each; frames [Q, V, H]; text [text_vocab, H] in the same dtype; results [B, H]
+    and [B] int64.
+    """
+    Q, V, H = frames.shape
+    S, L = state.trailing.shape
+    assert state.codes.shape == (S, Q)
+    assert text.shape[1] == H
+    assert text.dtype == frames.dtype
+    assert all(tensor.is_contiguous() for tensor in (rows, frames, text, *state))
+    out = torch.empty(len(rows), H, device=rows.device, dtype=frames.dtype)
+    positions = torch.empty_like(rows)
+    _begin[(len(rows), triton.cdiv(H, WIDTH))](
+        rows,
+        *state[:4],
+        frames,
+        text,
+        out,
+        positions,
+        V,
+        H,
+        L,
+        Q=Q,
+        GROUPS=triton.next_power_of_2(Q),
+        WIDTH=WIDTH,
+        num_warps=1,
+        **launch_options(),
+    )
+    return out, positions
+
+
+@triton.jit
+def _begin(
+    rows,
+    position,
+    frame,
+    codes,
+    trailing,
+    frames,
+    text,
+    out,
+    positions,
+    V,
+    H,
+    L,
+    Q: tl.constexpr,
+    GROUPS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    row, part = tl.program_id(0), tl.program_id(1)
+    dims = part * WIDTH + tl.arange(0, WIDTH)
+    inside = dims < H
+    slot = tl.load(rows + row)
+    # What the slot holds is asked for together, and so are the tables' rows.
+    at, made = tl.load(position + slot), tl.load(frame + slot)
+    codebook = tl.arange(0, GROUPS)
+    code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
+    word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))  # the scratch slot has made none
+    own = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
+    parts = tl.load(own, mask=(codebook < Q)[:, None] & inside[None, :], other=0.0)
+    said = tl.load(text + word * H + dims, mask=inside, other=0.0)
+    total = tl.sum(parts.to(tl.float32), axis=0)
+    tl.store(out + row * H + dims, total.to(said.dtype) + said, mask=inside)
+    if part == 0:
+        tl.store(positions + row, at)
+
+
+def finish(
+    rows: Tensor,
+    state: State,
+    codes: Tensor,
+    finite: Tensor,
+    eos: int,
+    positions: Tensor,
+    counts: Tensor | None = None,
+) -> Tensor:
+    """Move the rows on past the frame just made: position, frame, last codes, codes 0 seen.
+
+    Shapes: codes [B, Q] int64; finite [B, Q] bool; rows, positions (the first that was read), counts (of those that
+    were, or one of each row) [B] int64; result [B, Q + 2] int64: the codes, whether code 0 is ``eos``, whether all
+    scores were finite.
+    """
+    B, Q = codes.shape
+    S, V = state.seen.shape
+    assert state.codes.shape == (S, Q)
+    assert finite.shape == (B, Q)
+    assert rows.shape == positions.shape == (B,)
+    assert counts is None or counts.shape == (B,)
+    assert all(tensor.is_contiguous() for tensor in (rows, codes, finite, positions, *state))
+    output = torch.empty(B, Q + 2, device=rows.device, dtype=torch.int64)
+    _finish[(B,)](
+        rows,
+        state.position,
+        state.frame,
+        state.codes,
+        state.seen,
+        codes,
+        finite,
+        positions,
+        counts,
+        output,
+        S,
+        V,
+        eos,
+        Q=Q,
+        WIDTH=triton.next_power_of_2(Q),
+        COUNTED=counts is not None,
+        num_warps=1,
+        **launch_options(),
+    )
+    return output
+
+
+@triton.jit
+def _finish(
+    rows,
+    position,
+    frame,
+    last,
+    seen,
+    codes,
+    finite,
+    positions,
+    counts,
+    output,
+    S,
+    V,
+    eos,
+    Q: tl.constexpr,
+    WIDTH: tl.constexpr,
+    COUNTED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    row, group = tl.program_id(0), tl.arange(0, WIDTH)
+    inside = group < Q
+    slot = tl.load(rows + row)
+    made = tl.load(codes + row * Q + group, mask=inside, other=0)
+    number = tl.load(finite + row * Q + group, mask=inside, other=1) != 0
+    first = tl.load(codes + row * Q)
+    stop = tl.load(positions + row) + (tl.load(counts + row) if COUNTED else 1)
+    frames = tl.load(frame + slot) + 1
+    moves = (slot < S - 1).to(tl.int64)  # the last slot is scratch
+    tl.store(position + slot, stop * moves)
+    tl.store(frame + slot, frames * moves)
+    tl.store(last + slot * Q + group, made, mask=inside)
+    tl.store(seen + slot * V + first, first >= 0)
+    tl.store(output + row * (Q + 2) + group, made, mask=inside)
+    tl.store(output + row * (Q + 2) + Q, (first == eos).to(tl.int64))
+    tl.store(output + row * (Q + 2) + Q + 1, tl.min(number.to(tl.int32)).to(tl.int64))

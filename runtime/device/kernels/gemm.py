@@ -1,0 +1,277 @@
+"""Multiplies up to 128 rows with a large matrix, as a frame does: what that costs is the reading of the weights.
+
+A program makes some outputs of all rows: weights [BN, BK] times inputs [BK, BM], the weights in the place that tensor
+cores have for the larger side, so that the same instructions in the same order make a row whether it is alone or one
+of sixty-four. The residual or the gate behind is done in the same launch. The norm before is a launch of its own: it
+takes a microsecond, and of many rows in every program it would take longer. Of few rows
+runtime/device/kernels/small_m_gemm.py does it all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from runtime.device.fused import Norm
+from runtime.device.kernels import launch_options, stages
+from runtime.device.kernels.split_k import LINE, split_k_gemm
+
+MOST_ROWS = 128
+MANY_ROWS = tl.constexpr(64)  # of the matrix, for a program: as many as the tensor cores' largest instruction takes
+PARTS = 4  # stretches of K whose sums are added up one after the other, of every matrix below
+
+
+class Tiles(NamedTuple):
+    """How a product is cut.
+
+    K is summed in ``parts`` stretches (1 or 4), whose sums are added up one after the other. A program with few outputs
+    has the stretches beside each other, a warp each; one with many has them one behind the other; with ``split_k``
+    every stretch is a program's own, and a second launch adds them up. ``calls``: whether a program calls its weights
+    into the cache while the kernel ahead still works.
+    """
+
+    BN: int
+    BK: int
+    parts: int
+    warps: int
+    stages: int
+    calls: bool = False
+    split_k: bool = False
+
+
+@triton.jit
+def _call_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
+    """Call the rows n to n + BN of a matrix into the cache, line by line; nobody waits."""
+    STEP: tl.constexpr = 256
+    lines = tl.arange(0, STEP)
+    for first in range(0, BN * K // LINE, STEP):
+        at = w + n.to(tl.int64) * K + (first + lines) * LINE
+        tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
+
+
+@triton.jit
+def _one_after_the_other(parts):
+    """Sums [A, B] of [4, A, B]."""
+    A: tl.constexpr = parts.shape[1]
+    B: tl.constexpr = parts.shape[2]
+    even, odd = tl.split(tl.permute(parts.reshape(2, 2, A, B), (2, 3, 0, 1)))
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first + second + third + fourth
+
+
+@triton.jit(do_not_specialize=["M"])
+def _gemm_kernel(
+    x,
+    w,
+    bias,
+    residual,
+    out,
+    M,
+    x_stride,
+    residual_stride,
+    out_stride,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    BIAS: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    GATED: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    PARTS: tl.constexpr,
+    CALLS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    # x [M, K]; w [N, K], or [2 N, K] with the gate above; bias [N]; residual, out [M, N].
+    n0 = tl.program_id(0) * BN
+    m = tl.program_id(1) * BM + tl.arange(0, BM)
+    n = n0 + tl.arange(0, BN)
+    here = m < M
+    whole: tl.constexpr = N % BN == 0 and K % BK == 0  # otherwise tiles reach beyond the matrix
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        if CALLS:
+            _call_rows(w, n0, K, BN)
+            if GATED:
+                _call_rows(w, N + n0, K, BN)
+        tl.extra.cuda.gdc_wait()
+
+    each: tl.constexpr = BK // PARTS
+    stretch: tl.constexpr = K // PARTS
+    tile: tl.constexpr = BN * (1 + GATED)
+    dtype = w.dtype.element_ty
+    row = tl.arange(0, tile)  # of the matrix: the gate's first
+    row, known = n0 + row % BN + row // BN * N, n0 + row % BN < N
+    acc = tl.zeros((tile, BM), tl.float32)
+    if PARTS == 1 or tile >= MANY_ROWS:
+        k = tl.arange(0, BK)
+        w_at = w + row[:, None].to(tl.int64) * K + k[None, :]
+        x_at = x + m[None, :] * x_stride + k[:, None]
+        part = tl.zeros((tile, BM), tl.float32)
+        for start in range(0, K, BK):
+            left = start + k < K
+            rows = tl.load(x_at + start, here[None, :] if whole else here[None, :] & left[:, None], 0.0)
+            w_tile = tl.load(w_at + start) if whole else tl.load(w_at + start, known[:, None] & left[None, :], 0.0)
+            part = tl.dot(w_tile, rows, part, input_precision="ieee")
+            if PARTS > 1:
+                tl.static_assert(stretch % BK == 0)
+                if (start + BK) % stretch == 0:
+                    acc += part
+                    part = tl.zeros((tile, BM), tl.float32)
+        if PARTS == 1:
+            acc = part
+    else:
+        tl.static_assert(whole)
+        # Part p sums its own stretch of K, and a step takes ``each`` numbers of every stretch.
+        p = tl.arange(0, PARTS)
+        k = p[:, None] * stretch + tl.arange(0, each)[None, :]
+        w_at = w + row[None, :, None].to(tl.int64) * K + k[:, None, :]
+        x_at = x + m[None, None, :] * x_stride + k[:, :, None]
+        sums = tl.zeros((PARTS, tile, BM), tl.float32)
+        for start in range(0, stretch, each):
+            rows = tl.load(x_at + start, here[None, None, :], 0.0)
+            sums = tl.dot(tl.load(w_at + start), rows, sums, input_precision="ieee")
+        acc = _one_after_the_other(sums)
+
+    if GATED:
+        gate, up = tl.split(tl.permute(acc.reshape(2, BN, BM), (1, 2, 0)))
+        gate = gate.to(dtype).to(tl.float32)
+        acc = (gate / (1 + tl.exp(-gate))).to(dtype).to(tl.float32) * up.to(dtype).to(tl.float32)
+    if BIAS:
+        acc += tl.load(bias + n, n < N, 0.0).to(tl.float32)[:, None]
+    at = m[None, :] * out_stride + n[:, None]
+    inside = here[None, :] if whole else here[None, :] & (n < N)[:, None]
+    if RESIDUAL:
+        # The product is rounded before it is added, as it is where the two are done one after the other.
+        beside = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
+        acc = acc.to(dtype).to(tl.float32) + beside.to(tl.float32)
+    tl.store(out + at, acc.to(dtype), inside)
+
+
+@triton.jit
+def _norm_kernel(x, weight, out, K, eps, x_stride, BK: tl.constexpr, PDL: tl.constexpr):
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    m = tl.program_id(0)
+    k = tl.arange(0, BK)
+    row = tl.load(x + m * x_stride + k, k < K, 0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(row * row) / K + eps)
+    dtype = out.dtype.element_ty
+    tl.store(out + m * K + k, (row * scale).to(dtype) * tl.load(weight + k, k < K, 0.0), k < K)
+
+
+def gemm(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    out: Tensor | None = None,
+    tiles: Tiles | None = None,
+) -> Tensor:
+    """residual + x times a matrix + bias, in a tensor of its own or in ``out``, whose rows may lie apart.
+
+    Shapes: x [M, K]; weight [N, K]; bias [N]; residual, out, result [M, N].
+    """
+    return _launch(x, weight, bias, residual, out, weight.shape[0], False, tiles)
+
+
+def swiglu(x: Tensor, weight: Tensor, *, tiles: Tiles | None = None) -> Tensor:
+    """silu(gate) * up of a product. Shapes: x [M, K]; weight [2 N, K], gate above up; result [M, N]."""
+    return _launch(x, weight, None, None, None, weight.shape[0] // 2, True, tiles)
+
+
+def norm(x: Tensor, how: Norm) -> Tensor:
+    """RMSNorm. Shapes: x, result [M, K]."""
+    M, K = x.shape
+    assert x.stride(1) == 1
+    out = torch.empty((M, K), device=x.device, dtype=x.dtype)
+    _norm_kernel[(M,)](
+        x, how.weight, out, K, how.eps, x.stride(0), BK=triton.next_power_of_2(K), num_warps=4, **launch_options()
+    )
+    return out
+
+
+def _launch(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    out: Tensor | None,
+    N: int,
+    gated: bool,
+    tiles: Tiles | None,
+) -> Tensor:
+    M, K = x.shape
+    assert x.stride(1) == 1
+    assert weight.is_contiguous()
+    tiles = tiles or choose_tiles(N, K, M, gated=gated)
+    BM = min(64, max(16, triton.next_power_of_2(M)))
+    if out is None:
+        out = torch.empty((M, N), device=x.device, dtype=x.dtype)
+    assert out.shape == (M, N)
+    assert out.stride(1) == 1
+    # Of x and of the matrix, whose gate comes beside.
+    fitting = stages(tiles.stages, (BM + tiles.BN * (1 + gated)) * tiles.BK * x.itemsize)
+    if tiles.split_k:
+        assert not gated
+        how = {"BN": tiles.BN, "BK": tiles.BK, "parts": tiles.parts, "warps": tiles.warps, "stages": fitting}
+        split_k_gemm(x, weight, bias, residual, out, BM=BM, calls=tiles.calls, **how)
+        return out
+    _gemm_kernel[(triton.cdiv(N, tiles.BN), triton.cdiv(M, BM))](
+        x,
+        weight,
+        bias if bias is not None else weight,
+        residual if residual is not None else x,
+        out,
+        M,
+        x.stride(0),
+        residual.stride(0) if residual is not None else 0,
+        out.stride(0),
+        N=N,
+        K=K,
+        BIAS=bias is not None,
+        RESIDUAL=residual is not None,
+        GATED=gated,
+        BM=BM,
+        BN=tiles.BN,
+        BK=tiles.BK,
+        PARTS=tiles.parts,
+        CALLS=tiles.calls,
+        num_warps=tiles.warps,
+        num_stages=fitting,
+        **launch_options(),
+    )
+    return out
+
+
+def choose_tiles(N: int, K: int, rows: int, *, gated: bool) -> Tiles:
+    """Tiles by the shape of the matrix and by the rows, found by `python -m benchmarks.tiles` on an H200.
+
+    For one matrix ``parts`` is the same for any rows: it decides the order of the sums.
+    """
+    if (found := TILES.get((N, K, gated))) is not None:
+        return found[0 if rows <= 16 else 1 if rows <= 32 else 2]
+    return Tiles(32, min(256, triton.next_power_of_2(K)), 1, 4, 3)
+
+
+# By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
+TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
+    (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
+    (1024, 2048, False): (Tiles(16, 256, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),
+    (3072, 1024, True): (Tiles(32, 128, 4, 4, 6), Tiles(32, 128, 4, 4, 6), Tiles(32, 128, 4, 4, 4)),
+    (1024, 3072, False): (Tiles(16, 512, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),
+    (2048, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6, True), Tiles(32, 256, 4, 4, 4, True)),
+    (4096, 2048, False): (Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
+    (2048, 2048, False): (Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 6), Tiles(32, 256, 4, 4, 4)),
+    (6144, 2048, True): (Tiles(32, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 3), Tiles(64, 128, 4, 8, 3)),
+    (2048, 6144, False): (Tiles(64, 256, 4, 4, 4), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
+    (3072, 2048, False): (Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 6)),
+    (3072, 1024, False): (Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 4, 4)),
+}

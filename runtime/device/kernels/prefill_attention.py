@@ -1,0 +1,198 @@
+"""Computes the attention of prefill chunks: new positions of some slots over themselves and those before.
+
+Two launches: norms, rotary positions and the cache's new entries, then flash attention. The twin is
+runtime/model/layers.py over a device's own attention.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from runtime.device.kernels import launch_options
+from runtime.device.kernels.qk_norm_rope import FLOAT32_STAGES, LOG2_E, LOWEST, STAGES, check, partners, qk_norm_rope
+
+TILE = 32  # positions that share a program
+BLOCK = 64  # keys that it takes at a time
+FLOAT32_BLOCK = 16
+
+
+def prefill_attention(
+    qkv: Tensor,
+    q_norm: Tensor,
+    k_norm: Tensor,
+    eps: float,
+    cos: Tensor,
+    sin: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    slot: Tensor,
+    start: Tensor,
+) -> Tensor:
+    """Causal attention of P new positions of each of some slots, over themselves and those before, which are kept.
+
+    A slot's last position is scratch: what lies at it or beyond (the padding of a chunk) is written there, attends to
+    what comes before, and nothing attends to it.
+
+    Shapes: qkv [n * P, (heads + 2 kv_heads) * d], a slot's positions next to each other; slot, start [n] int64, on the
+    device; the rest as in ``decode_attention``; result [n * P, heads * d].
+    """
+    _, kv_heads, T, d = keys.shape
+    heads, P = qkv.shape[1] // d - 2 * kv_heads, len(qkv) // len(slot)
+    check(heads, 1, (qkv, q_norm, k_norm, cos, sin, keys, values, slot, start))
+    out = torch.empty(len(qkv), heads * d, device=qkv.device, dtype=qkv.dtype)
+    grid = (len(slot) * triton.cdiv(P, TILE), kv_heads)
+    queries = max(16, triton.next_power_of_2(TILE * heads // kv_heads))
+    half = qkv.itemsize == 2
+    shape = {"HEADS": heads, "KV_HEADS": kv_heads, "D": d, "WIDTH": triton.next_power_of_2(d), "TILE": TILE}
+    _place[grid](qkv, k_norm, cos, sin, keys, values, slot, start, eps, P, T, **shape, num_warps=4, **launch_options())
+    _prefill_attention[grid](
+        qkv,
+        q_norm,
+        cos,
+        sin,
+        keys,
+        values,
+        slot,
+        start,
+        out,
+        eps,
+        d**-0.5,
+        P,
+        T,
+        **shape,
+        QUERIES=queries,
+        BLOCK=BLOCK if half else FLOAT32_BLOCK,
+        STAGES=STAGES if half else FLOAT32_STAGES,
+        num_warps=queries // 16 if half else 8,
+        **launch_options(),
+    )
+    return out
+
+
+@triton.jit
+def _place(
+    qkv,
+    k_norm,
+    cos,
+    sin,
+    keys,
+    values,
+    slot,
+    start,
+    eps,
+    P,
+    T,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """Keys and values of a tile of new positions, one key head."""
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    tiles, kv_head = tl.cdiv(P, TILE), tl.program_id(1)
+    part, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
+    new = tile * TILE + tl.arange(0, TILE)
+    live = new < P
+    at = tl.minimum(tl.load(start + part) + new, T - 1)
+    dims = tl.arange(0, WIDTH)
+    partner = partners(dims, D)
+    inside = (dims < D)[None, :]
+    there = live[:, None] & inside
+    source = qkv + ((part * P + new) * ((HEADS + 2 * KV_HEADS) * D) + (HEADS + kv_head) * D)[:, None]
+    k = tl.load(source + dims[None, :], mask=there, other=0.0)
+    k_partner = tl.load(source + partner[None, :], mask=there, other=0.0)
+    v = tl.load(source + KV_HEADS * D + dims[None, :], mask=there, other=0.0)
+    weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
+    partner_weight = tl.load(k_norm + partner[None, :], mask=inside, other=0.0)
+    angle = at[:, None] * D + dims[None, :]
+    across = tl.load(cos + angle, mask=there, other=0.0)
+    up = tl.load(sin + angle, mask=there, other=0.0)
+    k = qk_norm_rope(k, k_partner, weight, partner_weight, across, up, eps, D, WIDTH)
+    place = (tl.load(slot + part) * KV_HEADS + kv_head) * T * D + angle
+    tl.store(keys + place, k, mask=there)
+    tl.store(values + place, v, mask=there)
+
+
+@triton.jit
+def _prefill_attention(
+    qkv,
+    q_norm,
+    cos,
+    sin,
+    keys,
+    values,
+    slot,
+    start,
+    out,
+    eps,
+    scale,
+    P,
+    T,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    QUERIES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """A tile of new positions and one key head with its query heads: flash attention over the slot."""
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    tiles, kv_head = tl.cdiv(P, TILE), tl.program_id(1)
+    part, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
+    GROUP: tl.constexpr = HEADS // KV_HEADS
+    begin_at = tl.load(start + part).to(tl.int32)
+    query = tl.arange(0, QUERIES)
+    new = tile * TILE + query // GROUP
+    live = (query < TILE * GROUP) & (new < P)
+    head = kv_head * GROUP + query % GROUP
+    at = tl.minimum(begin_at + new, T - 1)
+    last = tl.minimum(at, T - 2)
+    dims = tl.arange(0, WIDTH)
+    partner = partners(dims, D)
+    inside = (dims < D)[None, :]
+    q_there = live[:, None] & inside
+    source = qkv + ((part * P + new) * ((HEADS + 2 * KV_HEADS) * D) + head * D)[:, None]
+    q = tl.load(source + dims[None, :], mask=q_there, other=0.0)
+    q_partner = tl.load(source + partner[None, :], mask=q_there, other=0.0)
+    weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
+    partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
+    angle = at[:, None] * D + dims[None, :]
+    across = tl.load(cos + angle, mask=q_there, other=0.0)
+    up = tl.load(sin + angle, mask=q_there, other=0.0)
+    q = qk_norm_rope(q, q_partner, weight, partner_weight, across, up, eps, D, WIDTH)
+
+    base = (tl.load(slot + part) * KV_HEADS + kv_head) * T * D
+    stop = tl.minimum(begin_at + tl.minimum((tile + 1) * TILE, P), T - 1)
+    factor = scale * LOG2_E
+    best = tl.full((QUERIES,), LOWEST, tl.float32)
+    total = tl.zeros((QUERIES,), tl.float32)
+    acc = tl.zeros((QUERIES, WIDTH), tl.float32)
+    offsets = tl.arange(0, BLOCK)
+    for begin in tl.range(0, stop, BLOCK, num_stages=STAGES):
+        index = begin + offsets
+        there = (index < stop)[:, None] & inside
+        block = base + index[:, None] * D + dims[None, :]
+        k = tl.load(keys + block, mask=there, other=0.0)
+        v = tl.load(values + block, mask=there, other=0.0)
+        score = tl.dot(q, k.T, input_precision="ieee") * factor
+        score = tl.where(index[None, :] <= last[:, None], score, LOWEST)
+        peak = tl.maximum(best, tl.max(score, axis=1))
+        fade = tl.exp2(best - peak)
+        share = tl.exp2(score - peak[:, None])
+        total = total * fade + tl.sum(share, axis=1)
+        acc = tl.dot(share.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
+        best = peak
+    target = out + ((part * P + new) * HEADS + head)[:, None] * D + dims[None, :]
+    tl.store(target, (acc / total[:, None]).to(q.dtype), mask=q_there)

@@ -1,0 +1,53 @@
+"""Gives the attention kernels what they share: norm and RoPE of query and key heads, checks of shapes, sizes."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+STAGES = 3  # blocks of keys on their way at once, the one at work among them
+FLOAT32_STAGES = 2  # as many as fit a multiprocessor's memory
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LOWEST = tl.constexpr(-1e30)  # below every score, and finite: what is subtracted from it stays a number
+
+
+def check(heads: int, new: int, tensors: tuple[Tensor, ...]) -> None:
+    """The kernels index by shape alone and would read strangers' memory where these do not hold."""
+    qkv, q_norm, k_norm, cos, sin, keys, values = tensors[:7]
+    _, kv_heads, T, d = keys.shape
+    assert heads > 0 == heads % kv_heads == d % 2
+    assert new in (1, 2)
+    assert qkv.shape[1] == (heads + 2 * kv_heads) * d
+    assert keys.shape == values.shape
+    assert q_norm.shape == k_norm.shape == (d,)
+    assert cos.shape == sin.shape == (T, d)
+    assert all(tensor.is_contiguous() for tensor in tensors)
+    assert len({tensor.dtype for tensor in tensors[:7]}) == 1
+
+
+@triton.jit
+def partners(dims, D: tl.constexpr):
+    """The number that each is turned with: split-half pairs."""
+    HALF: tl.constexpr = D // 2
+    return tl.where(dims < HALF, dims + HALF, dims - HALF)
+
+
+@triton.jit
+def qk_norm_rope(x, partner, weight, partner_weight, cos, sin, eps, D: tl.constexpr, WIDTH: tl.constexpr):
+    """RMSNorm (float32 inside, cast, then weight) and split-half RoPE of R heads, rounded as torch rounds.
+
+    All is handed in loaded, so that a kernel can have all its loads on their way before the first is needed.
+
+    Args:
+        x, partner: [R, WIDTH] the heads, zeros beyond D, and each number's partner.
+        weight, partner_weight: [1, WIDTH] of the norm.
+        cos, sin: [R, WIDTH] of the heads' positions.
+    """
+    first_half = (tl.arange(0, WIDTH) < D // 2)[None, :]
+    wide = x.to(tl.float32)
+    scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / D + eps)[:, None]
+    x = weight * (wide * scale).to(x.dtype)
+    partner = partner_weight * (partner.to(tl.float32) * scale).to(x.dtype)
+    return x * cos + tl.where(first_half, -partner, partner) * sin

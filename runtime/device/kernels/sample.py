@@ -1,0 +1,244 @@
+"""Samples codes from scores in one launch, by the rules of runtime/engine/sampling.py, which says them readably.
+
+No threshold is searched for top-k. The best noisy score of all codes is drawn first; if its code is not among the k
+best, neither is any with as small a score, and the best noisy score of those above it is drawn, until one may stay:
+the same code as the best noisy score of the k best, after one draw where most of the probability is theirs and few
+more where all codes are alike.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from runtime.device.fused import Rules
+from runtime.device.kernels import launch_options
+
+WARPS = 8  # of a program
+
+GOLDEN = tl.constexpr(0x9E3779B9)
+LEAST = tl.constexpr(-(2**31))  # below every ordered key
+
+
+def sample(
+    logits: Tensor,
+    rows: Tensor,
+    temperature: Tensor,
+    top_k: Tensor,
+    top_p: Tensor,
+    greedy: Tensor,
+    seed: Tensor,
+    frame: Tensor,
+    codebook: int,
+    codes: Tensor,
+    finite: Tensor,
+    rules: Rules | None = None,
+    table: Tensor | None = None,
+    embedded: Tensor | None = None,
+    *,
+    settled: bool = False,
+) -> None:
+    """Draw one code a row, tell whether its scores were numbers, and look up its row of a table.
+
+    A row with a score that is none still draws some code in [0, V).
+
+    Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, the slot of each; temperature, top_p [S] float32; top_k
+    [S] int64; greedy [S] bool; seed, frame [S] int64, frame counts those made; codes [B, Q] int64 and finite [B, Q]
+    bool are written at ``codebook``; table [V, H'] in any dtype, and embedded [B, H'], whose rows may lie apart, is
+    written: table[codes[:, codebook]].
+
+    Args:
+        settled: rows, seed, frame and settings lie as they are since before the last launch that was not settled, so
+            that the noise may be made while the kernel ahead still runs.
+    """
+    B, V = logits.shape
+    Q = codes.shape[1]
+    tables = (temperature, top_k, top_p, greedy, seed, frame, *(rules[:3] if rules else ()))
+    assert all(tensor.is_contiguous() for tensor in (logits, rows, codes, finite, *tables))
+    assert codes.shape == finite.shape == (len(rows), Q) == (B, Q)
+    assert 0 <= codebook < Q
+    assert rules is None or rules.seen.shape[1] == V
+    width = 0
+    if table is not None and embedded is not None:
+        width = table.shape[1]
+        assert table.shape == (V, width)
+        assert embedded.shape == (B, width)
+        assert table.dtype == embedded.dtype
+        assert table.is_contiguous()
+        assert embedded.stride(1) == 1
+    _sample[(B,)](
+        logits,
+        rows,
+        temperature,
+        top_k,
+        top_p,
+        greedy,
+        seed,
+        frame,
+        codes,
+        finite,
+        rules.seen if rules else None,
+        rules.penalty if rules else None,
+        rules.hold_until if rules else None,
+        table,
+        embedded,
+        embedded.stride(0) if embedded is not None else 0,
+        codebook,
+        Q,
+        RULES=rules is not None,
+        FEWEST=rules.fewest if rules else 0,
+        EOS=rules.eos if rules else 0,
+        CODES=rules.codes if rules else V,
+        V=V,
+        WIDTH=triton.next_power_of_2(V),
+        EMBEDDED=width,
+        EMBEDDED_WIDTH=triton.next_power_of_2(max(width, 1)),
+        SETTLED=settled,
+        num_warps=WARPS,
+        **launch_options(),
+    )
+
+
+@triton.jit(do_not_specialize=["codebook"])
+def _sample(
+    logits,
+    rows,
+    temperature,
+    top_k,
+    top_p,
+    greedy,
+    seed,
+    frame,
+    codes,
+    finite,
+    seen,
+    penalty,
+    hold_until,
+    table,
+    embedded,
+    embedded_stride,
+    codebook,
+    Q,
+    RULES: tl.constexpr,
+    FEWEST: tl.constexpr,
+    EOS: tl.constexpr,
+    CODES: tl.constexpr,
+    V: tl.constexpr,
+    WIDTH: tl.constexpr,
+    EMBEDDED: tl.constexpr,
+    EMBEDDED_WIDTH: tl.constexpr,
+    SETTLED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    if PDL:
+        if not SETTLED:
+            tl.extra.cuda.gdc_wait()  # before the next may begin: see ``Fused``
+        tl.extra.cuda.gdc_launch_dependents()
+    row = tl.program_id(0)
+    slot = tl.load(rows + row)
+    code = tl.arange(0, WIDTH)
+    inside = code < V
+    made = tl.load(frame + slot)
+    best_only = tl.load(greedy + slot) != 0
+    noise = tl.zeros((WIDTH,), tl.float32)
+    heat = 1.0
+    k = V
+    p = 1.0
+    if not best_only:
+        noise = _gumbel(tl.load(seed + slot), made, codebook, code)
+        heat = tl.load(temperature + slot)
+        k = tl.minimum(tl.maximum(tl.load(top_k + slot), 1), V).to(tl.int32)
+        p = tl.load(top_p + slot)
+    if PDL and SETTLED:
+        tl.extra.cuda.gdc_wait()
+
+    scores = tl.load(logits + row * V + code, mask=inside, other=0.0).to(tl.float32)
+    number = tl.abs(scores) < float("inf")
+    tl.store(finite + row * Q + codebook, tl.min(number.to(tl.int32)) != 0)
+    scores = tl.where(number, scores, 0.0)
+    allowed = inside
+    if RULES:
+        weight = tl.load(penalty + slot)
+        before = tl.load(seen + slot * V + code, mask=inside, other=0) != 0
+        scores = tl.where(before, tl.where(scores > 0, tl.div_rn(scores, weight), scores * weight), scores)
+        held = made < tl.maximum(tl.load(hold_until + slot), FEWEST)
+        allowed = (code < CODES) | ((code == EOS) & (not held))
+    warm = tl.div_rn(scores, tl.zeros_like(scores) + heat)
+    keys = tl.where(allowed, _ordered(warm), LEAST)
+    noisy = tl.where(allowed, _ordered(warm + noise), LEAST)
+
+    share = tl.zeros((WIDTH,), tl.float32)
+    spare = 0.0  # probability that top-p leaves out, at most
+    top = tl.max(keys)
+    if p < 1:
+        share = tl.exp(warm - tl.max(tl.where(allowed, warm, float("-inf"))))
+        share = tl.where(allowed & (keys >= _kth_largest(keys, k)), share, 0.0)
+        spare = (1 - p) * tl.sum(share)
+    drawn, key = _best_above(keys, noisy, code, LEAST)
+    again = _is_banned(keys, share, key, top, k, p, spare, V)
+    while again:
+        drawn, key = _best_above(keys, noisy, code, key)
+        again = _is_banned(keys, share, key, top, k, p, spare, V)
+    tl.store(codes + row * Q + codebook, drawn)
+    if EMBEDDED:
+        dims = tl.arange(0, EMBEDDED_WIDTH)
+        own = tl.load(table + drawn * EMBEDDED + dims, mask=dims < EMBEDDED)
+        tl.store(embedded + row * embedded_stride + dims, own, mask=dims < EMBEDDED)
+
+
+@triton.jit
+def _best_above(keys, noisy, code, floor):
+    """The first code with the best noisy score among those whose score is above the floor, and its score's key."""
+    noisy = tl.where(keys > floor, noisy, LEAST)
+    drawn = tl.min(tl.where(noisy == tl.max(noisy), code, 2**30))
+    return drawn, tl.max(tl.where(code == drawn, keys, LEAST))
+
+
+@triton.jit
+def _is_banned(keys, share, key, top, k, p, spare, V: tl.constexpr):
+    """Whether top-k or top-p bans the code with this key. The most probable is never banned: the way up ends there."""
+    banned = False
+    if k < V:
+        banned = tl.sum((keys > key).to(tl.int32)) >= k
+    if p < 1:
+        banned = banned | (tl.sum(tl.where(keys <= key, share, 0.0)) <= spare)
+    return banned & (key < top)
+
+
+@triton.jit
+def _kth_largest(keys, k):
+    """The key of the k-th largest, bit by bit from the highest: the largest bound that k keys reach."""
+    place = keys.to(tl.uint32, bitcast=True) ^ 0x80000000
+    bound = tl.zeros((), tl.uint32)
+    for step in range(32):
+        trial = bound | (tl.full((), 0x80000000, tl.uint32) >> step)
+        reached = tl.sum((place >= trial).to(tl.int32))
+        bound = tl.where(reached >= k, trial, bound)
+    return (bound ^ 0x80000000).to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def _ordered(x):
+    """float32 as int32 of the same order; both zeros are one."""
+    bits = (x + 0.0).to(tl.int32, bitcast=True)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def _gumbel(seed, frame, codebook, code):
+    """``gumbel_noise`` of one row, frame and codebook, in unsigned 32 bits."""
+    key = _mix(seed.to(tl.uint32)) ^ (seed >> 32).to(tl.uint32)
+    key = _mix(key + frame.to(tl.uint32) * GOLDEN)
+    key = _mix(key + (codebook + 1).to(tl.uint32) * GOLDEN)
+    bits = _mix(_mix(key ^ ((code + 1).to(tl.uint32) * GOLDEN)) + key)
+    uniform = ((bits >> 9).to(tl.float32) + 0.5) * (2.0**-23)
+    return -tl.log(-tl.log(uniform))
+
+
+@triton.jit
+def _mix(x):
+    """lowbias32 (Wellons 2018)."""
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    return x ^ (x >> 16)

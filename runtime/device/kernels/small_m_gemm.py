@@ -1,0 +1,277 @@
+"""Multiplies one to eight rows with a matrix that is on its way into shared memory before the rows are known.
+
+Such a product is the reading of its weights, and a frame of few rows is a chain of products each of which waits for the
+last. A program here asks for all of its weights, and only then waits for the kernel ahead (programmatic dependent
+launch): what is left behind the wait is the rows' way from the cache, the tensor cores, and the way back. The norm
+before a product is done by every program for itself, which costs less than a launch.
+
+Sums are cut and ordered as in runtime/device/kernels/gemm.py, and the norm's as in its own kernel: a row has the same
+bits here and there. Written in Gluon, Triton's language below Triton, which lets a kernel say what lies where and when.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from runtime.device.fused import Norm
+from runtime.device.kernels import pdl, shared_memory
+from runtime.device.kernels.gemm import PARTS
+
+MOST_ROWS = 8  # the tensor cores' instruction takes as many
+BESIDES = 1024  # bytes of shared memory besides weights and rows, and more: the norm's sums
+
+
+class Way(NamedTuple):
+    """How a product is cut.
+
+    A program has ``tile`` rows of the matrix, looks at ``live`` rows of the input (1 or 8: more sizes would be more
+    kernels to compile), and a step takes ``each`` numbers of every stretch of K. ``at_once``: shared memory has room
+    for all of the rows beside the weights, and not for a step of them only.
+    """
+
+    tile: int
+    live: int
+    each: int
+    at_once: bool
+
+
+# Rows of the matrix that a program has, where one row is asked for and where more are: by outputs, inputs and gate,
+# found on an H200. None: runtime/device/kernels/gemm.py is faster.
+TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
+    (4096, 1024, False): (32, 32),
+    (1024, 2048, False): (16, 16),
+    (3072, 1024, True): (64, 64),
+    (1024, 3072, False): (16, 16),
+    (2048, 1024, False): (16, 16),
+    (4096, 2048, False): (16, 32),
+    (2048, 2048, False): (16, 16),
+    (6144, 2048, True): (16, None),
+    (2048, 6144, False): (16, 16),
+    (3072, 2048, False): (16, 16),
+    (3072, 1024, False): (32, 32),
+}
+
+
+def way(x: Tensor, weight: Tensor, *, gated: bool = False) -> Way | None:
+    """How some rows times a matrix are done here on this card; None: not here. Shapes as of ``small_m_gemm``."""
+    M, K = x.shape
+    tiles = TILES.get((len(weight) // (1 + gated), K, gated))
+    if tiles is None or M > MOST_ROWS or not pdl():
+        return None
+    tile = tiles[M > 1]
+    return None if tile is None else cut(tile, M, K, x.itemsize)
+
+
+def cut(tile: int, M: int, K: int, itemsize: int) -> Way | None:
+    """The way with so many rows of the matrix a program; None: this card's shared memory has not the room."""
+    stretch, live = K // PARTS, 1 if M == 1 else MOST_ROWS
+    each = stretch & -stretch  # the largest power of two that divides it
+    for at_once, inputs in ((True, K), (False, PARTS * each)):
+        if itemsize * (tile * K + live * inputs) <= shared_memory() - BESIDES:
+            return Way(tile, live, each, at_once)
+    return None
+
+
+@gluon.jit
+def _places(R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
+    """Indices of the stretches [PARTS, 1, 1], a warp each, of rows [1, R, 1], and of what a step takes [1, 1, EACH]."""
+    spread: gl.constexpr = gl.BlockedLayout([1, 1, 8], [1, 1, 32], [PARTS, 1, 1], [2, 1, 0])
+    part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, spread)))
+    row = gl.arange(0, R, gl.SliceLayout(0, gl.SliceLayout(2, spread)))
+    k = gl.arange(0, EACH, gl.SliceLayout(0, gl.SliceLayout(1, spread)))
+    return part[:, None, None], row[None, :, None], k[None, None, :]
+
+
+@gluon.jit
+def _room(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, EACH: gl.constexpr):
+    """Shared memory [STEPS, PARTS, R, EACH], from which the tensor cores' operands are loaded without conflicts."""
+    return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, EACH], gl.SwizzledSharedLayout(8, 1, 8, [2, 1, 0]))
+
+
+@gluon.jit
+def _weights(
+    w,
+    N: gl.constexpr,
+    K: gl.constexpr,
+    GATED: gl.constexpr,
+    TILE: gl.constexpr,
+    PARTS: gl.constexpr,
+    EACH: gl.constexpr,
+):
+    """Room for a program's rows of the matrix, which are on their way there; of a gated one half are the gate's."""
+    STRETCH: gl.constexpr = K // PARTS
+    OUTPUTS: gl.constexpr = TILE // (1 + GATED)
+    part, row, k = _places(TILE, PARTS, EACH)
+    row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
+    at = w + row * K + part * STRETCH + k
+    staged = _room(w.dtype.element_ty, STRETCH // EACH, TILE, PARTS, EACH)
+    for step in gl.static_range(STRETCH // EACH):
+        async_copy.async_copy_global_to_shared(staged.index(step), at + step * EACH)
+    async_copy.commit_group()
+    return staged
+
+
+@gluon.jit
+def _one_after_the_other(parts):
+    """Sums [A, B, G] of [A, B, G, 4]."""
+    A: gl.constexpr = parts.shape[0]
+    B: gl.constexpr = parts.shape[1]
+    G: gl.constexpr = parts.shape[2]
+    even, odd = gl.split(parts.reshape([A, B, G, 2, 2]))
+    first, third = gl.split(even)
+    second, fourth = gl.split(odd)
+    return first + second + third + fourth
+
+
+@gluon.jit(do_not_specialize=["M"])
+def _small_m_gemm_kernel(
+    x,
+    w,
+    norm,
+    residual,
+    out,
+    M,
+    eps,
+    x_stride,
+    residual_stride,
+    out_stride,
+    N: gl.constexpr,
+    K: gl.constexpr,
+    NORM: gl.constexpr,
+    RESIDUAL: gl.constexpr,
+    GATED: gl.constexpr,
+    LIVE: gl.constexpr,
+    BM: gl.constexpr,
+    TILE: gl.constexpr,
+    PARTS: gl.constexpr,
+    EACH: gl.constexpr,
+    AT_ONCE: gl.constexpr,
+    PDL: gl.constexpr,
+):
+    # x [M, K], of which LIVE rows are looked at; w [N, K], or [2 N, K] with the gate above; norm [K]; residual, out
+    # [M, N]. A warp has a stretch of K.
+    STRETCH: gl.constexpr = K // PARTS
+    STEPS: gl.constexpr = STRETCH // EACH
+    OUTPUTS: gl.constexpr = TILE // (1 + GATED)
+    dtype: gl.constexpr = w.dtype.element_ty
+    staged = _weights(w, N, K, GATED, TILE, PARTS, EACH)
+    if PDL:
+        gdc_launch_dependents()
+    rows = _room(dtype, STEPS if AT_ONCE else 1, LIVE, PARTS, EACH)
+    if NORM:
+        # As in the norm's own kernel: who has which numbers decides the order of their sum.
+        gl.static_assert(STEPS == 1)
+        along: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [1, PARTS], [1, 0])
+        m, k = gl.arange(0, LIVE, gl.SliceLayout(1, along)), gl.arange(0, K, gl.SliceLayout(0, along))
+        weight = gl.load(norm + k)[None, :]
+        if PDL:
+            gdc_wait()
+        row = gl.load(x + m[:, None] * x_stride + k[None, :], (m < M)[:, None], 0.0).to(gl.float32)
+        scale = gl.rsqrt(gl.sum(row * row, axis=1) / K + eps)[:, None]
+        row = (row * scale).to(dtype) * weight
+        rows.index(0).store(row.reshape([LIVE, PARTS, EACH]).permute([1, 0, 2]))
+    else:
+        part, m, k = _places(LIVE, PARTS, EACH)
+        at, there = x + m * x_stride + part * STRETCH + k, m < M
+        if PDL:
+            gdc_wait()
+        if AT_ONCE:
+            for step in gl.static_range(STEPS):
+                rows.index(step).store(gl.load(at + step * EACH, there, 0.0))
+
+    wide: gl.constexpr = min(32, OUTPUTS)
+    whole: gl.constexpr = gl.BlockedLayout(
+        [1, 1, 1 + GATED, PARTS], [wide, 32 // wide, 1, 1], [1, PARTS, 1, 1], [0, 1, 2, 3]
+    )
+    flat: gl.constexpr = gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
+    m = gl.arange(0, BM, gl.SliceLayout(0, flat))[None, :]
+    n = gl.program_id(0) * OUTPUTS + gl.arange(0, OUTPUTS, gl.SliceLayout(1, flat))[:, None]
+    here = m < M
+    if RESIDUAL:
+        beside = gl.load(residual + m * residual_stride + n, here, 0.0).to(gl.float32)
+
+    of_sums: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [PARTS, 1, 1], [1, 16, 8])
+    sums = gl.zeros([PARTS, TILE, BM], gl.float32, of_sums)
+    async_copy.wait_group(0)
+    for step in gl.static_range(STEPS):
+        weights = staged.index(step).load(gl.DotOperandLayout(0, of_sums, 2))
+        if not AT_ONCE:
+            rows.index(0).store(gl.load(at + step * EACH, there, 0.0))
+        tile = rows.index(step if AT_ONCE else 0).permute([0, 2, 1]).load(gl.DotOperandLayout(1, of_sums, 2))
+        if LIVE < BM:
+            tile = tile.broadcast_to([PARTS, EACH, BM])
+        sums = mma_v2(weights, tile, sums, input_precision="ieee")
+    parts = sums.reshape([PARTS, 1 + GATED, OUTPUTS, BM]).permute([2, 3, 1, 0])
+    acc = _one_after_the_other(gl.convert_layout(parts, whole))
+    if GATED:
+        gate, up = gl.split(acc)
+        gate = gate.to(dtype).to(gl.float32)
+        acc = (gate / (1 + gl.exp(-gate))).to(dtype).to(gl.float32) * up.to(dtype).to(gl.float32)
+    else:
+        acc = acc.reshape([OUTPUTS, BM])
+    acc = gl.convert_layout(acc, flat)
+    if RESIDUAL:
+        # The product is rounded before it is added, as it is where the two are done one after the other.
+        acc = acc.to(dtype).to(gl.float32) + beside
+    gl.store(out + m * out_stride + n, acc.to(dtype), here)
+
+
+def small_m_gemm(
+    x: Tensor,
+    weight: Tensor,
+    way: Way,
+    *,
+    norm: Norm | None = None,
+    residual: Tensor | None = None,
+    out: Tensor | None = None,
+    gated: bool = False,
+) -> Tensor:
+    """residual + norm(x) times a matrix, or silu(gate) * up of it, in a tensor of its own or in ``out``.
+
+    Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate above; residual, out, result [M, N], whose rows may lie
+    apart.
+    """
+    (M, K), N = x.shape, len(weight) // (1 + gated)
+    assert x.stride(1) == 1
+    assert weight.is_contiguous()
+    assert way.live >= M
+    assert norm is None or way.each * PARTS == K, "a row is normed whole"
+    if out is None:
+        out = torch.empty((M, N), device=x.device, dtype=x.dtype)
+    assert out.shape == (M, N)
+    assert out.stride(1) == 1
+    _small_m_gemm_kernel[(len(weight) // way.tile,)](
+        x,
+        weight,
+        norm.weight if norm is not None else weight,
+        residual if residual is not None else x,
+        out,
+        M,
+        norm.eps if norm is not None else 0.0,
+        x.stride(0),
+        residual.stride(0) if residual is not None else 0,
+        out.stride(0),
+        N=N,
+        K=K,
+        NORM=norm is not None,
+        RESIDUAL=residual is not None,
+        GATED=gated,
+        LIVE=way.live,
+        BM=MOST_ROWS,
+        TILE=way.tile,
+        PARTS=PARTS,
+        EACH=way.each,
+        AT_ONCE=way.at_once,
+        PDL=pdl(),
+        launch_pdl=pdl(),
+        num_warps=PARTS,
+        enable_fp_fusion=False,
+    )
+    return out

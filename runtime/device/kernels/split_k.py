@@ -1,0 +1,148 @@
+"""Multiplies with a program for each stretch of K, and adds the stretches up in a second launch.
+
+For many rows a program that has all of K reads all of the rows, and one program with few outputs reads them as often
+as one with many. Here programs take more outputs and less of K. What is summed, and in which order, is what
+runtime/device/kernels/gemm.py sums in one program, so that few and many rows may be cut differently.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from runtime.device.kernels import launch_options
+
+LINE = tl.constexpr(64)  # numbers of 16 bits in a line of the cache
+WIDTH = 256  # outputs of a row that a program adds up
+
+
+def split_k_gemm(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    out: Tensor,
+    *,
+    BM: int,
+    BN: int,
+    BK: int,
+    parts: int,
+    warps: int,
+    stages: int,
+    calls: bool,
+) -> None:
+    """residual + x times a matrix + bias.
+
+    Shapes: x [M, K]; weight [N, K]; bias [N]; residual, out [M, N], whose rows may lie apart.
+    """
+    (M, K), N = x.shape, len(weight)
+    assert N % BN == 0 == K % (parts * BK)
+    sums = torch.empty(parts, M, N, device=x.device, dtype=torch.float32)
+    _stretch[(N // BN, triton.cdiv(M, BM), parts)](
+        x,
+        weight,
+        sums,
+        M,
+        x.stride(0),
+        N=N,
+        K=K,
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        PARTS=parts,
+        CALLS=calls,
+        num_warps=warps,
+        num_stages=stages,
+        **launch_options(),
+    )
+    _add_up[(M, triton.cdiv(N, WIDTH))](
+        sums,
+        bias,
+        residual,
+        out,
+        M,
+        residual.stride(0) if residual is not None else 0,
+        out.stride(0),
+        N=N,
+        PARTS=parts,
+        WIDTH=WIDTH,
+        num_warps=1,
+        **launch_options(),
+    )
+
+
+@triton.jit(do_not_specialize=["M"])
+def _stretch(
+    x,
+    w,
+    sums,
+    M,
+    x_stride,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    PARTS: tl.constexpr,
+    CALLS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    # x [M, K]; w [N, K]; sums [PARTS, M, N].
+    part = tl.program_id(2)
+    m = tl.program_id(1) * BM + tl.arange(0, BM)
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    here = m < M
+    stretch: tl.constexpr = K // PARTS
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        if CALLS:
+            lines = tl.arange(0, BK // LINE)
+            for first in range(0, stretch, BK):
+                at = w + n[:, None].to(tl.int64) * K + part * stretch + first + lines[None, :] * LINE
+                tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], tl.int32, False, 1)
+        tl.extra.cuda.gdc_wait()
+    k = part * stretch + tl.arange(0, BK)
+    w_at = w + n[:, None].to(tl.int64) * K + k[None, :]
+    x_at = x + m[None, :] * x_stride + k[:, None]
+    acc = tl.zeros((BN, BM), tl.float32)
+    for start in range(0, stretch, BK):
+        rows = tl.load(x_at + start, here[None, :], 0.0)
+        acc = tl.dot(tl.load(w_at + start), rows, acc, input_precision="ieee")
+    tl.store(sums + (part * M + m)[None, :] * N + n[:, None], acc, here[None, :])
+
+
+@triton.jit(do_not_specialize=["M"])
+def _add_up(
+    sums,
+    bias,
+    residual,
+    out,
+    M,
+    residual_stride,
+    out_stride,
+    N: tl.constexpr,
+    PARTS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    # sums [PARTS, M, N]; bias [N]; residual, out [M, N].
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    m, n = tl.program_id(0), tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    inside = n < N
+    if residual is not None:
+        beside = tl.load(residual + m * residual_stride + n, inside, 0.0).to(tl.float32)
+    at = sums + m * N + n
+    acc = tl.load(at, inside, 0.0)
+    for part in tl.static_range(1, PARTS):
+        acc += tl.load(at + part * M * N, inside, 0.0)
+    if bias is not None:
+        acc += tl.load(bias + n, inside, 0.0).to(tl.float32)
+    dtype = out.dtype.element_ty
+    if residual is not None:
+        # The product is rounded before it is added, as it is where the two are done one after the other.
+        acc = acc.to(dtype).to(tl.float32) + beside
+    tl.store(out + m * out_stride + n, acc.to(dtype), inside)

@@ -1,0 +1,219 @@
+"""Decodes frames of several sequences into sound, each on the Code2Wav stream of its slot. Code2Wav worker only."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from runtime.device import Device, kernels
+from runtime.device.cpu import CpuDevice
+from runtime.device.interface import Event, Stream
+from runtime.engine.reference_sound import ReferenceSound
+from runtime.engine.sound_graphs import Progress, SoundGraphs, pieces
+from runtime.engine.voice_cache import ClonedVoice
+from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
+from runtime.model.code2wav import Code2Wav
+from runtime.model.sound import ROW, LibrarySound, SoundNetwork
+
+log = logging.getLogger(__name__)
+
+
+def sound_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> SoundNetwork:
+    """Kernels where there are a card and Triton, else the library's operations, in float32."""
+    if device.torch_device.type == "cuda" and kernels.available():
+        from runtime.model.packed_sound import PackedSound
+
+        return PackedSound(code2wav, slots, dtype)
+    if dtype is not torch.float32:
+        log.warning("Code2Wav runs in float32: its bfloat16 needs a card and Triton")
+    return LibrarySound(code2wav, slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A row's sound that is being made behind its frame. Shapes: made [samples and flags] int16, on the host."""
+
+    made: Tensor
+    samples: int
+    event: Event
+
+    def pcm(self) -> bytes | SpeechError:
+        """Wait for it; s16le, or why there is none."""
+        try:
+            self.event.synchronize()
+        except Exception:
+            log.exception("the sound behind a first frame failed")
+            return GenerationFailed()
+        made = self.made.numpy()
+        return NonFiniteOutput() if made[self.samples :].any() else made[: self.samples].tobytes()
+
+
+class Code2WavStreams:
+    """One stream a slot. A stream is fresh when it is opened, whatever its slot held before."""
+
+    def __init__(
+        self,
+        code2wav: Code2Wav,
+        slots: int,
+        device: Device | None = None,
+        dtype: torch.dtype = torch.float32,
+        network: SoundNetwork | None = None,
+    ) -> None:
+        self.samples_per_frame = code2wav.config.samples_per_frame
+        self.device = device or CpuDevice()
+        self.network = network or sound_network(code2wav, slots + 1, self.device, dtype)  # one to spare: Bucket
+        self.graphs = SoundGraphs(self.network, self.device, code2wav.config.num_quantizers, slots, spare=slots)
+        self.after = ReferenceSound(self.network, self.device, code2wav.config.num_quantizers)
+        self.uncaptured = 0  # calls that found no graph, though graphs are held
+        self._last: dict[int, tuple[Stream, Event]] = {}  # by slot: the last work on its stream, not awaited yet
+        self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)  # slot, turn, frames decoded
+        self._rows[:, 0] = np.arange(slots)
+
+    def prepare(self, progress: Progress = lambda done, of: None) -> None:
+        """Capture the graphs; where that fails, the same work is done without them."""
+        if self.device.holds_graphs:
+            self.graphs.capture(progress)
+            self.after.capture()
+
+    @torch.inference_mode()
+    def open(self, slot: int, voice: ClonedVoice | None = None, stream: Stream = Stream.FIRST_SOUND) -> None:
+        """Begin a stream, after the voice's reference frames if it has any."""
+        with self.device.stream(stream):
+            self._after_last((slot,), stream)
+            self.network.reset(slot)
+            turn = frames = 0
+            if voice is not None and voice.codes is not None:
+                voice.sound = voice.sound or self.after(voice.codes)
+                turn, frames = voice.sound.turn, voice.sound.frames
+                self.network.put(slot, voice.sound.state)
+            self._last[slot] = stream, self.device.mark()
+        self._rows[slot, 1:] = turn, frames
+
+    def can_follow(self, voice: ClonedVoice | None) -> bool:
+        """Whether a stream can be opened, and its first frame decoded, without waiting for anything."""
+        is_known = voice is None or voice.codes is None or voice.sound is not None
+        return is_known and bool(self.graphs.sizes(Stream.STARTS))
+
+    @torch.inference_mode()
+    def follow(self, slots: Sequence[int], codes: Tensor) -> list[Following]:
+        """Decode the first frame of freshly opened streams right behind it; within ``Stream.STARTS``.
+
+        Shapes: codes [B, Q], on the device.
+        """
+        widest = self.graphs.widest(Stream.STARTS)
+        followed: list[Following] = []
+        for first in range(0, len(slots), widest):
+            group = np.array(slots[first : first + widest], np.int64)
+            bucket = self.graphs.bucket(Stream.STARTS, 1, len(group))
+            assert bucket is not None
+            made, event = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
+            self._move_on(group, 1)
+            self._last.update(dict.fromkeys(group.tolist(), (Stream.STARTS, event)))
+            followed += [Following(made[place], self.samples_per_frame, event) for place in range(len(group))]
+        return followed
+
+    @torch.inference_mode()
+    def decode(
+        self, slots: Sequence[int], codes: Tensor, stream: Stream = Stream.SOUND, *, at_end: bool = False
+    ) -> list[bytes | SpeechError]:
+        """The sound of the next frames of some streams, as s16le, or why a stream has none.
+
+        A piece that fails has moved no stream on: the state of a row is written last of all, or beside what the call
+        read. Each half of the streams tries it again, until the faulty stream fails alone.
+
+        Shapes: codes [B, n, Q] int64, a row a slot; each result has n * samples_per_frame samples, or more where the
+        streams are ``at_end``: nothing follows in them, and what makes a call whole may. Called within ``stream``:
+        first chunks and all others may be decoded at the same time, never of the same slot.
+        """
+        frames, sizes = codes.shape[1], self.graphs.sizes(stream)
+        if at_end and (fitting := [size for size in sizes if size >= frames]):
+            codes = codes[:, np.minimum(np.arange(fitting[0]), frames - 1)]
+        cut = pieces(codes.shape[1], sizes) if sizes else _evenly(codes.shape[1], self.network.longest)
+        widest = self.graphs.widest(stream) if sizes else len(slots)
+        sounds: list[bytes | SpeechError] = []
+        for first in range(0, len(slots), widest):
+            group = np.array(slots[first : first + widest], np.int64)
+            parts: list[list[bytes]] = [[] for _ in group]
+            whole = np.arange(len(group))  # the rows that have not failed
+            sane = np.ones(len(group), bool)  # which of the group gave finite sound
+            begin = 0
+            for size in cut:
+                piece = codes[first : first + widest, begin : begin + size]
+                whole, made = self._pieces(group, whole, piece if len(whole) == len(group) else piece[whole], stream)
+                samples = size * self.samples_per_frame
+                sane[whole] &= ~made[:, samples:].any(axis=1)
+                for place, row in zip(whole.tolist(), made[:, :samples], strict=True):
+                    parts[place].append(row.tobytes())
+                begin += size
+                if not len(whole):
+                    break
+            failed = np.ones(len(group), bool)
+            failed[whole] = False
+            sounds += [
+                GenerationFailed() if has_failed else b"".join(part) if is_sane else NonFiniteOutput()
+                for part, is_sane, has_failed in zip(parts, sane.tolist(), failed.tolist(), strict=True)
+            ]
+        return sounds
+
+    def _pieces(
+        self, group: NDArray[np.int64], places: NDArray[np.int64], codes: Tensor, stream: Stream
+    ) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
+        """One piece of some streams of a group: the places of those that have not failed, and what was made of them.
+
+        Shapes: group [g]; places [b], of the streams in it; codes [b, n, Q]; results [c], [c, samples and flags].
+        """
+        try:
+            return places, self._piece(group[places], codes, stream)
+        except Exception:
+            log.exception("sound of %d streams failed", len(places))
+        if len(places) == 1:
+            return places[:0], np.zeros((0, 0), np.int16)
+        middle = len(places) // 2
+        halves = []
+        for half in (slice(None, middle), slice(middle, None)):
+            left, made = self._pieces(group, places[half], codes[half], stream)
+            halves.append((left, made.copy()))  # a graph's result is the next one's memory
+        whole = [made for left, made in halves if len(left)]
+        return np.concatenate([left for left, _ in halves]), np.concatenate(whole) if whole else halves[0][1]
+
+    def _piece(self, slots: NDArray[np.int64], codes: Tensor, stream: Stream) -> NDArray[np.int16]:
+        """One call of the network. Shapes: codes [b, n, Q]; result [b, samples and flags]."""
+        rows, size = self._rows[slots], codes.shape[1]
+        if begun := [slot for slot in slots.tolist() if slot in self._last]:
+            with self.device.stream(stream):
+                self._after_last(begun, stream)
+        if (bucket := self.graphs.bucket(stream, size, len(slots))) is not None:
+            made = bucket.run(rows, codes)
+        else:
+            self.uncaptured += self.device.holds_graphs
+            made = self._eagerly(rows, codes, stream)
+        self._move_on(slots, size)
+        return made.numpy()
+
+    def _move_on(self, slots: NDArray[np.int64], frames: int) -> None:
+        self._rows[slots, 1] ^= 1
+        self._rows[slots, 2] += frames
+
+    def _after_last(self, slots: Sequence[int], stream: Stream) -> None:
+        """Let the current device stream wait for what other device streams do to some slots' Code2Wav streams."""
+        for slot in slots:
+            other, event = self._last.pop(slot, (stream, None))
+            if event is not None and other is not stream:
+                self.device.wait(event)
+
+    def _eagerly(self, rows: NDArray[np.int64], codes: Tensor, stream: Stream) -> Tensor:
+        where = self.device.torch_device
+        with self.device.stream(stream):
+            numbers = torch.from_numpy(rows).to(where, torch.int32)
+            return self.network.decode(numbers, codes.to(where, torch.int32).contiguous()).cpu()
+
+
+def _evenly(frames: int, longest: int) -> list[int]:
+    """A chunk in pieces of the longest that a network takes, and the rest."""
+    return [min(longest, frames - begin) for begin in range(0, frames, longest)]

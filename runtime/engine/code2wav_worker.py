@@ -1,0 +1,116 @@
+"""Runs Code2Wav beside the frames on threads of its own, the most urgent task first.
+
+All state of the Code2Wav streams is touched here only, and that of one stream by one thread at a time. What waits here
+may be withdrawn and replaced at every turn of the engine, so that a first chunk never stands behind tasks that can
+wait; where the device does several things at once first chunks have a thread of their own, and do not stand behind a
+running task either.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Code2WavTask:
+    """One call of Code2Wav. ``begin`` is called under the worker's lock, when nothing can withdraw it any more."""
+
+    urgency: tuple[bool, float]  # as tuples sort: not a first chunk, deadline
+    begin: Callable[[], Callable[[], None]]  # returns the task's run
+
+    @property
+    def is_first(self) -> bool:
+        return not self.urgency[0]
+
+
+Takes = Callable[[Code2WavTask], bool]
+
+
+def everything(task: Code2WavTask) -> bool:
+    """What the only thread takes."""
+    return True
+
+
+class Code2WavWorker:
+    """A thread, or two, after ``start``; before, tasks are run at once on the caller's thread (``speak``, tests)."""
+
+    def __init__(self, prepare: Callable[[], None] = lambda: None) -> None:
+        self.lock = threading.RLock()
+        self._prepare = prepare  # what a thread does first: it has its own number of torch threads
+        self._waiting: dict[object, list[Code2WavTask]] = {}  # by owner, most urgent first
+        self._wake = threading.Condition(self.lock)
+        self._closing = False
+        self._threads: list[threading.Thread] = []
+
+    def start(self, *, first_apart: bool = False) -> None:
+        """Take tasks up; with ``first_apart`` first chunks on one thread, all else on another."""
+        threads: dict[str, Takes] = {"sound": everything}
+        if first_apart:
+            threads = {"first sound": lambda task: task.is_first, "sound": lambda task: not task.is_first}
+        for name, takes in threads.items():
+            thread = threading.Thread(target=self._run, args=(takes,), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Finish what is being done, drop what waits, end the threads."""
+        with self.lock:
+            self._closing = True
+            self._waiting.clear()
+            self._wake.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def withdraw(self, owner: object) -> None:
+        """Drop what waits of an owner, until it offers again."""
+        with self.lock:
+            self._waiting.pop(owner, None)
+
+    def offer(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
+        """Replace what waits of an owner; ``tasks`` is called while nothing can begin."""
+        with self.lock:
+            self._waiting.pop(owner, None)
+            if wanted := tasks():
+                self._waiting[owner] = wanted
+                self._wake.notify_all()
+        if not self._threads:
+            while (run := self._next()) is not None:
+                run()
+        elif wanted and wanted[0].is_first:
+            time.sleep(0)  # somebody hears nothing yet: the thread takes the interpreter now, not at its next switch
+
+    def _next(self, takes: Takes = everything) -> Callable[[], None] | None:
+        with self.lock:
+            mine = (
+                (task, owner) for owner, tasks in self._waiting.items() if (task := next(filter(takes, tasks), None))
+            )
+            task, owner = min(mine, key=lambda one: one[0].urgency, default=(None, None))
+            if task is None:
+                return None
+            self._waiting[owner].remove(task)
+            if not self._waiting[owner]:
+                del self._waiting[owner]
+            return task.begin()
+
+    def _await(self, takes: Takes) -> Callable[[], None] | None:
+        """The next task of a thread; None when the worker is closed."""
+        with self.lock:
+            while not self._closing:
+                if (run := self._next(takes)) is not None:
+                    return run
+                self._wake.wait()
+        return None
+
+    def _run(self, takes: Takes) -> None:
+        self._prepare()
+        while (run := self._await(takes)) is not None:
+            try:
+                run()
+            except Exception:  # it reports its own failures; this one must not end everybody's sound
+                log.exception("a Code2Wav task failed")

@@ -1,0 +1,52 @@
+"""Waits for the device in the engine's place, so that its thread sleeps until there is something to do."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+from runtime.device.interface import Event, Stream
+
+log = logging.getLogger(__name__)
+
+
+class CompletionWaiter:
+    """A thread for each stream, which takes events in order and calls ``wake`` when the device has come to each."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._queues: dict[Stream, SimpleQueue[Event | None]] = {}
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._threads)
+
+    def start(self, streams: Sequence[Stream]) -> None:
+        for stream in streams:
+            queue = self._queues[stream] = SimpleQueue()
+            thread = threading.Thread(target=self._run, args=(queue,), name=f"wait for {stream}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def expect(self, stream: Stream, event: Event) -> None:
+        """Wake the engine at an event. Without threads nobody is woken, and the engine waits by itself."""
+        if (queue := self._queues.get(stream)) is not None:
+            queue.put(event)
+
+    def close(self) -> None:
+        """End the threads, after what they were told to wait for."""
+        for queue in self._queues.values():
+            queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, queue: SimpleQueue[Event | None]) -> None:
+        while (event := queue.get()) is not None:
+            try:
+                event.synchronize()
+            except Exception:  # the engine meets the same error when it reads, and knows the requests
+                log.exception("waiting for the device failed")
+            self._wake()

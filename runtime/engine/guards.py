@@ -1,0 +1,99 @@
+"""Detects speech that goes on after its text: it repeats itself, or can no longer be heard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.engine.text import expected_frames
+from runtime.request import Guard
+
+# A runaway is stationary: near-silence or a short loop, for minutes (docs/model.md 7.1). Speech is not, and
+# what is still to come of it after its text is spent is the end of a word and a breath.
+PERIODS = np.arange(1, 9)  # frames of a loop, 80 ms each; a longer one is a phrase said twice, which a text may want
+# 3.2 s, five rounds of the longest loop. A held vowel or a pause may repeat one code too, but nobody holds a vowel
+# for three seconds after the last word, and a dramatic pause is two (25 frames).
+REPEATED_FRAMES = 40
+SILENT_FRAMES = 38  # 3 s: longer than a pause between paragraphs
+AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples; pauses of the embedded voice lie below -60 dBFS
+
+# When a text that stands in front of the codes is taken as spent. The embedded voice needs 0.8 to 1.4 of
+# the expected frames; of a slower one that has not ended by then only a pause of three seconds would be cut.
+SPENT = 1.5
+SPENT_GRACE = 12  # frames, 1 s of silence before the first word
+
+
+LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)  # frames in a row; a loop's first round repeats nothing
+
+
+@dataclass(slots=True)
+class RunawayDetector:
+    """What is remembered of one request, in arrays of a few dozen numbers.
+
+    ``last_audible_frame`` counts from the request's first frame, -1 is none. Once a guard has struck it says where
+    speech ended: before the silence, or before the loop, so that sound after it can be left out.
+    """
+
+    last_audible_frame: int = -1
+    struck: int = -1  # frame, of those last taken, at which a guard struck
+    _frames: int = 0
+    _runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))  # in a row, as LIMITS
+    _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(PERIODS), -1))  # codes; -1 matches none
+    _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))  # last audible frame as of
+
+    def heard(self, codes: NDArray[np.int64], pcm: bytes, spent: bool) -> Guard | None:
+        """Take the next frames, and say what ends them; ``spent``: the text was spent before the first of them.
+
+        Shapes: codes [n, Q] with n at least 1; pcm is mono s16le of the same n frames.
+        """
+        ends = self._listen(len(codes), pcm)
+        if not spent:
+            self._runs[:] = 0
+            self._recent[:] = -1
+            return None
+        holds = np.vstack([self._repeats(codes[:, 0]), ends[REPEATED_FRAMES:] != self._numbers(len(codes))])
+        runs = _runs(holds, self._runs)
+        self._runs = runs[:, -1]
+        struck = runs >= LIMITS[:, None]
+        if not struck.any():
+            return None
+        frame = self.struck = int(struck.any(axis=0).argmax())
+        silent = bool(struck[-1, frame])
+        self.last_audible_frame = int(ends[frame + REPEATED_FRAMES if silent else frame])
+        return Guard.SILENCE if silent else Guard.REPETITION
+
+    def _listen(self, frames: int, pcm: bytes) -> NDArray[np.int64]:
+        """The last audible frame as of each of the last REPEATED_FRAMES and of each new frame. Shapes: [40 + n]."""
+        samples = np.frombuffer(pcm, np.int16).astype(np.float32).reshape(frames, -1)
+        audible = np.sqrt(np.mean(np.square(samples), axis=1)) > AUDIBLE
+        self._frames += frames
+        new = np.where(audible, self._numbers(frames), self.last_audible_frame)
+        ends = np.concatenate([self._ends, np.maximum.accumulate(new)])
+        self._ends = ends[-REPEATED_FRAMES:]
+        self.last_audible_frame = int(ends[-1])
+        return ends
+
+    def _repeats(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each code is that of so many frames before. Shapes: codes [n]; returns [periods, n]."""
+        known = np.concatenate([self._recent, codes])
+        self._recent = known[-len(PERIODS) :]
+        places = np.arange(len(self._recent), len(known))
+        return known[places - PERIODS[:, None]] == codes
+
+    def _numbers(self, frames: int) -> NDArray[np.int64]:
+        """Numbers of the newest frames."""
+        return np.arange(self._frames - frames, self._frames)
+
+
+def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For how many frames in a row each thing has held. Shapes: holds [m, n], before [m]; returns [m, n]."""
+    places = np.arange(holds.shape[1])
+    broken = np.maximum.accumulate(np.where(holds, -1, places), axis=1)
+    return places - broken + np.where(broken < 0, before[:, None], 0)
+
+
+def spent_after(text: str) -> int:
+    """Frames after which a text that was given whole can be taken as spent."""
+    return round(SPENT * expected_frames(text)) + SPENT_GRACE

@@ -1,0 +1,146 @@
+"""Holds what was launched on the device and not yet read: frames of many rows, and prefill chunks.
+
+A row that ends, or begins a new part, may have frames in flight that nobody wants any more. They are told apart by
+how often the row was given up: what was begun before that is thrown away when it comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.device.interface import Event, Stream
+from runtime.engine.model_runner import FrameResult, LaunchedFrame
+from runtime.engine.prompt import Prompt
+from runtime.engine.scheduler import SequenceTable, Slots
+
+log = logging.getLogger(__name__)
+Expect = Callable[[Stream, Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """What came of a launch, for the rows that still want it; ``result`` is None where it failed.
+
+    Shapes: slots [B], and every array of ``result``. ``prompts`` are those that these are the first frames of;
+    ``took_s``: seconds from when the device could begin.
+    """
+
+    slots: Slots
+    result: FrameResult | None
+    prompts: list[Prompt]
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """Shapes: slots, given_up [B]. Without ``launched`` it is of prefill chunks that no frame follows."""
+
+    slots: Slots
+    given_up: NDArray[np.int64]
+    event: Event
+    launched: LaunchedFrame | None
+    prompts: list[Prompt]
+    began: float
+
+
+class InFlight:
+    """Engine thread only.
+
+    Args:
+        max_in_flight: frames that may be unread when the next one is launched.
+        expect: is given every event that the engine should be woken for.
+    """
+
+    def __init__(
+        self, table: SequenceTable, slots: int, max_in_flight: int, expect: Expect, clock: Callable[[], float]
+    ) -> None:
+        self._table, self._max_in_flight, self._expect, self._clock = table, max_in_flight, expect, clock
+        self._given_up = np.zeros(slots, np.int64)  # by slot: how often
+        self._frames: deque[_Launch] = deque()
+        self._starts: deque[_Launch] = deque()
+        self._last_output = -np.inf
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether the next frame may be begun."""
+        return len(self._frames) <= self._max_in_flight
+
+    @property
+    def prefill_chunks(self) -> int:
+        """Prefill chunks that are in flight, wanted or not."""
+        return sum(len(launch.slots) for launch in self._starts)
+
+    def frame(self, launched: LaunchedFrame, began: float) -> None:
+        """A frame of some rows was launched."""
+        self._table.begun[launched.slots] += 1
+        self._add(self._frames, Stream.FRAMES, launched.slots, launched.event, launched, [], began)
+
+    def prefilling(self, slots: Slots, event: Event) -> None:
+        """Prefill chunks were launched that no frame follows."""
+        self._add(self._starts, Stream.STARTS, slots, event, None, [], self._clock())
+
+    def first_frames(self, launched: LaunchedFrame, prompts: list[Prompt]) -> None:
+        """The last prefill chunks of some prompts were launched, and the first frames behind them."""
+        self._table.begun[launched.slots] += 1
+        self._add(self._starts, Stream.STARTS, launched.slots, launched.event, launched, prompts, self._clock())
+
+    def give_up(self, slot: int) -> None:
+        """Whatever was begun for a row until now is not wanted any more."""
+        self._given_up[slot] += 1
+        self._table.begun[slot] = self._table.made[slot]
+
+    def outputs(self) -> Iterator[StepOutput]:
+        """What the device has finished, in the order of each stream."""
+        for launches in (self._frames, self._starts):
+            while launches:
+                launch = launches[0]
+                try:
+                    if not launch.event.query():
+                        break
+                    result = None if launch.launched is None else launch.launched.result()
+                    failed = False
+                except Exception:
+                    log.exception("the device failed at a frame of %d rows", len(launch.slots))
+                    result, failed = None, True
+                launches.popleft()
+                if launch.launched is not None or failed:
+                    yield self._wanted(launch, result)
+
+    def wait(self) -> bool:
+        """Wait until the device has finished something; False if nothing is in flight."""
+        launches = self._frames or self._starts
+        if launches:
+            with suppress(Exception):  # `outputs` meets the same error, and knows the requests
+                launches[0].event.synchronize()
+        return bool(launches)
+
+    def _add(
+        self,
+        launches: deque[_Launch],
+        stream: Stream,
+        slots: Slots,
+        event: Event,
+        launched: LaunchedFrame | None,
+        prompts: list[Prompt],
+        began: float,
+    ) -> None:
+        launches.append(_Launch(slots, self._given_up[slots], event, launched, prompts, began))
+        self._expect(stream, event)
+
+    def _wanted(self, launch: _Launch, result: FrameResult | None) -> StepOutput:
+        wanted = self._given_up[launch.slots] == launch.given_up
+        if result is not None and not wanted.all():
+            result = FrameResult(result.codes[wanted], result.ended[wanted], result.finite[wanted])
+        now = self._clock()
+        took_s = now - max(launch.began, self._last_output)
+        if not launch.prompts:
+            self._last_output = now
+        prompts = [prompt for prompt, is_wanted in zip(launch.prompts, wanted, strict=False) if is_wanted]
+        return StepOutput(launch.slots[wanted], result, prompts, took_s)

@@ -1,0 +1,324 @@
+"""Runs talker and code predictor: launches prefill chunks and decode steps, in graphs where there are any."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from runtime.device import Device
+from runtime.device.interface import Event, Graph, Stream
+from runtime.engine.frame import Frame
+from runtime.engine.prompt import Prompt
+from runtime.engine.slots import SlotCache, on_device
+from runtime.errors import SetUpError
+from runtime.model.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
+
+Slots = NDArray[np.int64]
+Progress = Callable[[int, int], None]  # graphs captured, of how many
+
+# Positions that a frame's attention reads of every slot, where the device cannot stop at each row's own length.
+SPANS = (512, 2048)
+BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)  # rows of a graph
+CHUNKS = (16, 32, 64, 128, 256, 512)  # positions of a prefill chunk
+TOGETHER = 128  # positions of several prompts' chunks in one go
+STARTS = (1, 2, 4, 8)  # prompts that are read at once, and rows whose first frames are drawn at once
+
+
+class FrameLost(Exception):
+    """A frame was made and cannot be read: to make it again would make the one after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameResult:
+    """The new frame of each row, on the host.
+
+    Shapes: codes [B, Q] int64; ended, finite [B] bool. A row that ended has no frame.
+    """
+
+    codes: NDArray[np.int64]
+    ended: NDArray[np.bool_]
+    finite: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedFrame:
+    """A frame that was launched. Shapes: slots [B]; output [B or more, Q + 2] int64, on the host."""
+
+    slots: Slots
+    output: Tensor
+    event: Event
+
+    def result(self) -> FrameResult:
+        """Wait for the device, and read. What it read stays true although the memory is used again."""
+        self.event.synchronize()
+        output = self.output[: len(self.slots)].numpy().copy()
+        return FrameResult(output[:, :-2], output[:, -2].astype(np.bool_), output[:, -1].astype(np.bool_))
+
+
+class ModelRunner:
+    """Talker and code predictor of one checkpoint over its slot cache. Engine thread.
+
+    Args:
+        slots, length: rows, and positions of each.
+        chunk: positions of a prompt that are read at once. Where chunks begin depends on the prompt alone, so that it
+            gives the same numbers however busy the engine is.
+        prompts: whose first frames may be in flight at the same time.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: Device,
+        dtype: torch.dtype,
+        slots: int,
+        length: int,
+        chunk: int,
+        prompts: int = STARTS[-1],
+    ) -> None:
+        self.device, self.chunk = device, chunk
+        if device.fused(dtype) is not None and checkpoint.talker.tables is None:
+            checkpoint.talker.tabulate()
+        self.slot_cache = SlotCache(checkpoint.config, slots, length, device.torch_device, dtype)
+        largest = next((size for size in BATCHES if size >= slots), slots)
+        self._starts = [size for size in STARTS if size < 2 * slots]  # up to what holds them all
+        self.frame = Frame(checkpoint, device, self.slot_cache, dtype, largest, self._starts[-1])
+        self.hidden_size = checkpoint.config.talker.hidden_size
+        self._spans = [span for span in SPANS if span < length and self.frame.fused is None] + [length]
+        self._graphs: dict[tuple[int, int], Graph[Tensor]] = {}  # by rows and span
+        self._prefills: dict[tuple[int, int], Graph[None]] = {}  # by prompts, and positions of each
+        self._firsts: dict[int, Graph[Tensor]] = {}  # by rows
+        self._rows = torch.full((largest,), slots, device=device.torch_device)
+        self._first_rows = torch.full((STARTS[-1],), slots, device=device.torch_device)
+        # Positions that a chunk may be filled up to: no more than what holds a whole one.
+        whole = next((size for size in CHUNKS if size >= chunk), chunk)
+        self._widths = [*(size for size in CHUNKS if size < whole), whole]
+        width = max(whole, TOGETHER)
+        self._embeds = torch.zeros((width, self.hidden_size), device=device.torch_device, dtype=dtype)
+        # Slots, starts and counts of the prompts that are read.
+        self._places = torch.zeros((3, STARTS[-1]), device=device.torch_device, dtype=torch.int64)
+        width = checkpoint.config.talker.num_code_groups + 2
+        # As many buffers of the host's memory as frames can be in flight, and one that is being read.
+        self._outputs = Ring(
+            [device.host_memory(largest, width, dtype=torch.int64) for _ in range(device.max_in_flight + 2)]
+        )
+        self._asked = Ring([device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)])
+        # Prompts of slots that changed hands may be in flight too: it is not the slots that bound their number.
+        self._started = Ring([device.host_memory(STARTS[-1], width, dtype=torch.int64) for _ in range(prompts + 1)])
+        self._last_of: dict[int, Event] = {}  # by slot: the last frame that it took part in
+
+    @torch.inference_mode()
+    def capture(self, progress: Progress = lambda done, of: None) -> None:
+        """Hold the frame of every batch size, and every shape of prefill chunks, as a graph, where the device can.
+
+        What cannot be captured is said once; the graphs that were made serve, and for all else the same functions
+        without one.
+
+        Raises:
+            SetUpError: the checkpoint cannot be used on this device at all.
+        """
+        if not self.device.holds_graphs:
+            return
+        works, errors = list(self._works()), []
+        for done, (graphs, key, work, stream) in enumerate(works, 1):
+            try:
+                graphs[key] = self.device.capture(work, stream)
+            except SetUpError:
+                raise
+            except Exception as error:
+                errors.append(f"{stream} {key}: {type(error).__name__}: {error}")
+            progress(done, len(works))
+        if errors:
+            log.warning("capture failed for %d of %d, which run without graphs: %s", len(errors), len(works), errors[0])
+
+    def works(self) -> list[Callable[[], object]]:
+        """What is captured of kernels."""
+        return [work for _, _, work, _ in self._works()] if self.frame.fused is not None else []
+
+    def _works(self) -> Iterator[tuple[dict[Any, Graph[Any]], Any, Callable[[], Any], Stream]]:
+        """Where each graph is held, by which key, its work and its stream. The largest first: its memory fits all."""
+        sizes = [size for size in BATCHES if size <= len(self._rows)]
+        chunks = list(self._shapes()) if self.frame.fused is not None else []
+        for span, size in product(reversed(self._spans), reversed(sizes)):
+            following = partial(self.frame.next, self._rows[:size], span=span)
+            yield self._graphs, (size, span), following, Stream.FRAMES
+        self._places[0], self._places[2] = self.slot_cache.slots, 1
+        for count, size in reversed(chunks):
+            prefill = partial(self.frame.prefill_padded, *self._chunk(count, size))
+            yield self._prefills, (count, size), prefill, Stream.STARTS
+        for count in reversed(self._starts):
+            first = partial(self.frame.first, self._first_rows[:count])
+            yield self._firsts, count, first, Stream.STARTS
+
+    def _shapes(self) -> Iterator[tuple[int, int]]:
+        """Prompts and positions of chunks that are read at once, small ones first."""
+        for size in self._widths:
+            for count in self._starts:
+                if count == 1 or count * size <= TOGETHER:
+                    yield count, size
+
+    def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Where the chunks of ``count`` prompts lie: embeds [count, size, H]; slots, starts, counts [count]."""
+        slots, starts, counts = self._places[:, :count]
+        return self._embeds[: count * size].view(count, size, -1), slots, starts, counts
+
+    @contextmanager
+    def starting(self, slot: int) -> Iterator[None]:
+        """What is done to a slot before its first frame is done within: beside the frames of the others."""
+        with self.device.stream(Stream.STARTS):
+            self._after_last_frame(slot)
+            yield
+
+    def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, LaunchedFrame | None]:
+        """Prefill the chunk of one prompt that begins at ``start``; behind the last one have its first frame made.
+
+        Returns:
+            Where the next chunk begins, and, once the prompt is through, its first frame.
+        """
+        (stop,) = self.prefill_chunks([(slot, prompt, start)])
+        return stop, self.first(np.array([slot])) if stop == len(prompt.embeds) else None
+
+    @torch.inference_mode()
+    def prefill_chunks(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
+        """Prefill a chunk of each of some prompts into its slot, from a position on; returns where each stops.
+
+        Where chunks begin, and what comes of them, does not depend on which prompts are read together.
+        """
+        stops = [
+            # What every text in a voice begins with is read apart, so that it can be kept.
+            min(start + self.chunk, prompt.constant if start < prompt.constant else len(prompt.embeds))
+            for _, prompt, start in wanted
+        ]
+        chunks = [
+            (slot, start, prompt.embeds[start:stop]) for (slot, prompt, start), stop in zip(wanted, stops, strict=True)
+        ]
+        with self.device.stream(Stream.STARTS):
+            for slot, _, _ in chunks:
+                self._after_last_frame(slot)
+            if self.frame.fused is None:
+                for slot, start, embeds in chunks:
+                    self.frame.prefill(embeds, slot, start)
+            else:
+                self._prefill_together(chunks)
+        for (slot, _, _), stop in zip(wanted, stops, strict=True):
+            self.slot_cache.host_position[slot] = stop
+        return stops
+
+    def _after_last_frame(self, slot: int) -> None:
+        """Let the current stream wait for the last frame that a slot took part in."""
+        if (event := self._last_of.pop(slot, None)) is not None:
+            self.device.wait(event)
+
+    def _prefill_together(self, chunks: list[tuple[int, int, Tensor]]) -> None:
+        """Slot, start and embeds of each, as many at once as there is a shape for."""
+        while chunks:
+            size, count = self._shape_for(chunks)
+            now, chunks = chunks[:count], chunks[count:]
+            width = next(one for one in STARTS if one >= len(now))
+            embeds, *places = self._chunk(width, size)
+            embeds.zero_()  # padding is attended to with weight 0, and 0 * NaN is NaN: zero it
+            for number, (_, _, part) in enumerate(now):
+                embeds[number, : len(part)] = part
+            spare = [(self.slot_cache.slots, 0, 1)] * (width - len(now))
+            numbers = np.array([*((slot, start, len(part)) for slot, start, part in now), *spare], np.int64)
+            self._places[:, :width] = on_device(self._places.device, np.ascontiguousarray(numbers.T))
+            if (width, size) in self._prefills:
+                self._prefills[width, size].replay()
+            else:
+                self.frame.prefill_padded(embeds, *places)
+
+    def _shape_for(self, chunks: list[tuple[int, int, Tensor]]) -> tuple[int, int]:
+        """Positions of the next shape, and how many of the chunks go into it."""
+        size = count = 0
+        for number, (_, _, part) in enumerate(chunks[: STARTS[-1]], 1):
+            larger = max(size, next(one for one in self._widths if one >= len(part)))
+            width = next(one for one in STARTS if one >= number)
+            if number > 1 and width * larger > TOGETHER:
+                break
+            size, count = larger, number
+        return size, count
+
+    @torch.inference_mode()
+    def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> LaunchedFrame:
+        """The first frame of some slots whose prompts were read, at most STARTS[-1].
+
+        Shapes: slots [B]. ``then`` may go on with the codes [B, Q] where they are, on the same stream.
+        Raises:
+            FrameLost: after any other exception the prompts may be read again and the frame be made again.
+        """
+        slot_cache, count = self.slot_cache, len(slots)
+        with self.device.stream(Stream.STARTS):
+            slot_cache.write(slots.tolist())
+            size = min((size for size in self._firsts if size >= count), default=count)
+            rows = self._first_rows[:size]
+            rows.copy_(on_device(rows.device, np.append(slots, [slot_cache.slots] * (size - count)).astype(np.int64)))
+            if size in self._firsts:
+                self._firsts[size].replay()
+                output = self._firsts[size].result
+            else:
+                output = self.frame.first(rows, slots)
+            memory = self._started.next()
+            event = self._to_host(output, memory[:size])
+            then(output[:count, :-2])
+        slot_cache.host_frame[slots] = 1
+        return LaunchedFrame(slots, memory, event)
+
+    @torch.inference_mode()
+    def step(self, slots: Slots) -> LaunchedFrame:
+        """Make the next frame of some slots, each of which has made one before.
+
+        Shapes: slots [B].
+        Raises:
+            FrameLost: after any other exception the frame may be made again, of any of the slots.
+        """
+        slot_cache, count = self.slot_cache, len(slots)
+        with self.device.stream(Stream.FRAMES):
+            # A row that is full and not read yet writes behind its last position, where nobody reads.
+            reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
+            fitting = (key for key in self._graphs if key[0] >= count and key[1] >= reach)
+            size, span = key = min(fitting, default=(count, min(span for span in self._spans if span >= reach)))
+            asked = self._asked.next()
+            asked[:count], asked[count:size] = torch.from_numpy(slots), slot_cache.slots
+            rows = self._rows[:size]
+            rows.copy_(asked[:size], non_blocking=True)
+            if key in self._graphs:
+                self._graphs[key].replay()
+                output = self._graphs[key].result
+            else:
+                output = self.frame.next(rows, slots, span)
+            memory = self._outputs.next()
+            event = self._to_host(output, memory[:size])
+        slot_cache.host_position[slots] += 1
+        slot_cache.host_frame[slots] += 1
+        self._last_of.update(dict.fromkeys(slots.tolist(), event))
+        return LaunchedFrame(slots, memory, event)
+
+    def _to_host(self, output: Tensor, memory: Tensor) -> Event:
+        """Copy the output of a frame to the host, and return when it is there."""
+        try:
+            self.device.to_host(output, memory)
+            return self.device.mark()
+        except Exception as error:
+            raise FrameLost from error
+
+
+class Ring:
+    """Buffers that are used in turn, so that what the device still reads or writes is left alone."""
+
+    def __init__(self, buffers: list[Tensor]) -> None:
+        self._buffers, self._turn = buffers, 0
+
+    def next(self) -> Tensor:
+        self._turn = (self._turn + 1) % len(self._buffers)
+        return self._buffers[self._turn]

@@ -1,0 +1,35 @@
+"""Keeps what a voice's prompt leaves in a slot before any text is read, to be copied into slots that begin alike."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from runtime.engine.slots import PromptPrefix
+
+
+class PrefixCache:
+    """A bounded number of prompt beginnings by their key, the least recently used evicted first. Engine thread."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._kept: OrderedDict[str, PromptPrefix] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: str) -> PromptPrefix | None:
+        prefix = self._kept.get(key)
+        if prefix is not None:
+            self._kept.move_to_end(key)
+        return prefix
+
+    def keep(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
+        """Keep a beginning that is not kept yet; ``copy`` takes it out of its slot."""
+        if not self._capacity:
+            return
+        if key not in self._kept:
+            self._kept[key] = copy()
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._capacity:
+            self._kept.popitem(last=False)

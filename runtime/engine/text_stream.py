@@ -1,0 +1,162 @@
+"""Holds the text of a running request: parts that are spoken one after the other, and tokens that come during one.
+
+In the streaming layout without reference codes the tokens of a part follow the frames; everywhere else a part is
+spoken when it is complete (docs/live-text.md).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from runtime.engine.incremental_tokenizer import IncrementalTokenizer
+from runtime.engine.splitting import Splitter, certain_end_past, last_spoken
+from runtime.engine.text import refuse_control
+from runtime.errors import EmptyText, TextTooLong
+from runtime.model.text_tokenizer import TextTokenizer
+from runtime.request import Split
+from runtime.sentence_ends import SPOKEN, TAIL, may_end
+from runtime.settings import Limits
+from runtime.speech_rate import is_speakable
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """A text that is spoken in one go. ``tokens`` are those that are not taken yet, where it grows by tokens."""
+
+    text: str
+    closed: bool = True
+    tokens: list[int] = field(default_factory=list)
+
+    @property
+    def spoken(self) -> str:
+        return self.text.strip()
+
+    def take_tokens(self) -> list[int]:
+        """Tokens that have come since the last call."""
+        tokens, self.tokens = self.tokens, []
+        return tokens
+
+
+class TextStream:
+    """Text goes in as the client sends it; parts come out.
+
+    Each is complete, or, ``by_token``, grows while it is spoken; then it ends behind ``longest`` characters.
+    """
+
+    def __init__(
+        self, split: Split, longest: int | None, tokenizer: TextTokenizer, limits: Limits, *, by_token: bool
+    ) -> None:
+        self.parts: deque[Part] = deque()  # not taken up yet
+        self.closed = False
+        self.by_token = by_token
+        self._tokenizer, self._limits, self._longest = tokenizer, limits, longest
+        self._splitter = Splitter(split, None if by_token else longest)
+        self._incremental = IncrementalTokenizer(tokenizer)
+        self._last = Part("", closed=False)  # the one that grows by tokens
+        self._tokenized = 0  # characters of it that tokens are made of
+        self._offered = False  # it stands in ``parts``, or did
+        self.text = ""
+        self._speakable = False
+
+    def add(self, text: str) -> None:
+        """More text.
+
+        Raises:
+            TextTooLong: more than the limit in all.
+            InvalidConfig: it holds a control token of the model, or half a character.
+        """
+        if self.closed or not text:
+            return
+        count, limit = len(self.text) + len(text), self._limits.max_text_chars
+        if count > limit:
+            raise TextTooLong(param="text", count=count, unit="characters", limit=limit)
+        seam = self.text[-self._tokenizer.longest_reserved :]  # a control token may come in two pieces
+        refuse_control(seam + text, self._tokenizer, "text")
+        self.text += text
+        self._speakable = self._speakable or is_speakable(text)
+        if self.by_token:
+            self._grow(text)
+        else:
+            self.parts += map(Part, self._splitter.add(text))
+
+    def flush(self) -> None:
+        """What there is now is to be spoken, even where it may go on."""
+        if self.closed:
+            return
+        if self.by_token:
+            self._tokenize_to(len(self._last.text))
+            self._give(self._incremental.flush())
+        else:
+            self.parts += map(Part, self._splitter.flush())
+
+    def finish(self) -> None:
+        """The text is complete.
+
+        Raises:
+            EmptyText: there is nothing in it.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        if not self.text.strip():
+            raise EmptyText(param="text")
+        if self.is_silent:
+            return
+        if self.by_token:
+            self._close_last()
+        else:
+            self.parts += map(Part, self._splitter.finish())
+
+    @property
+    def is_silent(self) -> bool:
+        """The text is complete, and only a pause: nothing in it can be spoken."""
+        return self.closed and not self._speakable
+
+    @property
+    def is_ready(self) -> bool:
+        """Something can be spoken: a whole part, or the first token of a growing one."""
+        return self._speakable and bool(self.parts)
+
+    @property
+    def is_spent(self) -> bool:
+        """All that came of an open text was taken up, and nothing of a sentence waits for more of it."""
+        if self.closed or self.parts or not self._speakable:
+            return False
+        if not self.by_token:
+            return not self._splitter.holds_words
+        waits = self._last.tokens or self._incremental.holds_words or SPOKEN.search(self._last.text, self._tokenized)
+        return not waits and may_end(self.text[-2 * TAIL :])
+
+    def _grow(self, text: str) -> None:
+        """More text of the part that grows, and of parts behind it where that has become long enough."""
+        part = self._last
+        part.text = part.text + text if part.text else text.lstrip()
+        while self._longest is not None and (end := certain_end_past(part.text, self._longest, self._tokenized)):
+            rest, part.text = part.text[end:].lstrip(), part.text[:end]
+            self._close_last()
+            part = self._last
+            part.text = rest
+        # Behind so many characters a mark may turn out to end the part, and what follows it to begin the next.
+        whole = len(part.text) if self._longest is None else min(len(part.text), self._longest)
+        self._tokenize_to(max(whole, last_spoken(part.text) + 1))
+
+    def _tokenize_to(self, end: int) -> None:
+        """Turn the text of the part that grows into tokens, up to ``end``."""
+        if end > self._tokenized:
+            self._give(self._incremental.add(self._last.text[self._tokenized : end]))
+            self._tokenized = end
+
+    def _give(self, tokens: list[int]) -> None:
+        """Tokens of the part that grows. With the first of them it may be taken up."""
+        if tokens and not self._offered:
+            self._offered = True
+            self.parts.append(self._last)
+        self._last.tokens += tokens
+
+    def _close_last(self) -> None:
+        self._tokenize_to(len(self._last.text))
+        self._give(self._incremental.finish())
+        self._last.closed = True
+        self._last, self._incremental = Part("", closed=False), IncrementalTokenizer(self._tokenizer)
+        self._tokenized, self._offered = 0, False

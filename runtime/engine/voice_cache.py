@@ -1,0 +1,219 @@
+"""Keeps what Base mode knows of a voice, made once: x-vector, codes, and Code2Wav's state after them.
+
+Reading a reference takes as long as many frames, so it has a thread and a device stream of its own. The cache is
+bounded and evicts what was not used for longest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from runtime.device import Device
+from runtime.device.interface import Stream
+from runtime.engine.voice_encoders import VoiceEncoders
+from runtime.errors import EngineDead, GenerationFailed, SpeechError
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.code2wav import StreamState
+from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
+
+log = logging.getLogger(__name__)
+
+WARM_S = 1.0  # of noise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VoiceSound:
+    """A stream of sound after a voice's reference; how to go on from there (runtime/model/sound.py)."""
+
+    state: StreamState
+    turn: int
+    frames: int
+
+
+@dataclass(slots=True, eq=False)
+class ClonedVoice:
+    """What Base mode knows of a reference.
+
+    Shapes: x_vector [H] float32; codes [m, Q] int64 or None for x-vector only; text goes with codes.
+    """
+
+    x_vector: Tensor
+    codes: Tensor | None = None
+    text: str | None = None
+    key: str = ""  # of the reference, for caches
+    sound: VoiceSound | None = None  # Code2Wav after the reference's frames
+
+
+def reference_key(reference: Reference) -> str:
+    """Equal for equal references. A minute of sound takes some milliseconds."""
+    digest = hashlib.blake2b(np.ascontiguousarray(reference.samples), digest_size=16)  # type: ignore[arg-type]
+    digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
+    if (prompt := reference.prompt) is not None:  # a prompt that is not of these samples is nobody else's voice
+        digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())
+        digest.update(b"" if prompt.codes is None else prompt.codes.tobytes())
+    return digest.hexdigest()
+
+
+class VoiceCache:
+    """The voices of one checkpoint. ``get`` and ``make``: engine thread; ``read``: the reading one, once there is one.
+
+    Args:
+        sound_after: the state of Code2Wav after a voice's codes; called within ``Stream.VOICES``.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: Device,
+        capacity: int,
+        sound_after: Callable[[Tensor], VoiceSound],
+    ) -> None:
+        self.checkpoint, self.device, self.capacity = checkpoint, device, capacity
+        self._encoders = None if checkpoint.speaker_encoder is None else VoiceEncoders(checkpoint, device)
+        self._sound_after = sound_after
+        self._kept: OrderedDict[str, ClonedVoice] = OrderedDict()
+        self._reading: dict[str, Future[ClonedVoice]] = {}
+        self._reader: Executor | None = None
+
+    def warm(self) -> None:
+        """Make a voice of noise, so that the first request's takes no longer than any other."""
+        if self._encoders is None:
+            return
+        self._encoders.capture()
+        noise = np.random.default_rng(0).uniform(-0.1, 0.1, round(WARM_S * SAMPLE_RATE)).astype(np.float32)
+        try:
+            self._read_to_speak(Reference(samples=noise, text="A"), key="")
+        except Exception:  # requests without a clone are served all the same
+            log.exception("a voice could not be made at the start; clones may fail")
+
+    def start(self, prepare: Callable[[], None]) -> None:
+        """Read on a thread from now on; before, on the caller's."""
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
+
+    def close(self) -> None:
+        if isinstance(self._reader, ThreadPoolExecutor):
+            self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def get(self, key: str) -> ClonedVoice | None:
+        """A voice that is kept, or None."""
+        self._put_by()
+        voice = self._kept.get(key)
+        if voice is not None:
+            self._kept.move_to_end(key)
+        return voice
+
+    def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
+        """Read a reference; one reading serves all that ask meanwhile. ``done`` is called when it is through."""
+        future = self._reading.get(key)
+        if future is None:
+            if self._reader is not None:
+                future = self._reader.submit(self._read_to_speak, reference, key)
+            else:
+                future = Future()
+                try:
+                    future.set_result(self._read_to_speak(reference, key))
+                except Exception as error:
+                    future.set_exception(error)
+            self._reading[key] = future
+        future.add_done_callback(lambda _: done())
+        return future
+
+    def keep(self, key: str, future: Future[ClonedVoice]) -> ClonedVoice:
+        """The voice that was read, kept from now on.
+
+        Raises:
+            Exception: whatever reading it raised.
+        """
+        self._reading.pop(key, None)
+        voice = self._kept.get(key) or future.result()
+        self._kept[key] = voice
+        self._kept.move_to_end(key)
+        while len(self._kept) > self.capacity:
+            self._kept.popitem(last=False)
+        return voice
+
+    def _put_by(self) -> None:
+        """Take in what was read for requests that did not wait for it; what failed for them fails nobody else."""
+        for key, future in [(key, future) for key, future in self._reading.items() if future.done()]:
+            with contextlib.suppress(Exception):
+                self.keep(key, future)
+
+    def prepare(self, reference: Reference, key: str, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        """Make a prompt for somebody else to keep. Thread: any; ``done`` is called on the reading one."""
+
+        def read() -> None:
+            try:
+                prompt: VoicePrompt | SpeechError = self.prompt_of(self.read(reference, key))
+            except Exception:
+                log.exception("the prompt of a voice could not be made")
+                prompt = GenerationFailed()
+            done(prompt)
+
+        if self._reader is None:
+            read()
+            return
+        try:
+            self._reader.submit(read)
+        except RuntimeError:  # the reader was closed
+            raise EngineDead from None
+
+    def _read_to_speak(self, reference: Reference, key: str) -> ClonedVoice:
+        """A voice with all that its first sound needs."""
+        voice = self.read(reference, key)
+        if voice.codes is not None:
+            with self.device.stream(Stream.VOICES):
+                voice.sound = self._sound_after(voice.codes)
+                self.device.mark().synchronize()
+        return voice
+
+    def read(self, reference: Reference, key: str) -> ClonedVoice:
+        """The vectors of a reference: x-vector, and codes where its text is known (docs/model.md 3.5, 3.6)."""
+        with self.device.stream(Stream.VOICES):
+            voice = self._read(reference, key)
+            self.device.mark().synchronize()  # the device streams that use it know nothing of this thread's work
+        return voice
+
+    @torch.inference_mode()
+    def _read(self, reference: Reference, key: str) -> ClonedVoice:
+        assert self._encoders is not None, "intake lets Base requests only to Base checkpoints"
+        device = self.device.torch_device
+        text = None if reference.x_vector_only else reference.text
+        if (prompt := reference.prompt) is not None and self._fits(prompt, reference):
+            codes = None if reference.x_vector_only else torch.tensor(prompt.codes).to(device)
+            return ClonedVoice(torch.tensor(prompt.x_vector).to(device), codes, text, key)
+        x_vector, codes = self._encoders.encode(reference.samples, x_vector_only=reference.x_vector_only)
+        return ClonedVoice(x_vector, codes, text, key)
+
+    def prompt_of(self, voice: ClonedVoice) -> VoicePrompt:
+        """The voice as others may keep it."""
+        codes = None if voice.codes is None else voice.codes.cpu().numpy()
+        return VoicePrompt(
+            fingerprint=self.checkpoint.fingerprint, x_vector=voice.x_vector.float().cpu().numpy(), codes=codes
+        )
+
+    def _fits(self, prompt: VoicePrompt, reference: Reference) -> bool:
+        """Whether a prompt that came with a reference is this checkpoint's, and whole."""
+        config = self.checkpoint.config
+        if prompt.fingerprint != self.checkpoint.fingerprint or prompt.x_vector.shape != (config.talker.hidden_size,):
+            return False
+        if not np.isfinite(prompt.x_vector).all():
+            return False
+        if reference.x_vector_only:
+            return True
+        codes, samples = prompt.codes, self.checkpoint.speech_tokenizer.config.encode_downsample_rate
+        frames = -(-len(reference.samples) // samples)
+        if codes is None or codes.shape != (frames, config.talker.num_code_groups):
+            return False
+        return bool(codes.min() >= 0) and bool(
+            codes.max() < self.checkpoint.speech_tokenizer.config.encoder.codebook_size
+        )

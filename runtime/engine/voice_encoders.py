@@ -1,0 +1,103 @@
+"""Encodes reference audio, in graphs on devices that hold them: one for each length that recordings have.
+
+Alone each of a thousand launches would wait for the interpreter, which frames, sound and sockets hold by turns. A
+recording is never encoded together with another, so the result does not depend on other requests.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from runtime.device import Device
+from runtime.device.interface import Graph, Stream
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.speaker_encoder import HOP
+from runtime.request import SAMPLE_RATE
+
+log = logging.getLogger(__name__)
+
+LENGTHS_S = (4.0, 8.0, 12.0, 20.0)  # a recording takes the time of the next; longer ones are encoded as they are
+
+Encode = Callable[[Tensor, Tensor], Tensor]
+
+
+class _Bucket:
+    """A buffer for recordings up to one length, and the graphs that encode what lies in it."""
+
+    def __init__(self, device: Device, samples: int, encoders: dict[str, Encode]) -> None:
+        self._device = device
+        self._host = device.host_memory(1 + samples, dtype=torch.float32)  # how many count, then they
+        self._host.zero_()
+        self._host[0] = samples
+        self._inputs = self._host.to(device.torch_device)
+        self._graphs = {name: self._captured(encode) for name, encode in encoders.items()}
+
+    def _captured(self, encode: Encode) -> Graph[Tensor]:
+        return self._device.capture(lambda: encode(self._inputs[1:], self._inputs[0].long()), Stream.VOICES)
+
+    def fill(self, samples: NDArray[np.float32]) -> None:
+        """Put a recording in; within ``Stream.VOICES``, after which the last one was waited for."""
+        self._host[0] = len(samples)  # exact: float32 counts to 2 ** 24
+        self._host[1 : 1 + len(samples)] = torch.from_numpy(samples)
+        self._host[1 + len(samples) :] = 0
+        self._inputs.copy_(self._host, non_blocking=True)
+
+    def run(self, name: str) -> Tensor:
+        graph = self._graphs[name]
+        graph.replay()
+        return graph.result.clone()
+
+
+class VoiceEncoders:
+    """x-vector and codes of recordings. One thread at a time, within ``Stream.VOICES``."""
+
+    def __init__(self, checkpoint: Checkpoint, device: Device) -> None:
+        assert checkpoint.speaker_encoder is not None, "intake lets Base requests only to Base checkpoints"
+        self._speaker, self._speech = checkpoint.speaker_encoder, checkpoint.speech_tokenizer.encoder
+        self._device = device
+        self._buckets: dict[int, _Bucket] = {}  # by samples
+
+    @property
+    def lengths(self) -> list[int]:
+        """Samples up to which recordings are encoded in graphs, ascending."""
+        return sorted(self._buckets)
+
+    @torch.inference_mode()
+    def capture(self) -> None:
+        """Capture the graphs, the longest first: the others find room in its memory. Without them all runs eagerly."""
+        if not self._device.holds_graphs or not self._speech.takes_lengths:
+            return
+        self._speaker.prepare()
+        encoders: dict[str, Encode] = {"x_vector": self._speaker, "codes": self._speech}
+        whole = math.lcm(HOP, self._speech.samples_per_frame)
+        before = self._device.free_bytes()
+        try:
+            for seconds in sorted(LENGTHS_S, reverse=True):
+                samples = -(-round(seconds * SAMPLE_RATE) // whole) * whole
+                self._buckets[samples] = _Bucket(self._device, samples, encoders)
+        except Exception:
+            log.exception("the encoders of voices could not be captured: what has no graph runs eagerly")
+        taken = (before - self._device.free_bytes()) / 2**20
+        log.info("encoders of voices: graphs for %d lengths, %.0f MiB", len(self._buckets), taken)
+
+    def encode(self, samples: NDArray[np.float32], *, x_vector_only: bool) -> tuple[Tensor, Tensor | None]:
+        """x-vector and codes of a recording.
+
+        Shapes: samples [N] float32, 24 kHz; results [H] float32, [m, Q] int64.
+        """
+        bucket = next((self._buckets[length] for length in self.lengths if length >= len(samples)), None)
+        if bucket is None:
+            sound = torch.from_numpy(samples).to(self._device.torch_device)
+            return self._speaker(sound), None if x_vector_only else self._speech(sound)
+        bucket.fill(samples)
+        x_vector = bucket.run("x_vector")
+        if x_vector_only:
+            return x_vector, None
+        return x_vector, bucket.run("codes")[: -(-len(samples) // self._speech.samples_per_frame)]

@@ -1,0 +1,59 @@
+"""Leaves nothing of a web address but the name of its host, in a text that grows."""
+
+from __future__ import annotations
+
+import re
+
+_PATH = r"[!-;=?-~]"  # characters of an address: printable ASCII without < and >
+_ADDRESS = re.compile(
+    rf"(?<![A-Za-z0-9])(?:https?://(?:[A-Za-z0-9._~%+:-]+@)?|(?=www\.[A-Za-z0-9]))"
+    rf"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::\d+)?(?P<path>[/?#]{_PATH}*)?",
+    re.IGNORECASE,
+)
+_MAY_GO_ON = re.compile(
+    rf"(?<![A-Za-z0-9])(?:h|ht|htt|https?|https?:|https?:/|w|ww|www|(?:https?://|www\.){_PATH}*)\Z", re.IGNORECASE
+)
+_LONG = 256  # characters of an address; of longer ones the path is forgotten as it comes
+_NOT_ITS_END = re.compile(r"[.,;:!?'\")\]}*_~]+\Z")
+
+
+class Addresses:
+    """One text. What `add` and `finish` return, joined, is what is to be spoken."""
+
+    def __init__(self) -> None:
+        self._held = ""  # may be the beginning of an address
+        self._before = ""  # "a" where a letter or digit was given out last, behind which no address begins
+
+    def add(self, text: str) -> str:
+        """Take more text and return what is certain of it."""
+        text, self._held = self._held + text, ""
+        if (tail := _MAY_GO_ON.search(self._before + text)) is not None:
+            start = tail.start() - len(self._before)
+            text, self._held = text[:start], text[start:]
+        if len(self._held) > _LONG and (address := _ADDRESS.match(self._held)) is not None and address["path"]:
+            self._held = self._held[: address.start("path")] + "/" + _end_of(address["path"])
+        return self._given(text)
+
+    def finish(self) -> str:
+        """Return what was held back, because nothing more comes of it."""
+        text, self._held = self._held, ""
+        text = self._given(text)
+        self._before = ""
+        return text
+
+    def _given(self, text: str) -> str:
+        if not text:
+            return ""
+        spoken = _ADDRESS.sub(_host, self._before + text)[len(self._before) :]
+        self._before = "a" if text[-1].isalnum() and text[-1].isascii() else ""
+        return spoken
+
+
+def _host(address: re.Match[str]) -> str:
+    return address["host"] + _end_of(address["path"] or "")
+
+
+def _end_of(path: str) -> str:
+    """Return the marks at the end of a path that belong to the sentence around it."""
+    end = _NOT_ITS_END.search(path)
+    return end[0] if end else ""

@@ -1,0 +1,234 @@
+"""Markdown read by markdown-it: which blocks a text has, and what is to be said of each.
+
+CommonMark with strikethrough and check boxes. A few rules are our own, so that a line says what it is without the lines
+behind it, and so that nothing is lost that may be speech: a line that begins with ``|`` is a row of a table, indented
+text and HTML are text (only fences are code), and a definition of a reference is one line with an address.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block.table import escapedSplit
+from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline import image as any_image
+from markdown_it.token import Token
+
+_DEFINITION = re.compile(
+    r"\[[^\[\]]+\]:[ \t]*(?:<[^<>]*>|\S*[/#.:]\S*)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?[ \t]*"
+)
+_DELIMITER_ROW = re.compile(r"[\s|:-]*")
+_BEFORE_IMAGES = "([*_~\"'“‘«>"  # beside white space; behind anything else an exclamation mark is one
+_ENTITY_TAIL = re.compile(r"&#?[0-9A-Za-z]{0,32}\Z")
+_TAG_START = re.compile(r"<(?=[A-Za-z/!?]|\Z)")
+_LINE_START = re.compile(r"\n[ \t]+")  # what CommonMark takes from the lines of a paragraph, in code too
+_LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
+
+
+def may_precede_image(character: str) -> bool:
+    """Whether ``![`` behind this character ("" at the beginning) may be an image."""
+    return not character or character.isspace() or character in _BEFORE_IMAGES
+
+
+class Kind(Enum):
+    PARAGRAPH = auto()
+    HEADING = auto()  # of a line with #
+    UNDERLINED = auto()  # a paragraph that turned out to be a heading
+    ROW = auto()
+    FENCE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A block without blocks in it: lines ``start`` to before ``end``, and its Markdown without the blocks around."""
+
+    kind: Kind
+    start: int
+    end: int
+    source: str
+    number: str = ""  # of the items of ordered lists that begin with it
+    in_item: bool = False
+
+    @property
+    def is_sentence(self) -> bool:
+        """It stands for itself, so a full stop belongs behind it."""
+        return self.in_item or self.kind is not Kind.PARAGRAPH
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What lines are. ``settled``: the lines before that one say nothing about what comes behind."""
+
+    leaves: list[Leaf]
+    settled: int
+
+    def at(self, line: int) -> Leaf | None:
+        """Return the leaf that holds this line, if it is in the last one."""
+        last = self.leaves[-1] if self.leaves else None
+        return last if last is not None and last.start <= line < last.end else None
+
+
+def read_blocks(text: str) -> Blocks:
+    """Find the blocks of a text."""
+    tokens: list[Token] = []
+    _MARKDOWN.block.parse(text, _MARKDOWN, {}, tokens)
+    leaves: list[Leaf] = []
+    numbers: list[str] = []  # of the items around, until they are said
+    settled, is_quoted = 0, False
+    for index, token in enumerate(tokens):
+        if token.level == 0:
+            is_quoted = token.type == "blockquote_open"
+        # What begins at the top, as an item there, or in a quotation there, begins so without the lines before it too.
+        if token.map is not None and (
+            token.level == 0 or (token.level == 1 and (is_quoted or token.type == "list_item_open"))
+        ):
+            settled = token.map[0]
+        if token.type == "list_item_open":
+            numbers.append(f"{token.info}{token.markup} " if token.info else "")
+        elif token.type == "list_item_close":
+            numbers.pop()
+        elif token.type in {"inline", "row"}:
+            head = token if token.type == "row" else tokens[index - 1]
+            start, end = head.map or (0, 0)
+            source = _LINE_START.sub("\n", token.content)
+            leaves.append(Leaf(_kind(head), start, end, source, "".join(numbers), bool(numbers)))
+            numbers = [""] * len(numbers)
+        elif token.type == "fence":
+            start, end = token.map or (0, 0)
+            leaves.append(Leaf(Kind.FENCE, start, end, ""))
+    return Blocks(leaves, settled)
+
+
+def _kind(head: Token) -> Kind:
+    if head.type == "row":
+        return Kind.ROW
+    if head.type == "heading_open":
+        return Kind.HEADING if head.markup.startswith("#") else Kind.UNDERLINED
+    return Kind.PARAGRAPH
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """What is said of a piece of a paragraph, and whether nothing behind it can change that."""
+
+    spoken: str
+    is_decided: bool
+
+
+def read_inline(source: str) -> Inline:
+    """Read what stands in a block."""
+    tokens: list[Token] = []
+    state = StateInline(source, _MARKDOWN, {}, tokens)
+    _MARKDOWN.inline.tokenize(state)
+    for rule in _MARKDOWN.inline.ruler2.getRules(""):
+        rule(state)
+    return Inline(_spoken(tokens), not (_is_marked_open(state) or _is_text_open(tokens)))
+
+
+def spoken_row(source: str) -> str:
+    """Return what is said of a row of a table; nothing of the one that rules off its head."""
+    if _DELIMITER_ROW.fullmatch(source):
+        return ""
+    cells = (read_inline(cell.strip()).spoken.strip() for cell in escapedSplit(source))
+    return ", ".join(cell for cell in cells if cell)
+
+
+def _spoken(tokens: list[Token]) -> str:
+    return "".join(map(_spoken_token, tokens))
+
+
+def _spoken_token(token: Token) -> str:
+    match token.type:
+        case "text" | "text_special" | "code_inline":
+            return token.content
+        case "softbreak" | "hardbreak":
+            return "\n"
+        case "image":
+            return _spoken(token.children or [])
+        case "html_inline":
+            return " " if _LINE_BREAK.match(token.content) else ""
+    return ""
+
+
+def _is_marked_open(state: StateInline) -> bool:
+    """Whether a mark of emphasis waits for its partner; one between two partners has none."""
+    marks = state.delimiters
+    last = -1  # that a pair reaches to
+    for index, mark in enumerate(marks):
+        if index <= last:
+            continue
+        if mark.end >= 0:
+            last = mark.end
+        elif mark.open:
+            return True
+    return False
+
+
+def _is_text_open(tokens: list[Token]) -> bool:
+    """Whether a character that was taken as itself may begin something with what follows.
+
+    What was escaped is a token of another type.
+    """
+    depth = 0  # of square brackets
+    for token in tokens:
+        if token.type == "image" and _is_text_open(token.children or []):
+            return True
+        if token.type != "text":
+            continue
+        text = token.content
+        if "`" in text or _TAG_START.search(text):
+            return True
+        for index, character in enumerate(text):
+            if character == "[":
+                depth += 1
+            elif character == "]" and depth:
+                depth -= 1
+                if text[index + 1 : index + 2] == "(":
+                    return True
+    last = tokens[-1] if tokens else None
+    return depth > 0 or (last is not None and last.type == "text" and _ENTITY_TAIL.search(last.content) is not None)
+
+
+def _row(state: StateBlock, line: int, _: int, silent: bool) -> bool:
+    """A line that begins with ``|``."""
+    source = _line(state, line)
+    if not source.startswith("|"):
+        return False
+    if not silent:
+        token = state.push("row", "", 0)
+        token.content, token.map = source, [line, line + 1]
+        state.line = line + 1
+    return True
+
+
+def _definition(state: StateBlock, line: int, _: int, silent: bool) -> bool:
+    """``[label]: address "title"``, of which nothing is said."""
+    if silent or not _DEFINITION.fullmatch(_line(state, line)):
+        return False
+    state.line = line + 1
+    return True
+
+
+def _line(state: StateBlock, line: int) -> str:
+    return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
+
+
+def _image(state: StateInline, silent: bool) -> bool:
+    """An exclamation mark that ends a word is one, whatever follows."""
+    return may_precede_image(state.src[state.pos - 1 : state.pos] if state.pos else "") and any_image(state, silent)
+
+
+def _made() -> MarkdownIt:
+    markdown = MarkdownIt("js-default", {"html": True, "tasklists": True})
+    markdown.disable(["table", "code", "html_block", "reference"])
+    markdown.block.ruler.before("paragraph", "definition", _definition, {"alt": []})
+    markdown.block.ruler.before("fence", "row", _row, {"alt": ["paragraph", "blockquote"]})
+    markdown.inline.ruler.at("image", _image)
+    return markdown
+
+
+_MARKDOWN = _made()

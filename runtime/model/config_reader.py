@@ -1,0 +1,215 @@
+"""JSON objects of a checkpoint as dataclasses: field by field, by name and type, and what was left out or not known."""
+
+from __future__ import annotations
+
+import json
+import types
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from runtime.errors import CheckpointInvalid, CheckpointMissing
+
+Section = TypeVar("Section")
+
+NAMED_AT_MOST = 8  # fields of a kind in the log line
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+# Fields of the reference implementation's classes that change nothing here. Those of every configuration:
+IDLE = names(
+    """
+    _name_or_path add_cross_attention architectures bad_words_ids begin_suppress_tokens bos_token_id
+    chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id diversity_penalty do_sample dtype
+    early_stopping encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task
+    forced_bos_token_id forced_eos_token_id id2label is_decoder is_encoder_decoder label2id length_penalty
+    max_length min_length model_type no_repeat_ngram_size num_beam_groups num_beams num_return_sequences
+    output_attentions output_hidden_states output_scores pad_token_id prefix problem_type pruned_heads
+    remove_invalid_values repetition_penalty return_dict return_dict_in_generate sep_token_id suppress_tokens
+    task_specific_params temperature tf_legacy_loss tie_encoder_decoder tie_word_embeddings tokenizer_class top_k
+    top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_return_dict
+    """
+)
+# And of these classes: for training, for what is made of other fields, or read apart.
+IDLE |= names(
+    """
+    assistant_token_id attention_dropout code_predictor_config im_end_token_id initializer_range layer_types
+    max_new_tokens max_position_embeddings max_window_layers partial_rotary_factor position_id_per_seconds
+    rope_parameters rope_scaling sliding_window use_cache use_sliding_window _frame_rate frame_rate
+    layer_scale_initial_scale sampling_rate semantic_codebook_size num_semantic_quantizers trim_right_ratio
+    upsample_groups use_streaming
+    """
+)
+
+
+@dataclass(slots=True)
+class Notes:
+    """What a file leaves to the defaults, and its fields that are unknown here."""
+
+    defaulted: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    def unknown_in(self, raw: dict[str, Any], known: frozenset[str], where: str) -> None:
+        """Note the fields of a section that are neither read nor known to change nothing."""
+        self.unknown += [_named(where, name) for name in raw if name not in known | IDLE]
+
+    def describe(self) -> str:
+        """One line, or nothing where there is nothing to say."""
+        parts = (
+            ("the defaults stand for", self.defaulted),
+            ("not known, and ignored:", self.unknown),
+        )
+        return "; ".join(f"{words} {_some(names)}" for words, names in parts if names)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        CheckpointMissing: no such file.
+        CheckpointInvalid: not a JSON object.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointMissing(
+            path=path.parent, what=path.name, hint="A checkpoint folder holds it in the published layout."
+        ) from None
+    except OSError as error:
+        raise CheckpointInvalid(path=path, why=f"it cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise CheckpointInvalid(path=path, why=f"it is not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise CheckpointInvalid(path=path, why="it is not a JSON object")
+    return value
+
+
+def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Section:
+    """Pick the fields of a dataclass out of a JSON object; what is absent or null has its default.
+
+    Raises:
+        CheckpointInvalid: a field without default is missing or a value has another type.
+    """
+    hints, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
+    values = {}
+    for spec in known:
+        has_default = spec.default is not MISSING or spec.default_factory is not MISSING
+        if has_default and raw.get(spec.name) is None:
+            if spec.name not in raw and spec.name != "head_dim":  # a rule, and said nowhere as a rule
+                notes.defaulted.append(_named(where, spec.name))
+            continue
+        values[spec.name] = typed(
+            required(raw, spec.name, path, where), hints[spec.name], path, _named(where, spec.name)
+        )
+    notes.unknown_in(raw, frozenset(spec.name for spec in known), where)
+    return kind(**values)
+
+
+def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict[str, Any]:
+    """A part of a JSON object; an empty one where it is absent or null.
+
+    Raises:
+        CheckpointInvalid: it is no object.
+    """
+    value = raw.get(name)
+    if value is None:
+        notes.defaulted.append(name)
+        return {}
+    require(isinstance(value, dict), path, f"{name} is not an object")
+    return dict(value)
+
+
+def rope_of(raw: dict[str, Any], path: Path, where: str) -> dict[str, Any]:
+    """Return a section of plain rotary positions with ``rope_theta``, which newer writers put elsewhere.
+
+    They write ``rope_parameters`` in place of ``rope_theta`` and ``rope_scaling``.
+
+    Raises:
+        CheckpointInvalid: positions are scaled, turn a part of a head, or differ from layer to layer.
+    """
+    newer, scaling = (raw.get(name) or {} for name in ("rope_parameters", "rope_scaling"))
+    for name, value in (("rope_parameters", newer), ("rope_scaling", scaling)):
+        require(isinstance(value, dict), path, f"{where}.{name} is not an object")
+    require(
+        not any(isinstance(value, dict) for value in newer.values()),
+        path,
+        f"{where}.rope_parameters by kind of layer are not supported",
+    )
+    for value in (newer, scaling):
+        kind = value.get("type") or value.get("rope_type") or "default"
+        require(kind == "default", path, f"{where}.rope_scaling of type {kind} is not supported")
+    part = raw.get("partial_rotary_factor") or newer.get("partial_rotary_factor") or 1
+    require(part == 1, path, f"{where}.partial_rotary_factor must be 1")
+    if raw.get("rope_theta") is None and newer.get("rope_theta") is not None:
+        return {**raw, "rope_theta": newer["rope_theta"]}
+    return raw
+
+
+def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str) -> None:
+    """Refuse rotary sections that do not make up half a head.
+
+    Raises:
+        CheckpointInvalid: they do not.
+    """
+    for name in ("rope_scaling", "rope_parameters"):
+        sections = (raw.get(name) or {}).get("mrope_section")
+        if sections is None:
+            continue
+        whole = isinstance(sections, list) and all(type(one) is int and one >= 0 for one in sections)
+        require(
+            whole and 2 * sum(sections) == head_dim,
+            path,
+            f"{where}.{name}.mrope_section must add up to half of head_dim, which is {head_dim // 2}",
+        )
+
+
+def required(raw: dict[str, Any], name: str, path: Path, where: str) -> Any:
+    """The value of a field that has no default.
+
+    Raises:
+        CheckpointInvalid: it is absent or null.
+    """
+    if raw.get(name) is None:
+        raise CheckpointInvalid(path=path, why=f"{_named(where, name)} is missing")
+    return raw[name]
+
+
+def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
+    """A JSON value as what a field's type says.
+
+    Raises:
+        CheckpointInvalid: it has another type.
+    """
+    origin = get_origin(hint)
+    if origin is tuple:
+        require(isinstance(value, list), path, f"{where} is not a list")
+        return tuple(typed(item, get_args(hint)[0], path, where) for item in value)
+    if origin is dict:
+        require(isinstance(value, dict), path, f"{where} is not an object")
+        return {key: typed(item, get_args(hint)[1], path, f"{where}.{key}") for key, item in value.items()}
+    if origin in (Union, types.UnionType):
+        require(isinstance(value, get_args(hint)), path, f"{where} has another type")
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    require(type(value) is hint, path, f"{where} is not a {hint.__name__}")
+    return value
+
+
+def require(condition: bool, path: Path, why: str) -> None:
+    """Refuse a file for a reason, unless."""
+    if not condition:
+        raise CheckpointInvalid(path=path, why=why)
+
+
+def _named(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _some(names: list[str]) -> str:
+    rest = len(names) - NAMED_AT_MOST
+    return ", ".join(names[:NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,49 @@
+"""Padding and sums of a sequence that lies in a longer buffer, so that one shape serves every length up to its own.
+
+``length`` is a number on the device, or None where the sequence fills its buffer: then all is the library's own. What
+lies behind a sequence's end is rubbish, but finite; nothing here lets it reach what lies before.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
+    """Mirror both ends. Shapes: x [..., T] -> [..., left + T + right]."""
+    if length is None:
+        return F.pad(x, (left, right), mode="reflect")
+    last = length - 1
+    places = last - (last - _places(x, left, right).abs()).abs()
+    return x.index_select(-1, places.clamp(min=0))
+
+
+def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
+    """Repeat both ends. Shapes: x [..., T] -> [..., left + T + right]."""
+    if length is None:
+        return F.pad(x, (left, right), mode="replicate")
+    return x.index_select(-1, _places(x, left, right).clamp(min=0).minimum(length - 1))
+
+
+def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
+    """Zeros in place of what lies behind the end. Shapes: x, result [..., T]."""
+    return x if length is None else x.masked_fill(behind(x, length), 0)
+
+
+def mean(x: Tensor, length: Tensor | None) -> Tensor:
+    """Over time. Shapes: x [..., T] -> [..., 1]."""
+    if length is None:
+        return x.mean(dim=-1, keepdim=True)
+    return zeroed(x, length).sum(dim=-1, keepdim=True) / length
+
+
+def behind(x: Tensor, length: Tensor) -> Tensor:
+    """Which places lie behind the end. Shapes: x [..., T] -> [T] bool."""
+    return torch.arange(x.shape[-1], device=x.device) >= length
+
+
+def _places(x: Tensor, left: int, right: int) -> Tensor:
+    """Where each place of the padded sequence lies in the sequence, were it endless."""
+    return torch.arange(-left, x.shape[-1] + right, device=x.device)

@@ -1,0 +1,87 @@
+"""Checks what holds for every route of a port, HTTP and WebSocket alike, in one middleware.
+
+It looks at, in this order, so that cheap checks come before dear ones:
+
+1. /health and /ready are open to every client.
+2. The path: a path with dots means another one once they are resolved, which the next reader may not do, so there is no
+   such route.
+3. The name that the port was called by: 403 (hosts.py).
+4. Connections, in all and of one address (loopback excepted): 503.
+5. Origin, of WebSockets and of methods that change something: 403. A request without one comes from a program.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from ipaddress import ip_address
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from runtime.errors import HostRefused, OriginRefused, TooManyConnections, UnknownRoute
+from runtime.port.checking import Checking
+from runtime.port.hosts import Hosts
+from runtime.port.origins import SAFE_METHODS, may_use, origins_of
+from runtime.settings import ServerSettings
+
+_DOTS = frozenset({".", ".."})
+_RETRY_AFTER_S = 1.0
+
+
+class Door(Checking):
+    """ASGI middleware. Thread: event loop."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        hosts: Hosts,
+        origins: str = "",
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(app, refused)
+        self._settings = settings
+        self._hosts = hosts
+        self._origins = origins_of(origins)
+        self._by_address: Counter[str] = Counter()
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
+        self._by_address[address] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
+
+    def _check(self, scope: Scope, address: str) -> None:
+        """Raise why this request may not come in.
+
+        Raises:
+            UnknownRoute, HostRefused, TooManyConnections, OriginRefused: in that order.
+        """
+        if not _DOTS.isdisjoint(scope["path"].replace("\\", "/").split("/")):
+            raise UnknownRoute
+        headers = Headers(scope=scope)
+        if not all(map(self._hosts.know, headers.getlist("host"))):
+            raise HostRefused
+        self._check_connections(address)
+        if (scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS) and not may_use(
+            headers, self._origins
+        ):
+            raise OriginRefused
+
+    def _check_connections(self, address: str) -> None:
+        per_address = self._settings.max_connections_per_address
+        if self._by_address.total() >= self._settings.max_connections:
+            raise TooManyConnections(limit=self._settings.max_connections, retry_after_s=_RETRY_AFTER_S)
+        if self._by_address[address] >= per_address and not _is_loopback(address):
+            raise TooManyConnections(limit=per_address, retry_after_s=_RETRY_AFTER_S)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False

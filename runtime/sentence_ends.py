@@ -1,0 +1,84 @@
+"""Where a sentence ends, as far as marks and the words before them tell. Shared by engine and dialects."""
+
+from __future__ import annotations
+
+import re
+
+WIDE_ENDS = "。！？｡"  # written without a space behind them
+
+# A place to cut has no letter or digit in it. Quotes that both open and close belong to what is before them unless a
+# letter follows; French puts a space before its closing one.
+MARK = re.compile(
+    r"""
+    (?P<end> [.!?…。！？｡]+ (?: [)\]}）］】」』》〉”’»›] | ["'“‘«‹*_`] (?![^\W_]) | [ \u00a0\u202f]»(?![^\W_]) )* )
+    | (?P<paragraph> \n\s*\n )
+    | (?P<clause> [，；：、][）］】」』》〉”’]* | [,;:](?=\s) | —+ | (?<=\s)[-–]{1,3}(?=\s) )
+    """,
+    re.VERBOSE,
+)
+PARAGRAPH_END = re.compile(r"[^\W_][^\n]*\n[^\S\n]*\n\s*\Z")
+TAIL = 64  # characters that are looked at before the end of a text
+SPOKEN = re.compile(r"[^\W_]")  # a letter or a digit, as str.isalnum
+
+# Words whose full stop ends no sentence: before a name, and before a number.
+TITLE = re.compile(
+    r"""
+    mr | mrs | ms | mx | messrs | dr | prof | st | mt | rev | hon | gen | col | capt | lt | sgt | gov | sen | rep | pres
+    | fr | hr | dott | ing | sig | sra | srta | vs | cf | ca | bzw | vgl | ggf | evtl | approx
+    | ул | им | проф | рис | стр | гр | тов
+    """,
+    re.VERBOSE,
+)
+NUMBERED = re.compile(
+    r"""
+    no | nos | nr | nro | núm | num | figs? | art | vol | ch | sec | eq | ed | pp | av
+    | jan | feb | mar | apr | aug | sept? | oct | nov | dec
+    """,
+    re.VERBOSE,
+)
+WORD_BEFORE = re.compile(r"\S*\Z")
+LONGEST_WORD = 32  # characters that are looked at before a full stop
+OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
+
+
+def may_end(text: str) -> bool:
+    """Whether a sentence or a paragraph may have ended with this text, of which nothing more has come for a while.
+
+    After an abbreviation or an initial none has. A number is taken for the last word: its decimals would have come.
+    """
+    if PARAGRAPH_END.search(text):
+        return True
+    text = text.rstrip()[-TAIL:]
+    mark = next((mark for mark in MARK.finditer(text) if mark["end"] and mark.end() == len(text)), None)
+    if mark is None or not SPOKEN.search(text, 0, mark.start()):
+        return False
+    return mark["end"][0] != "." or text[: mark.start()][-1:].isdecimal() or not is_short(text, mark.start(), "A")
+
+
+def ends_sentence(text: str, mark: re.Match[str], follows: int) -> bool:
+    """Whether a sentence ends with this mark, given where the next letter or digit is."""
+    ends, gap, following = mark["end"], text[mark.end() : follows], text[follows]
+    if any(end in WIDE_ENDS for end in ends):
+        return True
+    if not gap[:1].isspace():
+        return not gap and ends[-1] in "!?" and following.isalpha() and not _has_case(following)
+    if following.islower():  # `"What?" he said` goes on, `What? he said` need not
+        return ends.strip(".…") != "" and not ends.strip(".…!?")
+    return ends[0] != "." or ends[1:2] in tuple(".…!?") or not is_short(text, mark.start(), following)
+
+
+def is_short(text: str, stop: int, following: str) -> bool:
+    """Whether the full stop there belongs to an abbreviation, an initial or an ordinal."""
+    found = WORD_BEFORE.search(text[max(0, stop - LONGEST_WORD) : stop])
+    word = found[0].lstrip(OPENERS) if found else ""
+    last = re.split("[.-]", word)[-1].lower()  # of "z.B" and "J.-P"
+    return (
+        (len(last) == 1 and _has_case(last))
+        or (len(word) <= 2 and word.isdecimal())
+        or TITLE.fullmatch(last) is not None
+        or (NUMBERED.fullmatch(last) is not None and following.isdecimal())
+    )
+
+
+def _has_case(character: str) -> bool:
+    return character.lower() != character.upper()

@@ -1,0 +1,187 @@
+"""Decides which requests come in: one middleware around every route, HTTP and WebSocket alike.
+
+It stands behind the checks that both of our ports make (runtime/port/door.py) and checks in this order, so that a
+caller learns no more than it may:
+
+1. /health and /ready are open to every client.
+2. Requests a minute, of one key, or of one address where no good key came: 429.
+3. The key, where the server has any: 401. A WebSocket may bring a ticket instead.
+4. The body's size, as it comes: 413.
+
+A refused WebSocket is answered by HTTP before it is accepted. Nothing that a client sent is logged.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runtime.errors import MessageTooLarge, RateLimited, SpeechError, Unauthorized
+from runtime.port.allowance import allowance_of
+from runtime.port.checking import Checking
+from runtime.port.error_responses import error_response
+from runtime.server.host import Host
+from runtime.server.spending import ALLOWED
+
+CARTESIA = ("/tts/", "/voices")
+TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers
+
+_MAX_REMEMBERED = 4096  # tickets, and callers with a counted rate
+
+Clock = Callable[[], float]
+
+
+class Tickets:
+    """Keys that open one WebSocket, soon."""
+
+    def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
+        self.ticket_s = ticket_s
+        self._clock = clock
+        self._ends: OrderedDict[bytes, float] = OrderedDict()  # digest -> when it is void
+
+    def issue(self) -> str:
+        ticket = secrets.token_urlsafe(32)
+        self._ends[_digest(ticket)] = self._clock() + self.ticket_s
+        if len(self._ends) > _MAX_REMEMBERED:
+            self._ends.popitem(last=False)
+        return ticket
+
+    def redeem(self, ticket: str) -> bool:
+        """Tell whether the ticket is good; it is not any more after this."""
+        end = self._ends.pop(_digest(ticket), None)
+        return end is not None and self._clock() < end
+
+
+@dataclass(slots=True)
+class _TokenBucket:
+    tokens: float
+    filled: float  # when
+
+
+class Rate:
+    """A token bucket a caller: a minute's requests at once, then as many a minute."""
+
+    def __init__(self, per_minute: int, clock: Clock = time.monotonic) -> None:
+        self._most = per_minute
+        self._clock = clock
+        self._buckets: OrderedDict[bytes, _TokenBucket] = OrderedDict()
+
+    def wait_s(self, caller: bytes) -> float:
+        """Take a token, or return the seconds until there is one."""
+        if not self._most:
+            return 0.0
+        now = self._clock()
+        bucket = self._buckets.setdefault(caller, _TokenBucket(self._most, now))
+        self._buckets.move_to_end(caller)
+        if len(self._buckets) > _MAX_REMEMBERED:
+            self._buckets.popitem(last=False)
+        bucket.tokens = min(self._most, bucket.tokens + (now - bucket.filled) * self._most / 60)
+        bucket.filled = now
+        if bucket.tokens < 1:
+            return (1 - bucket.tokens) * 60 / self._most
+        bucket.tokens -= 1
+        return 0.0
+
+
+class AccessControl(Checking):
+    """ASGI middleware. Thread: event loop."""
+
+    def __init__(self, app: ASGIApp, host: Host, tickets: Tickets, clock: Clock = time.monotonic) -> None:
+        super().__init__(app, host.metrics.refused)
+        self._host = host
+        self._settings = host.settings.server
+        self._tickets = tickets
+        self._keys = [_digest(key) for key in self._settings.keys]
+        self._rate = Rate(self._settings.requests_per_minute, clock)
+        self._max_body_bytes = host.settings.limits.max_body_bytes
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
+        ALLOWED.set(allowance_of(Headers(scope=scope)))
+        if scope["type"] == "http":
+            with self._host.answering():
+                await self._pass_http(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope, address: str) -> None:
+        """Raise why this request may not come in.
+
+        Raises:
+            RateLimited, Unauthorized, MessageTooLarge: in that order.
+        """
+        headers = Headers(scope=scope)
+        key = self._good_key(scope, headers)
+        if wait_s := self._rate.wait_s(key or address.encode()):
+            raise RateLimited(retry_after_s=round(wait_s, 3))
+        if self._keys and key is None:
+            raise Unauthorized
+        if scope["type"] == "websocket":
+            scope["subprotocols"] = [word for word in scope["subprotocols"] if not word.startswith(TOKEN)]
+        elif (length := headers.get("content-length", "")).isdecimal() and int(length) > self._max_body_bytes:
+            raise self._too_large(int(length))
+
+    def _good_key(self, scope: Scope, headers: Headers) -> bytes | None:
+        """The digest of the key or ticket that lets the request in, or None."""
+        if not self._keys:
+            return None
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        offered = [headers.get("x-api-key"), headers.get("xi-api-key")]
+        offered.append(bearer.strip() if scheme.lower() == "bearer" else None)
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        if scope["path"].startswith(CARTESIA):
+            offered += query.get("api_key", [])[:1]  # how its clients send it where they can set no headers
+        if scope["type"] == "websocket":
+            offered += [word.removeprefix(TOKEN) for word in scope["subprotocols"] if word.startswith(TOKEN)]
+        for key in filter(None, offered):
+            digest = _digest(key)
+            # Every key is compared, and digests in constant time: the answer's time says nothing of either.
+            if any([hmac.compare_digest(digest, known) for known in self._keys]):
+                return digest
+        if scope["type"] == "websocket":
+            tickets = query.get("ticket", [])
+            if len(tickets) == 1 and self._tickets.redeem(tickets[0]):
+                return _digest(tickets[0])
+        return None
+
+    async def _pass_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request through, and its body up to the limit."""
+        count, started, cut = 0, False, False
+
+        async def counted() -> Message:
+            nonlocal count, cut
+            if cut:
+                return {"type": "http.disconnect"}
+            message = await receive()
+            count += len(message.get("body", b""))
+            if count > self._max_body_bytes:
+                cut = True
+                error = self._too_large(count)
+                self._refused(error.code)
+                if not started:
+                    await error_response(error, {"Connection": "close"})(scope, receive, send)
+                return {"type": "http.disconnect"}
+            return message
+
+        async def unless_cut(message: Message) -> None:
+            nonlocal started
+            if not cut:
+                started = True
+                await send(message)
+
+        await self._app(scope, counted, unless_cut)
+
+    def _too_large(self, size: int) -> SpeechError:
+        return MessageTooLarge(what="The body", size=size, limit=self._max_body_bytes)
+
+
+def _digest(word: str) -> bytes:
+    return sha256(word.encode(errors="surrogateescape")).digest()

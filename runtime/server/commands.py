@@ -1,0 +1,101 @@
+"""Defines what a dialect's session returns: commands for the process, messages for the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from runtime.request import SpeechRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Hand the request to the engine; its events come back by `Session.on_speech` under this number."""
+
+    utterance: int
+    request: SpeechRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """More text of an utterance that was submitted with ``open_text``."""
+
+    utterance: int
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Speak what there is of the utterance's text."""
+
+    utterance: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishText:
+    """The utterance's text is complete."""
+
+    utterance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The listener has heard so much of the utterance."""
+
+    utterance: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Give the utterance's slot back. Nothing needs to come back."""
+
+    utterance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Decode reference audio off the event loop; a Reference without text comes back by `on_reference`."""
+
+    upload: int
+    ref_audio: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Read a stored voice off the event loop; its Reference comes back by `on_reference`."""
+
+    upload: int
+    voice_id: str
+
+
+Command = Submit | Append | Flush | FinishText | Played | Cancel | Decode | Recall
+
+
+@dataclass(frozen=True, slots=True)
+class TextMessage:
+    """A JSON message."""
+
+    text: str
+    is_terminal: bool = False
+    number: int | None = None  # of the utterance whose sound it carries (base64), if it carries any
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AudioMessage:
+    """A binary message."""
+
+    data: bytes = field(repr=False)
+    number: int  # of the utterance
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The closing handshake; nothing follows."""
+
+    code: int
+    reason: str = ""
+
+
+Outgoing = TextMessage | AudioMessage | Close

@@ -1,0 +1,72 @@
+"""Queues the messages for one client of a dialect whose sound bears no header."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+
+from runtime.server.commands import AudioMessage, Close, Outgoing, TextMessage
+from runtime.server.replies import Reply
+
+_CONGESTED = 256  # untaken messages without sound; a client that does not read these is not listened to either
+
+
+class PlainSendQueue:
+    """A queue of which the sound of one utterance can be taken back, or all that is about one name."""
+
+    def __init__(self) -> None:
+        self._items: deque[tuple[Outgoing, str | None]] = deque()  # and the name that it is about
+        self._untaken = 0
+
+    @property
+    def is_congested(self) -> bool:
+        return self._untaken > _CONGESTED
+
+    def say(
+        self,
+        message: Reply,
+        *,
+        number: int | None = None,
+        samples: int = 0,
+        is_end: bool = False,
+        about: str | None = None,
+    ) -> None:
+        """Queue a JSON message; with ``number`` it is of that utterance's sound, and goes when that is dropped."""
+        text = json.dumps(message, separators=(",", ":"), allow_nan=False)
+        self._items.append((TextMessage(text, is_end, number, samples), about))
+        self._untaken += number is None
+
+    def sound(self, data: bytes, *, number: int, samples: int) -> None:
+        self._items.append((AudioMessage(data, number, samples), None))
+
+    def close(self, code: int, reason: str = "") -> None:
+        self._items.append((Close(code, reason), None))
+
+    def drop_sound_of(self, number: int) -> None:
+        """Take back what was not taken yet of an utterance's sound."""
+        self._keep(lambda item, _: isinstance(item, Close) or item.number != number)
+
+    def drop_all_about(self, name: str) -> None:
+        """Take back every message that was not taken yet and is about the name."""
+        self._keep(lambda _, about: about != name)
+
+    def clear(self) -> None:
+        self._items.clear()
+        self._untaken = 0
+
+    def take(self) -> Outgoing | None:
+        """Return the next item, or None."""
+        if not self._items:
+            return None
+        item, _ = self._items.popleft()
+        self._untaken -= _is_counted(item)
+        return item
+
+    def _keep(self, stays: Callable[[Outgoing, str | None], bool]) -> None:
+        self._items = deque(entry for entry in self._items if stays(*entry))
+        self._untaken = sum(_is_counted(item) for item, _ in self._items)
+
+
+def _is_counted(item: Outgoing) -> bool:
+    return isinstance(item, TextMessage) and item.number is None

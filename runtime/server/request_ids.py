@@ -1,0 +1,40 @@
+"""Gives each HTTP request an id, for its reply and the log: the client's own where it is safe to repeat, else ours."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADER = "X-Request-Id"
+_SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")  # nothing that could end a line of a log or of a header
+
+
+class RequestIds:
+    """ASGI middleware around everything else, so that refusals have an id too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(HEADER, "")
+        request_id = given if _SAFE.fullmatch(given) else secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[HEADER] = request_id
+            await send(message)
+
+        await self._app(scope, receive, named)
+
+
+def id_of(request: Request) -> str:
+    """Return the id that the middleware gave the request."""
+    return str(request.state.request_id)

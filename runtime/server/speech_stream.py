@@ -1,0 +1,224 @@
+"""Streams speech over HTTP: a running request as an async iterator, and a reply that waits for its first sound.
+
+Knows no dialect. Whatever ends a reply, its slot is given back: the client's hang-up is listened for all the time, also
+while nothing is being sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from runtime.errors import Draining, SpeechError
+from runtime.port.sending import send_stream
+from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest, Started
+from runtime.server.host import Host
+from runtime.server.logs import RequestLog
+from runtime.server.replies import BYTES_PER_SAMPLE, end_notes
+from runtime.server.speech_engine import SpeechEngine
+
+log = logging.getLogger(__name__)
+Value = TypeVar("Value")
+
+
+class SpeechStream:
+    """One request in flight: its events up to Finished. Thread: event loop.
+
+    To ask for the next event says that the sound before it has left, so that a slow reader pauses its row.
+    ``text_field`` is what the client calls the text, for errors about it; ``on_end`` hears of every end, once.
+
+    Raises:
+        BadRequest, Busy: on entry; nothing was started.
+        SpeechError: in the iteration, where the request broke.
+    """
+
+    def __init__(
+        self,
+        engine: SpeechEngine,
+        request: SpeechRequest,
+        *,
+        text_field: str = "text",
+        on_end: Callable[[Finished | Broken], None] = lambda _: None,
+    ) -> None:
+        self.seed = request.seed
+        self.notes: tuple[str, ...] = ()  # sentences: once it has a slot of what is ignored, at the end of the speech
+        self.queue_ms: float | None = None  # until it got a slot
+        self.ttfa_ms: float | None = None  # until its first sound was here
+        self._engine = engine
+        self._request = request
+        self._text_field = text_field
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[SpeechEvent] = asyncio.Queue()  # the engine pauses the row, so it stays short
+        self._given = self._taken = 0  # samples: to the consumer, and of them those that it is done with
+        self._ended = False
+
+    def headers(self) -> dict[str, str]:
+        """What is known once the first sound is there: the seed, the notes, and the times of ours until then."""
+        times = {"queue": self.queue_ms, "ttfa": self.ttfa_ms}
+        timing = ", ".join(f"{name};dur={ms:.1f}" for name, ms in times.items() if ms is not None)
+        return {
+            **({"Server-Timing": timing} if timing else {}),
+            **({} if self.seed is None else {"X-Seed": str(self.seed)}),
+            **({"X-Notes": " ".join(self.notes)} if self.notes else {}),
+        }
+
+    async def __aenter__(self) -> Self:
+        self._submitted = self._loop.time()
+        try:
+            self._ticket = self._engine.submit(self._request, self._hand_over)
+        except SpeechError as error:
+            raise self._named(error) from None
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._engine.cancel(self._ticket)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SpeechEvent:
+        if self._ended:
+            raise StopAsyncIteration
+        if self._taken != self._given:
+            self._taken = self._given
+            self._engine.taken(self._ticket, self._taken)
+        event = await self._events.get()
+        match event:
+            case Broken(error):
+                self._ended = True
+                raise self._named(error)
+            case Finished():
+                self._ended = True
+                self.notes += tuple(end_notes(event))
+            case Started(seed=seed, notes=notes):
+                self.seed = seed
+                self.notes = notes
+                self.queue_ms = self._elapsed_ms()
+            case AudioChunk(pcm=pcm):
+                if self.ttfa_ms is None:
+                    self.ttfa_ms = self._elapsed_ms()
+                self._given += len(pcm) // BYTES_PER_SAMPLE
+        return event
+
+    def _hand_over(self, event: SpeechEvent) -> None:
+        """The sink. Thread: engine."""
+        # The loop is closed where the process ends before its engine; no client listens then.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._arrive, event)
+
+    def _arrive(self, event: SpeechEvent) -> None:
+        """Pass an event on; an end is told to ``on_end`` even where the client has left."""
+        if isinstance(event, Finished | Broken):
+            self._on_end(event)
+        self._events.put_nowait(event)
+
+    def _elapsed_ms(self) -> float:
+        return 1000 * (self._loop.time() - self._submitted)
+
+    def _named(self, error: SpeechError) -> SpeechError:
+        if error.param == "text":
+            error.param = self._text_field
+        return error
+
+
+def counted(host: Host, request: SpeechRequest, *, reply_id: str, dialect: str, text_field: str) -> SpeechStream:
+    """A request over HTTP whose end the host counts and logs."""
+    text = request.text if host.settings.server.log_text else None
+    request_log = RequestLog(id=reply_id, dialect=dialect, mode=request.mode, chars=len(request.text), text=text)
+    return SpeechStream(host.engine, request, text_field=text_field, on_end=partial(host.ended, request_log))
+
+
+def reply_headers(sample_rate: int) -> dict[str, str]:
+    """What every reply with sound carries."""
+    return {
+        "X-Sample-Rate": str(sample_rate),
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+    }
+
+
+async def while_connected(
+    receive: Receive, work: Coroutine[Any, Any, Value], replies: set[asyncio.Task[Any]]
+) -> Value | None:
+    """Return what the work returns, or None: the client left, and the work was cancelled.
+
+    The work stands in ``replies`` meanwhile; a shutdown cancels it there.
+
+    Raises:
+        Draining: it was cancelled there.
+    """
+    working = asyncio.create_task(work, name="speech-reply")
+    leaving = asyncio.create_task(_left(receive), name="speech-reply-listener")
+    replies.add(working)
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working.cancelled():
+            raise Draining
+        return working.result() if working.done() else None
+    finally:
+        replies.discard(working)
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class StreamingReply(StreamingResponse):
+    """A body that is sent as it is made, and begins when its first piece is there.
+
+    An error before that is raised, and so answered as any other is. One after it breaks the connection off, so that
+    no client takes a part for the whole. ``late_headers`` is asked once the first piece is there; ``on_broken`` hears
+    of what broke it off.
+    """
+
+    def __init__(
+        self,
+        pieces: AsyncGenerator[bytes, None],
+        *,
+        media_type: str,
+        headers: Mapping[str, str],
+        late_headers: Callable[[], Mapping[str, str]],
+        send_s: float,
+        replies: set[asyncio.Task[Any]],
+        on_broken: Callable[[SpeechError], None] = lambda _: None,
+    ) -> None:
+        super().__init__(pieces, media_type=media_type, headers=headers)
+        self._pieces = pieces
+        self._late_headers = late_headers
+        self._send_s = send_s
+        self._replies = replies
+        self._on_broken = on_broken
+        self._begun = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await while_connected(receive, self._reply(send), self._replies)
+        except SpeechError as error:
+            if not self._begun:
+                raise
+            # An unfinished body makes uvicorn close the connection.
+            log.warning("a reply was broken off: %s", error.code)
+            self._on_broken(error)
+
+    async def _reply(self, send: Send) -> None:
+        async with aclosing(self._pieces) as pieces:
+            first = await anext(pieces)
+            self.headers.update(self._late_headers())
+            self._begun = True
+            await send_stream(send, 200, self.raw_headers, pieces, self._send_s, first=first)

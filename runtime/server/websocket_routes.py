@@ -1,0 +1,105 @@
+"""Registers the WebSocket routes: which dialect each speaks, and how a client is told that none can be served."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+from fastapi import FastAPI, WebSocket
+
+from runtime.encoding import Encoder
+from runtime.errors import SpeechError, SubprotocolRequired
+from runtime.server import cartesia_contexts, omni_replies, replies
+from runtime.server.cartesia import CartesiaSession
+from runtime.server.dialect import Dialect
+from runtime.server.host import Host
+from runtime.server.omni import OmniSession
+from runtime.server.replies import PROTOCOL, Reply
+from runtime.server.session import Session
+from runtime.server.socket import SpeechSocket
+from runtime.version import package_version
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the dialects."""
+
+    @app.websocket("/v1/audio/speech/stream")
+    async def speech_stream(websocket: WebSocket) -> None:
+        """Speech: in our own protocol if it is offered, in vLLM-Omni's if none is."""
+        offered = websocket.scope["subprotocols"]
+        await websocket.accept(subprotocol=PROTOCOL if PROTOCOL in offered else None)
+        problem, session_id = host.problem, _new_id()
+        if PROTOCOL in offered:
+            if problem is not None:
+                await _turn_away(websocket, host, problem, replies.error(problem))
+            else:
+                await speak(
+                    websocket, host, _native(host, websocket, session_id), name="voicewright", session_id=session_id
+                )
+        elif offered:
+            error = SubprotocolRequired(protocol=PROTOCOL)
+            await _turn_away(websocket, host, error, replies.error(error))
+        elif problem is not None:
+            await _turn_away(websocket, host, problem, omni_replies.error(str(problem), problem))
+        else:
+            await speak(websocket, host, _omni(host, websocket), name="omni", session_id=session_id)
+
+    @app.websocket("/tts/websocket")
+    async def cartesia(websocket: WebSocket) -> None:
+        """Speech for Cartesia's clients."""
+        await websocket.accept()
+        problem, session_id = host.problem, _new_id()
+        if problem is not None:
+            await _turn_away(websocket, host, problem, cartesia_contexts.error(problem, None, session_id))
+        else:
+            await speak(websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id)
+
+
+def _native(host: Host, websocket: WebSocket, session_id: str) -> Session:
+    return Session(**_shared(host, websocket), session_id=session_id, server=package_version())
+
+
+def _omni(host: Host, websocket: WebSocket) -> OmniSession:
+    return OmniSession(
+        **_shared(host, websocket),
+        open_encoder=lambda response_format, speed: Encoder(response_format, speed=speed, whole=True),
+    )
+
+
+def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSession:
+    return CartesiaSession(
+        **_shared(host, websocket), session_id=session_id, expiry_s=host.settings.server.cartesia_expiry_s
+    )
+
+
+def _shared(host: Host, websocket: WebSocket) -> dict[str, Any]:
+    """What every dialect knows of the process, and of the client."""
+    return {
+        "limits": host.settings.limits,
+        "cards": host.engine.cards,
+        "library": host.owner_library(websocket.headers),
+        "clock": asyncio.get_running_loop().time,
+    }
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)
+
+
+async def speak(websocket: WebSocket, host: Host, dialect: Dialect, *, name: str, session_id: str) -> None:
+    """Run a dialect on an accepted socket; ``name`` is the dialect's, for log and metrics."""
+    socket = SpeechSocket(websocket, dialect, host, name=name, session_id=session_id)
+    host.sockets[socket] = asyncio.current_task()
+    try:
+        with host.metrics.session(name):
+            await socket.run()
+    finally:
+        del host.sockets[socket]
+
+
+async def _turn_away(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
+    """Say why, then close an accepted socket."""
+    host.metrics.refused(error.code)
+    await websocket.send_json(words)
+    await websocket.close(error.outcome.close, error.code)

@@ -1,0 +1,90 @@
+"""JSON from outside, at one door: what passes can be kept, written again and read by every other reader of JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+MOST_DEPTH = 32  # lists and objects in one another; what the page keeps has 6
+MOST_DIGITS = 100  # of a whole number: more than any seed or count, and still a float
+
+
+def parse(text: str | bytes, most_depth: int = MOST_DEPTH) -> Any:
+    """Read a JSON value.
+
+    Raises:
+        ValueError: it is none, or holds a key twice, a number that is not finite or too long, half a character, or
+            too many levels. The text of the error says which.
+    """
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite, parse_int=_whole
+        )
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise ValueError("it cannot be read as JSON") from None
+    except RecursionError:
+        raise ValueError(f"it has more than {most_depth} levels") from None
+    _check(value, most_depth)
+    return value
+
+
+def parse_object(text: str | bytes, most_depth: int = MOST_DEPTH) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        ValueError: it is another value, or as of `parse`.
+    """
+    value = parse(text, most_depth)
+    if not isinstance(value, dict):
+        raise ValueError("it is not an object")
+    return value
+
+
+def _check(value: object, most_depth: int) -> None:
+    """Look at every level in turn, not by calls in one another."""
+    level = [value]
+    for _ in range(most_depth + 1):
+        below: list[object] = []
+        for one in level:
+            if isinstance(one, str):
+                _check_text(one)
+            elif isinstance(one, list):
+                below += one
+            elif isinstance(one, dict):
+                below += one.keys()
+                below += one.values()
+        if not below:
+            return
+        level = below
+    raise ValueError(f"it has more than {most_depth} levels")
+
+
+def _check_text(text: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text in it holds half a character") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        raise ValueError("a key stands in it twice")
+    return entries
+
+
+def _whole(digits: str) -> int:
+    if len(digits.removeprefix("-")) > MOST_DIGITS:
+        raise ValueError("a number in it is too long")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _not_finite(digits)
+
+
+def _not_finite(_: str) -> NoReturn:
+    raise ValueError("a number in it is not finite")

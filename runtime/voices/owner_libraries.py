@@ -1,0 +1,147 @@
+"""Gives each owner its own voice library beside the server's common one.
+
+An owner is whatever word a gateway in front of the server puts before a request, such as the studio for a visitor;
+a folder of the library's own kind, under the word's digest, holds what is kept for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from runtime.errors import TooManyVoices, VoiceNotYours
+from runtime.request import Reference
+from runtime.voices.card import VoiceCard
+from runtime.voices.library import Library
+from runtime.voices.listing import Problem
+from runtime.voices.names import name_key
+from runtime.voices.voice import Edit, Voice
+
+FOLDER = "owners"
+OPEN = 256  # owners' libraries that are kept open; another one is opened again when it is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerLibrary:
+    """What one client sees: its own voices and behind them the common ones, which it can use and not change.
+
+    Thread: any, as `Library`.
+    """
+
+    own: Library
+    common: Library | None = None  # None: the own ones are the common ones
+    most: int = 0  # voices of its own; 0: any number
+
+    def cards(self) -> tuple[VoiceCard, ...]:
+        """Every voice that can be used, by name."""
+        return _by_name(self.own.cards(), () if self.common is None else self.common.cards())
+
+    def find(self, name_or_id: str) -> VoiceCard | None:
+        """The voice of that id or name, of two with one name its own; None if there is none."""
+        found = self.own.find(name_or_id)
+        return self.common.find(name_or_id) if found is None and self.common is not None else found
+
+    def search(self, words: str) -> tuple[VoiceCard, ...]:
+        """As `Library.search`."""
+        return _by_name(self.own.search(words), () if self.common is None else self.common.search(words))
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Files among its own that cannot be used."""
+        return self.own.problems()
+
+    def owns(self, voice_id: str) -> bool:
+        """Whether it may change that voice."""
+        return self.own.find(voice_id) is not None
+
+    def reference(self, voice_id: str) -> Reference:
+        """As `Library.reference`."""
+        return self._holder(voice_id).reference(voice_id)
+
+    def export(self, voice_id: str) -> bytes:
+        """As `Library.export`."""
+        return self._holder(voice_id).export(voice_id)
+
+    # --- what changes its own
+
+    def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
+        """As `Library.add`; besides:
+
+        Raises:
+            TooManyVoices: it may keep no more.
+        """
+        if replace_id is None:
+            self._check_room()
+        return self.own.add(voice, replace_id=replace_id)
+
+    def import_(self, voice: Voice) -> VoiceCard:
+        """As `Library.import_`; besides:
+
+        Raises:
+            TooManyVoices: it may keep no more.
+        """
+        self._check_room()
+        return self.own.import_(voice)
+
+    def change(self, voice_id: str, edit: Edit) -> VoiceCard:
+        """As `Library.change`; besides:
+
+        Raises:
+            VoiceNotYours: it is one of the common voices.
+        """
+        self._check_owned(voice_id)
+        return self.own.change(voice_id, edit)
+
+    def delete(self, voice_id: str) -> None:
+        """As `Library.delete`; besides:
+
+        Raises:
+            VoiceNotYours: it is one of the common voices.
+        """
+        self._check_owned(voice_id)
+        self.own.delete(voice_id)
+
+    def _holder(self, voice_id: str) -> Library:
+        return self.own if self.common is None or self.owns(voice_id) else self.common
+
+    def _check_owned(self, voice_id: str) -> None:
+        if self.common is not None and self.common.find(voice_id) is not None and not self.owns(voice_id):
+            raise VoiceNotYours
+
+    def _check_room(self) -> None:
+        if self.most and len(self.own.cards()) >= self.most:
+            raise TooManyVoices(limit=self.most)
+
+
+class OwnerLibraries:
+    """The library of each owner. Thread: one."""
+
+    def __init__(self, common: Library, most: int) -> None:
+        """``most`` voices may be kept for one owner; 0: any number."""
+        self._common = common
+        self._most = most
+        self._owned: OrderedDict[str, Library] = OrderedDict()
+
+    def of(self, owner: str) -> OwnerLibrary:
+        """What that owner sees; without one, the common library."""
+        if not owner:
+            return OwnerLibrary(self._common)
+        name = hashlib.sha256(owner.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        library = self._owned.setdefault(name, Library(self._common.folder / FOLDER / name))
+        library.fingerprint = self._common.fingerprint
+        self._owned.move_to_end(name)
+        if len(self._owned) > OPEN:
+            self._owned.popitem(last=False)[1].close()
+        return OwnerLibrary(library, self._common, self._most)
+
+    def libraries(self) -> tuple[Library, ...]:
+        """The common one, and those of the owners who were here last."""
+        return (self._common, *self._owned.values())
+
+    def close(self) -> None:
+        for library in self.libraries():
+            library.close()
+
+
+def _by_name(own: tuple[VoiceCard, ...], common: tuple[VoiceCard, ...]) -> tuple[VoiceCard, ...]:
+    return tuple(sorted((*own, *common), key=lambda card: name_key(card.name))) if common else own

@@ -1,0 +1,30 @@
+"""A runtime that someone else keeps alive. Thread: the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+
+from studio.runtime_process import HEALTH_S, POLL_S, WATCH_S, answers
+from studio.supervisor import RuntimeState, Status
+
+
+class GivenRuntime:
+    """It is asked how it is, and nothing else."""
+
+    def __init__(self, url: str) -> None:
+        self.url: str | None = url
+        self.status = Status(RuntimeState.STARTING, "Looking for the runtime.")
+
+    async def run(self) -> int:
+        """Ask it for ever how it is."""
+        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
+            while True:
+                ready = await answers(client, f"{self.url}/ready")
+                self.status = (
+                    Status(RuntimeState.READY, "Ready.")
+                    if ready
+                    else Status(RuntimeState.AWAY, "The runtime does not answer. It is asked again and again.")
+                )
+                await asyncio.sleep(WATCH_S if ready else 10 * POLL_S)

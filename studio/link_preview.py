@@ -1,0 +1,49 @@
+"""What a link to the page shows where it is posted: the studio's tags in the place of those that speak of Gradio."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradio.routes import templates
+from jinja2 import BaseLoader, Environment
+
+TEMPLATE = "frontend/index.html"
+DESCRIPTION = "Voices by description, by recording, by name: an interactive voice studio for Qwen3-TTS."
+_TAGS = re.compile(r"""<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*""")
+# The address is the request's: nobody else knows under which name the studio is reached.
+_OURS = f"""<title>Voicewright</title>
+<meta name="description" content="{DESCRIPTION}" />
+<meta property="og:title" content="Voicewright" />
+<meta property="og:site_name" content="Voicewright" />
+<meta property="og:type" content="website" />
+<meta property="og:url" content="{{{{ request.base_url }}}}" />
+<meta property="og:description" content="{DESCRIPTION}" />
+<meta name="twitter:card" content="summary" />
+<meta name="twitter:title" content="Voicewright" />
+<meta name="twitter:description" content="{DESCRIPTION}" />
+"""
+
+
+def offer() -> None:
+    """Have Gradio serve its page with the studio's preview. Does nothing the second time."""
+    environment = templates.env
+    if environment.loader is None or isinstance(environment.loader, _Exchanging):
+        return
+    environment.loader = _Exchanging(environment.loader)
+    if environment.cache is not None:
+        environment.cache.clear()
+
+
+@dataclass(frozen=True)
+class _Exchanging(BaseLoader):
+    """Gradio's own templates, but for the tags."""
+
+    theirs: BaseLoader
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
+        source, path, is_fresh = self.theirs.get_source(environment, template)
+        if template == TEMPLATE:
+            source = _TAGS.sub("", source).replace("<head>", f"<head>\n{_OURS}", 1)
+        return source, path, is_fresh

@@ -1,0 +1,122 @@
+"""What is open of the routes that Gradio and MCP bring along, and what comes to them.
+
+The page needs few of them, and programs the calls of actions. The rest is closed. A body is read and checked here,
+since Gradio and MCP answer nonsense with a traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runtime.errors import GenerationFailed, InvalidConfig, SpeechError, UnknownRoute
+from runtime.port.error_responses import error_response
+from studio.routes.answers import body_of
+from studio.store.records import decode
+
+log = logging.getLogger(__name__)
+
+API = "/gradio_api"
+JOIN, CALL = f"{API}/queue/join", f"{API}/call/"
+PAGES = frozenset({"/", "/config"})  # whose query Gradio would read: saved states and pages that we do not have
+OPEN = PAGES | {
+    "/favicon.ico",
+    "/manifest.json",
+    "/mcp",
+    "/pwa_icon",
+    "/robots.txt",
+    "/theme.css",
+    JOIN,
+    *(
+        f"{API}/{name}"
+        for name in ("app_id", "cancel", "info", "login_check", "openapi.json", "queue/data", "queue/status", "reset")
+    ),
+    *(f"{API}/{name}" for name in ("startup-events", "theme.css")),
+}
+FOLDERS = ("/assets/", "/static/", "/svelte/", CALL, f"{API}/heartbeat/")
+CLOSED = (f"{CALL}v2/",)
+
+
+class PageDoor:
+    """ASGI middleware around Gradio and MCP. ``functions`` are the names of what may be called, by their number."""
+
+    def __init__(self, app: ASGIApp, functions: Mapping[int, str], max_bytes: int) -> None:
+        self._app = app
+        self._functions = functions
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"].rstrip("/") or "/"
+        try:
+            if not _is_open(path, self._functions.values()):
+                raise UnknownRoute
+            if path in PAGES:
+                scope = {**scope, "query_string": b""}
+            if scope["method"] == "POST":
+                receive = await self._checked(path, scope, receive)
+        except SpeechError as error:
+            await error_response(error)(scope, receive, send)
+        except ClientDisconnect:
+            return
+        else:
+            await self._pass(scope, receive, send)
+
+    async def _checked(self, path: str, scope: Scope, receive: Receive) -> Receive:
+        """Read the body, and return what gives it once more.
+
+        Raises:
+            InvalidMessage, InvalidConfig, MessageTooLarge, SessionIdle: it cannot be used.
+        """
+        body = await body_of(Request(scope, receive), self._max_bytes)
+        fields = decode(body) if body else {}
+        if path == JOIN and (type(fields.get("fn_index")) is not int or fields["fn_index"] not in self._functions):
+            raise InvalidConfig(where="fn_index", why=f"there are the functions 0 to {max(self._functions)}")
+        given = False
+
+        async def again() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        return again
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let Gradio answer; a failure of its own is answered as ours are."""
+        started = failed = False
+
+        async def unless_failed(message: Message) -> None:
+            nonlocal started, failed
+            if message["type"] == "http.response.start":
+                failed = message["status"] == 500
+                started = not failed
+            if not failed:
+                await send(message)
+
+        try:
+            await self._app(scope, receive, unless_failed)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            if started:  # as where a caller asks for what was never begun; it is told in the stream
+                log.warning("Gradio broke an answer off: %s", type(error).__name__)
+                return
+            log.exception("Gradio failed at a request")
+            failed = True
+        if failed and not started:
+            await error_response(GenerationFailed())(scope, receive, send)
+
+
+def _is_open(path: str, names: Collection[str]) -> bool:
+    if path.startswith(CLOSED):
+        return False
+    if path.startswith(CALL):
+        return path.removeprefix(CALL).partition("/")[0] in names
+    return path in OPEN or path.startswith(FOLDERS)

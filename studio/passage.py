@@ -1,0 +1,114 @@
+"""One HTTP request on its way to the runtime, and its answer on the way back, for as long as somebody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import aclosing
+
+import httpx
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from runtime.errors import MessageTooLarge, RuntimeUnavailable, SessionIdle, SlowReader, SpeechError
+from runtime.port.error_responses import error_response
+from runtime.port.sending import send_stream
+
+log = logging.getLogger(__name__)
+
+
+class Passage(Response):
+    """Passes a request on and streams the answer back.
+
+    The client is listened to all the time, so that a hang-up ends the request at the runtime, also before the answer
+    has begun. Who sends nothing of a body for ``body_s``, or takes nothing of an answer for ``send_s``, is not waited
+    for.
+    """
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        url: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        *,
+        dropped: Collection[str],
+        max_body_bytes: int,
+        body_s: float,
+        send_s: float,
+    ) -> None:
+        """``headers`` are the request's; those of the answer that are ``dropped`` go no further."""
+        super().__init__()
+        self._client = client
+        self._url = url
+        self._asked = headers
+        self._dropped = dropped
+        self._max_body_bytes = max_body_bytes
+        self._body_s = body_s
+        self._send_s = send_s
+        self._body: asyncio.Queue[Message] = asyncio.Queue(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        passing = asyncio.create_task(self._pass(scope, receive, send), name="passage")
+        listening = asyncio.create_task(self._listen(receive), name="passage-listener")
+        try:
+            await asyncio.wait({passing, listening}, return_when=asyncio.FIRST_COMPLETED)
+            if passing.done():
+                passing.result()
+        finally:
+            for task in (passing, listening):
+                task.cancel()
+            await asyncio.gather(passing, listening, return_exceptions=True)
+
+    async def _listen(self, receive: Receive) -> None:
+        """Return once the client has left."""
+        while (message := await receive())["type"] != "http.disconnect":
+            if message.get("body") or not message.get("more_body"):
+                await self._body.put(message)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        size = 0
+        while True:
+            try:
+                async with asyncio.timeout(self._body_s):
+                    message = await self._body.get()
+            except TimeoutError:
+                raise SessionIdle(limit=self._body_s) from None
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > self._max_body_bytes:  # the runtime would say so, and nobody hear it who still sends
+                raise MessageTooLarge(what="The body", size=size, limit=self._max_body_bytes)
+            if piece:
+                yield piece
+            if not message.get("more_body"):
+                return
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_body = any(name in {b"content-length", b"transfer-encoding"} for name, _ in scope["headers"])
+        content = self._pieces() if has_body else None
+        request = httpx.Request(scope["method"], self._url, headers=self._asked, content=content)
+        try:
+            answer = await self._client.send(request, stream=True)
+        except httpx.HTTPError:
+            await error_response(RuntimeUnavailable())(scope, receive, send)
+            return
+        except SpeechError as error:
+            await error_response(error)(scope, receive, send)
+            return
+        # Closed here in every case, so that a client who leaves is a cancel for the runtime.
+        async with aclosing(answer):
+            try:
+                await self._return(answer, send)
+            except httpx.HTTPError:
+                log.warning("the runtime went away in the middle of an answer")
+            except SlowReader:
+                log.warning("a client took nothing of an answer for %g s and was dropped", self._send_s)
+
+    async def _return(self, answer: httpx.Response, send: Send) -> None:
+        """Stream the answer. An unfinished one makes the server close the connection."""
+        headers = [
+            (name.lower(), value)
+            for name, value in answer.headers.raw
+            if name.decode("latin-1").lower() not in self._dropped
+        ]
+        await send_stream(send, answer.status_code, headers, answer.aiter_raw(), self._send_s)

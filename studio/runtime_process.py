@@ -1,0 +1,198 @@
+"""The runtime's commands as processes of the studio's own: one that serves on a free port, one that only checks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+ROOT = str(Path(__file__).resolve().parent.parent)  # where the packages lie, wherever we were started
+POLL_S = 0.1  # while it starts
+WATCH_S = 2.0  # while it runs
+HEALTH_S = 10.0  # a runtime that answers nothing for so long three times over is hung
+STOP_S = 5.0  # for the runtime to close its sockets and leave
+LAST_WORDS_S = 1.0  # for what a child that has ended still had to say
+MOST_WORDS = 4096  # bytes of a line of its log that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a runtime says of itself at /ready."""
+
+    ready: bool = False
+    loaded: int = 0
+    of: int = 0
+    step: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """How far its checkpoints are; empty where it has not said."""
+        which = f" {min(self.loaded + 1, self.of)} of {self.of}" if self.of > 1 else ""
+        return f"Model{which}: {self.step}." if self.step and self.of else ""
+
+
+class ChildProcess:
+    """A command of the runtime. What it says on standard error goes to ours, and its last line is kept."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.last_words = ""
+        assert process.stderr is not None
+        self._listening = asyncio.create_task(self._pass_on(process.stderr))
+
+    async def ended(self) -> int:
+        """Wait for its end; its exit status."""
+        code = await self._process.wait()
+        await asyncio.wait({self._listening}, timeout=LAST_WORDS_S)  # they may say why
+        return code
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def end(self, patience_s: float | None = None) -> None:
+        """Ask it to end, wait for that, and insist."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+            try:
+                await asyncio.wait_for(self._process.wait(), STOP_S if patience_s is None else patience_s)
+            except TimeoutError:
+                self.kill()
+                await self._process.wait()
+        self._listening.cancel()
+
+    async def _pass_on(self, words: asyncio.StreamReader) -> None:
+        rest = b""
+        while piece := await words.read(65536):
+            sys.stderr.buffer.write(piece)
+            sys.stderr.flush()
+            *lines, rest = (rest[-MOST_WORDS:] + piece).split(b"\n")
+            for line in filter(None, lines):
+                self.last_words = line.decode("utf-8", "replace").removeprefix("voicewright: ")
+
+
+class RuntimeProcess(ChildProcess):
+    """A runtime at ``url``."""
+
+    def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
+        super().__init__(process)
+        self.url = url
+
+    @classmethod
+    async def start(cls, command: Sequence[str]) -> Self:
+        """Start a runtime's command, to which address and port are added.
+
+        Raises:
+            OSError, ValueError: the system does not take it.
+        """
+        port = _free_port()
+        # On standard output it would tell its own address; the user's is ours.
+        process = await _spawn([*command, "--host", "127.0.0.1", "--port", str(port)], asyncio.subprocess.DEVNULL)
+        return cls(process, f"http://127.0.0.1:{port}")
+
+    async def until_ready(self, tell: Callable[[Answer], None]) -> None:
+        """Ask until it is ready; ``tell`` hears how far it is. For ever, where it ends before."""
+        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
+            while not (answer := await asked(client, f"{self.url}/ready")).ready:
+                tell(answer)
+                await asyncio.sleep(POLL_S)
+
+    async def loaded(self, tell: Callable[[Answer], None]) -> None:
+        """As `until_ready`, but not for ever.
+
+        Raises:
+            Refused: it has ended; the sentence says why.
+        """
+        ended = asyncio.create_task(self.ended())
+        ready = asyncio.create_task(self.until_ready(tell))
+        try:
+            await asyncio.wait({ended, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                raise Refused(self.last_words or f"the runtime ended with status {ended.result()}.")
+        finally:
+            ended.cancel()
+            ready.cancel()
+
+    async def until_hung(self) -> None:
+        """Watch it until it answers nothing any more."""
+        async with httpx.AsyncClient(trust_env=False, timeout=HEALTH_S) as client:
+            missed = 0
+            while missed < 3:
+                await asyncio.sleep(WATCH_S)
+                missed = 0 if await answers(client, f"{self.url}/health") else missed + 1
+
+
+class Refused(Exception):
+    """A command of the runtime that ended badly; the sentence says why."""
+
+
+async def fits_beside(command: Sequence[str]) -> bool:
+    """Let the runtime's command check what it would load; whether there is memory for that beside what runs.
+
+    Raises:
+        Refused: it could not be loaded at all.
+        OSError, ValueError: the system does not take the command.
+    """
+    process = await _spawn([*command, "--check"], asyncio.subprocess.PIPE)
+    checking = ChildProcess(process)
+    try:
+        assert process.stdout is not None
+        told = await process.stdout.read()
+        if await checking.ended():
+            raise Refused(checking.last_words or "the check of them has ended without a word.")
+        return bool(json.loads(told)["fits_beside"])
+    finally:
+        checking.kill()
+
+
+async def _spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Process:
+    path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "studio.child",
+        *command,
+        stdin=asyncio.subprocess.PIPE,  # held open for as long as we live, see studio/child.py
+        stderr=asyncio.subprocess.PIPE,
+        stdout=stdout,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,  # Ctrl-C is ours; the child is told when we are ready to go
+    )
+
+
+async def asked(client: httpx.AsyncClient, url: str) -> Answer:
+    """Ask /ready; while it loads, the answer is a refusal that says how far it is."""
+    try:
+        reply = await client.get(url)
+        if reply.status_code == httpx.codes.OK:
+            return Answer(ready=True)
+        told = reply.json()
+        return Answer(loaded=int(told["loaded"]), of=int(told["of"]), step=str(told["step"]))
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return Answer()
+
+
+async def answers(client: httpx.AsyncClient, url: str) -> bool:
+    """Tell whether a URL gives 200 now."""
+    try:
+        return (await client.get(url)).status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,285 @@
+"""Nothing is lost: not by a reload, not by Back, not by Stop, and not by a suggestion in the place of one's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import OpenStudio
+from tests.browser.design_steps import LETTERS, act, card, expect_state, lock, seed_field, seeds
+from tests.browser.script_steps import enter_script, line, new_script, text_of
+from tests.browser.steps import await_end, await_sound, enter, history_row, speaker, wav
+from tests.browser.wire import sound_of
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+LONG = "The boat came back in the evening, and nobody on the quay had expected it so soon. " * 3
+
+
+def reload(page: Page) -> None:
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for(state="attached")
+
+
+# --- addresses
+
+
+def test_rooms_have_addresses_and_back_leads_to_the_room_before(app: App, studio: Page) -> None:
+    assert studio.url.rstrip("/") == app.url
+    enter(studio, "design")
+    assert studio.url.endswith("/#/design")
+    enter(studio, "library")
+    studio.go_back()
+    expect(studio.locator("#vw-room-design")).to_be_visible()
+    studio.go_back()
+    expect(studio.locator("#vw-room-speakers")).to_be_visible()
+    expect(studio.locator("#vw-tab-speakers")).to_have_attribute("aria-selected", "true")
+    studio.go_forward()
+    expect(studio.locator("#vw-room-design")).to_be_visible()
+    reload(studio)
+    expect(studio.locator("#vw-room-design")).to_be_visible()
+    expect(studio.locator("#vw-room-speakers")).to_be_hidden()
+
+
+def test_an_address_opens_its_room_and_one_of_no_room_the_first(app: App, open_studio: OpenStudio) -> None:
+    page = open_studio(url=f"{app.url}/#/library", await_ready=False)
+    expect(page.locator("#vw-room-library")).to_be_visible()
+    page.evaluate("location.hash = '#/clone'")
+    expect(page.locator("#vw-room-clone")).to_be_visible()
+    page.evaluate("location.hash = '#/nowhere'")
+    expect(page.locator("#vw-room-speakers")).to_be_visible()
+
+
+# --- a reload
+
+
+def test_a_reload_keeps_the_text_the_speaker_and_how_to_say_it(studio: Page) -> None:
+    studio.locator("label[for=vw-speaker-clara]").click()
+    studio.select_option("#vw-speakers-language", "english")
+    studio.fill("#vw-text", "Mine, and not to be lost.")
+    studio.fill("#vw-speakers-instruct", "Slowly, please.")
+    studio.fill("#vw-seed", "42")
+    reload(studio)
+    assert studio.input_value("#vw-text") == "Mine, and not to be lost."
+    assert studio.input_value("#vw-speakers-instruct") == "Slowly, please."
+    assert speaker(studio) == "clara"
+    assert studio.input_value("#vw-speakers-language") == "english"
+    assert (studio.input_value("#vw-seed"), studio.is_checked("#vw-lock")) == ("42", True)
+
+
+def test_a_reload_keeps_the_description_and_the_takes(studio: Page) -> None:
+    enter(studio, "design")
+    studio.fill("#vw-text", "The kettle is on.")
+    studio.fill("#vw-design-description", "A man with a low voice.")
+    studio.click("#vw-speak")
+    expect_state(studio, LETTERS, "done")
+    studio.keyboard.press("Escape")
+    before = seeds(studio)
+    expect(card(studio, "C").locator(".vw-design-facts")).to_contain_text("dB")  # all are stored
+    lock(studio, "B").check()
+    reload(studio)
+    assert studio.input_value("#vw-design-description") == "A man with a low voice."
+    expect_state(studio, LETTERS, "done")
+    assert seeds(studio) == before
+    assert [lock(studio, letter).is_checked() for letter in LETTERS] == [False, True, False]
+    studio.keyboard.press("2")
+    expect(card(studio, "B")).to_have_class("vw-design-playing")
+    await_end(studio)
+    act(studio, "B", "keep")
+    expect(studio.locator("#vw-design-name")).to_be_focused()
+
+
+def test_a_reload_keeps_the_recording_its_words_and_what_was_chosen_of_it(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", wav(3.0))
+    studio.fill("#vw-clone-transcript", "The words that are said in it.")
+    studio.focus("#vw-clone-trim [data-edge=start]")
+    studio.keyboard.press("Shift+ArrowRight")
+    expect(studio.locator("#vw-clone-span")).to_contain_text("0.50 to 3.00 s")
+    reload(studio)
+    expect(studio.locator("#vw-clone-span")).to_contain_text("0.50 to 3.00 s")
+    expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
+    assert studio.input_value("#vw-clone-transcript") == "The words that are said in it."
+    assert not studio.is_checked("#vw-clone-consent"), "consent is given anew"
+    studio.click("#vw-speak")
+    await_sound(studio)
+    studio.click("#vw-stop")
+    studio.click("#vw-clone-drop")
+    reload(studio)
+    studio.evaluate("new Promise((rest) => setTimeout(rest, 300))")
+    expect(studio.locator("#vw-clone-recording")).to_be_hidden()
+
+
+def test_a_reload_keeps_a_recording_that_the_microphone_took(open_studio: OpenStudio) -> None:
+    page = open_studio(permissions=["microphone"])
+    enter(page, "clone")
+    page.click("#vw-clone-record")
+    expect(page.locator("#vw-clone-name")).to_contain_text(re.compile(r"[1-9]\.\d"), timeout=20_000)
+    page.click("#vw-clone-record")
+    expect(page.locator("#vw-clone-trim")).to_be_visible()
+    span = page.inner_text("#vw-clone-span")
+    words = page.input_value("#vw-clone-transcript")
+    assert words
+    reload(page)
+    expect(page.locator("#vw-clone-span")).to_have_text(span)
+    assert page.input_value("#vw-clone-transcript") == words
+
+
+def test_a_reload_opens_the_script_that_was_open(studio: Page) -> None:
+    enter_script(studio)
+    new_script(studio, "The older one")
+    text_of(studio, 1).fill("A first line.")
+    expect(studio.locator("#vw-script-saved")).to_contain_text("aved")
+    new_script(studio, "The newer one")
+    text_of(studio, 1).fill("Another line.")
+    expect(studio.locator("#vw-script-saved")).to_contain_text("aved")
+    studio.click("#vw-script-shelf summary")
+    studio.get_by_role("button", name="The older one").click()
+    expect(text_of(studio, 1)).to_have_value("A first line.")
+    reload(studio)
+    expect(line(studio, 1)).to_be_visible()
+    assert studio.input_value("#vw-script-name") == "The older one"
+    expect(text_of(studio, 1)).to_have_value("A first line.")
+
+
+def test_a_script_that_the_studio_does_not_keep_is_kept_here(studio: Page) -> None:
+    def without(route: Route) -> None:
+        route.fulfill(status=404, json={"detail": "Not Found"})
+
+    studio.route("**/studio/scripts**", without)
+    reload(studio)
+    enter_script(studio)
+    text_of(studio, 1).fill("Only in this browser.")
+    reload(studio)
+    expect(text_of(studio, 1)).to_have_value("Only in this browser.")
+
+
+def test_a_page_that_only_stands_there_overwrites_nothing(open_studio: OpenStudio) -> None:
+    page = open_studio()
+    other = page.context.new_page()
+    other.goto(page.url, wait_until="domcontentloaded")
+    other.locator("#vw-speak:enabled").wait_for()
+    page.fill("#vw-text", "Written in the first.")
+    reload(page)
+    other.close(run_before_unload=True)
+    reload(page)
+    assert page.input_value("#vw-text") == "Written in the first."
+
+
+# --- Stop
+
+
+def test_a_stopped_take_is_kept_and_said_to_be_stopped(app: App, studio: Page) -> None:
+    studio.fill("#vw-text", "The boat came back in the evening, and nobody had expected it.")
+    with studio.expect_response(lambda reply: reply.url.endswith("/studio/takes")) as kept:
+        studio.click("#vw-speak")
+        await_sound(studio)
+        studio.click("#vw-stop")
+    record = kept.value.json()
+    assert record["stop_reason"] == "cancelled"
+    assert record["samples"] > 0
+    expect(studio.locator("#vw-star")).to_be_visible()
+    enter(studio, "library")
+    row = studio.locator(f"[data-take='{record['id']}']")
+    expect(row.locator("small").first).to_contain_text("stopped")
+    row.locator(".vw-take-open").click()
+    row.locator("[data-do=reproduce]").click()
+    expect(row.locator(".vw-take-outcome")).to_contain_text("Identical as far as it had come", timeout=150_000)
+    again = studio.locator("#vw-takes-list .vw-take").first.get_attribute("data-take")
+    assert again is not None
+    stopped, whole = (np.frombuffer(sound_of(app, one), "<i2") for one in (record["id"], again))
+    assert np.array_equal(whole[: stopped.size], stopped)
+
+
+def test_a_take_that_was_dropped_while_it_was_made_is_not_kept(studio: Page) -> None:
+    enter(studio, "design")
+    studio.fill("#vw-text", LONG)
+    studio.click("#vw-speak")
+    expect_state(studio, LETTERS, "streaming")
+    dropped = int(seed_field(studio, "B").input_value())
+    with studio.expect_response(lambda reply: reply.url.endswith("/studio/takes")):
+        act(studio, "B", "drop")
+        studio.keyboard.press("Escape")
+    enter(studio, "library")
+    expect(history_row(studio, "Take A")).to_be_visible()
+    listed = studio.request.get(f"{studio.url.partition('#')[0]}studio/takes?limit=10").json()["takes"]
+    assert dropped not in {take["seed"] for take in listed}
+
+
+# --- suggestions
+
+Undo = Callable[[Page], None]
+
+
+def by_toast(page: Page) -> None:
+    page.locator("#vw-toasts").get_by_role("button", name="Undo").click()
+
+
+def by_key(page: Page) -> None:
+    page.keyboard.press("Control+z")
+
+
+@pytest.mark.parametrize("undo", [by_toast, by_key])
+def test_a_suggestion_for_the_manner_can_be_undone(studio: Page, undo: Undo) -> None:
+    chips = studio.locator("#vw-speakers-chips button")
+    chips.first.click()
+    expect(studio.locator("#vw-toasts")).to_be_empty()  # nobody's words were lost
+    studio.fill("#vw-speakers-instruct", "As my aunt would.")
+    chips.first.click()
+    chips.nth(1).click()
+    assert studio.input_value("#vw-speakers-instruct") not in {"", "As my aunt would."}
+    undo(studio)
+    assert studio.input_value("#vw-speakers-instruct") == "As my aunt would."
+    expect(studio.locator("#vw-toasts")).to_be_empty()
+
+
+@pytest.mark.parametrize("undo", [by_toast, by_key])
+def test_a_suggestion_for_a_voice_can_be_undone(studio: Page, undo: Undo) -> None:
+    enter(studio, "design")
+    studio.fill("#vw-text", "")
+    studio.fill("#vw-design-description", "A voice like rust.")
+    studio.locator("#vw-design-chips button").first.click()
+    assert studio.input_value("#vw-text")
+    undo(studio)
+    assert studio.input_value("#vw-design-description") == "A voice like rust."
+    assert studio.input_value("#vw-text") == ""
+    assert studio.input_value("#vw-design-language") == "auto"
+
+
+def test_who_writes_on_undoes_what_was_written(studio: Page) -> None:
+    studio.fill("#vw-speakers-instruct", "As my aunt would.")
+    studio.locator("#vw-speakers-chips button").first.click()
+    chosen = studio.input_value("#vw-speakers-instruct")
+    studio.focus("#vw-text")
+    studio.keyboard.press("End")
+    studio.keyboard.type("x")
+    studio.keyboard.press("Control+z")
+    assert studio.input_value("#vw-speakers-instruct") == chosen
+
+
+# --- what a link says
+
+
+def test_a_link_may_choose_the_theme(app: App, open_studio: OpenStudio) -> None:
+    page = open_studio(url=f"{app.url}/?__theme=dark", color_scheme="light")
+    expect(page.locator("body.dark")).to_have_count(1)
+    page = open_studio(url=f"{app.url}/?__theme=light", color_scheme="dark")
+    expect(page.locator("body.dark")).to_have_count(0)
+
+
+def test_a_preview_of_a_link_speaks_of_the_studio(app: App, studio: Page) -> None:
+    shown = studio.request.get(app.url).text()
+    head = shown.partition("<body")[0]
+    tags = dict(re.findall(r'<meta (?:property|name)="((?:og|twitter):[a-z:_]+)" content="([^"]*)"', head))
+    assert tags["og:title"] == tags["twitter:title"] == tags["og:site_name"] == "Voicewright"
+    assert tags["og:url"] == f"{app.url}/"
+    assert "Qwen3-TTS" in tags["og:description"]
+    assert "og:image" not in tags
+    assert head.count("og:title") == 1
+    assert "<title>Voicewright</title>" in head
+    assert not re.search(r'content="[^"]*([Gg]radio|\{)', head.partition("<script")[0])

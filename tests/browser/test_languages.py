@@ -1,0 +1,124 @@
+"""The Chinese page says nothing in English: what stands on it, what it says of mistakes, what the server says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urljoin
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from studio.words import languages
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.steps import SHORT, enter, kept_take, wav
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+# Every text that can be seen and every name that is read aloud, but for what is data: people's own words, names of
+# speakers, models and languages, code, samples that are spoken, and what says itself that it is English.
+VISIBLE = """() => {
+  const data = ['[lang=en]:not(html)', 'code', 'pre', 'q', 'blockquote', 'kbd', '.vw-card b', '#vw-caption',
+    '#vw-language', '.vw-line-role', '.vw-line-paper', '#vw-script-list', '.vw-take-text', '.vw-voice-name',
+    '.vw-voice-facts', '#vw-models', '#vw-host-models', '#vw-host-settings dt', '#vw-host-settings dd > span',
+    '#vw-design-chips'].join();
+  const said = [];
+  const seen = (element) => element.checkVisibility({ visibilityProperty: true });
+  const walk = document.createTreeWalker(document.querySelector('#vw'), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const { parentElement, textContent } = walk.currentNode;
+    if (textContent.trim() && seen(parentElement) && !parentElement.closest(data)) said.push(textContent.trim());
+  }
+  for (const element of document.querySelectorAll('#vw [placeholder], #vw [title], #vw [aria-label]')) {
+    if (!seen(element) || element.closest(data)) continue;
+    said.push(...['placeholder', 'title', 'aria-label'].map((name) => element.getAttribute(name)).filter(Boolean));
+  }
+  return said;
+}"""
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
+# Names of things that are the same in every language.
+NAMES = {
+    "Voicewright",
+    "CustomVoice",
+    "VoiceDesign",
+    "Base",
+    "English",
+    "demo",
+    "voice",
+    "vector",
+    "Hub",
+    "Cookie",
+    "API",
+} | {
+    *("WAV", "MP3", "FLAC", "Opus", "OGG", "AIFF", "SRT", "zip", "TTFA", "RTF", "LUFS", "ICL", "cpu", "pause", "NAME"),
+    *("Ctrl", "Enter", "Esc", "Alt", "Shift", "ms", "dB", "kHz", "Hz", "MB", "GiB", "p50", "p95", "float32"),
+}
+
+
+def english(page: Page, *allowed: str) -> list[str]:
+    """What is said in English where Chinese is spoken."""
+    known = NAMES | set(allowed)
+    return sorted({said for said in page.evaluate(VISIBLE) if set(WORD.findall(said)) - known})
+
+
+SPEAKERS = ("Angus", "Clara", "Nora", "Reed", "Mia", "Bruno")
+
+
+@pytest.fixture
+def chinese(app: App, open_studio: OpenStudio) -> Iterator[Page]:
+    me = f"http://127.0.0.1:{app.port}/studio/me"
+    httpx.patch(me, json={"language": "zh"}).raise_for_status()  # another test may have chosen a language
+    page = open_studio(locale="zh-CN")
+    assert page.get_attribute("html", "lang") == "zh"
+    assert "zh" in languages()
+    yield page
+    httpx.patch(me, json={"language": "en"}).raise_for_status()
+
+
+@pytest.mark.parametrize("room", ["speakers", "design", "clone", "script", "library", "host"])
+def test_a_room_says_nothing_in_another_language(chinese: Page, room: str) -> None:
+    if room == "library":  # other tests gave their takes English names
+        takes = urljoin(chinese.url, "/studio/takes")
+        for take in httpx.get(takes, params={"limit": 100}).json()["takes"]:
+            httpx.delete(f"{takes}/{take['id']}").raise_for_status()
+        chinese.reload(wait_until="domcontentloaded")
+    if room in {"library", "speakers"}:
+        kept_take(chinese, SHORT)
+    if room == "host":
+        chinese.click("#vw-tab-host")
+        groups = chinese.locator("#vw-host-settings summary")
+        expect(groups.first).to_be_visible()
+        for group in groups.all():
+            group.click()
+    else:
+        enter(chinese, room)
+    if room == "clone":
+        chinese.set_input_files("#vw-clone-file", wav(3.0))
+        expect(chinese.locator("#vw-clone-clinic li").first).to_be_visible()
+    if room == "script":
+        expect(chinese.locator("#vw-script-lines > li").first).to_be_visible()
+        chinese.click("#vw-script-shelf summary")
+    chinese.screenshot(path=SCREENSHOTS / f"words-zh-{room}.png")
+    assert english(chinese, *SPEAKERS, "Hi", "wav") == []
+
+
+def test_what_the_server_refuses_is_said_in_the_language_of_the_page(chinese: Page) -> None:
+    said, note = chinese.locator(".vw-error:not(:empty)"), chinese.locator("#vw-note")
+    for text, place in (("?!", note), ("字" * 4097, said)):
+        chinese.fill("#vw-text", text)
+        chinese.click("#vw-speak")
+        expect(place).to_contain_text("文本")
+        assert english(chinese, *SPEAKERS) == []
+    chinese.fill("#vw-text", SHORT)
+    enter(chinese, "clone")
+    for file in (wav(0.5), {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99}):
+        chinese.set_input_files("#vw-clone-file", file)
+        expect(said.first).to_contain_text("录音")
+        assert english(chinese, *SPEAKERS, "poem", "wav") == []
+
+
+def test_words_that_nobody_translated_are_found(chinese: Page) -> None:
+    chinese.evaluate("document.querySelector('#vw-note').textContent = 'This was never translated.'")
+    assert english(chinese, *SPEAKERS) == ["This was never translated."]

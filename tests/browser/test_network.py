@@ -1,0 +1,80 @@
+"""The page on a network that stops: it says so, loses nothing, and goes on by itself."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import OpenStudio
+from tests.browser.steps import SHORT, await_sound, play_through
+from tests.browser.test_page import complaints
+from tests.support.app import App
+from tests.support.stalling import stalling_proxy
+
+pytestmark = pytest.mark.browser
+
+NOTICED_MS = 30_000  # ten seconds by the page's own clock, on a busy machine
+BACK_MS = 60_000
+TEXT = "Words that nobody may lose."
+
+
+def expect_interruption(page: Page) -> None:
+    """Wait until the page says it, then ask for speech: it says why there is none, and keeps the text."""
+    status = page.locator("#vw-status")
+    expect(status).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
+    expect(status).to_contain_text("by itself" if not page.evaluate("navigator.onLine") else "does not answer")
+    page.click("#vw-speak")
+    assert "Nothing was sent" in complaints(page)["request"]
+    assert page.input_value("#vw-text") == TEXT
+    expect(page.locator("#vw-stop")).to_be_disabled()
+
+
+def expect_recovery(page: Page) -> None:
+    expect(page.locator("#vw-status")).to_have_attribute("data-state", "ready", timeout=BACK_MS)
+    play_through(page, "#vw-speak")
+    assert complaints(page) == {}
+
+
+def test_a_stalled_connection_is_noticed_said_and_made_again(app: App, open_studio: OpenStudio) -> None:
+    with stalling_proxy(int(app.port)) as proxy:
+        page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
+        page.fill("#vw-text", TEXT)
+        proxy.stall()
+        expect_interruption(page)
+        proxy.flow()
+        expect_recovery(page)
+
+
+def test_sound_that_only_stalled_goes_on_where_it_was(app: App, open_studio: OpenStudio) -> None:
+    with stalling_proxy(int(app.port)) as proxy:
+        page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
+        page.fill("#vw-text", TEXT + " " + TEXT)
+        page.click("#vw-speak")
+        await_sound(page)
+        proxy.stall()
+        expect(page.locator("#vw-status")).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
+        proxy.flow()
+        expect(page.locator("#vw-star")).to_be_visible(timeout=BACK_MS)
+        expect(page.locator("#vw-reason")).to_have_text("end of speech")
+        assert complaints(page) == {}
+
+
+def test_a_page_that_is_offline_says_so_and_comes_back(app: App, open_studio: OpenStudio) -> None:
+    with stalling_proxy(int(app.port)) as proxy:
+        page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
+        page.fill("#vw-text", TEXT)
+        proxy.stall()
+        page.context.set_offline(True)
+        expect_interruption(page)
+        page.context.set_offline(False)
+        proxy.flow()
+        expect_recovery(page)
+
+
+def test_a_take_that_ends_while_the_studio_is_away_is_kept_afterwards(studio: Page) -> None:
+    studio.route("**/studio/takes", lambda route: route.abort())
+    studio.fill("#vw-text", SHORT)
+    play_through(studio, "#vw-speak")
+    expect(studio.locator(".vw-toast")).to_contain_text("kept as soon as it does")
+    studio.unroute("**/studio/takes")
+    expect(studio.locator("#vw-star")).to_be_visible(timeout=BACK_MS)

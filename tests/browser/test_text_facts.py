@@ -1,0 +1,181 @@
+"""What the page knows of a text before and after it is spoken: its length, its language, its way into a script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from runtime.file_names import file_name
+from runtime.speech_rate import expected_seconds
+from tests.browser.conftest import SCREENSHOTS
+from tests.browser.script_steps import line, text_of, texts
+from tests.browser.steps import SHORT, enter, prepare, speaker
+from tests.browser.test_page import complaints
+
+pytestmark = pytest.mark.browser
+
+SENTENCE = "The quick brown fox jumps over the lazy dog and goes on. "
+PUBLISHED = [
+    "Chinese",
+    "English",
+    "French",
+    "German",
+    "Italian",
+    "Japanese",
+    "Korean",
+    "Portuguese",
+    "Russian",
+    "Spanish",
+]
+TEXTS = [
+    "",
+    "Hi.",
+    SENTENCE * 3,
+    "水刚刚烧开。坐下歇一会儿吧。",
+    "오늘 아침에는 안개가",
+    "ねえ、12 の",
+    "مرحبا بالعالم",
+    "x" * 70 + " y 7",
+]
+
+
+def test_lengths_and_names_are_those_of_the_runtime(blank: Page) -> None:
+    body = """async (texts) => {
+      const { expectedSeconds } = await import('/js/speech_rate.js');
+      const { fileName } = await import('/js/file_name.js');
+      return texts.map((text) => [expectedSeconds(text), fileName(text, 'wav')]);
+    }"""
+    for text, (seconds, name) in zip(TEXTS, blank.evaluate(body, TEXTS), strict=True):
+        assert abs(seconds - expected_seconds(text)) <= 0.0401, text  # whole frames there
+        assert name == file_name(text, "wav"), text
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "unknown"),
+    [
+        ("مرحبا بالعالم، كيف حالك اليوم؟", ["english"], {"script": "Arab"}),
+        ("مرحبا بالعالم، كيف حالك اليوم؟", PUBLISHED, {"script": "Arab"}),
+        ("水刚刚烧开。坐下歇一会儿吧。", ["english"], {"script": "Hani"}),
+        ("水刚刚烧开。坐下歇一会儿吧。", ["english", "sichuan_dialect"], None),
+        ("今朝は雪が降っていました。", ["chinese", "english"], {"script": "Hira"}),
+        ("Der Zug kam pünktlich und der Kaffee war heiß, es ist nicht mehr weit.", ["english"], {"language": "de"}),
+        ("Der Zug kam pünktlich und der Kaffee war heiß, es ist nicht mehr weit.", PUBLISHED, None),
+        ("Het was een mooie dag en ik ging met de trein naar het strand.", PUBLISHED, {"language": "nl"}),
+        ("Naïve café owners met Dvořák, and in the end they all agreed.", ["english"], None),
+        ("My friend 李明 came to the door this morning.", ["english"], None),
+        ("Kwisatz haderach, Arrakis, Dune, Shai-Hulud!", ["english"], None),
+        ("مرحبا", [], None),
+        ("مرحبا", ["arabic"], None),
+    ],
+)
+def test_a_text_of_another_language_is_told_from_names_in_it(
+    blank: Page, text: str, known: list[str], unknown: dict[str, Any] | None
+) -> None:
+    body = "async (given) => (await import('/js/tongues.js')).unknownTongue(...given)"
+    assert blank.evaluate(body, [text, known]) == unknown
+
+
+def test_the_page_warns_of_a_language_before_it_is_spoken_and_writes_from_the_right(studio: Page) -> None:
+    tongue = studio.locator("#vw-text-tongue")
+    expect(tongue).to_be_hidden()
+    studio.fill("#vw-text", "مرحبا بالعالم، كيف حالك اليوم؟")
+    expect(tongue).to_contain_text("Arabic")
+    expect(tongue).to_contain_text("demo-voice speaks English")
+    assert studio.evaluate("getComputedStyle(document.querySelector('#vw-text')).direction") == "rtl"
+    studio.screenshot(path=SCREENSHOTS / "words-arabic.png")
+    studio.fill("#vw-text", SHORT)
+    expect(tongue).to_be_hidden()
+    fields = "#vw textarea, #vw input[type=text]:not([inputmode]), #vw input[type=search]"
+    assert (
+        studio.eval_on_selector_all(fields, "all => all.filter((one) => one.dir !== 'auto').map((one) => one.id)") == []
+    )
+
+
+def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page) -> None:
+    count, button = studio.locator("#vw-text-count"), studio.locator("#vw-text-script")
+    studio.fill("#vw-text", SHORT)
+    expect(count).to_have_text("Words: 1 · characters: 3 · about 1 s")
+    expect(button).to_be_hidden()
+    studio.locator("#vw-speakers-cards label", has_text="Clara").click()
+    studio.fill("#vw-text", (SENTENCE * 6 + "\n\n") * 70)
+    expect(count).to_contain_text("Words: 5,040")
+    expect(count).to_contain_text("min")
+    studio.screenshot(path=SCREENSHOTS / "words-long.png")
+    assert speaker(studio) == "clara"
+    button.click()
+    expect(studio.locator("#vw-room-script")).to_be_visible()
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(70)
+    assert " ".join(texts(studio)[:3]) == " ".join([(SENTENCE * 6).strip()] * 3)
+    assert line(studio, 70).locator(".vw-line-voice").input_value() == "custom_voice:clara"
+    expect(studio.locator("#vw-script-saved")).to_have_text("Saved", timeout=30_000)
+    enter(studio, "speakers")
+    assert studio.input_value("#vw-text").startswith(SENTENCE), "the text is still there"
+
+
+def test_a_clone_that_lost_its_words_is_said_with_what_to_try(studio: Page) -> None:
+    prepare(studio, "clone")
+    studio.fill("#vw-text", SENTENCE)
+    heard = """async () => {
+      const { Take } = await import(new URL('studio/js/take.js', document.baseURI));
+      const take = new Take({ room: 'clone', mode: 'base', config: {}, text: %r, seed: 1 });
+      take.append(new Int16Array(4800));
+      Object.assign(take, { state: 'done', stopReason: 'eos' });
+      return [take.isShort, take.seconds];
+    }"""
+    assert studio.evaluate(heard % SENTENCE) == [True, 0.2]
+
+    def fail(socket: Any) -> None:
+        runtime = socket.connect_to_server()
+        socket.on_message(runtime.send)
+        sent: list[int] = []
+
+        def pass_on(message: str | bytes) -> None:
+            """The first frame and the end; what lies between is lost."""
+            if isinstance(message, bytes):
+                if not sent:
+                    sent.append(len(message))
+                    socket.send(message[: 16 + 2 * 1920])
+            else:
+                socket.send(message)
+
+        runtime.on_message(pass_on)
+
+    studio.route_web_socket("**/v1/audio/speech/stream", fail)
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    prepare(studio, "clone")
+    studio.fill("#vw-text", SENTENCE)
+    studio.click("#vw-speak")
+    said = studio.locator("#vw-room-clone [data-error-for=request]")
+    expect(said).to_contain_text("Words are missing", timeout=120_000)
+    expect(said).to_contain_text("Check that the words of the recording")
+    studio.click("#vw-tab-speakers")
+    assert complaints(studio) == {}
+
+
+def test_a_manner_that_a_voice_does_not_take_is_left_out_with_a_note(studio: Page) -> None:
+    def without(route: Any) -> None:
+        listing = route.fetch().json()
+        route.fulfill(json={**listing, "data": [{**card, "takes_instruct": False} for card in listing["data"]]})
+
+    studio.route("**/v1/models", without)
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    studio.fill("#vw-text", "TOM: (warmly) Hello.\n\nTOM: Good morning. " + SENTENCE * 12)
+    studio.click("#vw-text-script")
+    expect(text_of(studio, 1)).to_have_value("Hello.")
+    expect(line(studio, 1).locator(".vw-line-error")).to_have_text(
+        "“warmly” is left out: this voice takes no instruct."
+    )
+    expect(line(studio, 2).locator(".vw-line-error")).to_have_text("")
+
+
+def test_what_was_said_of_a_script_goes_when_it_changes(script: Page) -> None:
+    text_of(script, 2).fill("[pause 99s]")
+    script.click("#vw-script-go")
+    said = script.locator("#vw-script-export-error")
+    expect(said).to_contain_text("Mend line 2")
+    text_of(script, 2).fill("Quite.")
+    expect(said).to_have_text("")

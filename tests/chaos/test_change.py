@@ -1,0 +1,105 @@
+"""Other checkpoints are loaded while people speak: nobody loses a word, whether the change succeeds or fails."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from tests.support.app import App, running_app
+from tests.support.checkpoints import TINY, write_checkpoint
+
+SPOKEN = ("audio.done", None)
+WITHIN_S = 120.0  # a start, with other tests on every core
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    for name in ("first", "second", "torn"):
+        write_checkpoint(folder / name, TINY, "custom_voice", seed=len(name))
+    weights = folder / "torn" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4096])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def app(folder: Path) -> Iterator[App]:
+    # Speech is made no faster than it is heard, and what runs is to finish in any case.
+    with running_app(["--model", str(folder / "first")], VOICEWRIGHT_DRAIN_S="120") as running:
+        yield running
+
+
+@contextmanager
+def speaking(app: App, frames: int) -> Iterator[ClientConnection]:
+    """A socket in the middle of a sentence of so many frames; random weights know no end."""
+    url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
+    with connect(url, subprotocols=["voicewright.speech.v1"], max_queue=None) as socket:
+        for message in (
+            {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": frames},
+            {"type": "input.text", "text": "A sentence that lasts."},
+            {"type": "input.done"},
+        ):
+            socket.send(json.dumps(message))
+        while not isinstance(socket.recv(timeout=WITHIN_S), bytes):
+            pass
+        yield socket
+
+
+def end_of(socket: ClientConnection) -> tuple[str, str | None]:
+    """Hear it to its end; how that was, and why."""
+    while True:
+        message = socket.recv(timeout=WITHIN_S)
+        if isinstance(message, str) and (said := json.loads(message))["type"] in {"audio.done", "error"}:
+            return said["type"], said.get("code")
+
+
+def load(app: App, *models: Path) -> list[dict[str, Any]]:
+    """Ask for a change and wait for its end; all that the host was told meanwhile."""
+    with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
+        answer = client.post("/studio/host/models", json={"models": [str(model) for model in models]})
+        assert answer.status_code == 202, answer.text
+        told = []
+        deadline = time.monotonic() + WITHIN_S
+        while not told or told[-1]["changing"]:
+            told.append(client.get("/studio/host").json())
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return told
+
+
+@pytest.mark.parametrize("name", ["nowhere", "torn"])
+def test_a_change_that_fails_costs_nobody_anything(app: App, folder: Path, name: str) -> None:
+    with speaking(app, frames=250) as socket:
+        told = load(app, folder / name)
+        assert {one["runtime"]["state"] for one in told} == {"ready"}
+        assert name in told[-1]["runtime"]["problem"]
+        assert told[-1]["models"][0]["id"] == "first"
+        assert end_of(socket) == SPOKEN
+
+
+def test_a_change_that_succeeds_lets_what_runs_finish_and_serves_all_the_while(app: App, folder: Path) -> None:
+    before = app.runtime_pid
+    with speaking(app, frames=250) as socket:
+        told = load(app, folder / "second")
+        assert {one["runtime"]["state"] for one in told} == {"ready"}
+        assert told[-1]["runtime"]["problem"] is None
+        with speaking(app, frames=5) as other:
+            assert end_of(other) == SPOKEN
+        assert end_of(socket) == SPOKEN
+    models = httpx.get(f"{app.url}/v1/models", trust_env=False).json()
+    assert models["data"][0]["id"] == "second"
+    deadline = time.monotonic() + WITHIN_S
+    while Path(f"/proc/{before}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    again = load(app, folder / "nowhere")
+    assert "nowhere" in again[-1]["runtime"]["problem"], "the change after a change is tried as well"
+    assert again[-1]["models"][0]["id"] == "second"

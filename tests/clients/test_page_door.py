@@ -1,0 +1,63 @@
+"""What of Gradio's and MCP's own routes is open on the whole product, and that nonsense is no failure of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.app import App
+
+JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/?deep_link=..", 200),
+        ("/?page=nothing", 200),
+        ("/config?deep_link=%00", 200),
+        ("/pwa_icon", 200),
+        ("/pwa_icon/5", 404),
+        ("/gradio_api/deep_link?session_hash=x", 404),
+        ("/gradio_api/file=/etc/passwd", 404),
+        ("/gradio_api/proxy=http://127.0.0.1/", 404),
+        ("/monitoring", 404),
+        ("/studio/nothing", 404),
+    ],
+)
+def test_addresses_of_gradio_are_answered_or_closed(app: App, path: str, status: int) -> None:
+    assert httpx.get(app.url + path, trust_env=False).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 99, "session_hash": "s"}', 400),
+        ("/gradio_api/queue/join", b'{"data": [], "fn_index": true, "session_hash": "s"}', 400),
+        ("/gradio_api/queue/join", b"[" * 100_000, 400),
+        ("/gradio_api/component_server", b'{"data": [], "component_id": 9, "fn_name": "x", "session_hash": "s"}', 404),
+        ("/gradio_api/call/nothing", b'{"data": []}', 404),
+        ("/gradio_api/call/speak", b'{"data": ["\xff"]}', 400),
+        ("/gradio_api/run/speak", b'{"data": []}', 404),
+        ("/gradio_api/upload", b"", 404),
+        ("/mcp", b"[" * 100_000, 400),
+        ("/mcp", b'{"a": "\xff"}', 400),
+        ("/mcp", b'{"a": 1}', 400),
+    ],
+)
+def test_nonsense_is_refused_and_not_stumbled_over(app: App, path: str, body: bytes, status: int) -> None:
+    answer = httpx.post(app.url + path, content=body, headers=JSON, trust_env=False)
+    assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize("path", ["/gradio_api/queue/join", "/gradio_api/call/speak", "/gradio_api/cancel", "/mcp"])
+def test_pages_of_other_origins_and_names_stay_out(app: App, path: str) -> None:
+    fields: dict[str, Any] = {"data": [], "fn_index": 0, "session_hash": "s"}
+    for header, code in (
+        ({"origin": "http://evil.example"}, "origin_refused"),
+        ({"host": "evil.example"}, "host_refused"),
+    ):
+        answer = httpx.post(app.url + path, json=fields, headers=header, trust_env=False)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, code)

@@ -1,0 +1,179 @@
+"""What the reference implementation's configuration classes make of files that leave fields out.
+
+`.venv-oracle/bin/python -m tests.golden.config_truth SEED FILE` writes such files and their values as JSON.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from qwen_tts import Qwen3TTSModel
+from qwen_tts.core.models.configuration_qwen3_tts import (
+    Qwen3TTSConfig,
+    Qwen3TTSSpeakerEncoderConfig,
+    Qwen3TTSTalkerCodePredictorConfig,
+    Qwen3TTSTalkerConfig,
+)
+from qwen_tts.core.tokenizer_12hz.configuration_qwen3_tts_tokenizer_v2 import (
+    Qwen3TTSTokenizerV2Config,
+    Qwen3TTSTokenizerV2DecoderConfig,
+)
+from transformers import MimiConfig, PretrainedConfig
+
+ROUNDS = 6  # files of each kind
+LEFT_OUT = 0.4  # of their fields
+MODEL, TOKENIZER, GENERATION = "config.json", "speech_tokenizer/config.json", "generation_config.json"
+
+Json = dict[str, Any]
+
+# Sections as their classes have them, and what these read that no signature names.
+CLASSES: dict[str, type[PretrainedConfig]] = {
+    "talker_config": Qwen3TTSTalkerConfig,
+    "code_predictor_config": Qwen3TTSTalkerCodePredictorConfig,
+    "speaker_encoder_config": Qwen3TTSSpeakerEncoderConfig,
+    "decoder_config": Qwen3TTSTokenizerV2DecoderConfig,
+    "encoder_config": MimiConfig,
+}
+UNNAMED: Json = {
+    "talker_config": {"head_dim": 24},
+    "decoder_config": {"head_dim": 24},
+}
+CHOSEN: Json = {
+    # What must fit what may be left out: heads whatever their keys' number, ids whatever the table's size.
+    **{"num_attention_heads": 32, "num_key_value_heads": 4, "num_code_groups": 32, "num_semantic_quantizers": 2},
+    "spk_id": {"zoe": 3},
+    "spk_is_dialect": {"zoe": False},
+    "codec_language_id": {"english": 2},
+    "upsampling_ratios": [3, 2],
+    "head_dim": 40,
+    # What is refused, and what the classes make of other fields, keeps its default.
+    **dict.fromkeys(("rope_scaling", "layer_types", "code_predictor_config", "frame_rate"), None),
+    **dict.fromkeys(("use_sliding_window", "tie_word_embeddings", "use_conv_shortcut"), False),
+    "hidden_act": None,
+    "use_causal_conv": True,
+}
+KEPT = {  # without these nothing can be served: the classes have no default, or one that fits nothing
+    "talker_config": {"vocab_size": 6000, "text_vocab_size": 152_000},
+    "decoder_config": {"codebook_dim": 512},
+    "": {"tts_model_type": "voice_design"},
+}
+SETTINGS = (
+    *("do_sample", "temperature", "top_k", "top_p", "repetition_penalty"),
+    *("subtalker_dosample", "subtalker_temperature", "subtalker_top_k", "subtalker_top_p"),
+)
+
+
+def config_truth(seed: int) -> list[Json]:
+    """Files with what was left out of them, and the value of every field of every section."""
+    stream = np.random.RandomState(seed)
+    cases = [_case(stream, 0.0), _case(stream, 1.0)]
+    return cases + [_case(stream, LEFT_OUT) for _ in range(ROUNDS)]
+
+
+def known_fields() -> list[str]:
+    """Every field that the classes know, of any section."""
+    known = set(PretrainedConfig().to_dict())
+    for kind in (*CLASSES.values(), Qwen3TTSConfig, Qwen3TTSTokenizerV2Config):
+        known |= set(_signature(kind))
+    return sorted(known | {name for fields in (*UNNAMED.values(), *KEPT.values()) for name in fields})
+
+
+def _signature(kind: type) -> Json:
+    parameters = inspect.signature(kind.__init__).parameters.values()
+    return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+
+
+def _case(stream: np.random.RandomState, left_out: float) -> Json:
+    def thinned(fields: Json) -> Json:
+        return {name: value for name, value in fields.items() if stream.random_sample() >= left_out}
+
+    def section(name: str) -> Json:
+        drawn = {field: _drawn(stream, field, default) for field, default in _signature(CLASSES[name]).items()}
+        drawn |= UNNAMED.get(name, {})
+        return thinned({field: value for field, value in drawn.items() if value is not None}) | KEPT.get(name, {})
+
+    predictor = thinned({"code_predictor_config": section("code_predictor_config")})
+    top = thinned(
+        {
+            "speaker_encoder_config": section("speaker_encoder_config"),
+            **{name: int(stream.randint(100_000)) for name in _signature(Qwen3TTSConfig) if name.endswith("token_id")},
+        }
+    )
+    tokenizer = thinned(
+        {
+            "encoder_config": section("encoder_config"),
+            **{name: int(stream.randint(100_000)) for name in _signature(Qwen3TTSTokenizerV2Config) if "rate" in name},
+            "encoder_valid_num_quantizers": 12,
+        }
+    )
+    generation = thinned({name: _drawn(stream, name, default) for name, default in _settings({}).items()})
+    files = {
+        MODEL: {"model_type": "qwen3_tts", **KEPT[""], **top, "talker_config": section("talker_config") | predictor},
+        TOKENIZER: {
+            "model_type": "qwen3_tts_tokenizer_12hz",
+            "decoder_config": section("decoder_config"),
+            **tokenizer,
+        },
+        GENERATION: generation,
+    }
+    return {"files": files, "values": _values(files)}
+
+
+def _drawn(stream: np.random.RandomState, name: str, default: Any) -> Any:
+    """A value of a field's kind that is not its default."""
+    if name in CHOSEN:
+        return CHOSEN[name]
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, int):
+        return int(default + stream.randint(1, 99))
+    if isinstance(default, float):
+        return round(float(default * stream.uniform(1.1, 3.0)), 9)
+    if isinstance(default, list | tuple):
+        return [one + int(stream.randint(1, 9)) for one in default]
+    return default
+
+
+def _values(files: dict[str, Json]) -> Json:
+    """Fields by section, as the classes load them from the files; what they lack is not there."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (MODEL, TOKENIZER):
+            path = Path(folder) / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(files[name]))
+        model = Qwen3TTSConfig.from_pretrained(folder)
+        tokenizer = Qwen3TTSTokenizerV2Config.from_pretrained(Path(folder) / "speech_tokenizer")
+    sections = {
+        "": model,
+        "talker_config": model.talker_config,
+        "code_predictor_config": model.talker_config.code_predictor_config,
+        "speaker_encoder_config": model.speaker_encoder_config,
+        "speech_tokenizer": tokenizer,
+        "decoder_config": tokenizer.decoder_config,
+        "encoder_config": tokenizer.encoder_config,
+    }
+    values = {}
+    for name, config in sections.items():
+        wanted = {*_signature(type(config)), *UNNAMED.get(name, ()), *KEPT.get(name, ())}
+        own = {field: getattr(config, field) for field in sorted(wanted) if hasattr(config, field)}
+        if "num_attention_heads" in own:  # as their layers take it
+            own["head_dim"] = getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
+        values[name] = {field: value for field, value in own.items() if not isinstance(value, PretrainedConfig)}
+    return values | {"generation_config": _settings(files[GENERATION])}
+
+
+def _settings(given: Json) -> Json:
+    merged = Qwen3TTSModel._merge_generate_kwargs(SimpleNamespace(generate_defaults=given))
+    return {name: merged[name] for name in SETTINGS}
+
+
+if __name__ == "__main__":
+    truth = {"cases": config_truth(int(sys.argv[1])), "known": known_fields()}
+    Path(sys.argv[2]).write_text(json.dumps(truth, indent=1) + "\n")

@@ -1,0 +1,40 @@
+"""References at other rates, resampled by the reference implementation: every length, and the samples of some."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from tests.golden.oracle import Oracle
+from tests.support.signals import noise
+
+RATES = (8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 96_000)
+LENGTHS = 65  # of a rate
+LONGEST_S = 3.0
+KEPT = (0.021, 0.03)  # seconds, about; whose samples are kept, mono and stereo
+
+
+def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:
+    """Samples in and out by rate (``lengths_RATE``), and what came out of ``noise(count, channels, rate)``."""
+    stream, arrays = np.random.RandomState(15), dict[str, NDArray[Any]]()
+    for rate in RATES:
+        counts = stream.randint(rate // 50, round(LONGEST_S * rate), LENGTHS)
+        out = [len(_resampled(oracle, np.zeros(count, np.float32), rate)) for count in counts]
+        arrays[f"lengths_{rate}"] = np.stack([counts, out], axis=1)
+        for channels, seconds in enumerate(KEPT, start=1):
+            count = int(seconds * rate) + int(stream.randint(0, 60))
+            path = folder / "noise.wav"
+            soundfile.write(path, noise(count, channels, rate), rate, subtype="FLOAT")
+            mono, _ = oracle.wrapper._load_audio_to_np(str(path))
+            arrays[f"samples_{rate}_{channels}_{count}"] = _resampled(oracle, mono, rate)
+    return arrays
+
+
+def _resampled(oracle: Oracle, mono: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
+    """What the speech tokenizer encodes."""
+    (samples,) = oracle.speech_tokenizer._normalize_audio_inputs([mono], sr=rate)
+    return np.asarray(samples, np.float32)

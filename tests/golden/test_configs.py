@@ -1,0 +1,90 @@
+"""Files that leave fields out are read to the values that the reference implementation's classes give them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.model.config import (
+    TOKENIZER_TOP,
+    TOP,
+    Code2WavConfig,
+    DecoderConfig,
+    GenerationDefaults,
+    SpeakerEncoderConfig,
+    SpeechEncoderConfig,
+    TalkerConfig,
+    read_model_config,
+    read_speech_tokenizer_config,
+)
+from runtime.model.config_reader import IDLE, Notes, parse
+from tests.golden.stored import DATA
+from tests.golden.test_live_oracle import ORACLE, ROOT
+
+Json = dict[str, Any]
+
+STORED = json.loads((DATA / "configs.json").read_text(encoding="utf-8"))
+
+
+def read(case: Json, folder: Path) -> Json:
+    """Our values of a case, by section."""
+    for name, content in case["files"].items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(content))
+    model, speech = read_model_config(folder), read_speech_tokenizer_config(folder / "speech_tokenizer")
+    speaker_json = case["files"]["config.json"].get("speaker_encoder_config", {})
+    speaker = parse(SpeakerEncoderConfig, speaker_json, folder, "speaker_encoder_config", Notes())
+    parts = {
+        "talker_config": model.talker,
+        "code_predictor_config": model.predictor,
+        "speaker_encoder_config": speaker,
+        "decoder_config": speech.code2wav,
+        "encoder_config": speech.encoder,
+        "generation_config": model.generation,
+    }
+    tokens = {name: getattr(model, name) for name in TOP if name.endswith("token_id")}
+    rates = {name: getattr(speech, name) for name in TOKENIZER_TOP if hasattr(speech, name)}
+    return {name: asdict(part) for name, part in parts.items()} | {"": tokens, "speech_tokenizer": rates}
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it; the reference's null of a table is an empty one."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def check(case: Json, folder: Path) -> None:
+    for section, ours in read(case, folder).items():
+        theirs = case["values"][section]
+        assert set(ours) <= set(theirs), section
+        for name, value in ours.items():
+            assert plain(value) == (theirs[name] if theirs[name] is not None else {}), f"{section}.{name}"
+
+
+@pytest.mark.parametrize("case", STORED["cases"])
+def test_what_is_left_out_has_the_reference_s_default(tmp_path: Path, case: Json) -> None:
+    check(case, tmp_path)
+
+
+def test_every_field_of_the_reference_is_read_or_known_to_change_nothing() -> None:
+    kinds = (TalkerConfig, DecoderConfig, SpeakerEncoderConfig, Code2WavConfig, SpeechEncoderConfig, GenerationDefaults)
+    read_here = {name for kind in kinds for name in kind.__dataclass_fields__} | TOP | TOKENIZER_TOP
+    assert set(STORED["known"]) - read_here - IDLE == set()
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not ORACLE.exists(), reason="no .venv-oracle; tests/golden/oracle_env.sh makes it")
+def test_files_that_nobody_has_seen_are_read_as_the_reference_reads_them(tmp_path: Path) -> None:
+    seed, file = int.from_bytes(os.urandom(3)), tmp_path / "truth.json"
+    words = [str(ORACLE), "-m", "tests.golden.config_truth", str(seed), str(file)]
+    subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    print(f"seed {seed}")
+    for number, case in enumerate(json.loads(file.read_text())["cases"]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        check(case, folder)

@@ -1,0 +1,39 @@
+"""References at other rates come out as the reference implementation resamples them, to the sample."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import soundfile
+
+from runtime.audio import Sound, resample
+from runtime.request import SAMPLE_RATE
+from runtime.settings import Limits
+from runtime.voices.reference import read_reference
+from tests.golden.stored import arrays
+from tests.support.signals import noise
+
+SAMPLES_ATOL = 1e-6  # soxr adds up in another order where the processor has other vectors
+
+STORED = arrays("resampling")
+RATES = [int(name.split("_")[1]) for name in STORED if name.startswith("lengths_")]
+KEPT = [tuple(map(int, name.split("_")[1:])) for name in STORED if name.startswith("samples_")]
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_every_length_is_that_of_the_reference(rate: int) -> None:
+    counts, wanted = STORED[f"lengths_{rate}"].T
+    made = [len(resample(Sound(np.zeros(count, np.float32), rate), SAMPLE_RATE).samples) for count in counts]
+    assert made == wanted.tolist()
+
+
+@pytest.mark.parametrize(("rate", "channels", "count"), KEPT)
+def test_samples_of_a_file_are_those_of_the_reference(rate: int, channels: int, count: int) -> None:
+    file = io.BytesIO()
+    soundfile.write(file, noise(count, channels, rate), rate, format="WAV", subtype="FLOAT")
+    heard = read_reference(file.getvalue(), Limits(min_reference_s=0.01))
+    wanted = STORED[f"samples_{rate}_{channels}_{count}"]
+    assert heard.shape == wanted.shape
+    np.testing.assert_allclose(heard, wanted, rtol=0, atol=SAMPLES_ATOL)

@@ -1,0 +1,59 @@
+"""The encoders of new voices in graphs on a card, at published size with random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.layout.files import write_drawn
+from benchmarks.synthetic import TorchDraw
+from runtime.device.cuda import CudaDevice
+from runtime.device.interface import Stream
+from runtime.engine.voice_encoders import VoiceEncoders
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from tests.support.checkpoints import few_layers
+from tests.support.signals import voice
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+ENCODERS = few_layers("encoders", 1)
+X_VECTOR_RTOL = 1e-5  # of the largest number, in float32: the library chooses its sums by the length
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder: Path = tmp_path_factory.mktemp("checkpoints") / ENCODERS.name
+    write_drawn(folder, ENCODERS, "base", TorchDraw(1, torch.device("cuda")), "bfloat16")
+    return load_checkpoint(str(folder), torch.device("cuda"), torch.bfloat16)
+
+
+@pytest.fixture(scope="module")
+def encoders(checkpoint: Checkpoint) -> VoiceEncoders:
+    torch.backends.cudnn.allow_tf32 = False
+    made = VoiceEncoders(checkpoint, CudaDevice())
+    made.capture()
+    assert made.lengths, "nothing was captured"
+    return made
+
+
+@pytest.mark.parametrize("seconds", [1.3, 3.0, 7.301, 10.0, 15.55])
+def test_graphs_make_of_a_recording_what_the_networks_make(
+    checkpoint: Checkpoint, encoders: VoiceEncoders, seconds: float
+) -> None:
+    assert checkpoint.speaker_encoder is not None
+    samples, device = voice(seconds, 5), CudaDevice()
+    with torch.inference_mode(), device.stream(Stream.VOICES):
+        sound = torch.from_numpy(samples).cuda()
+        x_vector, codes = checkpoint.speaker_encoder(sound), checkpoint.speech_tokenizer.encoder(sound)
+        ours, ours_codes = encoders.encode(samples, x_vector_only=False)
+        again, _ = encoders.encode(samples, x_vector_only=True)
+        torch.cuda.synchronize()
+    assert (ours - x_vector).abs().max() <= X_VECTOR_RTOL * x_vector.abs().max()
+    assert torch.equal(ours, again)
+    assert ours_codes is not None
+    assert torch.equal(ours_codes, codes)

@@ -1,0 +1,58 @@
+"""A text longer than the embedded voice can say at once keeps its words, its loudness and its rhythm over the seams."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from runtime.engine.engine import Engine
+from runtime.loudness import integrated
+from runtime.request import SAMPLE_RATE, Mode, SpeechRequest, StopReason
+from runtime.settings import Settings
+from tests.speech.recogniser import heard_words, share_heard
+from tests.support.engines import Heard, said
+
+TEXT = (
+    "The boat came back in the evening, and nobody on the quay had expected it so soon. We had put the kettle on and "
+    "were waiting for the rain to stop. My brother told us about the long winter in the north, where the roads are "
+    "closed for weeks. He had learned to bake bread there, and to repair an old engine with very little. In the "
+    "morning we walked along the river to the station, because the bus was late again."
+)
+MOST = 0.6  # of the words; it reaches 0.8, and a text that loses a part of three less than 0.6
+QUIET = 300  # int16; below it nothing is heard
+PAUSE_S = 0.15  # between sentences at least
+LONGEST_PAUSE_S = 1.2
+APART_LU = 5.0  # loudest and faintest stretch between pauses
+SHORTEST_S = 1.0  # of a stretch whose loudness means something
+
+
+@pytest.fixture(scope="module")
+def heard() -> Heard:
+    return said(Engine.open(Settings()), SpeechRequest(text=TEXT, mode=Mode.CUSTOM_VOICE, voice="Angus", seed=1))
+
+
+def pauses(heard: Heard) -> NDArray[np.int64]:
+    """Where nothing is heard for a while: first sample and the one behind the last, a row a pause. Shapes: [N, 2]."""
+    loud = np.flatnonzero(np.abs(heard.pcm.astype(int)) > QUIET)
+    gaps = np.flatnonzero(np.diff(loud) > PAUSE_S * SAMPLE_RATE)
+    return np.stack([loud[gaps] + 1, loud[gaps + 1]], axis=1)
+
+
+def test_no_word_is_lost(heard: Heard) -> None:
+    assert heard.end.stop_reason is StopReason.EOS
+    assert heard.end.stats.parts == 3
+    assert share_heard(TEXT, heard_words(heard.pcm)) > MOST
+
+
+def test_the_seams_are_no_longer_than_the_pauses_within(heard: Heard) -> None:
+    lengths = np.diff(pauses(heard)) / SAMPLE_RATE
+    assert len(lengths) >= 2
+    assert lengths.max() < LONGEST_PAUSE_S
+
+
+def test_all_stretches_are_equally_loud(heard: Heard) -> None:
+    stretches = [part for part in np.split(heard.pcm, pauses(heard)[:, 1]) if len(part) > SHORTEST_S * SAMPLE_RATE]
+    loudness = [one for part in stretches if (one := integrated(part)) is not None]
+    assert len(loudness) >= 3
+    assert max(loudness) - min(loudness) < APART_LU, loudness

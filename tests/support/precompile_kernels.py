@@ -1,0 +1,72 @@
+"""Precompile two works over a card that is not there, and print what happened. Run by test_compiling.py."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+
+from runtime.device.kernels import compiling, gemm
+
+launched: list[str] = []
+loaders: set[str] = set()
+
+
+class Launcher:
+    """Notes who loaded a kernel, and its launches."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        loaders.add(threading.current_thread().name.split("_")[0])
+        self.name = metadata.name
+
+    def __call__(self, *_: Any) -> None:
+        launched.append(self.name)
+
+
+class Card:
+    """As much of a driver as compiling and launching ask for."""
+
+    launcher_cls = Launcher
+    utils = SimpleNamespace(
+        get_device_properties=lambda _: {"max_shared_mem": 232448},
+        load_binary=lambda *_: (object(), object(), 0, 0, 1024),
+    )
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _: int) -> int:
+        return 0
+
+
+driver.set_active(Card())
+torch.cuda.current_device = lambda: 0
+torch.cuda.set_device = lambda _: None
+weight, x = torch.zeros(64, 64, dtype=torch.bfloat16), torch.zeros(4, 64, dtype=torch.bfloat16)
+good = gemm.Tiles(16, 64, 1, 4, 2)
+bad = gemm.Tiles(16, 24, 1, 4, 2)  # no tile has a side of 24
+
+
+def product() -> None:
+    gemm.gemm(gemm.gemm(x, weight, tiles=good), weight, residual=x, tiles=good)
+
+
+def hopeless() -> None:
+    gemm.gemm(x, weight, tiles=bad)
+
+
+print("asked", compiling.compile_all([product, hopeless, product]), "launched", len(launched), "by", *loaders)
+product()
+print("launched", len(launched))
+print("again", compiling.compile_all([product]))
+try:
+    hopeless()
+except Exception as error:
+    print("hopeless", type(error).__name__)

@@ -1,0 +1,67 @@
+"""A TCP proxy that can stop passing anything on, as a network does that nobody has told of its end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+
+
+class StallingProxy:
+    """Passes bytes on to a port of this machine while it flows; what comes meanwhile waits, new connections too."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._flows = threading.Event()
+        self._flows.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = [self._listener]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stall(self) -> None:
+        """Let nothing through, and close nothing."""
+        self._flows.clear()
+
+    def flow(self) -> None:
+        """Pass on what has waited, and all that comes."""
+        self._flows.set()
+
+    def close(self) -> None:
+        """End every connection."""
+        self._flows.set()
+        for one in self._open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        self._flows.wait()
+        with suppress(OSError):
+            server = socket.create_connection(("127.0.0.1", self._target))
+            self._open += [client, server]
+            threading.Thread(target=self._pass_on, args=(server, client), daemon=True).start()
+            self._pass_on(client, server)
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := source.recv(65536):
+                self._flows.wait()
+                sink.sendall(piece)
+        for one in (source, sink):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def stalling_proxy(target: int) -> Iterator[StallingProxy]:
+    """Return a proxy in front of ``target`` that flows."""
+    with closing(StallingProxy(target)) as proxy:
+        yield proxy

@@ -1,0 +1,67 @@
+"""The studio's own port in front of a runtime, in this process: its routes, its limits, its relay, without the page."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from runtime.port.listening import listen
+from runtime.port.serving import Server
+from runtime.settings import Limits, ServerSettings, Settings
+from studio.given_runtime import GivenRuntime
+from studio.keeping import Keeping
+from studio.opening import Opening
+from studio.server import build, config
+from studio.settings import StoreSettings, StudioSettings, VisitSettings
+from studio.transcribing.desk import Desk
+from studio.transcribing.plugin import Choice
+from tests.support.runtime_server import RunningServer, running_server
+
+NOBODY = Choice.of("")
+
+
+@contextmanager
+def studio_port(
+    runtime: str,
+    server: ServerSettings | None = None,
+    limits: Limits | None = None,
+    visits: VisitSettings | None = None,
+    **store: str,
+) -> Iterator[int]:
+    """Serve the studio before the runtime at this address, and give its port."""
+    told = Settings(server=server or ServerSettings(), limits=limits or Limits())
+    with tempfile.TemporaryDirectory(prefix="studio-", ignore_cleanup_errors=True) as folder:
+        settings = StudioSettings(
+            store=StoreSettings(data=folder, **{"visitors": "one", **store}),
+            visits=visits or VisitSettings(),
+            transcriber=NOBODY,
+        )
+        keeping = Keeping(settings.store)
+        desk = Desk(settings.transcriber, told.limits)
+        listener = listen(told.server, settings.host, 0, option="")
+        served = Server(config(build(GivenRuntime(runtime), Opening(), keeping, desk, settings, None, told), told))
+        thread = threading.Thread(
+            target=asyncio.run, args=(served.serve(sockets=[listener]),), name="test-studio", daemon=True
+        )
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            served.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive(), "the studio did not end"
+
+
+@contextmanager
+def running_server_behind_studio(*models: Path, **settings: object) -> Iterator[RunningServer]:
+    """As `running_server`, reached through a studio's port with the same settings."""
+    with (
+        running_server(*models, **settings) as runtime,  # type: ignore[arg-type]
+        studio_port(runtime.http, settings.get("server"), settings.get("limits")) as port,  # type: ignore[arg-type]
+    ):
+        yield replace(runtime, port=port, runtime_port=runtime.port)

@@ -1,0 +1,66 @@
+"""A frame's first and last kernel under Triton's interpreter against their twins."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from runtime.device.kernels.frame_io import begin, finish
+from tests.support.kernel_twins import begin_twin, copy_of, finish_twin, random_state
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
+
+SLOTS, CODES, TEXTS = 9, 40, 70
+SCRATCH = SLOTS
+
+
+@pytest.mark.parametrize(("groups", "width"), [(16, 300), (3, 256), (1, 20)])
+def test_a_frames_input_is_the_sum_of_its_codes_and_its_text(groups: int, width: int) -> None:
+    generator = torch.Generator().manual_seed(groups)
+    state = random_state(generator, SLOTS, groups, CODES, TEXTS, "cpu")
+    frames = torch.randn(groups, CODES, width, generator=generator)
+    text = torch.randn(TEXTS, width, generator=generator)
+    rows = torch.tensor([4, 0, 8, SCRATCH, 7, SCRATCH])
+    before = copy_of(state)
+    x, positions = begin(rows, state, frames, text)
+    expected, places = begin_twin(rows, before, frames, text)
+    torch.testing.assert_close(x, expected)
+    assert torch.equal(positions, places)
+    assert all(torch.equal(now, then) for now, then in zip(state, before, strict=True))
+    alone, _ = begin(rows[2:3].clone(), state, frames, text)
+    assert torch.equal(alone, x[2:3])
+
+
+def test_a_row_that_ended_reads_within_the_tables() -> None:
+    """The end is no code of codebook 0, and a row that drew it may be asked for one frame more."""
+    generator = torch.Generator().manual_seed(0)
+    state = random_state(generator, SLOTS, 1, CODES, TEXTS, "cpu")
+    state.codes[3, 0] = 10**9
+    frames, text = (torch.randn(*shape, generator=generator) for shape in ((1, CODES, 32), (TEXTS, 32)))
+    x, _ = begin(torch.tensor([3]), state, frames, text)
+    torch.testing.assert_close(x[0], frames[0, -1] + text[state.trailing[3, state.frame[3] - 1]])
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("groups", [16, 3])
+def test_rows_move_on_and_tell_of_their_frame(groups: int, counted: bool) -> None:
+    generator = torch.Generator().manual_seed(groups)
+    eos = CODES + 2
+    state = random_state(generator, SLOTS, groups, CODES, TEXTS, "cpu")
+    rows = torch.tensor([4, 0, SCRATCH, 8, SCRATCH])
+    codes = torch.randint(0, CODES, (5, groups), generator=generator)
+    codes[1, 0] = eos
+    codes[4] = codes[2]  # who comes last to the scratch slot is left open
+    finite = torch.ones(5, groups, dtype=torch.bool)
+    finite[3, groups - 1] = finite[0, 0] = False
+    positions, counts = state.position[rows], torch.tensor([3, 1, 9, 7, 2])
+    expected = copy_of(state)
+    output = finish(rows, state, codes, finite, eos, positions, counts if counted else None)
+    stops = positions + (counts if counted else 1)
+    assert torch.equal(output, finish_twin(rows, expected, codes, finite, eos, stops))
+    assert output[:, -2].tolist() == [0, 1, 0, 0, 0]
+    assert output[:, -1].tolist() == [0, 1, 1, 0, 1]
+    assert all(torch.equal(now, then) for now, then in zip(state, expected, strict=True))
+    assert state.position[SCRATCH] == state.frame[SCRATCH] == 0

@@ -1,0 +1,93 @@
+"""Products of few rows under Triton's interpreter against plain torch, in every way they may be cut."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from runtime.device import kernels
+from runtime.device.kernels.gemm import TILES, Tiles, gemm, swiglu
+
+pytestmark = [
+    pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card"),
+    pytest.mark.usefixtures("bounds_of_loops"),
+]
+
+N, K = 64, 256
+WAYS = [
+    Tiles(16, 64, 1, 4, 2),
+    Tiles(16, 128, 4, 4, 2),
+    Tiles(32, 64, 4, 4, 2),
+    Tiles(64, 32, 4, 4, 2),
+    Tiles(32, 64, 4, 4, 2, split_k=True),
+    Tiles(64, 32, 4, 4, 2, split_k=True),
+]
+per_way = pytest.mark.parametrize("tiles", WAYS, ids=str)
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@per_way
+@pytest.mark.parametrize("rows", [1, 5, 70])
+def test_a_product_is_the_librarys(tiles: Tiles, rows: int) -> None:
+    x, weight, bias, residual = normal(1, rows, K), normal(2, N, K), normal(3, N), normal(4, rows, N)
+    torch.testing.assert_close(gemm(x, weight, tiles=tiles), F.linear(x, weight), rtol=1e-4, atol=1e-4)
+    out = gemm(x, weight, bias=bias, residual=residual, tiles=tiles)
+    torch.testing.assert_close(out, residual + F.linear(x, weight, bias), rtol=1e-4, atol=1e-4)
+
+
+@per_way
+def test_rows_may_lie_apart(tiles: Tiles) -> None:
+    weight, given, residuals = normal(2, N, K), normal(1, 5, 3, K), normal(4, 5, 2, N)
+    kept = torch.full((5, 2, N), -7.0)
+    out = gemm(given[:, 1], weight, residual=residuals[:, 0], out=kept[:, 1], tiles=tiles)
+    assert out.data_ptr() == kept[:, 1].data_ptr()
+    expected = residuals[:, 0] + F.linear(given[:, 1], weight)
+    torch.testing.assert_close(kept[:, 1], expected, rtol=1e-4, atol=1e-4)
+    assert (kept[:, 0] == -7).all()
+
+
+@pytest.mark.parametrize("rows", [1, 5, 70])
+@pytest.mark.parametrize("tiles", [way for way in WAYS if way.parts == 4], ids=str)
+def test_stretches_are_added_one_after_the_other_however_they_are_cut(tiles: Tiles, rows: int) -> None:
+    """Sums that only this order gives: one after the other. In pairs they were 0."""
+    each = K // 4
+    weight = torch.ones(N, K)
+    for values, expected in (((1e8, -1e8, 1.0, 1.0), 2), ((1.0, 1e8, -1e8, 1.0), 1)):
+        x = torch.zeros(rows, K)
+        for part, value in enumerate(values):
+            x[:, part * each] = value
+        assert (gemm(x, weight, tiles=tiles) == expected).all()
+
+
+@pytest.mark.parametrize("tiles", [way for way in WAYS if not way.split_k], ids=str)
+def test_gate_and_up_are_the_librarys(tiles: Tiles) -> None:
+    x, weight = normal(1, 5, K), normal(2, 2 * N, K)
+    gate, up = F.linear(x, weight).chunk(2, dim=-1)
+    torch.testing.assert_close(swiglu(x, weight, tiles=tiles), F.silu(gate) * up, rtol=1e-4, atol=1e-4)
+
+
+def test_shapes_that_no_tile_fits_are_the_librarys() -> None:
+    x, weight, bias = normal(1, 3, 40), normal(2, 50, 40), normal(3, 50)
+    torch.testing.assert_close(gemm(x, weight, bias=bias), F.linear(x, weight, bias), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 6), (9, 0), (12, 0)])
+def test_what_a_loop_has_on_its_way_fits_the_card(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
+    """Where a card holds the stage at work in registers, one more is asked for than lies in its shared memory."""
+    room = {(8, 0): 163, (8, 6): 99, (9, 0): 227, (12, 0): 99}[capability] * 1024
+    monkeypatch.setattr(kernels, "shared_memory", lambda: room)
+    monkeypatch.setattr(kernels, "keeps_all_stages", lambda: capability[0] == 9)
+    for (_, _, gated), by_rows in TILES.items():
+        for BM, tiles in zip((16, 32, 64), by_rows, strict=True):
+            each = (BM + tiles.BN * (1 + gated)) * tiles.BK * 2
+            fitting = kernels.stages(tiles.stages, each)
+            assert (fitting - (capability[0] != 9)) * each <= room
+            assert fitting == tiles.stages or fitting * each > room - each, "fewer than there is room for"
+            assert fitting == tiles.stages or capability != (9, 0), "the measured ones fit where they were measured"

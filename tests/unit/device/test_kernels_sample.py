@@ -1,0 +1,142 @@
+"""The sampler's kernel under Triton's interpreter against runtime/engine/sampling.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from runtime.device.fused import Rules
+from runtime.device.kernels.sample import sample
+from tests.support.kernel_twins import Slots, draw_twin
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter is not needed beside a card")
+
+GROUPS, WIDTH = 16, 20
+SEEDS = 40  # so many draws leave out a code of probability 0.2 once in 7,000 times
+
+
+def drawn(
+    logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None = None
+) -> tuple[Tensor, Tensor]:
+    """What the kernel draws, and whether it calls the scores finite; what else it writes is checked here."""
+    codes = torch.full((len(rows), GROUPS), -7)
+    finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool)
+    table = torch.arange(logits.shape[1], dtype=torch.float32)[:, None] * torch.ones(WIDTH)
+    embedded = torch.full((len(rows), 2, WIDTH), -7.0)
+    sample(logits, rows, *slots.given(), codebook, codes, finite, rules, table, embedded[:, 1])
+    result = codes[:, codebook]
+    assert torch.equal(embedded[:, 1], table[result])
+    assert (embedded[:, 0] == -7).all()
+    assert (torch.cat((codes[:, :codebook], codes[:, codebook + 1 :]), dim=1) == -7).all()
+    assert not torch.cat((finite[:, :codebook], finite[:, codebook + 1 :]), dim=1).any()
+    return result, finite[:, codebook]
+
+
+def settings(slots: int, width: int, **words: float) -> Slots:
+    """The same plain settings in every slot, but for the words and the seeds."""
+    plain = {"temperature": 1.0, "top_k": width, "top_p": 1.0, "greedy": False, "frame": 3, "penalty": 1.0} | words
+    known = Slots.random(torch.Generator().manual_seed(0), slots, width, "cpu")
+    return replace(
+        known, **{name: torch.full((slots,), word, dtype=getattr(known, name).dtype) for name, word in plain.items()}
+    )
+
+
+@pytest.mark.parametrize("ties", [False, True], ids=["no-ties", "ties"])
+@pytest.mark.parametrize("seed", range(12))
+def test_codes_are_the_twins_whatever_the_settings(seed: int, ties: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    width = [5, 64, 300, 1000][seed % 4]
+    slots = Slots.random(generator, 12, width, "cpu")
+    rows = torch.randperm(12, generator=generator)[:10]
+    logits = torch.randn(10, width, generator=generator) * [0.01, 1.0, 8.0][seed % 3]
+    logits = (2 * logits).round() / 2 if ties else logits
+    codes, finite = drawn(logits, rows, slots, seed % GROUPS)
+    assert codes.tolist() == draw_twin(logits, rows, slots, seed % GROUPS, None).tolist()
+    assert finite.all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_talkers_rules_are_the_twins(seed: int) -> None:
+    generator = torch.Generator().manual_seed(100 + seed)
+    width, eos = 300, 150
+    slots = Slots.random(generator, 12, width, "cpu")
+    rules = slots.rules(fewest=2, eos=eos, codes=128)
+    rows = torch.randperm(12, generator=generator)[:10]
+    logits = 2 * torch.randn(10, width, generator=generator)
+    logits[:, 128:] += 9.0  # what may not be drawn is the most probable
+    logits[5:, eos] = 12.0  # and so is the end, which only some rows must hold
+    codes, _ = drawn(logits, rows, slots, 0, rules)
+    assert codes.tolist() == draw_twin(logits, rows, slots, 0, rules).tolist()
+    assert ((codes < 128) | (codes == eos)).all()
+
+
+@pytest.mark.parametrize(("width", "with_rules"), [(2048, False), (3072, True)])
+def test_the_published_vocabularies_in_half_precision(width: int, with_rules: bool) -> None:
+    generator = torch.Generator().manual_seed(width)
+    slots = Slots.random(generator, 8, width, "cpu")
+    rules = slots.rules(fewest=2, eos=2150, codes=2048) if with_rules else None
+    logits = (4 * torch.randn(8, width, generator=generator)).to(torch.bfloat16)
+    rows = torch.arange(8).flip(0)
+    codes, finite = drawn(logits, rows, slots, 0, rules)
+    assert codes.tolist() == draw_twin(logits, rows, slots, 0, rules).tolist()
+    assert finite.all()
+
+
+def test_every_code_that_top_k_keeps_comes_and_no_other() -> None:
+    """Flat scores with steep steps: ties with the k-th stay, and those below never come."""
+    logits = torch.tensor([1.0, 0.5, 0.75, 0.75, 0.75, 0.25]).expand(SEEDS, -1).contiguous()
+    slots = replace(settings(SEEDS, 6, top_k=2), seed=torch.arange(SEEDS))
+    codes, _ = drawn(logits, torch.arange(SEEDS), slots, 1)
+    assert set(codes.tolist()) == {0, 2, 3, 4}
+
+
+def test_ties_share_the_fate_that_top_p_gives_them() -> None:
+    """Probabilities .4, .2, .2, .2: three ties weigh .6, so they stay at p = .5 and go at p = .3."""
+    logits = torch.tensor([0.4, 0.2, 0.2, 0.2]).log().expand(SEEDS, -1).contiguous()
+    for p, kept in ((0.5, {0, 1, 2, 3}), (0.3, {0})):
+        slots = replace(settings(SEEDS, 4, top_p=p), seed=torch.arange(SEEDS))
+        assert set(drawn(logits, torch.arange(SEEDS), slots, 2)[0].tolist()) == kept
+        assert set(draw_twin(logits, torch.arange(SEEDS), slots, 2, None).tolist()) == kept
+
+
+def test_greedy_takes_the_first_of_the_largest() -> None:
+    logits = torch.zeros(2, 100)
+    logits[0, [40, 70]] = 3.0
+    logits[1] = -0.0
+    logits[1, 50:] = 0.0
+    assert drawn(logits, torch.tensor([0, 1]), settings(2, 100, greedy=True), 3)[0].tolist() == [40, 0]
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("with_rules", [False, True])
+def test_scores_that_are_no_numbers_are_told_and_hurt_nobody_else(greedy: bool, with_rules: bool) -> None:
+    generator = torch.Generator().manual_seed(5)
+    slots = settings(6, 200, greedy=greedy, top_k=20, top_p=0.7)
+    rules = slots.rules(fewest=2, eos=150, codes=128) if with_rules else None
+    logits = torch.randn(6, 200, generator=generator)
+    healthy, _ = drawn(logits, torch.arange(6), slots, 0, rules)
+    logits[1] = torch.nan
+    logits[2, 7] = torch.nan
+    logits[3, 8] = torch.inf
+    logits[4, 9] = -torch.inf
+    codes, finite = drawn(logits, torch.arange(6), slots, 0, rules)
+    assert finite.tolist() == [True, False, False, False, False, True]
+    assert ((codes >= 0) & (codes < 200)).all()
+    assert codes[[0, 5]].tolist() == healthy[[0, 5]].tolist()
+
+
+@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero) encountered")
+def test_settings_of_nobodys_making_still_end_in_a_code() -> None:
+    """A padding row may find anything in its slot."""
+    slots = settings(6, 50)
+    slots.temperature[:] = torch.tensor([0.0, torch.nan, -1.0, torch.inf, 1.0, 1.0])
+    slots.top_k[:] = torch.tensor([0, -5, 2**40, 3, 3, 3])
+    slots.top_p[:] = torch.tensor([1.0, 0.5, torch.nan, 0.0, -1.0, 0.5])
+    logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(1))
+    codes, _ = drawn(logits, torch.arange(6), slots, 0)
+    assert ((codes >= 0) & (codes < 50)).all()

@@ -1,0 +1,70 @@
+"""When small_m_gemm serves a product, and that it compiles for a card and fits it.
+
+No card is needed to compile; what comes out is compared on one, in tests/gpu/test_kernels.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from runtime.device.kernels import small_m_gemm
+from runtime.device.kernels.small_m_gemm import Way
+
+KIB = 1024
+H200 = 227 * KIB
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that launches kernels ahead, with an H200's memory."""
+    monkeypatch.setattr(small_m_gemm, "pdl", lambda: True)
+    monkeypatch.setattr(small_m_gemm, "shared_memory", lambda: H200)
+
+
+def way_of(rows: int, N: int, K: int, *, gated: bool = False) -> Way | None:
+    weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=torch.bfloat16)
+    return small_m_gemm.way(torch.empty(rows, K, device="meta", dtype=torch.bfloat16), weight, gated=gated)
+
+
+@pytest.mark.usefixtures("card")
+def test_few_rows_of_known_matrices_take_small_m_gemm() -> None:
+    assert way_of(1, 1024, 2048) == Way(16, 1, 512, True)
+    assert way_of(2, 1024, 2048) == way_of(8, 1024, 2048) == Way(16, 8, 512, True)
+    assert way_of(9, 1024, 2048) is None
+    assert way_of(1, 1000, 2048) is None
+    assert way_of(1, 1024, 2048, gated=True) is None
+    assert way_of(1, 2048, 6144) == Way(16, 1, 512, True)
+    assert way_of(8, 2048, 6144) == Way(16, 8, 512, False), "eight rows come a step at a time"
+    assert way_of(2, 6144, 2048, gated=True) is None, "measured to be slower"
+
+
+@pytest.mark.usefixtures("card")
+def test_small_m_gemm_is_not_taken_where_nothing_is_launched_ahead_or_it_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(small_m_gemm, "shared_memory", lambda: 99 * KIB)
+    assert way_of(1, 1024, 2048) == Way(16, 1, 512, True)
+    assert way_of(1, 2048, 6144) is None
+    monkeypatch.setattr(small_m_gemm, "pdl", lambda: False)
+    assert way_of(1, 1024, 2048) is None
+
+
+def test_small_m_gemm_compiles_for_a_hopper_and_fits_it() -> None:
+    """Weights are asked for, then the next kernel may begin, then the one ahead is waited for: without a card."""
+    command = [sys.executable, "-m", "tests.support.compile_small_m_gemm"]
+    words = {**os.environ, "TRITON_INTERPRET": "0"}
+    ran = subprocess.run(command, env=words, capture_output=True, text=True, timeout=280, check=False)
+    assert ran.returncode == 0, ran.stderr
+    compiled = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(compiled) == 8
+    for one in compiled:
+        assert one["shared"] <= H200, one
+        assert -1 < one["at"][0] < one["at"][1] < one["at"][2] < one["at"][3], one

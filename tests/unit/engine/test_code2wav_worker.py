@@ -1,0 +1,141 @@
+"""The Code2Wav worker: most urgent first, nothing withdrawn is begun, a failure ends nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from runtime.engine.code2wav_worker import Code2WavTask, Code2WavWorker
+
+WAIT_S = 10
+
+
+@pytest.fixture
+def worker() -> Iterator[Code2WavWorker]:
+    worker = Code2WavWorker()
+    worker.start()
+    yield worker
+    worker.close()
+
+
+def task(
+    log: list[str], name: str, urgency: tuple[bool, float] = (True, 0.0), gate: threading.Event | None = None
+) -> Code2WavTask:
+    def run() -> None:
+        if gate is not None:
+            assert gate.wait(WAIT_S)
+        log.append(name)
+
+    def begin() -> Callable[[], None]:
+        log.append(f"begin {name}")
+        return run
+
+    return Code2WavTask(urgency, begin)
+
+
+def test_without_a_thread_tasks_are_run_at_once_in_order_of_urgency() -> None:
+    worker, log = Code2WavWorker(), []
+    worker.offer("a", lambda: [task(log, "one"), task(log, "two")])
+    assert log == ["begin one", "one", "begin two", "two"]
+
+
+def test_the_most_urgent_of_all_owners_goes_first(worker: Code2WavWorker) -> None:
+    log: list[str] = []
+    gate, done = threading.Event(), threading.Event()
+    worker.offer("a", lambda: [task(log, "running", gate=gate)])
+    while "begin running" not in log:
+        pass
+    worker.offer("a", lambda: [task(log, "late", (True, 9.0)), Code2WavTask((True, 10.0), lambda: done.set)])
+    worker.offer("b", lambda: [task(log, "first", (False, 5.0)), task(log, "soon", (True, 2.0))])
+    gate.set()
+    assert done.wait(WAIT_S)
+    assert [name for name in log if not name.startswith("begin")] == ["running", "first", "soon", "late"]
+
+
+def test_an_offer_replaces_what_waits_and_not_what_runs(worker: Code2WavWorker) -> None:
+    log: list[str] = []
+    gate, done = threading.Event(), threading.Event()
+    worker.offer("a", lambda: [task(log, "running", gate=gate), task(log, "stale")])
+    while "begin running" not in log:
+        pass
+    worker.offer("a", lambda: [Code2WavTask((True, 0.0), lambda: done.set)])
+    gate.set()
+    assert done.wait(WAIT_S)
+    assert "stale" not in log
+    assert "running" in log
+
+
+def test_a_withdrawn_task_is_never_begun(worker: Code2WavWorker) -> None:
+    log: list[str] = []
+    gate, done = threading.Event(), threading.Event()
+    worker.offer("a", lambda: [task(log, "running", gate=gate), task(log, "withdrawn")])
+    while "begin running" not in log:
+        pass
+    worker.withdraw("a")
+    worker.offer("b", lambda: [Code2WavTask((True, 0.0), lambda: done.set)])
+    gate.set()
+    assert done.wait(WAIT_S)
+    assert "begin withdrawn" not in log
+
+
+@pytest.mark.logs_errors
+def test_a_task_that_raises_ends_nothing_else(worker: Code2WavWorker) -> None:
+    done = threading.Event()
+
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    worker.offer("a", lambda: [Code2WavTask((True, 0.0), lambda: fail), Code2WavTask((True, 1.0), lambda: done.set)])
+    assert done.wait(WAIT_S)
+
+
+def test_closing_drops_what_waits_and_ends_the_thread() -> None:
+    worker, log = Code2WavWorker(), []
+    gate = threading.Event()
+    worker.start()
+    worker.offer("a", lambda: [task(log, "running", gate=gate), task(log, "dropped")])
+    while "begin running" not in log:
+        pass
+    closing = threading.Thread(target=worker.close)
+    closing.start()
+    gate.set()
+    closing.join(WAIT_S)
+    assert not closing.is_alive()
+    assert "begin dropped" not in log
+
+
+@pytest.fixture
+def two_threads() -> Iterator[Code2WavWorker]:
+    worker = Code2WavWorker()
+    worker.start(first_apart=True)
+    yield worker
+    worker.close()
+
+
+def test_a_first_chunk_does_not_wait_for_a_chunk_that_is_being_made(two_threads: Code2WavWorker) -> None:
+    log: list[str] = []
+    gate, first, later = threading.Event(), threading.Event(), threading.Event()
+    two_threads.offer("a", lambda: [task(log, "running", gate=gate)])
+    while "begin running" not in log:
+        pass
+    two_threads.offer(
+        "b", lambda: [Code2WavTask((False, 0.0), lambda: first.set), Code2WavTask((True, 0.0), lambda: later.set)]
+    )
+    assert first.wait(WAIT_S)
+    assert not later.is_set()
+    gate.set()
+    assert later.wait(WAIT_S)
+
+
+def test_the_thread_of_first_chunks_takes_nothing_else(two_threads: Code2WavWorker) -> None:
+    log: list[str] = []
+    gate, done = threading.Event(), threading.Event()
+    two_threads.offer("a", lambda: [task(log, "first", (False, 0.0), gate), task(log, "second", (False, 1.0))])
+    while "begin first" not in log:
+        pass
+    two_threads.offer("b", lambda: [Code2WavTask((True, 0.0), lambda: done.set)])
+    assert done.wait(WAIT_S)
+    assert "begin second" not in log
+    gate.set()

@@ -1,0 +1,82 @@
+"""The completion waiter wakes the engine at every event, in order, and whatever happens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.device.interface import Stream
+from runtime.engine.completion_waiter import CompletionWaiter
+
+WAIT_S = 10
+
+
+class Gate:
+    """An event that comes when the test says so."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.come, self.fails = threading.Event(), fails
+
+    def query(self) -> bool:
+        return self.come.is_set()
+
+    def synchronize(self) -> None:
+        assert self.come.wait(WAIT_S)
+        if self.fails:
+            raise RuntimeError("the device is gone")
+
+
+@pytest.fixture
+def woken() -> threading.Semaphore:
+    return threading.Semaphore(0)
+
+
+@pytest.fixture
+def completion_waiter(woken: threading.Semaphore) -> Iterator[CompletionWaiter]:
+    completion_waiter = CompletionWaiter(woken.release)
+    completion_waiter.start((Stream.FRAMES, Stream.STARTS))
+    yield completion_waiter
+    completion_waiter.close()
+
+
+def test_each_event_wakes_once_it_has_come(completion_waiter: CompletionWaiter, woken: threading.Semaphore) -> None:
+    first, second = Gate(), Gate()
+    for gate in (first, second):
+        completion_waiter.expect(Stream.FRAMES, gate)
+    assert not woken.acquire(timeout=0.05)
+    first.come.set()
+    assert woken.acquire(timeout=WAIT_S)
+    assert not woken.acquire(timeout=0.05)
+    second.come.set()
+    assert woken.acquire(timeout=WAIT_S)
+
+
+def test_a_stream_does_not_wait_for_another(completion_waiter: CompletionWaiter, woken: threading.Semaphore) -> None:
+    frame, start = Gate(), Gate()
+    completion_waiter.expect(Stream.FRAMES, frame)
+    completion_waiter.expect(Stream.STARTS, start)
+    start.come.set()
+    assert woken.acquire(timeout=WAIT_S)
+    frame.come.set()
+    assert woken.acquire(timeout=WAIT_S)
+
+
+@pytest.mark.logs_errors
+def test_an_event_that_fails_wakes_too_and_those_after_it_are_waited_for(
+    completion_waiter: CompletionWaiter, woken: threading.Semaphore
+) -> None:
+    broken, after = Gate(fails=True), Gate()
+    for gate in (broken, after):
+        gate.come.set()
+        completion_waiter.expect(Stream.FRAMES, gate)
+    assert woken.acquire(timeout=WAIT_S)
+    assert woken.acquire(timeout=WAIT_S)
+
+
+def test_a_waiter_that_was_not_started_expects_nothing() -> None:
+    completion_waiter = CompletionWaiter(lambda: None)
+    assert not completion_waiter.is_running
+    completion_waiter.expect(Stream.FRAMES, Gate())
+    completion_waiter.close()

@@ -1,0 +1,205 @@
+"""Ids of a text that grows are those of the whole, however it comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from runtime.engine.incremental_tokenizer import IncrementalTokenizer
+from runtime.errors import InvalidConfig
+from runtime.model.config import read_model_config
+from runtime.model.text_tokenizer import TextTokenizer
+from runtime.settings import DEMO_CHECKPOINT
+from tests.support.checkpoints import TINY, write_checkpoint
+
+
+class OnePerPiece(TextTokenizer):
+    """One id for each different piece: sees every cut in a wrong place, also where BPE would not merge across it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, read_model_config(folder))
+        self._numbers: dict[tuple[int, ...], int] = {}
+
+    def pieces(self, text: str) -> list[tuple[int, list[int]]]:
+        return [
+            (start, [self._numbers.setdefault(tuple(ids), len(self._numbers))]) for start, ids in super().pieces(text)
+        ]
+
+    def body(self, text: str) -> list[int]:
+        return [token for _, ids in self.pieces(text) for token in ids]
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TextTokenizer]:
+    tiny = tmp_path_factory.mktemp("tiny")
+    write_checkpoint(tiny, TINY, "custom_voice", 1)
+    return {
+        "tiny": TextTokenizer(tiny, read_model_config(tiny)),
+        "demo": TextTokenizer(DEMO_CHECKPOINT, read_model_config(DEMO_CHECKPOINT)),
+        "pieces": OnePerPiece(tiny),
+    }
+
+
+def grown(tokenizer: TextTokenizer, chunks: Iterable[str]) -> list[int]:
+    growing = IncrementalTokenizer(tokenizer)
+    ids = [token for chunk in chunks for token in growing.add(chunk)]
+    return ids + growing.finish()
+
+
+def cut(text: str, places: Iterable[int]) -> list[str]:
+    ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
+    return [text[start:end] for start, end in pairwise(ends)]
+
+
+NASTY = (
+    "Hello world, the old phone is slow.",
+    "don't, we'll, they've, I'D, 'tis, rock'n'roll ''s 'ſ 're'll",
+    "3.14 is not 22/7; call 555-0199 at 10:30",
+    "one\r\ntwo\r\n\r\n three \n\n\n four\t\tfive  six   \n seven",
+    "wait!!\n\n\"Yes?\" -- she said...\r\n('no')",
+    "你好，我的声音说。你好 我的。iPhone手机100元",
+    "สวัสดีครับ ก็ดี น้ำใจ กุ่ง",
+    "مرحبا بالعالم، كيف الحال؟ مَرْحَبًا",
+    "안녕하세요 오늘은 각 각나 각",
+    "🙂👨‍👩‍👧‍👦 family 🇰🇷 ok 👍🏽!",
+    "def f(x):\n    return x[0] ** 2  # speaking\n\n\nclass A:\n\tpass",
+    "e\u0301t\u0316\u0301 a\u0301\u0302 <\u0338 \u0301x !\u0301 が゙ か\u3099",
+    "क्षत्रिय को \u09c7\u09be \u0bc6\u0bbe \u1025\u102e",
+    "nbsp\u00a0here\u2003em\u3000ideographic \x1c sep\x85nel\u2028ls",
+    "\ufeff\u200bzero\u200b width \u0378 unassigned \U0001e900",
+    "x!\x1c",
+    "  \n\t lead and trail \x1c \n ",
+    "iPhone McDonald Los Angeles $5.00 costs-you",
+    "ǅ ⅷ ² ½ ٣ ৩ 〇 ﬁ Å ﬀ",
+)
+
+
+@pytest.mark.parametrize("name", ["tiny", "demo", "pieces"])
+@pytest.mark.parametrize("text", NASTY)
+def test_a_text_gives_the_ids_of_the_whole_however_it_comes(
+    tokenizers: dict[str, TextTokenizer], name: str, text: str
+) -> None:
+    tokenizer = tokenizers[name]
+    whole = tokenizer.body(text.strip())
+    assert grown(tokenizer, text) == whole
+    for place in range(len(text) + 1):
+        assert grown(tokenizer, cut(text, [place])) == whole, place
+        assert grown(tokenizer, cut(text, [place, place + 1, place + 3])) == whole, place
+
+
+ALPHABET = "aeors' \n\r\t.,!?-<'3٣你好，。กุ่็ا\u0301\u0316\u0338\u1100\u1161\u11a8각🙂\u200d\u00a0\u3000\x1c\u0378é"
+WORDS = ("hello", " world", "speaking", "iPhone", "你好", "'ll", "'s", "  ", "\n\n", "\r\n")
+mixed = st.lists(st.sampled_from([*ALPHABET, *WORDS]) | st.characters(exclude_categories=("Cs",)), max_size=24)
+
+
+@settings(max_examples=300, deadline=None)
+@example(pieces=["e", "\u0316", "\u0301"])
+@example(pieces=["!", "\x1c", " "])
+@given(pieces=mixed)
+def test_any_chunks_give_the_ids_of_the_whole(tokenizers: dict[str, TextTokenizer], pieces: list[str]) -> None:
+    text = "".join(pieces)
+    for name in ("tiny", "pieces"):
+        assert grown(tokenizers[name], pieces) == tokenizers[name].body(text.strip()), name
+        assert grown(tokenizers[name], text) == tokenizers[name].body(text.strip()), name
+
+
+@pytest.mark.parametrize(
+    ("chunks", "certain"),
+    [
+        (["Hello"], ""),
+        (["Hello", " "], "Hello"),
+        (["Hello wor"], "Hello"),
+        (["Hello wor", "ld, "], "Hello world,"),
+        (["don"], ""),
+        (["don'"], "don"),
+        (["don't", " "], "don't"),
+        (["3.14"], "3.1"),
+        (["a!", "!", "\n"], "a"),
+        (["a \n", " \n"], "a"),
+        (["  ", "\n a", " "], "a"),
+        (["你好我的"], ""),
+        (["你好我的", "，"], "你好我的"),
+        (["cafe", "\u0301", " "], "café"),
+    ],
+)
+def test_what_is_given_out_at_once(tokenizers: dict[str, TextTokenizer], chunks: list[str], certain: str) -> None:
+    growing = IncrementalTokenizer(tokenizers["tiny"])
+    ids = [token for chunk in chunks for token in growing.add(chunk)]
+    assert ids == tokenizers["tiny"].body(certain)
+
+
+def test_flush_gives_out_half_a_word_and_keeps_the_white_space(tokenizers: dict[str, TextTokenizer]) -> None:
+    tiny = tokenizers["tiny"]
+    growing = IncrementalTokenizer(tiny)
+    assert growing.add("hello wor") + growing.flush() == tiny.body("hello wor")
+    assert growing.flush() == []
+    assert growing.add("ld ") == tiny.body("ld")
+    assert growing.flush() == []
+    assert growing.add("world.") + growing.finish() == tiny.body("hello world.")[len(tiny.body("hello")) :]
+
+
+def test_flush_at_the_end_of_a_word_changes_no_id(tokenizers: dict[str, TextTokenizer]) -> None:
+    tiny = tokenizers["tiny"]
+    growing = IncrementalTokenizer(tiny)
+    ids = [*growing.add("hello"), *growing.flush(), *growing.add(" world"), *growing.flush(), *growing.finish()]
+    assert ids == tiny.body("hello world")
+
+
+@pytest.mark.parametrize(
+    "chunks", [["<|im_end|>"], ["so <", "|im_end|>"], [*"so <|im_end|>"], ["<tts_", "pad>"], ["\ud83d"]]
+)
+def test_a_control_token_is_refused_also_when_it_comes_in_parts(
+    tokenizers: dict[str, TextTokenizer], chunks: list[str]
+) -> None:
+    growing = IncrementalTokenizer(tokenizers["tiny"])
+    with pytest.raises(InvalidConfig) as caught:
+        [growing.add(chunk) for chunk in chunks]
+    assert caught.value.param == "text"
+
+
+def test_no_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:
+    assert grown(tokenizers["tiny"], []) == grown(tokenizers["tiny"], [" ", "\n"]) == []
+
+
+def test_chinese_prose_is_held_about_a_clause(tokenizers: dict[str, TextTokenizer]) -> None:
+    """The figure of the docstring: characters that wait for their ids, as the text comes one by one."""
+    prose = "今天早上天气很好，我们一起去公园散步。路上遇到一位老朋友，他说最近工作很忙，但是身体还不错。"
+    growing = IncrementalTokenizer(tokenizers["tiny"])
+    held = []
+    for character in prose:
+        growing.add(character)
+        held.append(len(growing._tail))
+    assert 5 < max(held) < 15
+
+
+def test_thousands_of_tiny_appends_cost_no_more_than_their_number(tokenizers: dict[str, TextTokenizer]) -> None:
+    """The tail stays small; a text encoded anew at every append would take minutes for this one."""
+    growing = IncrementalTokenizer(tokenizers["tiny"])
+    started = time.process_time()
+    for _ in range(4000):
+        for token in ("the", " old", " pho", "ne", ". "):
+            growing.add(token)
+        assert len(growing._tail) < 8
+    assert time.process_time() - started < 20
+
+
+def test_letters_without_an_end_are_not_encoded_again_and_again(tokenizers: dict[str, TextTokenizer]) -> None:
+    calls = 0
+
+    class Counting(IncrementalTokenizer):
+        def _settled(self) -> list[int]:
+            nonlocal calls
+            calls += 1
+            return super()._settled()
+
+    growing = Counting(tokenizers["tiny"])
+    for _ in range(2000):
+        assert growing.add("好") == []
+    assert calls == 1
+    assert growing.finish() == tokenizers["tiny"].body("好" * 2000)

@@ -1,0 +1,188 @@
+"""A text above the length that the checkpoint states is spoken in parts on every way in, one below it as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runtime.engine.engine import Engine
+from runtime.engine.intake import admit
+from runtime.engine.text_stream import TextStream
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import SpeechRequest, Split
+from runtime.settings import Limits
+from tests.support.engines import core_of, custom_voice, engine_of, said, said_live, seeded, streamed
+from tests.support.frames import end_parts_after
+
+pytestmark = pytest.mark.usefixtures("each_device")
+
+SENTENCES = ("The harbour was quiet.", "Nobody came.", "Then the old boat left.")
+TEXT = " ".join(SENTENCES)
+PART = 40  # characters: two sentences at most
+SENTENCES_IN_PARTS = ["The harbour was quiet. Nobody came.", "Then the old boat left."]
+
+
+@pytest.fixture(scope="module")
+def short(quick: Checkpoint) -> Checkpoint:
+    """A checkpoint that speaks forty characters in one go."""
+    return replace(quick, config=replace(quick.config, part_chars=PART))
+
+
+@pytest.fixture
+def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of random networks ends by its budget: after three frames."""
+    monkeypatch.setattr("runtime.engine.intake.frame_budget", lambda _: 3)
+    monkeypatch.setattr("runtime.engine.core.frame_budget", lambda _: 3)
+
+
+def free(text: str = TEXT, **words: Any) -> SpeechRequest:
+    return custom_voice(text, **{"max_frames": None, **seeded(11), **words})
+
+
+def parts_of(request: SpeechRequest, checkpoint: Checkpoint, **limits: Any) -> list[str]:
+    _, text_stream = admit(request, checkpoint, Limits(**limits), 512)
+    return [part.spoken for part in text_stream.parts]
+
+
+@pytest.mark.usefixtures("few_frames")
+def test_a_long_text_is_spoken_in_parts_with_the_codes_of_each_alone(short: Checkpoint) -> None:
+    engine = engine_of(short)
+    heard = said(engine, free())
+    assert heard.end.stats.parts == 2
+    alone = [said(engine, free(part)) for part in SENTENCES_IN_PARTS]
+    assert np.array_equal(heard.codes, np.concatenate([one.codes for one in alone]))
+
+
+@pytest.mark.usefixtures("few_frames")
+def test_a_text_below_the_length_is_one_part_with_the_codes_that_it_had(quick: Checkpoint, short: Checkpoint) -> None:
+    for text in (SENTENCES_IN_PARTS[0], "x" * PART):
+        heard = said(engine_of(short), free(text))
+        assert heard.end.stats.parts == 1
+        assert np.array_equal(heard.codes, said(engine_of(quick), free(text, split=Split.NONE)).codes)
+
+
+@pytest.mark.usefixtures("few_frames")
+def test_none_is_one_part_whatever_its_length(short: Checkpoint) -> None:
+    assert said(engine_of(short), free(split=Split.NONE)).end.stats.parts == 1
+    assert parts_of(free(split=Split.NONE), short) == [TEXT]
+
+
+@pytest.mark.parametrize("split", [Split.SENTENCE, Split.CLAUSE])
+def test_a_sentence_above_the_length_is_cut_at_its_clause_or_word(short: Checkpoint, split: Split) -> None:
+    text = "When the harbour was quiet, nobody came to see the boat. Good."
+    assert parts_of(free(text, split=split), short) == [
+        "When the harbour was quiet,",
+        "nobody came to see the boat.",
+        "Good.",
+    ]
+    assert parts_of(free("word " * 12, split=split), short) == [("word " * 8).strip(), ("word " * 4).strip()]
+
+
+def test_the_settings_say_the_length_where_the_checkpoint_does_not(quick: Checkpoint) -> None:
+    assert quick.config.part_chars is None
+    assert parts_of(free(), quick) == [TEXT]
+    assert parts_of(free(), quick, part_chars=PART) == SENTENCES_IN_PARTS
+    (card,) = engine_of(quick, limits=Limits(part_chars=PART)).cards
+    assert card.part_chars == PART
+
+
+def test_the_checkpoint_s_own_length_goes_before_the_settings(short: Checkpoint) -> None:
+    assert parts_of(free(), short, part_chars=400) == SENTENCES_IN_PARTS
+    (card,) = engine_of(short).cards
+    assert card.part_chars == PART
+
+
+@pytest.mark.usefixtures("few_frames")
+def test_live_text_that_comes_at_once_has_the_parts_of_the_whole_before_it_ends(short: Checkpoint) -> None:
+    engine = engine_of(short)
+    assert np.array_equal(said_live(engine, free(), [TEXT]).codes, said(engine, free()).codes)
+    _, text_stream = admit(replace(free(), text="", open_text=True), short, Limits(), 512)
+    text_stream.add(TEXT)
+    assert [part.text for part in text_stream.parts] == SENTENCES_IN_PARTS[:1]
+
+
+# --- token by token
+
+LONG = " ".join(SENTENCES * 2)
+
+
+def by_token(text: str = LONG, **words: Any) -> SpeechRequest:
+    return streamed(text, **{"max_frames": None, **seeded(11), **words})
+
+
+def token_parts(checkpoint: Checkpoint, text: str, *pieces: str) -> list[tuple[str, list[int]]]:
+    """The parts of a growing text, with the tokens of each."""
+    _, text_stream = admit(by_token(text, open_text=bool(pieces)), checkpoint, Limits(), 512)
+    for piece in pieces:
+        text_stream.add(piece)
+    text_stream.finish()
+    return [(part.spoken, part.tokens) for part in text_stream.parts]
+
+
+@pytest.mark.usefixtures("few_frames")
+def test_a_growing_text_goes_on_in_a_new_part_behind_the_length(short: Checkpoint) -> None:
+    parts = token_parts(short, LONG)
+    assert [text for text, _ in parts] == [TEXT, TEXT]
+    tokenizer = short.text_tokenizer
+    assert [tokens for _, tokens in parts] == [tokenizer.body(TEXT)] * 2
+    engine = engine_of(short)
+    heard = said(engine, by_token())
+    assert heard.end.stats.parts == 2
+    alone = said(engine, by_token(TEXT))
+    assert np.array_equal(heard.codes, np.concatenate([alone.codes] * 2))
+
+
+def test_a_growing_text_without_a_sentence_ends_its_part_behind_a_word(short: Checkpoint) -> None:
+    assert [text for text, _ in token_parts(short, "word " * 20)] == [("word " * 13).strip(), ("word " * 7).strip()]
+
+
+def test_a_growing_text_below_the_length_is_one_part(short: Checkpoint) -> None:
+    text = SENTENCES_IN_PARTS[0]
+    assert token_parts(short, text) == [(text, short.text_tokenizer.body(text))]
+
+
+WORDS = ("word", "A", "end.", '"Yes!"', "(so", "- ", "…", "\n\n", "你好。", "3.14")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(
+        st.sampled_from(["word", "A", "end.", '"Yes!"', "(so", "- ", "…", "\n\n", "你好。", "3.14"]), max_size=40
+    ),
+    cuts=st.lists(st.integers(0, 200), max_size=8).map(sorted),
+)
+def test_the_pieces_in_which_a_growing_text_comes_change_no_part_and_no_token(
+    short: Checkpoint, words: list[str], cuts: list[int]
+) -> None:
+    text = " ".join(["Hello", *words])
+    ends = [*cuts, len(text)]
+    pieces = [text[start:end] for start, end in zip([0, *cuts], ends, strict=True)]
+    whole = token_parts(short, text)
+    assert token_parts(short, "", *pieces) == whole
+    assert token_parts(short, "", *text) == whole
+
+
+@pytest.mark.parametrize("ticks", [0, 3, 8])
+def test_a_growing_text_has_the_same_codes_however_it_comes(short: Checkpoint, ticks: int) -> None:
+    engine: Engine = engine_of(short)
+    end_parts_after(core_of(engine), 40)  # which no part has before its text is complete
+    whole = said(engine, by_token())
+    pieces = [LONG[start : start + 17] for start in range(0, len(LONG), 17)]
+    heard = said_live(engine, by_token(), pieces, [ticks] * len(pieces))
+    assert np.array_equal(heard.codes, whole.codes)
+    assert np.array_equal(heard.pcm, whole.pcm)
+    assert heard.end.stats.parts == 2
+
+
+def test_thousands_of_tokens_of_a_growing_text_take_no_time(short: Checkpoint) -> None:
+    text_stream = TextStream(Split.AUTO, 400, short.text_tokenizer, Limits(max_text_chars=10**6), by_token=True)
+    for _ in range(4000):
+        text_stream.add("a")
+        text_stream.add(" ")
+    text_stream.finish()
+    assert len(text_stream.parts) == 14

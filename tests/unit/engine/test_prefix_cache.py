@@ -1,0 +1,89 @@
+"""The beginning of a voice's prompt: read once, copied into every slot that begins alike, and never told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.engine.prefix_cache import PrefixCache
+from runtime.engine.prompt import Prompt
+from runtime.engine.slots import PromptPrefix
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Layout, Mode, SpeechRequest
+from tests.support.engines import cloned, core_of, engine_of, said, voice_design
+
+pytestmark = pytest.mark.usefixtures("each_device")
+
+LONG_INSTRUCT = "A warm young voice with a smile in it, slow and near, as if it told a secret to a friend at night."
+
+
+def prefix(positions: int = 24) -> PromptPrefix:
+    return PromptPrefix(torch.zeros(2, 1, 1, positions, 2))
+
+
+def test_the_one_that_was_not_used_for_longest_goes() -> None:
+    kept = PrefixCache(2)
+    kept.keep("a", prefix)
+    kept.keep("b", prefix)
+    assert kept.get("a") is not None
+    kept.keep("c", prefix)
+    assert [key for key in "abc" if kept.get(key) is not None] == ["a", "c"]
+
+
+def test_a_cache_of_none_keeps_nothing() -> None:
+    kept = PrefixCache(0)
+    kept.keep("a", prefix)
+    assert len(kept) == 0
+
+
+def requests(mode: str) -> list[SpeechRequest]:
+    """Two texts in one voice, whose prompts begin alike for long enough to be kept."""
+    if mode == "design":
+        return [voice_design(text, instruct=LONG_INSTRUCT) for text in ("The bread is warm.", "The kettle is on now.")]
+    layout = Layout(mode)
+    one = cloned(seconds=4.0, layout=layout)
+    assert one.reference is not None
+    reference = replace(one.reference, text="I say hello to you and to all the others who are here with me today.")
+    return [replace(one, reference=reference, text=text) for text in ("The bread is warm.", "The kettle is on now.")]
+
+
+@pytest.mark.parametrize("mode", ["design", "streaming", "non_streaming"])
+def test_a_kept_beginning_says_the_same_bytes_and_is_read_once(
+    mode: str, designer: Checkpoint, cloner: Checkpoint
+) -> None:
+    checkpoint = designer if mode == "design" else cloner
+    first, second = requests(mode)
+    alone = said(engine_of(checkpoint, prompt_cache=0), second)
+    engine = engine_of(checkpoint)
+    core = core_of(engine, Mode.VOICE_DESIGN if mode == "design" else Mode.BASE)
+    read: list[int] = []
+    real = core.runner.prefill_chunks
+
+    def noting(wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
+        read.extend(start for _, _, start in wanted)
+        return real(wanted)
+
+    core.runner.prefill_chunks = noting  # type: ignore[method-assign]
+    said(engine, first)
+    assert read[0] == 0
+    assert len(read) == 2
+    read.clear()
+    again = said(engine, second)
+    assert len(read) == 1
+    assert read[0] >= 24
+    assert len(core.prefix_cache) == 1
+    assert np.array_equal(again.codes, alone.codes)
+    assert again.pcm.tobytes() == alone.pcm.tobytes()
+
+
+def test_another_voice_does_not_begin_with_it(designer: Checkpoint) -> None:
+    engine = engine_of(designer)
+    first, _ = requests("design")
+    said(engine, first)
+    other = replace(first, instruct=LONG_INSTRUCT.replace("young", "older"))
+    assert said(engine, other).pcm.tobytes() == said(engine_of(designer), other).pcm.tobytes()
+    assert len(core_of(engine, Mode.VOICE_DESIGN).prefix_cache) == 2

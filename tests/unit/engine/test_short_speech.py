@@ -1,0 +1,102 @@
+"""Speech that ends long before its text can have been said: its part is made again once, and then it is said so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.engine.engine import Engine
+from runtime.engine.intake import seed_of_repeat
+from runtime.engine.text import least_frames
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
+from runtime.speech_rate import expected_frames
+from tests.support.engines import GREEDY, Heard, core_of, custom_voice, engine_of, said, said_live, streamed
+from tests.support.frames import end_parts_after
+
+pytestmark = pytest.mark.usefixtures("each_device")
+
+TEXT = "The harbour was quiet and nobody came to see the old boat."
+LEAST = 15
+SHORT, ENOUGH = 3, 20  # frames
+
+
+@pytest.fixture(scope="module")
+def speaking(quick: Checkpoint) -> Checkpoint:
+    """Random networks say nothing, and are not asked to say it again; this one claims to speak."""
+    return replace(quick, config=replace(quick.config, speaks=True))
+
+
+def free(text: str = TEXT, **words: Any) -> SpeechRequest:
+    return custom_voice(text, **{"max_frames": None, "sampling": Sampling(), "seed": 5, **words})
+
+
+def ending(checkpoint: Checkpoint, *frames: int, **settings: Any) -> Engine:
+    """An engine whose parts, one after the other, end after so many frames."""
+    engine = engine_of(checkpoint, **settings)
+    end_parts_after(core_of(engine), lambda number: frames[number - 1])
+    return engine
+
+
+def outcome(heard: Heard) -> tuple[StopReason, Guard | None, int, int]:
+    return heard.end.stop_reason, heard.end.stats.guard, heard.end.stats.repeated, heard.end.stats.parts
+
+
+def test_a_part_that_was_much_too_short_is_made_again_with_another_seed(speaking: Checkpoint) -> None:
+    assert least_frames(TEXT) == LEAST
+    heard = said(ending(speaking, SHORT, ENOUGH), free())
+    assert outcome(heard) == (StopReason.EOS, None, 1, 1)
+    again = said(ending(speaking, ENOUGH), free(seed=seed_of_repeat(5)))
+    assert np.array_equal(heard.codes[SHORT:], again.codes)
+    assert np.array_equal(heard.codes, said(ending(speaking, SHORT, ENOUGH), free()).codes)
+
+
+def test_what_is_too_short_twice_says_so(speaking: Checkpoint) -> None:
+    heard = said(ending(speaking, SHORT, SHORT), free())
+    assert outcome(heard) == (StopReason.SHORT, Guard.SHORT, 1, 1)
+    assert len(heard.codes) == 2 * SHORT
+
+
+def test_the_other_parts_keep_their_seed_and_their_codes(speaking: Checkpoint) -> None:
+    text = f"{TEXT} {TEXT}"
+    heard = said(ending(speaking, SHORT, ENOUGH, ENOUGH), free(text, split=Split.SENTENCE))
+    assert outcome(heard) == (StopReason.EOS, None, 1, 2)
+    alone = said(ending(speaking, ENOUGH), free())
+    assert np.array_equal(heard.codes[SHORT + ENOUGH :], alone.codes)
+
+
+def test_a_growing_text_is_made_again_once_it_is_complete(speaking: Checkpoint) -> None:
+    request = streamed(TEXT, max_frames=None, sampling=Sampling(), holds_end=False)
+    for heard in (
+        said(ending(speaking, SHORT, ENOUGH), request),
+        said_live(ending(speaking, SHORT, ENOUGH), request, [TEXT]),
+    ):
+        assert outcome(heard) == (StopReason.EOS, None, 1, 1)
+        assert len(heard.codes) == SHORT + ENOUGH
+
+
+@pytest.mark.parametrize("frames", [LEAST, ENOUGH])
+def test_speech_that_is_long_enough_is_left_alone(speaking: Checkpoint, frames: int) -> None:
+    assert outcome(said(ending(speaking, frames), free())) == (StopReason.EOS, None, 0, 1)
+
+
+def test_who_counts_frames_or_takes_the_most_probable_gets_what_the_talker_said(
+    speaking: Checkpoint, quick: Checkpoint
+) -> None:
+    """As the reference does; and a second try would be the same, or could not be told from noise."""
+    for checkpoint, words in (
+        (speaking, {"max_frames": 100}),
+        (speaking, {"sampling": GREEDY}),
+        (replace(quick, config=replace(quick.config, speaks=False)), {}),
+    ):
+        heard = said(ending(checkpoint, SHORT), free(**words))
+        assert outcome(heard) == (StopReason.EOS, None, 0, 1)
+    assert outcome(said(ending(speaking, SHORT, guard=False), free())) == (StopReason.EOS, None, 0, 1)
+
+
+@pytest.mark.parametrize("text", ["1000000000000", "Nooooooooooooo!", "... , — !?", "Hi.", "a b c"])
+def test_brief_sound_of_a_text_that_looks_long_is_enough(text: str) -> None:
+    assert least_frames(text) <= 4 < expected_frames("The harbour was quiet.")

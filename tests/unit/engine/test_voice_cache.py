@@ -1,0 +1,319 @@
+"""Voices of Base mode: read once, kept for a while, never another's, and a failure is one request's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.engine.engine import Engine
+from runtime.engine.voice_cache import VoiceCache, reference_key
+from runtime.errors import GenerationFailed, ModeNotServed, ReferenceTooShort, SpeechError
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Broken, Mode, Reference, SpeechRequest, StopReason, VoicePrompt
+from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, said, said_together
+from tests.support.signals import voice
+
+WAIT_S = 60
+
+
+def counted(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The arguments of every call of a method from now on."""
+    calls: list[tuple[Any, ...]] = []
+    method = getattr(owner, name)
+
+    def wrapped(*args: Any, **words: Any) -> Any:
+        calls.append(args)
+        return method(*args, **words)
+
+    monkeypatch.setattr(owner, name, wrapped)
+    return calls
+
+
+def voices_of(engine: Engine) -> VoiceCache:
+    return core_of(engine, Mode.BASE).voice_cache
+
+
+def of_prompt(prompt: VoicePrompt, **words: Any) -> SpeechRequest:
+    request = cloned(max_frames=3, **words)
+    assert request.reference is not None
+    return replace(request, reference=replace(request.reference, prompt=prompt))
+
+
+def prompt_for(engine: Engine, request: SpeechRequest) -> VoicePrompt:
+    """What `prepare` makes of the request's reference."""
+    assert request.reference is not None
+    made: list[VoicePrompt | SpeechError] = []
+    engine.prepare(request.reference, Mode.BASE, made.append)
+    (prompt,) = made
+    assert isinstance(prompt, VoicePrompt)
+    return prompt
+
+
+@pytest.mark.parametrize("apart", [0, 3])
+def test_a_reference_is_read_once_for_all_who_speak_with_it(
+    cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch, apart: int
+) -> None:
+    engine = engine_of(cloner, slots=2)
+    reads = counted(voices_of(engine), "read", monkeypatch)
+    warmed = counted(cloner.speech_tokenizer.code2wav, "warm", monkeypatch)
+    heards = said_together(engine, *[cloned(max_frames=3)] * 4, apart=apart)
+    assert len(reads) == 1
+    assert len(warmed) == 1, "the state of Code2Wav after the reference is made once"
+    (alone,) = said_together(engine_of(cloner, slots=1), cloned(max_frames=3))
+    for heard in heards:
+        assert np.array_equal(heard.codes, alone.codes)
+        assert np.array_equal(heard.pcm, alone.pcm)
+
+
+def test_equal_references_have_one_key_and_others_another() -> None:
+    samples = voice(1.2, 11)
+    reference = Reference(samples=samples, text="I say hello.")
+    prompt = VoicePrompt(fingerprint="a", x_vector=np.zeros(4, np.float32))
+    assert reference_key(reference) == reference_key(replace(reference, samples=samples.copy()))
+    others = [
+        reference,
+        replace(reference, samples=samples[1:]),
+        replace(reference, text="I say hello"),
+        replace(reference, x_vector_only=True),
+        replace(reference, prompt=prompt),
+        replace(reference, prompt=replace(prompt, x_vector=np.ones(4, np.float32))),
+        replace(reference, prompt=replace(prompt, codes=np.zeros((1, 2), np.int64))),
+    ]
+    assert len({reference_key(other) for other in others}) == len(others)
+
+
+def test_no_more_voices_are_kept_than_the_setting_says(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(cloner, prompt_cache=2)
+    reads = counted(voices_of(engine), "read", monkeypatch)
+    for seconds in (1.2, 1.4, 1.2, 1.6, 1.2, 1.4):  # 1.4 was used longest ago when 1.6 came
+        said(engine, cloned(seconds=seconds, x_vector_only=True, max_frames=1))
+    lengths = [round(len(args[0].samples) / 24_000, 1) for args in reads]
+    assert lengths == [1.2, 1.4, 1.6, 1.4]
+    assert len(voices_of(engine)._kept) == 2
+
+
+def test_a_cache_of_none_still_serves_everybody(cloner: Checkpoint) -> None:
+    engine = engine_of(cloner, prompt_cache=0)
+    heards = said_together(engine, *[cloned(max_frames=2)] * 2)
+    assert [len(heard.codes) for heard in heards] == [2, 2]
+    assert not voices_of(engine)._kept
+
+
+# --- prompts that come with a reference
+
+
+def test_a_prompt_of_this_checkpoint_spares_the_encoders(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(cloner)
+    prompt = prompt_for(engine, cloned())
+    expected = said(engine, cloned(max_frames=3))
+    encoded = counted(cloner.speech_tokenizer.encoder, "forward", monkeypatch)
+    heard = said(engine, of_prompt(prompt))
+    assert not encoded
+    assert np.array_equal(heard.codes, expected.codes)
+    assert np.array_equal(heard.pcm, expected.pcm)
+
+
+SPOILED: dict[str, Callable[[VoicePrompt], VoicePrompt]] = {
+    "of another checkpoint": lambda prompt: replace(prompt, fingerprint="another", x_vector=prompt.x_vector + 1),
+    "without codes": lambda prompt: replace(prompt, codes=None, x_vector=prompt.x_vector + 1),
+    "with too many codes": lambda prompt: replace(prompt, codes=np.tile(prompt.codes, (9, 1))),
+    "with codes out of the table": lambda prompt: replace(prompt, codes=prompt.codes + 10**6),
+    "with codes below the table": lambda prompt: replace(prompt, codes=prompt.codes - 10**6),
+    "with a short x-vector": lambda prompt: replace(prompt, x_vector=prompt.x_vector[1:]),
+    "with an x-vector that is not finite": lambda prompt: replace(prompt, x_vector=prompt.x_vector * np.nan),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED.keys())
+def test_a_prompt_that_does_not_fit_is_made_anew_from_the_samples(
+    cloner: Checkpoint, spoil: Callable[[VoicePrompt], VoicePrompt]
+) -> None:
+    engine = engine_of(cloner)
+    heard = said(engine, of_prompt(spoil(prompt_for(engine, cloned()))))
+    assert np.array_equal(heard.codes, said(engine_of(cloner), cloned(max_frames=3)).codes)
+
+
+def test_a_forged_prompt_is_nobody_elses_voice(cloner: Checkpoint) -> None:
+    engine = engine_of(cloner)
+    prompt = prompt_for(engine, cloned())
+    forged = said(engine, of_prompt(replace(prompt, x_vector=-prompt.x_vector)))
+    honest = said(engine, cloned(max_frames=3))
+    expected = said(engine_of(cloner), cloned(max_frames=3))
+    assert not np.array_equal(forged.pcm, expected.pcm)
+    assert np.array_equal(honest.pcm, expected.pcm)
+
+
+# --- failures and cancels
+
+
+class Gate:
+    """Holds the reading of references until it is opened; fails those that it is told to."""
+
+    def __init__(self, voices: VoiceCache, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open, self.fails, self.reads, self._read = threading.Event(), set[int](), 0, voices.read
+        monkeypatch.setattr(voices, "read", self)
+
+    def __call__(self, reference: Reference, key: str) -> object:
+        assert self.open.wait(WAIT_S)
+        self.reads += 1
+        if self.reads in self.fails:
+            raise RuntimeError("/home/somebody/voice.wav")
+        return self._read(reference, key)
+
+
+@pytest.fixture
+def reading(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Gate]:
+    """An engine whose references are read on their own thread, while tests tick by hand."""
+    engine = engine_of(cloner, slots=2)
+    gate = Gate(voices_of(engine), monkeypatch)
+    voices_of(engine).start(lambda: None)
+    return engine, gate
+
+
+def settle(engine: Engine) -> None:
+    """Wait until the reading thread has nothing to do."""
+    reader = voices_of(engine)._reader
+    assert reader is not None
+    reader.submit(lambda: None).result(WAIT_S)
+
+
+def test_speech_goes_on_while_a_reference_is_read(reading: tuple[Engine, Gate]) -> None:
+    engine, gate = reading
+    slow, quick = Heard(), Heard()
+    kept = cloned(seconds=1.4, x_vector_only=True, max_frames=3)
+    gate.open.set()
+    engine.submit(kept, Heard())
+    settle(engine)
+    drain(engine)
+    gate.open.clear()
+    engine.submit(cloned(max_frames=3), slow)
+    engine.submit(kept, quick)
+    for _ in range(9):
+        engine.tick()
+    assert len(quick.codes) == 3
+    assert not slow.events
+    gate.open.set()
+    settle(engine)
+    drain(engine)
+    assert len(slow.codes) == 3
+
+
+def test_who_is_cancelled_while_its_voice_is_read_hears_nothing_and_the_voice_is_kept(
+    reading: tuple[Engine, Gate],
+) -> None:
+    engine, gate = reading
+    heard, after = Heard(), Heard()
+    ticket = engine.submit(cloned(), heard)
+    engine.tick()
+    engine.cancel(ticket)
+    engine.tick()
+    assert heard.end.stop_reason is StopReason.CANCELLED
+    gate.open.set()
+    settle(engine)
+    engine.submit(cloned(max_frames=2), after)
+    settle(engine)
+    drain(engine)
+    assert len(heard.events) == 1
+    assert len(after.codes) == 2
+    assert gate.reads == 1
+
+
+def test_a_reading_that_failed_for_a_cancelled_request_fails_nobody_else(reading: tuple[Engine, Gate]) -> None:
+    engine, gate = reading
+    gate.fails.add(1)
+    ticket = engine.submit(cloned(), Heard())
+    engine.tick()
+    engine.cancel(ticket)
+    engine.tick()
+    gate.open.set()
+    settle(engine)
+    after = Heard()
+    engine.submit(cloned(max_frames=2), after)
+    engine.tick()
+    settle(engine)
+    drain(engine)
+    assert len(after.codes) == 2
+
+
+def test_voices_that_nobody_waited_for_are_bounded_too(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(cloner, prompt_cache=2)
+    voices = voices_of(engine)
+    gate = Gate(voices, monkeypatch)
+    voices.start(lambda: None)
+    for index in range(5):
+        ticket = engine.submit(cloned(seconds=1.2 + index / 10, x_vector_only=True), Heard())
+        engine.tick()
+        engine.cancel(ticket)
+        engine.tick()
+    gate.open.set()
+    settle(engine)
+    engine.submit(cloned(seconds=2.0, x_vector_only=True, max_frames=1), Heard())
+    settle(engine)
+    drain(engine)
+    assert len(voices._kept) == 2
+    assert not voices._reading
+
+
+@pytest.mark.logs_errors
+def test_a_failure_of_the_sound_after_the_reference_is_not_kept(
+    cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(cloner)
+    code2wav = cloner.speech_tokenizer.code2wav
+    with monkeypatch.context() as spoiled:
+
+        def fail(*_: object) -> None:
+            raise RuntimeError
+
+        spoiled.setattr(code2wav, "warm", fail)
+        broken = said(engine, cloned(max_frames=3))
+    assert isinstance(broken.end, Broken)
+    assert type(broken.end.error) is GenerationFailed
+    whole = said(engine, cloned(max_frames=3))
+    assert np.array_equal(whole.pcm, said(engine_of(cloner), cloned(max_frames=3)).pcm)
+
+
+# --- prepare
+
+
+def test_a_prompt_is_made_as_a_request_would_read_it(cloner: Checkpoint) -> None:
+    engine = engine_of(cloner)
+    prompt = prompt_for(engine, cloned())
+    assert prompt.fingerprint == cloner.fingerprint == engine.cards[0].fingerprint
+    reference = cloned().reference
+    assert reference is not None
+    read = voices_of(engine).read(reference, "key")
+    assert read.codes is not None
+    assert np.array_equal(prompt.codes, read.codes.numpy())
+    assert np.array_equal(prompt.x_vector, read.x_vector.numpy())
+    assert prompt_for(engine, cloned(x_vector_only=True)).codes is None
+
+
+@pytest.mark.logs_errors
+def test_a_prompt_that_cannot_be_made_is_said_without_its_cause(reading: tuple[Engine, Gate]) -> None:
+    engine, gate = reading
+    gate.fails.add(1)
+    gate.open.set()
+    made: list[VoicePrompt | SpeechError] = []
+    reference = cloned().reference
+    assert reference is not None
+    engine.prepare(reference, Mode.BASE, made.append)
+    settle(engine)
+    (error,) = made
+    assert type(error) is GenerationFailed
+    assert "somebody" not in str(error)
+
+
+def test_a_reference_that_no_request_could_use_is_refused_at_once(cloner: Checkpoint, speaker: Checkpoint) -> None:
+    reference = Reference(samples=voice(0.4, 1), x_vector_only=True)
+    with pytest.raises(ReferenceTooShort):
+        engine_of(cloner).prepare(reference, Mode.BASE, lambda _: None)
+    with pytest.raises(ModeNotServed):
+        engine_of(speaker).prepare(reference, Mode.BASE, lambda _: None)
+    with pytest.raises(ModeNotServed):
+        engine_of(speaker).prepare(reference, custom_voice().mode, lambda _: None)

@@ -1,0 +1,145 @@
+"""New voices: in graphs where a device holds them, made ready at the start, each as it would be alone."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.engine.voice_encoders import VoiceEncoders
+from runtime.errors import SpeechError
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Mode, VoicePrompt
+from tests.support.engines import Heard, cloned, core_of, drain, engine_of, said, said_together
+from tests.support.late_device import LateDevice
+from tests.support.signals import voice
+from tests.unit.engine.test_sound_graphs import GraphDevice
+from tests.unit.engine.test_voice_cache import counted, settle, voices_of
+
+X_VECTOR_ATOL = 2e-6  # a buffer has other sums than a recording
+
+
+def encoders_of(checkpoint: Checkpoint, device: GraphDevice) -> VoiceEncoders:
+    encoders = VoiceEncoders(checkpoint, device)
+    encoders.capture()
+    return encoders
+
+
+@pytest.mark.parametrize("x_vector_only", [False, True])
+def test_a_recording_is_encoded_in_the_shortest_graph_that_holds_it(
+    cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch, *, x_vector_only: bool
+) -> None:
+    monkeypatch.setattr("runtime.engine.voice_encoders.LENGTHS_S", (1.6, 3.2))
+    device = GraphDevice()
+    encoders = encoders_of(cloner, device)
+    assert (encoders.lengths, device.captured) == ([38_400, 76_800], 4)
+    speaker, speech = cloner.speaker_encoder, cloner.speech_tokenizer.encoder
+    assert speaker is not None
+    lengths = counted(speaker, "forward", monkeypatch)
+    # The long one comes before a shorter one of the same graph: nothing of it may be left there.
+    for seconds, buffer_s in ((3.1, 3.2), (1.7, 3.2), (1.6, 1.6), (1.2, 1.6), (3.5, 3.5)):
+        samples = voice(seconds, 5)
+        with torch.inference_mode():
+            truth = speaker(torch.from_numpy(samples)), speech(torch.from_numpy(samples))
+            lengths.clear()
+            x_vector, codes = encoders.encode(samples, x_vector_only=x_vector_only)
+        assert [len(call[0]) for call in lengths] == [round(buffer_s * 24_000)]
+        np.testing.assert_allclose(x_vector, truth[0], rtol=0, atol=X_VECTOR_ATOL)
+        assert (codes is None) == x_vector_only
+        assert codes is None or np.array_equal(codes, truth[1])
+
+
+@pytest.mark.logs_errors
+def test_encoders_that_cannot_be_captured_run_without(cloner: Checkpoint) -> None:
+    engine = engine_of(cloner, device=GraphDevice(broken=range(10_000)))
+    assert not voices_of(engine)._encoders.lengths  # type: ignore[union-attr]
+    assert np.array_equal(said(engine, cloned()).codes, said(engine_of(cloner), cloned()).codes)
+
+
+def test_the_first_clone_finds_everything_made(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filter of the front end, the encoders and Code2Wav over a reference run before anybody comes."""
+    speaker, tokenizer = cloner.speaker_encoder, cloner.speech_tokenizer
+    assert speaker is not None
+    monkeypatch.setattr(speaker, "_mel", None)
+    ran = [
+        counted(owner, name, monkeypatch)
+        for owner, name in ((speaker, "forward"), (tokenizer.encoder, "forward"), (tokenizer.code2wav, "warm"))
+    ]
+    engine = engine_of(cloner)
+    assert [len(calls) for calls in ran] == [1, 1, 1]
+    assert not voices_of(engine)._kept, "it is nobody's voice"
+    mel = speaker.prepare()
+    said(engine, cloned())
+    assert speaker.prepare() is mel
+
+
+@pytest.mark.logs_errors
+def test_encoders_that_fail_at_the_start_keep_nothing_from_starting(
+    cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(cloner.speech_tokenizer.encoder, "forward", lambda *_: 1 / 0)
+        engine = engine_of(cloner)
+    assert np.array_equal(said(engine, cloned()).codes, said(engine_of(cloner), cloned()).codes)
+
+
+def test_the_sound_of_a_reference_is_gone_over_where_the_voice_is_read(
+    cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not on the line of first sound, where others would wait behind it."""
+    engine = engine_of(cloner, device=LateDevice())
+    code2wav, threads = cloner.speech_tokenizer.code2wav, []
+    warm = code2wav.warm
+
+    def seen(*given: Any) -> None:
+        threads.append(threading.current_thread().name)
+        warm(*given)
+
+    monkeypatch.setattr(code2wav, "warm", seen)
+    voices_of(engine).start(lambda: None)
+    heard = Heard()
+    engine.submit(cloned(max_frames=4), heard)
+    settle(engine)
+    drain(engine)
+    assert threads == ["voices_0"]
+    assert np.array_equal(heard.codes, said(engine_of(cloner), cloned(max_frames=4)).codes)
+
+
+def test_a_prompt_that_is_only_kept_costs_no_sound(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, made = engine_of(cloner), list[VoicePrompt | SpeechError]()
+    warmed = counted(cloner.speech_tokenizer.code2wav, "warm", monkeypatch)
+    reference = cloned().reference
+    assert reference is not None
+    engine.prepare(reference, Mode.BASE, made.append)
+    assert isinstance(made[0], VoicePrompt)
+    assert not warmed
+
+
+@pytest.mark.parametrize("device", [None, "graphs"])
+def test_a_new_voice_is_the_same_alone_and_among_others(cloner: Checkpoint, device: str | None) -> None:
+    """Bit for bit: what is made of one recording does not depend on those that come with it."""
+    requests = [
+        cloned(seconds=seconds, x_vector_only=only, max_frames=6)
+        for seconds in (1.1, 1.25, 1.5, 2.0)
+        for only in (False, True)
+    ]
+
+    def engine() -> Any:
+        return engine_of(cloner, slots=8, device=GraphDevice() if device else None)
+
+    together = engine()
+    voices_of(together).start(lambda: None)
+    heards = [Heard() for _ in requests]
+    for request, heard in zip(requests, heards, strict=True):
+        together.submit(request, heard)
+    settle(together)
+    drain(together)
+    for request, heard in zip(requests, heards, strict=True):
+        (alone,) = said_together(engine(), request)
+        assert np.array_equal(heard.codes, alone.codes)
+        assert np.array_equal(heard.pcm, alone.pcm)
+    kept = list(core_of(together, Mode.BASE).voice_cache._kept.values())
+    assert len({tuple(one.x_vector.tolist()) for one in kept}) == 4

@@ -1,0 +1,293 @@
+"""What is to be said of Markdown that grows: the same for any pieces, and what markdown-it makes of the whole."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from runtime.markdown.growing import MAX_CONTEXT, GrowingMarkdown
+from runtime.markdown.growing_inline import LONGEST_HELD
+from tests.unit.markdown.twin import same_words, spoken
+
+ANSWER = """# Two ways to boil an egg
+
+There are **two** ways, *both* of them `easy`: see [the book](https://example.com/eggs_and_*more* "Eggs") or
+<https://www.example.org/a?b=c>. Don't ~~burn~~ yourself! It takes 2 * 3 minutes &mdash; or so\\*.
+
+1. **Cold** water
+   - salt
+   - an egg!
+2. Hot water:
+
+   ```python
+   def boil(egg):
+
+       return "**egg**"
+   ```
+3. Wait
+
+> Patience
+> is all.
+
+| Size | Minutes |
+|:-----|--------:|
+| S    | 4       |
+| L \\| XL | **6** |
+
+---
+
+![An egg](egg.png) <b>Enjoy</b> snake_case_name at http://a.b/c.
+
+The end
+=======
+- [x] done
+"""
+SAID = """Two ways to boil an egg.
+
+There are two ways, both of them easy: see the book or
+www.example.org. Don't burn yourself! It takes 2 * 3 minutes — or so*.
+
+1. Cold water.
+salt.
+an egg!
+2. Hot water:
+3. Wait.
+
+Patience
+is all.
+
+Size, Minutes.
+S, 4.
+L | XL, 6.
+
+An egg Enjoy snake_case_name at a.b.
+
+The end.
+
+done."""
+
+ATOMS = (
+    *("\n", "\n\n", " ", "  ", "    ", "\t", "\r\n", "\r", "- ", "* ", "+ ", "1. ", "2) ", "> ", "# ", "#", "- [x] "),
+    *("```", "```py\n", "~~~", "`", "``", "*", "**", "***", "_", "__", "~~", "[", "]", "](", "](u)", "(", ")", "!["),
+    *("<", "<b>", "</b>", "<br>", "<https://a.b/c>", "&amp;", "&", ";", "\\", "\\*", "!", "---", "===", "- - -", "|"),
+    *("| a | b |", "word", "two words", "a", "x y", "http", "https://x.com/a_b*c", "www.e.org.", ":", "[a]: http://x"),
+    *("5", "é", "中文", "。", "“", ".", ",", "'", "="),
+)
+LINES = st.tuples(
+    st.sampled_from(["", "", "  ", "    ", "> ", "- ", "1. ", "3. ", "* ", "    - "]),
+    st.sampled_from(["", "", "  ", "- ", "> ", "2. "]),
+    st.sampled_from(["word", "**b** c", "*x", "y*", "# H", "---", "```", "~~~", "", "[l](u) z", "`c", "d`", "| a | b"]),
+).map(lambda parts: "".join(parts) + "\n")
+DOCUMENTS = st.one_of(
+    st.lists(st.sampled_from(ATOMS), max_size=24).map("".join), st.lists(LINES, max_size=14).map("".join)
+)
+
+
+def said(*pieces: str) -> str:
+    growing = GrowingMarkdown()
+    return "".join([*map(growing.add, pieces), growing.finish()])
+
+
+def cut(text: str, *places: int) -> list[str]:
+    ends = sorted(place % (len(text) + 1) for place in places)
+    return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
+
+
+def test_an_answer_is_said_without_its_marks() -> None:
+    assert said(ANSWER) == SAID
+    assert same_words(spoken(ANSWER), SAID)
+
+
+def test_every_cut_of_an_answer_gives_the_same_words() -> None:
+    for place in range(len(ANSWER)):
+        assert said(*cut(ANSWER, place)) == SAID
+    for size in range(1, 8):
+        assert said(*(ANSWER[start : start + size] for start in range(0, len(ANSWER), size))) == SAID
+
+
+@given(DOCUMENTS, st.lists(st.integers(0, 1000), max_size=4))
+@example("- - ```\n    x\n\n  y\n", [3])
+@example("*a _b* c_ `d [e](f g", [5])
+@example("<https://a.b/c>~~2) \r\n\r\nend", [1, 16])
+def test_any_pieces_of_any_document_give_what_the_whole_gives(text: str, places: list[int]) -> None:
+    whole = said(text)
+    assert said(*cut(text, *places)) == whole
+    assert said(*text) == whole
+    assert same_words(whole, spoken(text))
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "Hello",
+                "there.",
+                "How",
+                "are",
+                "you?",
+                "I'm",
+                "fine,",
+                "2",
+                "or",
+                "3",
+                "(or",
+                "4)",
+                "-",
+                "yes!",
+                "Ça",
+                "va",
+                "?",
+            ]
+        )
+    )
+)
+def test_plain_text_is_not_touched(words: list[str]) -> None:
+    text = "Well, " + " ".join(words)
+    assert said(text) == text
+    assert said(*(f"{word} " for word in text.split(" "))) == f"{text} "
+
+
+@pytest.mark.parametrize(
+    "text", ["2 * 3 * 4 = 24", "#5 is alive", "Hi #5", "a_b_c", "AT&T & co", "1 < 2", "x [1] y", "~5 km"]
+)
+def test_what_only_looks_like_markdown_is_said_as_it_is(text: str) -> None:
+    assert said(text) == said(*text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("2*3*4", "234"),  # emphasis to CommonMark
+        ("**never closed", "**never closed"),
+        ("    indented is text", "indented is text"),
+        ("<p>Hi</p>", "Hi"),
+        ("a<br>b", "a b"),
+        ("看[这里](http://x)的**重要**内容。", "看这里的重要内容。"),
+        ("# 标题", "标题。"),
+        ("- “Yes.”\n- no", "“Yes.”\nno."),
+        ("~~~\ncode\n~~~\ntext", "text"),
+        ("[1]: https://example.com 'Title'", "."),
+        ("[Tom]: hello there", "[Tom]: hello there"),
+        ("https://user@example.com:80/a/b?c=d).", "example.com)."),
+        ("Hi ![a *cat*](x), hi![b](y)", "Hi a cat, hi!b"),
+        ("---", "."),
+        ("```\ncode\n```", "."),
+        ("", ""),
+        (" \n", ""),
+    ],
+)
+def test_what_is_said(text: str, words: str) -> None:
+    assert said(text) == said(*text) == words
+
+
+def test_plain_words_are_given_out_at_once() -> None:
+    growing = GrowingMarkdown()
+    for piece in ("Good", " mor", "ning.", " How", " are", " you?", "\nI am", " fine!", " - really"):
+        assert growing.add(piece) == piece
+
+
+def test_only_what_may_become_syntax_is_held() -> None:
+    growing = GrowingMarkdown()
+    pieces = (
+        "A *",
+        "*bold",
+        "** word",
+        " and [a",
+        " link](u",
+        "rl) here. ",
+        "*",
+        " ",
+        "x\n",
+        "-",
+        " item",
+        "\n",
+        "#",
+        " T\n",
+    )
+    given = [growing.add(piece) for piece in pieces]
+    assert given == [
+        "A ",
+        "",
+        "bold word",
+        " and ",
+        "",
+        "a link here. ",
+        "",
+        "* ",
+        "x",
+        "",
+        "\n\nitem",
+        "",
+        "",
+        ".\n\nT.",
+    ]
+
+
+def test_a_flush_gives_out_what_is_held_and_the_line_goes_on() -> None:
+    growing = GrowingMarkdown()
+    assert growing.add("It is **bold and") == "It is "
+    assert growing.flush() == "**bold and"
+    assert growing.add(" goes on") == " goes on"
+    assert growing.flush() == ""
+    assert growing.add("\n\n12") == ""
+    assert growing.flush() == "\n\n12"
+    assert growing.add(" eggs\n# A ti") == " eggs"
+    assert growing.flush() == "\n\nA ti"
+    assert growing.add("tle\nSee https://a.b/") == "tle.\n\nSee "
+    assert growing.flush() == "a.b"
+    assert growing.add(" now\n```\ncode. ") == " now"
+    assert growing.flush() == ""
+    assert growing.add("\n```\n| a | b") == ""
+    assert growing.flush() == "\n\na, b."
+    assert growing.finish() == ""
+
+
+def test_emphasis_that_never_ends_does_not_hold_a_paragraph_for_long() -> None:
+    growing = GrowingMarkdown()
+    held, longest = 0, 0
+    for _ in range(300):
+        held = 0 if growing.add("*never ends ") else held + 12
+        longest = max(longest, held)
+    assert longest <= LONGEST_HELD + 12
+
+
+LONG = 20_000
+HARD = {
+    "plain": "plain words go on ",
+    "marks": "some **bold** words, `code` and a [link](http://x.y/z) ",
+    "unclosed": "*a plain words go on ",
+    "lines": "plain words\n",
+    "list": "- plain words\n",
+    "nested": "  - plain words\n",
+    "quotation": "> a\n>\n",
+    "code": "code code\n",
+    "rows": "| a | b |\n",
+    "address": "a/b,",
+    "brackets": "[",
+    "rule": "-",
+}
+
+
+@pytest.mark.parametrize("kind", HARD)
+def test_a_long_text_costs_what_its_length_costs(kind: str) -> None:
+    """Ten times the text may cost no more than thirty times the time; if it grew with the square it were a hundred."""
+    begin = {"nested": "- a\n", "code": "```\n", "address": "http://x.y/"}.get(kind, "")
+
+    def seconds(length: int) -> float:
+        text = begin + HARD[kind] * (length // len(HARD[kind]))
+        growing, start = GrowingMarkdown(), time.process_time()
+        for place in range(0, len(text), 5):
+            growing.add(text[place : place + 5])
+        growing.finish()
+        return time.process_time() - start
+
+    seconds(LONG // 10)
+    assert seconds(LONG) < 30 * seconds(LONG // 10) + 0.1
+
+
+def test_lists_nested_without_end_are_forgotten_and_still_said() -> None:
+    text = "- a\n" + "".join(f"  - item {number}\n" for number in range(3 * MAX_CONTEXT))
+    assert said(text).split() == spoken(text).split()

@@ -1,0 +1,78 @@
+"""The encoders of reference audio over a buffer that is longer than the recording: as over the recording alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.extent import mean, reflect, replicate, zeroed
+from runtime.model.speech_encoder import PaddedConv
+from tests.conftest import Loaded
+from tests.support.signals import voice
+
+X_VECTOR_ATOL = 2e-6  # sums over another number of terms, of which some are zero
+BUFFER = 20 * 3840  # samples: whole frames of both encoders, 3.2 s
+
+# Whole frames; one sample more and less; half a frame of the last halving; nothing round.
+LENGTHS = (24_000, 38_400, 38_401, 38_399, 39_360, 57_123)
+
+
+@pytest.fixture(params=["tiny", "odd"])
+def checkpoint(request: pytest.FixtureRequest, loaded: Loaded) -> Checkpoint:
+    return loaded(request.param, "base")
+
+
+def buffered(samples: Tensor, behind: float) -> tuple[Tensor, Tensor]:
+    """The recording at the beginning of a buffer, and how long it is; noise behind it, so loud."""
+    noise = torch.from_numpy(np.random.default_rng(1).uniform(-behind, behind, BUFFER).astype(np.float32))
+    noise[: len(samples)] = samples
+    return noise, torch.tensor(len(samples))
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@torch.inference_mode()
+def test_a_recording_in_a_longer_buffer_is_encoded_as_it_is_alone(checkpoint: Checkpoint, length: int) -> None:
+    speaker, speech = checkpoint.speaker_encoder, checkpoint.speech_tokenizer.encoder
+    assert speaker is not None
+    samples = torch.from_numpy(voice(3.0, 7)[:length])
+    alone = speaker(samples), speech(samples)
+    for behind in (0.0, 0.9):
+        x_vector, codes = speaker(*buffered(samples, behind)), speech(*buffered(samples, behind))
+        np.testing.assert_allclose(x_vector, alone[0], rtol=0, atol=X_VECTOR_ATOL)
+        assert np.array_equal(codes[: len(alone[1])], alone[1])
+
+
+@torch.inference_mode()
+def test_what_lies_behind_a_recording_changes_no_bit(checkpoint: Checkpoint) -> None:
+    assert checkpoint.speaker_encoder is not None
+    samples = torch.from_numpy(voice(2.0, 3))
+    silent, loud = (checkpoint.speaker_encoder(*buffered(samples, behind)) for behind in (0.0, 0.9))
+    assert np.array_equal(silent, loud)
+
+
+@pytest.mark.parametrize("length", [6, 9, 12])
+def test_ends_of_a_sequence_are_padded_where_it_ends(length: int) -> None:
+    x = torch.randn(2, 3, 12)
+    own, count = x[..., :length], torch.tensor(length)
+    for padded, mode in ((reflect, "reflect"), (replicate, "replicate")):
+        assert torch.equal(padded(x, 4, 2, count)[..., : length + 6], F.pad(own, (4, 2), mode=mode))
+        assert torch.equal(padded(own, 4, 2, None), F.pad(own, (4, 2), mode=mode))
+    assert not zeroed(x, count)[..., length:].any()
+    assert torch.allclose(mean(x, count), own.mean(dim=-1, keepdim=True), atol=1e-6)
+
+
+@pytest.mark.parametrize("pad", ["constant", "replicate"])
+@pytest.mark.parametrize(("length", "stride"), [(8, 4), (9, 4), (11, 4), (7, 2), (5, 1)])
+def test_a_convolution_makes_of_a_longer_buffer_what_it_makes_of_the_sequence(
+    pad: str, length: int, stride: int
+) -> None:
+    conv = PaddedConv(2, 3, 2 * stride, stride=stride, pad=pad)
+    x, count = torch.randn(1, 2, 16), torch.tensor(length)
+    alone, made = conv(x[..., :length]), conv.made_of(count)
+    assert made is not None
+    assert int(made) == alone.shape[-1]
+    assert torch.allclose(conv(x, count)[..., : int(made)], alone, atol=1e-6)

@@ -1,0 +1,346 @@
+"""Who comes in and who does not, for HTTP and WebSocket alike, without a server around it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import Message, Receive, Scope, Send
+
+from runtime.port.checking import OPEN
+from runtime.port.door import Door as PortDoor
+from runtime.port.hosts import Hosts
+from runtime.server.access import AccessControl, Rate, Tickets
+from runtime.server.app import create_app
+from runtime.server.host import Host
+from runtime.server.speech_engine import Progress, SpeechEngine
+from runtime.settings import Limits, ServerSettings, Settings
+from tests.support.library import MemoryLibrary
+
+KEY = "key-one"
+KEYS: dict[str, Any] = {"api_keys": f"{KEY}, key-two"}
+
+
+def no_engine(settings: Settings, progress: Progress) -> SpeechEngine:
+    raise AssertionError("nothing is loaded here")
+
+
+@dataclass
+class Door:
+    """Door and access control with a room behind them that records what came in; its clock is moved by hand."""
+
+    settings: ServerSettings = field(default_factory=ServerSettings)
+    limits: Limits = field(default_factory=Limits)
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.inside: list[Scope] = []
+        self.bodies: list[bytes] = []
+        self.leave = asyncio.Event()
+        self.leave.set()
+        self.host = Host(Settings(server=self.settings, limits=self.limits), no_engine, MemoryLibrary())
+        self.tickets = Tickets(self.settings.ticket_s, lambda: self.now)
+        self.access = AccessControl(self.room, self.host, self.tickets, lambda: self.now)
+        hosts = Hosts("studio.example", self.settings.host)
+        self.door = PortDoor(self.access, self.settings, hosts, self.settings.origins)
+
+    async def room(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.inside.append(scope)
+        await self.leave.wait()
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.accept"})
+            return
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.bodies.append(body)
+        await PlainTextResponse("come in")(scope, receive, send)
+
+    async def knock(
+        self,
+        kind: str = "websocket",
+        *,
+        path: str = "/v1/audio/speech/stream",
+        method: str = "GET",
+        query: str = "",
+        address: str = "192.0.2.7",
+        subprotocols: tuple[str, ...] = (),
+        body: tuple[bytes, ...] = (b"",),
+        **headers: str,
+    ) -> tuple[int, dict[str, Any], dict[str, str]]:
+        """Return status (101 for an accepted socket), error object and headers of the answer."""
+        said: list[Message] = []
+        pairs = {"host": "studio.example:8210", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        scope: Scope = {
+            "type": kind,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in pairs.items()],
+            "client": (address, 5000),
+            "extensions": {"websocket.http.response": {}},
+            **({"subprotocols": list(subprotocols)} if kind == "websocket" else {"method": method}),
+        }
+        parts = list(body)
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+        async def send(message: Message) -> None:
+            said.append(message)
+
+        await self.door(scope, receive, send)
+        start, *rest = said
+        if start["type"] == "websocket.accept":
+            return 101, {}, {}
+        answer = {name.decode(): value.decode() for name, value in start["headers"]}
+        text = b"".join(message["body"] for message in rest)
+        return start["status"], json.loads(text)["error"] if start["status"] >= 400 else {}, answer
+
+
+def knock(door: Door | None = None, *arguments: Any, **words: Any) -> tuple[int, str | None]:
+    status, error, _ = asyncio.run((door or Door()).knock(*arguments, **words))
+    return status, error.get("code")
+
+
+CREDENTIALS: list[dict[str, Any]] = [
+    {"authorization": f"Bearer {KEY}"},
+    {"authorization": "bearer key-two"},
+    {"x_api_key": KEY},
+    {"xi_api_key": "key-two"},
+]
+WRONG: list[dict[str, Any]] = [
+    {},
+    {"authorization": KEY},
+    {"authorization": f"Basic {KEY}"},
+    {"authorization": "Bearer "},
+    {"x_api_key": ""},
+    {"x_api_key": "key"},
+    {"x_api_key": f"{KEY},key-two"},
+    {"x_api_key": "kéy"},
+    {"query": f"ticket={KEY}"},
+    {"query": f"api_key={KEY}"},
+]
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize("words", CREDENTIALS)
+def test_a_good_key_opens(kind: str, words: dict[str, Any]) -> None:
+    assert knock(Door(ServerSettings(**KEYS)), kind, **words) == (200 if kind == "http" else 101, None)
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize("words", WRONG)
+def test_anything_else_does_not(kind: str, words: dict[str, Any]) -> None:
+    door = Door(ServerSettings(**KEYS))
+    assert knock(door, kind, **words) == (401, "unauthorized")
+    assert not door.inside
+
+
+def test_a_browser_may_bring_the_key_as_a_subprotocol_which_goes_no_further() -> None:
+    door = Door(ServerSettings(**KEYS))
+    ours = "voicewright.speech.v1"
+    assert knock(door, subprotocols=(ours, f"voicewright.token.{KEY}")) == (101, None)
+    assert door.inside[0]["subprotocols"] == [ours]
+    assert knock(door, subprotocols=(ours, "voicewright.token.wrong")) == (401, "unauthorized")
+
+
+def test_a_ticket_opens_one_socket_and_soon() -> None:
+    door = Door(ServerSettings(**KEYS, ticket_s=60))
+    ticket, late = door.tickets.issue(), door.tickets.issue()
+    assert knock(door, "http", query=f"ticket={ticket}") == (401, "unauthorized")  # sockets only
+    assert knock(door, query=f"ticket={ticket}&x=1") == (101, None)
+    assert knock(door, query=f"ticket={ticket}") == (401, "unauthorized")
+    assert knock(door, query=f"ticket={late}&ticket={late}") == (401, "unauthorized")
+    door.now = 60.0
+    assert knock(door, query=f"ticket={late}") == (401, "unauthorized")
+
+
+def test_tickets_are_bounded() -> None:
+    tickets = Tickets(60, lambda: 0.0)
+    first = tickets.issue()
+    issued = [tickets.issue() for _ in range(4096)]
+    assert not tickets.redeem(first)
+    assert all(tickets.redeem(one) for one in issued)
+
+
+ROUTES = [
+    (type(route).__name__, route.path)
+    for route in create_app(Host(Settings(server=ServerSettings(**KEYS)), no_engine, MemoryLibrary())).routes
+    if isinstance(route, Route | WebSocketRoute)
+]
+
+
+@pytest.mark.parametrize(("kind", "path"), ROUTES)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS"])
+def test_every_route_asks_for_the_key_but_the_two_that_probes_need(kind: str, path: str, method: str) -> None:
+    """The walk is over the real application, so a new route is met by this test without a word here."""
+    scope_type = "websocket" if "WebSocket" in kind else "http"
+    door = Door(ServerSettings(**KEYS))
+    door.access._app = create_app(door.host)
+    status, _ = knock(door, scope_type, path=path, method=method, body=(b"",))
+    assert (status == 401) == (path not in OPEN)
+    assert {"/health", "/ready"} == OPEN < {path for _, path in ROUTES}
+    assert ("APIWebSocketRoute", "/v1/audio/speech/stream") in ROUTES
+
+
+@pytest.mark.parametrize(
+    ("origin", "opens"),
+    [
+        ("http://studio.example:8210", True),
+        ("https://studio.example:8210", True),
+        ("HTTP://Studio.Example:8210", True),
+        ("https://app.example", True),
+        ("https://app.example:443", True),
+        ("https://app.example/", True),
+        ("null", False),
+        ("", False),
+        ("http://app.example", False),
+        ("https://app.example:8443", False),
+        ("https://app.example.evil.example", False),
+        ("https://evil-app.example", False),
+        ("https://app.example@evil.example", False),
+        ("https://user@app.example", False),
+        ("http://studio.example", False),
+        ("http://studio.example:82100", False),
+        ("http://studio.example:8210.evil.example", False),
+        ("ftp://studio.example:8210", False),
+        ("studio.example:8210", False),
+        ("http://studio.example:8210/path", False),
+        ("http://[::1", False),
+        ("http://studio.example:port", False),
+    ],
+)
+@pytest.mark.parametrize(("kind", "method"), [("websocket", "GET"), ("http", "POST"), ("http", "DELETE")])
+def test_pages_of_other_origins_stay_out(kind: str, method: str, origin: str, opens: bool) -> None:
+    door = Door(ServerSettings(origins="https://app.example"))
+    status, code = knock(door, kind, method=method, origin=origin)
+    assert (status < 300, code) == (opens, None if opens else "origin_refused")
+
+
+def test_reading_and_programs_need_no_origin() -> None:
+    assert knock(None, "http", origin="https://evil.example") == (200, None)
+    assert knock(None, "http", method="POST") == (200, None)
+    assert knock() == (101, None)
+
+
+def test_connections_are_counted_in_all_and_by_address() -> None:
+    async def crowd() -> None:
+        door = Door(ServerSettings(max_connections=4, max_connections_per_address=2))
+        door.leave.clear()
+        waiting = [asyncio.create_task(door.knock(address="192.0.2.7")) for _ in range(2)]
+        await asyncio.sleep(0)
+        status, error, headers = await door.knock(address="192.0.2.7")
+        assert (status, error["code"], headers["retry-after"]) == (503, "too_many_connections", "1")
+        waiting += [asyncio.create_task(door.knock("http", address="::1")) for _ in range(2)]
+        await asyncio.sleep(0)
+        for kind in ("http", "websocket"):
+            status, error, _ = await door.knock(kind, address="192.0.2.8")
+            assert (status, error["code"]) == (503, "too_many_connections")
+        status, _, _ = await asyncio.wait_for(probe(door), 1)
+        assert status == 200
+        door.leave.set()
+        assert [status for status, *_ in await asyncio.gather(*waiting)] == [101, 101, 200, 200]
+        assert (await door.knock(address="192.0.2.7"))[0] == 101
+        assert not door.door._by_address
+
+    async def probe(door: Door) -> tuple[int, dict[str, Any], dict[str, str]]:
+        door.leave.set()
+        answer = await door.knock("http", path="/health")
+        door.leave.clear()
+        return answer
+
+    asyncio.run(crowd())
+
+
+def test_loopback_may_have_more_connections_than_an_address() -> None:
+    async def crowd() -> list[int]:
+        door = Door(ServerSettings(max_connections_per_address=1))
+        door.leave.clear()
+        waiting = [asyncio.create_task(door.knock(address="127.0.0.1")) for _ in range(3)]
+        await asyncio.sleep(0)
+        door.leave.set()
+        return [status for status, *_ in await asyncio.gather(*waiting)]
+
+    assert asyncio.run(crowd()) == [101, 101, 101]
+
+
+def test_requests_a_minute_are_counted_by_key_or_address() -> None:
+    door = Door(ServerSettings(**KEYS, requests_per_minute=2))
+
+    def ask(**words: Any) -> int:
+        return knock(door, "http", **words)[0]
+
+    assert [ask(x_api_key=KEY, address=f"192.0.2.{n}") for n in range(3)] == [200, 200, 429]
+    assert ask(x_api_key="key-two") == 200
+    assert [ask(x_api_key="guess") for _ in range(3)] == [401, 401, 429]  # guessing gets slower too
+    status, error, headers = asyncio.run(door.knock("websocket", x_api_key=KEY))
+    assert (status, error["code"], headers["retry-after"]) == (429, "rate_limited", "30")
+    door.now = 30.0
+    assert [ask(x_api_key=KEY) for _ in range(2)] == [200, 429]
+
+
+def test_callers_whose_rate_is_remembered_are_bounded() -> None:
+    rate = Rate(1, lambda: 0.0)
+    assert rate.wait_s(b"first") == 0
+    assert rate.wait_s(b"first") == 60
+    for number in range(5000):
+        rate.wait_s(str(number).encode())
+    assert len(rate._buckets) == 4096
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_body_over_the_limit_is_cut_off(told: bool) -> None:
+    door = Door(limits=Limits(max_config_bytes=2048, max_upload_bytes=1024))
+    limit = 1024 + 64 * 2**10
+    headers = {"content_length": str(limit + 1)} if told else {}
+    status, code = knock(door, "http", method="POST", body=(b"x" * limit, b"x", b"x" * 9), **headers)
+    assert (status, code) == (413, "message_too_large")
+    assert door.bodies == ([] if told else [b"x" * limit])  # the room saw a client that left
+    assert len(door.inside) == (0 if told else 1)
+    assert knock(door, "http", method="POST", body=(b"x" * (limit - 1), b"x")) == (200, None)
+    assert door.bodies[-1] == b"x" * limit
+
+
+def test_the_order_is_connections_origin_rate_key_body() -> None:
+    async def scenario() -> list[str]:
+        door = Door(ServerSettings(**KEYS, requests_per_minute=1, max_connections=1))
+        bad: dict[str, Any] = {"method": "POST", "content_length": "9" * 12}
+        door.leave.clear()
+        held = asyncio.create_task(door.knock(x_api_key="key-two"))
+        await asyncio.sleep(0)
+        codes = [(await door.knock("http", **bad, origin="null"))[1]["code"]]
+        door.leave.set()
+        await held
+        codes.append((await door.knock("http", **bad, origin="null"))[1]["code"])
+        codes.append((await door.knock("http", **bad))[1]["code"])
+        codes.append((await door.knock("http", **bad))[1]["code"])
+        codes.append((await door.knock("http", **bad, x_api_key=KEY))[1]["code"])
+        return codes
+
+    assert asyncio.run(scenario()) == [
+        "too_many_connections", "origin_refused", "unauthorized", "rate_limited", "message_too_large",
+    ]  # fmt: skip
+
+
+def test_refusals_say_and_log_nothing_of_what_came(caplog: pytest.LogCaptureFixture) -> None:
+    canary = "canary-7f3a"
+    caplog.set_level(logging.DEBUG)
+    for settings in (ServerSettings(**KEYS), ServerSettings(requests_per_minute=1), ServerSettings()):
+        door = Door(settings)
+        for kind in ("http", "websocket"):
+            answer = asyncio.run(
+                door.knock(
+                    kind, path=f"/{canary}", method="POST", query=f"ticket={canary}", x_api_key=canary, origin=canary
+                )
+            )
+            assert canary not in str(answer)
+    assert canary not in caplog.text

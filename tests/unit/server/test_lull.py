@@ -1,0 +1,179 @@
+"""A sentence that nothing follows is spoken after a silence, in every dialect that takes growing texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.sentence_ends import may_end
+from runtime.server.commands import Flush
+from runtime.settings import Limits
+from tests.unit.server.dialects import Clock, DialectDriver, cartesia, omni
+from tests.unit.server.driver import REFERENCE, Driver, ready
+
+SENTENCE = "Let me check that for you. "
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SENTENCE,
+        "Really?!",
+        'He said "No."',
+        "你好。",
+        "Well… ",
+        "That is 42.",
+        "A title\n\n",
+        "One. Two. Three!",
+        "(Yes.)\n",
+    ],
+)
+def test_these_may_be_the_end_of_a_sentence(text: str) -> None:
+    assert may_end(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "...", "Let me check", "Let me check, ", "Ask Dr. ", "J. R. ", "e.g. ", "A line\n"]
+)
+def test_these_wait_for_more(text: str) -> None:
+    assert not may_end(text)
+
+
+def passes(driver: Driver, seconds: float) -> None:
+    driver.now += seconds
+    driver.session.tick()
+    driver.commands += driver.session.commands()
+
+
+def test_a_sentence_that_nothing_follows_is_spoken_after_the_delay() -> None:
+    driver = ready()
+    driver.send("input.text", text=SENTENCE)
+    assert driver.session.deadline == pytest.approx(0.3)
+    passes(driver, 0.29)
+    assert driver.told(1) == [SENTENCE]
+    passes(driver, 0.02)
+    assert driver.told(1) == [SENTENCE, None]
+    passes(driver, 1.0)
+    driver.send("input.text", text="It is sunny.")
+    driver.send("input.done")
+    passes(driver, 1.0)
+    assert driver.told(1) == [SENTENCE, None, "It is sunny.", "."]
+
+
+def test_text_that_goes_on_in_time_is_not_cut() -> None:
+    driver = ready()
+    for token in ("It", " rained", ".", " Nobody", " came"):
+        driver.send("input.text", text=token)
+        passes(driver, 0.2)
+    passes(driver, 9.0)
+    assert None not in driver.told(1)
+
+
+def test_the_delay_is_the_servers_or_the_sessions_own() -> None:
+    for limits, fields, delay in (
+        (Limits(max_buffer_delay_ms=1000), {}, 1.0),
+        (Limits(), {"max_buffer_delay_ms": 50}, 0.05),
+        (Limits(), {"max_buffer_delay_ms": 0}, 0.0),
+    ):
+        driver = ready(limits, **fields)
+        driver.send("input.text", text=SENTENCE)
+        assert driver.session.deadline == pytest.approx(delay)
+        passes(driver, delay)
+        assert driver.told(1) == [SENTENCE, None]
+
+
+def test_a_text_of_one_part_waits_for_its_end() -> None:
+    driver = ready(split_granularity="none")
+    driver.send("input.text", text=SENTENCE)
+    passes(driver, 5.0)
+    assert driver.told(1) == [SENTENCE]
+
+
+def test_a_voice_that_is_still_read_loses_no_lull() -> None:
+    driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
+    driver.send("input.text", text=SENTENCE)
+    passes(driver, 0.5)
+    driver.decoded(driver.decodes[0].upload, REFERENCE)
+    assert driver.told(1) == [SENTENCE, None]
+
+
+def test_contexts_have_lulls_of_their_own() -> None:
+    driver = ready(frames="labelled")
+    driver.send("input.text", text=SENTENCE, context_id="a")
+    passes(driver, 0.2)
+    driver.send("input.text", text="More to come", context_id="b")
+    passes(driver, 0.15)
+    assert [command.utterance for command in driver.commands if isinstance(command, Flush)] == [1]
+
+
+# --- Cartesia's
+
+
+def generation(transcript: str, **fields: Any) -> dict[str, Any]:
+    return {"context_id": "c", "transcript": transcript, "continue": True, **fields}
+
+
+def waits(driver: DialectDriver, clock: Clock, seconds: float) -> int:
+    """Let time pass; how many flushes the engine has had."""
+    clock.now += seconds
+    driver.dialect.tick()
+    driver.gather()
+    return len(driver.of(Flush))
+
+
+@pytest.mark.parametrize(("fields", "delay"), [({}, 3.0), ({"max_buffer_delay_ms": 500}, 0.5)])
+def test_cartesias_delay_is_its_clients_or_three_seconds(fields: dict[str, Any], delay: float) -> None:
+    clock = Clock()
+    driver = cartesia(clock=clock)
+    driver.send(generation(SENTENCE, **fields))
+    assert waits(driver, clock, delay - 0.01) == 0
+    assert waits(driver, clock, 0.02) == 1
+    assert driver.text_told == SENTENCE
+    driver.send(generation("It is sunny"))
+    assert waits(driver, clock, 5.0) == 1
+
+
+# --- vLLM-Omni's
+
+
+def test_an_omni_sentence_without_white_space_behind_it_is_spoken_after_the_delay() -> None:
+    clock = Clock()
+    driver = omni(clock=clock)
+    driver.send({"type": "session.config", "split_granularity": "sentence"})
+    driver.send({"type": "input.text", "text": "Let me check."})
+    clock.now += 0.31
+    driver.dialect.tick()
+    driver.gather()
+    assert [one.request.text for one in driver.submitted] == ["Let me check."]
+    driver.send({"type": "input.text", "text": " It is sunny."})
+    driver.send({"type": "input.done"})
+    for number in (1, 2):
+        driver.start(number)
+        driver.finish(number)
+    kinds = driver.heard()
+    assert [one["sentence_text"] for one in kinds if isinstance(one, dict) and one["type"] == "audio.start"] == [
+        "Let me check.",
+        "It is sunny.",
+    ]
+    assert kinds[-1]["total_sentences"] == 2
+
+
+def test_omni_without_a_split_is_one_text() -> None:
+    clock = Clock()
+    driver = omni(clock=clock)
+    driver.send({"type": "session.config"})
+    driver.send({"type": "input.text", "text": SENTENCE})
+    clock.now += 5.0
+    driver.dialect.tick()
+    driver.gather()
+    assert not driver.submitted
+
+
+def test_an_omni_text_that_is_heard_token_by_token_has_lulls_and_one_that_is_committed_has_none() -> None:
+    for mode, flushes in (("token_level", 1), ("sentence_commit", 0)):
+        clock = Clock()
+        driver = omni(clock=clock)
+        driver.send({"type": "session.config", "streaming_mode": mode})
+        driver.send({"type": "input.text", "text": SENTENCE})
+        assert waits(driver, clock, 0.31) == flushes

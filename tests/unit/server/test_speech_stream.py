@@ -1,0 +1,288 @@
+"""A request in flight over HTTP: when it begins, what it acknowledges, how it ends, and that it always gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from runtime.errors import Draining, GenerationFailed, SlowReader, TextTooLong
+from runtime.request import AudioChunk, Broken, Finished, Mode, Queued, RequestStats, SpeechRequest, Started, StopReason
+from runtime.server.host import Host
+from runtime.server.speech_stream import SpeechStream, StreamingReply, while_connected
+from runtime.settings import Settings
+from tests.support.library import MemoryLibrary
+from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
+
+REQUEST = SpeechRequest(text="Hello.", mode=Mode.CUSTOM_VOICE, acknowledged=True)
+REPLIES: set[asyncio.Task[Any]] = set()
+
+
+class Wire:
+    """The ASGI side of a client: what it was sent, and when it hangs up."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.gone = asyncio.Event()
+        self.reading = asyncio.Event()
+        self.reading.set()
+
+    async def receive(self) -> Message:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        await self.reading.wait()
+        self.sent.append(message)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.sent) and self.sent[-1].get("more_body") is False
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def reply_of(
+    pieces: AsyncGenerator[bytes, None],
+    *,
+    send_s: float = 30.0,
+    replies: set[asyncio.Task[Any]] = REPLIES,
+    **late: str,
+) -> StreamingReply:
+    return StreamingReply(
+        pieces,
+        media_type="audio/pcm",
+        headers={"X-Early": "1"},
+        late_headers=lambda: late,
+        send_s=send_s,
+        replies=replies,
+    )
+
+
+def test_events_come_in_order_and_end_with_the_last() -> None:
+    async def listen() -> list[Any]:
+        engine = ScriptedEngine({1: [Queued(0), started(), chunk(), chunk(2), finished()]})
+        async with SpeechStream(engine, REQUEST) as speech:
+            heard = [type(event) async for event in speech]
+            assert speech.seed == 3
+            assert speech.queue_ms is not None
+            assert speech.ttfa_ms is not None
+            assert 0 <= speech.queue_ms <= speech.ttfa_ms < 1000
+        return heard
+
+    assert asyncio.run(listen()) == [Queued, Started, AudioChunk, AudioChunk, Finished]
+
+
+def test_sound_is_taken_when_the_next_is_asked_for_and_not_before() -> None:
+    async def listen() -> None:
+        engine = ScriptedEngine({1: [chunk(), chunk(2), finished()]})
+        async with SpeechStream(engine, REQUEST) as speech:
+            await anext(speech)
+            assert engine.takings == []
+            await anext(speech)
+            assert engine.takings == [(1, 1920)]
+            await anext(speech)
+            assert engine.takings == [(1, 1920), (1, 3 * 1920)]
+
+    asyncio.run(listen())
+
+
+def test_what_breaks_is_raised_and_named_as_the_client_names_it() -> None:
+    async def listen() -> None:
+        error = TextTooLong(param="text", count=2, unit="characters", limit=1)
+        engine = ScriptedEngine({1: [started(), Broken(error, RequestStats())]}, refusal=None)
+        async with SpeechStream(engine, REQUEST, text_field="input") as speech:
+            await anext(speech)
+            with pytest.raises(TextTooLong) as caught:
+                await anext(speech)
+            assert caught.value.param == "input"
+            with pytest.raises(StopAsyncIteration):
+                await anext(speech)
+        engine.refusal = TextTooLong(param="text", count=2, unit="characters", limit=1)
+        with pytest.raises(TextTooLong) as caught:
+            async with SpeechStream(engine, REQUEST, text_field="input"):
+                pass
+        assert caught.value.param == "input"
+
+    asyncio.run(listen())
+
+
+def test_its_end_is_told_once_though_nobody_listens_any_more() -> None:
+    async def leave() -> None:
+        engine, ends = ScriptedEngine({1: [started(), chunk()]}), []
+        async with SpeechStream(engine, REQUEST, on_end=ends.append) as speech:
+            await anext(speech)
+        engine.say(1, finished(StopReason.CANCELLED))
+        await settle()
+        assert [end.stop_reason for end in ends] == [StopReason.CANCELLED]
+
+    asyncio.run(leave())
+
+
+def test_leaving_early_cancels() -> None:
+    async def leave() -> None:
+        engine = ScriptedEngine({1: [started(), chunk()]})
+        async with SpeechStream(engine, REQUEST) as speech:
+            await anext(speech)
+            assert engine.cancelled == []
+        assert engine.cancelled == [1]
+
+    asyncio.run(leave())
+
+
+def test_an_event_after_the_loop_has_closed_is_no_fault_of_the_engines() -> None:
+    engine = ScriptedEngine()
+
+    async def leave() -> None:
+        async with SpeechStream(engine, REQUEST):
+            pass
+
+    asyncio.run(leave())
+    engine.say(1, chunk())
+
+
+async def spoken_pieces(engine: ScriptedEngine) -> AsyncGenerator[bytes, None]:
+    async with SpeechStream(engine, REQUEST) as speech:
+        async for event in speech:
+            if isinstance(event, AudioChunk):
+                yield event.pcm
+
+
+def test_the_status_waits_for_the_first_sound() -> None:
+    async def serve() -> None:
+        engine, wire = ScriptedEngine(), Wire()
+        reply = reply_of(spoken_pieces(engine), **{"X-Late": "2"})
+        serving = asyncio.create_task(reply({}, wire.receive, wire.send))
+        await settle()
+        engine.say(1, Queued(0), started())
+        await settle()
+        assert wire.sent == []
+        engine.say(1, chunk())
+        await settle()
+        assert [message["type"] for message in wire.sent] == ["http.response.start", "http.response.body"]
+        headers = dict(wire.sent[0]["headers"])
+        assert (headers[b"x-early"], headers[b"x-late"], headers[b"content-type"]) == (b"1", b"2", b"audio/pcm")
+        assert b"content-length" not in headers
+        engine.say(1, chunk(2), finished())
+        await serving
+        assert wire.is_complete
+        assert len(wire.body) == 3 * 3840
+
+    asyncio.run(serve())
+
+
+def test_an_error_before_the_first_sound_is_raised_and_one_after_it_breaks_off() -> None:
+    async def serve() -> None:
+        broken = Broken(GenerationFailed(), RequestStats())
+        wire = Wire()
+        with pytest.raises(GenerationFailed):
+            await reply_of(spoken_pieces(ScriptedEngine({1: [started(), broken]})))({}, wire.receive, wire.send)
+        assert wire.sent == []
+        await reply_of(spoken_pieces(ScriptedEngine({1: [started(), chunk(), broken]})))({}, wire.receive, wire.send)
+        assert len(wire.body) == 3840
+        assert not wire.is_complete
+
+    asyncio.run(serve())
+
+
+@pytest.mark.parametrize("heard", [0, 1])
+def test_a_hang_up_cancels_whether_or_not_anything_was_sent(heard: int) -> None:
+    async def serve() -> None:
+        engine, wire = ScriptedEngine(), Wire()
+        serving = asyncio.create_task(reply_of(spoken_pieces(engine))({}, wire.receive, wire.send))
+        await settle()
+        engine.say(1, Queued(0), started(), *[chunk()] * heard)
+        await settle()
+        wire.gone.set()
+        await asyncio.wait_for(serving, 1)
+        assert engine.cancelled == [1]
+        assert len(wire.body) == 3840 * heard
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(serve())
+
+
+def test_who_takes_nothing_gets_nothing_made_and_is_left() -> None:
+    async def serve() -> None:
+        engine, wire = ScriptedEngine(), Wire()
+        reply = reply_of(spoken_pieces(engine), send_s=0.1)
+        serving = asyncio.create_task(reply({}, wire.receive, wire.send))
+        await settle()
+        engine.say(1, started(), chunk())
+        await settle()
+        wire.reading.clear()
+        engine.say(1, chunk(), chunk(), chunk())
+        await settle()
+        assert engine.takings == [(1, 1920)]  # the second is still being sent
+        await asyncio.wait_for(serving, 2)
+        assert engine.cancelled == [1]
+        assert not wire.is_complete
+
+    asyncio.run(serve())
+
+
+def test_work_ends_with_the_client_and_its_error_is_passed_on() -> None:
+    async def work() -> None:
+        wire, ended = Wire(), asyncio.Event()
+
+        async def long() -> int:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+            return 1
+
+        async def short() -> int:
+            return 7
+
+        async def wrong() -> int:
+            raise SlowReader(limit=1.0)
+
+        assert await while_connected(wire.receive, short(), REPLIES) == 7
+        with pytest.raises(SlowReader):
+            await while_connected(wire.receive, wrong(), REPLIES)
+        waiting = asyncio.create_task(while_connected(wire.receive, long(), REPLIES))
+        await settle()
+        wire.gone.set()
+        assert await asyncio.wait_for(waiting, 1) is None
+        assert ended.is_set()
+        assert not REPLIES
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("heard", [0, 1])
+def test_a_host_that_shuts_ends_what_takes_too_long(heard: int) -> None:
+    async def serve() -> None:
+        engine, wire = ScriptedEngine(), Wire()
+        host = Host(Settings(), lambda *_: engine, MemoryLibrary())
+        await host.load()
+        reply = reply_of(spoken_pieces(engine), replies=host.replies)
+        serving = asyncio.create_task(reply({}, wire.receive, wire.send))
+        await settle()
+        engine.say(1, started(), *[chunk()] * heard)
+        await settle()
+        await host.shut(Draining(), 1001, patience_s=0.05)
+        if heard:
+            await serving
+            assert wire.body
+            assert not wire.is_complete
+        else:
+            with pytest.raises(Draining):
+                await serving
+            assert wire.sent == []
+        assert engine.cancelled == [1]
+        host.close()
+
+    asyncio.run(serve())

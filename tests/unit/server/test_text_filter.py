@@ -1,0 +1,202 @@
+"""Markdown is taken out of live text, where and as a request asks for it, in every dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.server.commands import FinishText
+from runtime.settings import Limits
+from tests.unit.server.dialects import Clock, DialectDriver, cartesia, omni
+from tests.unit.server.driver import ready
+from tests.unit.server.test_cartesia import generation, short, waits
+from tests.unit.server.test_speech_responder import requested
+
+MARKED, PLAIN = "Some **bold** words.", "Some bold words."
+BY_DEFAULT: tuple[tuple[dict[str, Any], str], ...] = (
+    ({}, PLAIN),
+    ({"text_filter": "markdown"}, PLAIN),
+    ({"text_filter": "none"}, MARKED),
+    ({"split_granularity": "sentence"}, PLAIN),
+    ({"split_granularity": "none"}, MARKED),
+    ({"split_granularity": "none", "text_filter": "markdown"}, PLAIN),
+)
+
+
+@pytest.mark.parametrize(("fields", "told"), BY_DEFAULT)
+def test_live_text_of_the_native_protocol(fields: dict[str, Any], told: str) -> None:
+    driver = ready(**fields)
+    for piece in ("Some *", "*bold*", "* words", "."):
+        driver.send("input.text", text=piece)
+    driver.send("input.done")
+    assert "".join(one or "" for one in driver.told(1)) == told + "."
+
+
+def test_an_unknown_filter_is_refused() -> None:
+    driver = ready()
+    driver.configure(text_filter="html")
+    assert driver.kinds() == ["invalid_config@default"]
+
+
+def test_plain_text_is_told_message_by_message_as_it_comes() -> None:
+    driver = ready()
+    for piece in ("Good", " morning. ", "How ", "are you"):
+        driver.send("input.text", text=piece)
+    assert driver.told(1) == ["Good", " morning. ", "How ", "are you"]
+
+
+def test_what_is_held_is_told_at_a_flush_at_a_lull_and_at_the_end() -> None:
+    driver = ready()
+    driver.send("input.text", text="Is it *so")
+    driver.send("input.flush")
+    driver.send("input.text", text=" or *not?")
+    driver.now += 0.3
+    driver.session.tick()
+    driver.commands += driver.session.commands()
+    driver.send("input.text", text=" A [hint")
+    driver.send("input.done")
+    assert driver.told(1) == ["Is it ", "*so", None, " or ", "*not?", None, " A ", "[hint", "."]
+
+
+def test_limits_are_of_what_was_sent() -> None:
+    driver = ready(Limits(max_text_chars=20))
+    driver.send("input.text", text="```\ncode code code")
+    assert driver.kinds() == []
+    driver.send("input.text", text="!!!!")
+    assert driver.kinds() == ["text_too_long@default"]
+
+
+@pytest.mark.parametrize("text", ["---", "```\ncode()\n```\n", "![](cat.png)"])
+def test_a_text_of_which_nothing_is_left_is_a_pause(text: str) -> None:
+    driver = ready()
+    assert driver.speak(text) == 1
+    assert driver.told(1) == [".", "."]
+    assert driver.submitted[0].request.text == "."
+
+
+def test_a_whole_text_over_http_is_filtered_where_that_is_asked_for() -> None:
+    assert requested(input=MARKED).text == MARKED
+    assert requested(input=MARKED, text_filter="markdown").text == PLAIN
+    assert requested(input="# Title\n- one", text_filter="markdown").text == "Title.\n\none."
+
+
+def configured(**fields: Any) -> DialectDriver:
+    driver = omni(None, Clock())
+    driver.send({"type": "session.config", "stream_audio": True, "response_format": "pcm", **fields})
+    return driver
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, MARKED),
+        ({"text_filter": "markdown"}, PLAIN),
+        ({"split_granularity": "sentence"}, PLAIN),
+        ({"split_granularity": "sentence", "text_filter": "none"}, MARKED),
+        ({"text_input_mode": "commitment", "language": "English"}, PLAIN),
+    ],
+)
+def test_sentences_of_vllm_omnis_dialect(fields: dict[str, Any], told: str) -> None:
+    driver = configured(**fields)
+    for piece in ("Some *", "*bold*", "* words", ". "):
+        driver.send({"type": "input.text", "text": piece})
+    driver.send({"type": "input.done"})
+    assert [submit.request.text for submit in driver.submitted] == [told]
+    assert driver.heard()[0]["sentence_text"] == told
+
+
+@pytest.mark.parametrize("mode", ["token_level", "sentence_commit"])
+@pytest.mark.parametrize(("name", "told"), [(None, PLAIN), ("none", MARKED)])
+def test_live_text_of_vllm_omnis_dialect(mode: str, name: str | None, told: str) -> None:
+    driver = configured(streaming_mode=mode, text_filter=name)
+    pieces = ("Some *", "*bold*", "* words", ".")
+    for piece in pieces:
+        driver.send({"type": "input.text", "text": piece})
+    if mode == "sentence_commit":
+        driver.send({"type": "input.commit"})
+        (committed,) = [one for one in driver.heard() if one["type"] == "input.committed"]
+        assert committed["chars_committed"] == len(MARKED)  # of what was sent
+    driver.send({"type": "input.done"})
+    assert driver.text_told == told + "|"
+
+
+def test_a_live_text_that_is_held_as_a_whole_is_spoken_after_a_lull() -> None:
+    clock = Clock()
+    driver = omni(None, clock)
+    driver.send({"type": "session.config", "streaming_mode": "token_level"})
+    driver.send({"type": "input.text", "text": "**Never closed."})
+    assert driver.submitted == []
+    clock.now += 0.3
+    driver.dialect.tick()
+    driver.gather()
+    assert driver.text_told == "**Never closed."
+    driver.send({"type": "input.done"})
+    assert driver.text_told == "**Never closed.|"
+
+
+def test_what_is_left_out_counts_as_text_in_vllm_omnis_dialect() -> None:
+    driver = omni(Limits(max_text_chars=20), Clock())
+    driver.send({"type": "session.config", "split_granularity": "sentence"})
+    driver.send({"type": "input.text", "text": "Yes. No. "})
+    driver.send({"type": "input.text", "text": "\n```\ncode code code code"})
+    driver.send({"type": "input.done"})
+    assert [submit.request.text for submit in driver.submitted] == ["Yes."]
+    for number in (1, 2):
+        driver.start(number)
+        driver.finish(number)
+    assert "text_too_long" in driver.kinds()
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "name", "told"),
+    [(True, None, PLAIN), (True, "none", MARKED), (False, None, MARKED), (False, "markdown", PLAIN)],
+)
+def test_text_of_cartesias_dialect(goes_on: bool, name: str | None, told: str) -> None:
+    driver = cartesia()
+    if goes_on:
+        driver.send(generation("Some *", text_filter=name, **{"continue": True}))
+        driver.send(generation("*bold** <br", **{"continue": True}))
+        driver.send(generation("eak time='1s'/>words.", **{"continue": True}))
+        driver.send(generation(""))
+        assert driver.text_told.replace(",", "").replace("  ", " ") == told + "|"
+    else:
+        driver.send(generation(MARKED, text_filter=name))
+        assert driver.text_told == told + "|"
+
+
+def test_what_cartesias_clients_flush_is_spoken() -> None:
+    driver = cartesia()
+    driver.send(generation("Is it *so", max_buffer_delay_ms=0, **{"continue": True}))
+    assert driver.text_told.startswith("Is it *so")
+
+
+def test_what_the_filter_holds_is_spoken_before_a_context_expires() -> None:
+    clock = Clock()
+    driver = cartesia(clock=clock)
+    driver.send(generation("One. *Two", **{"continue": True}))
+    driver.start(1)
+    driver.sound(1)
+    short(driver, 1, len("One. "))
+    waits(driver, clock, 1.1)
+    assert driver.text_told == "One. *Two"
+    assert driver.of(FinishText) == []
+    short(driver, 1, len("One. *Two"))
+    waits(driver, clock, 1.1)
+    assert driver.of(FinishText) == [FinishText(1)]
+
+
+def test_text_of_which_nothing_is_spoken_puts_off_the_end_of_a_context_and_no_more() -> None:
+    clock = Clock()
+    driver = cartesia(clock=clock)
+    driver.send(generation("One.", **{"continue": True}))
+    driver.start(1)
+    driver.sound(1)
+    short(driver, 1, len("One."))
+    for line in ("\n```\n", "code\n", "more code\n"):
+        waits(driver, clock, 0.9)
+        driver.send(generation(line, **{"continue": True}))
+    assert driver.of(FinishText) == []
+    waits(driver, clock, 1.1)
+    assert driver.of(FinishText) == [FinishText(1)]
+    assert driver.text_told == "One.|"

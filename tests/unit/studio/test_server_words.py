@@ -1,0 +1,87 @@
+"""The page words what the server says: every error by its code, and every reason that people can meet."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime import errors
+from runtime.errors import TABLE, SetUpError
+from studio.words import languages, words
+
+ROOT = Path(__file__).resolve().parents[3]
+ENGLISH = words("en")
+PLACE = re.compile(r"\{[^{}]*\}")
+SHAPES = {PLACE.sub("{}", said) for key, said in ENGLISH.items() if key.startswith("server.phrase.")}
+
+# What is raised with reasons that people meet on the page; other errors' sentences hold figures and names alone.
+MET = {"BadReferenceAudio", "StoreFull", "StorageFailed", "NotKept", "ChangedMeanwhile", "SignInFailed", "TextTooLong"}
+REASONS = {"why", "what", "unit"}
+OF_THE_OPERATOR = {
+    "device_memory",
+    *(kind.code for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, SetUpError)),
+}
+
+
+def _shape(node: ast.expr) -> str | None:
+    """A literal with its places emptied; None where it is no literal."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return None
+
+
+def _calls(*folders: str) -> Iterator[tuple[Path, ast.Call, str]]:
+    for folder in folders:
+        for path in [ROOT / folder] if folder.endswith(".py") else sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Call):
+                    yield path, node, getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
+def test_every_error_that_a_client_can_meet_is_worded_by_its_code() -> None:
+    assert {code for code in TABLE if code not in OF_THE_OPERATOR and f"server.error.{code}" not in ENGLISH} == set()
+
+
+@pytest.mark.parametrize("code", sorted(TABLE))
+def test_the_words_of_an_error_need_no_fact_that_it_does_not_have(code: str) -> None:
+    facts = {place.partition(":")[0].strip("{}") for place in PLACE.findall(TABLE[code].sentence)}
+    told = facts | ({"limit_mb"} if "limit" in facts else set())
+    for language in languages():
+        for key in (f"server.error.{code}", f"server.error.{code}.plain"):
+            assert {place.strip("{}") for place in PLACE.findall(words(language).get(key, ""))} <= told, key
+    if "{why}" in PLACE.findall(ENGLISH.get(f"server.error.{code}", "")):
+        assert f"server.error.{code}.plain" in ENGLISH, "a reason that is not known"
+
+
+def test_every_reason_that_people_can_meet_has_words() -> None:
+    found: dict[str, str] = {}
+    for path, call, name in _calls("runtime", "studio"):
+        if name in MET:
+            for given in call.keywords:
+                if given.arg in REASONS and (shape := _shape(given.value)) is not None:
+                    found[shape] = f"{path.name}:{call.lineno}"
+    assert len(found) > 20
+    assert {shape: where for shape, where in found.items() if shape not in SHAPES} == {}
+
+
+def test_the_words_for_faults_of_a_field_are_known_to_the_page() -> None:
+    from runtime.validation import _WHY
+
+    assert {why for why in _WHY.values() if PLACE.sub("{}", why) not in SHAPES} == set()
+
+
+def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
+    said = {}
+    for path, call, name in _calls("studio/supervisor.py", "studio", "runtime/engine/intake.py"):
+        if name in {"Status", "_say", "_tell_change"} or (name == "append" and path.name == "intake.py"):
+            for given in call.args:
+                if (shape := _shape(given)) is not None:
+                    said[shape] = f"{path.name}:{call.lineno}"
+    assert len(said) > 6
+    assert {shape: where for shape, where in said.items() if shape not in SHAPES} == {}

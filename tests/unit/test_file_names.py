@@ -1,0 +1,27 @@
+"""What people wrote as names of files."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.file_names import disposition, file_name
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("The kettle is on.", "The kettle is on.wav"),
+        ("The quick brown fox jumps over the lazy dog and runs away into the forest", None),
+        ("one/two\\three: \x00 four", "one two three four.wav"),
+        ("  . ", "take.wav"),
+        ("字" * 80, "字" * 60 + ".wav"),
+        ("a" * 59 + " b", "a" * 59 + ".wav"),
+        ("a" * 60 + " b", "a" * 60 + ".wav"),
+    ],
+)
+def test_a_name_is_readable_and_cut_between_words(words: str, name: str | None) -> None:
+    assert file_name(words, "wav") == (name or "The quick brown fox jumps over the lazy dog and runs away.wav")
+
+
+def test_any_script_travels_in_the_header() -> None:
+    assert disposition("安娜.voice") == "attachment; filename=\"__.voice\"; filename*=UTF-8''%E5%AE%89%E5%A8%9C.voice"

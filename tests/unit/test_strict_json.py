@@ -1,0 +1,65 @@
+"""The door for JSON from outside: what it lets in can be written and read again, whatever came."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.strict_json import MOST_DEPTH, MOST_DIGITS, parse, parse_object
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+@given(VALUES)
+def test_what_can_be_kept_passes_as_it_is(value: object) -> None:
+    assert parse(json.dumps(value)) == value
+    assert parse(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "cannot be read"),
+        ("{", "cannot be read"),
+        (b"\xff\xfe\xfd", "cannot be read"),
+        ("[NaN]", "not finite"),
+        ("[-Infinity]", "not finite"),
+        ("[1e999]", "not finite"),
+        ("9" * (MOST_DIGITS + 1), "too long"),
+        ("9" * 4000, "too long"),
+        ("-" + "9" * 5000, "too long"),
+        (r'{"a": "\ud800"}', "half a character"),
+        (r'{"\udfff": 1}', "half a character"),
+        (b'["\xed\xa0\x80"]', "half a character"),
+        ('{"a": 1, "a": 2}', "twice"),
+        ("[" * (MOST_DEPTH + 1) + "1" + "]" * (MOST_DEPTH + 1), "levels"),
+        ("[" * 960 + "]" * 960, "levels"),
+        ("[" * 100_000 + "]" * 100_000, "levels"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "levels"),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_what_could_not_be_written_or_read_again_is_refused(text: str | bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse(text)
+
+
+def test_as_many_levels_and_digits_as_may_be_pass() -> None:
+    parse("[" * MOST_DEPTH + "1" + "]" * MOST_DEPTH)
+    assert parse("9" * MOST_DIGITS) == int("9" * MOST_DIGITS)
+
+
+def test_an_object_is_one() -> None:
+    assert parse_object('{"a": []}') == {"a": []}
+    with pytest.raises(ValueError, match="not an object"):
+        parse_object("[]")

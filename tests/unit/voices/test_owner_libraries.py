@@ -1,0 +1,118 @@
+"""Voices of owners: each sees its own and the common ones, and nothing of anybody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import TooManyVoices, VoiceNameTaken, VoiceNotFound, VoiceNotYours
+from runtime.voices import owner_libraries as module
+from runtime.voices.library import Library
+from runtime.voices.owner_libraries import OwnerLibraries, OwnerLibrary
+from runtime.voices.voice import Edit
+from tests.support.voices import a_voice
+
+
+@pytest.fixture
+def owner_libraries(tmp_path: Path) -> Iterator[OwnerLibraries]:
+    common = Library(tmp_path / "voices")
+    common.open()
+    made = OwnerLibraries(common, most=3)
+    yield made
+    made.close()
+
+
+def names(library: OwnerLibrary) -> list[str]:
+    return [card.name for card in library.cards()]
+
+
+def test_each_owner_sees_its_own_and_the_common_voices(owner_libraries: OwnerLibraries) -> None:
+    common = owner_libraries.of("").add(a_voice("Host"))
+    anna = owner_libraries.of("anna").add(a_voice("Anna", description="secret words"))
+    bert = owner_libraries.of("bert").add(a_voice("Bert"))
+    assert names(owner_libraries.of("")) == ["Host"]
+    assert names(owner_libraries.of("anna")) == ["Anna", "Host"]
+    assert names(owner_libraries.of("bert")) == ["Bert", "Host"]
+    assert owner_libraries.of("anna").reference(common.id).text is not None
+    for name in (anna.id, "Anna"):
+        assert owner_libraries.of("bert").find(name) is None
+        assert owner_libraries.of("").find(name) is None
+    assert owner_libraries.of("bert").search("secret") == ()
+    assert owner_libraries.of("anna").search("secret") == (anna,)
+    for work in (
+        owner_libraries.of("bert").delete,
+        owner_libraries.of("bert").reference,
+        owner_libraries.of("").export,
+    ):
+        with pytest.raises(VoiceNotFound):
+            work(anna.id)
+    with pytest.raises(VoiceNotFound):
+        owner_libraries.of("anna").change(bert.id, Edit(name="Mine"))
+
+
+def test_the_common_voices_are_not_an_owners_to_change(owner_libraries: OwnerLibraries) -> None:
+    common = owner_libraries.of("").add(a_voice("Host"))
+    with pytest.raises(VoiceNotYours):
+        owner_libraries.of("anna").delete(common.id)
+    with pytest.raises(VoiceNotYours):
+        owner_libraries.of("anna").change(common.id, Edit(name="Mine"))
+    assert not owner_libraries.of("anna").owns(common.id)
+    assert owner_libraries.of("").change(common.id, Edit(name="House")).name == "House"
+
+
+def test_names_are_free_for_every_owner(owner_libraries: OwnerLibraries) -> None:
+    common = owner_libraries.of("").add(a_voice("Clara"))
+    annas = owner_libraries.of("anna").add(a_voice("Clara"))
+    assert owner_libraries.of("bert").add(a_voice("clara")).id not in {common.id, annas.id}
+    with pytest.raises(VoiceNameTaken):
+        owner_libraries.of("anna").add(a_voice("CLARA"))
+    found = owner_libraries.of("anna").find("clara")  # of two the own one
+    assert found is not None
+    assert found.id == annas.id
+
+
+def test_an_owner_keeps_no_more_than_it_may(owner_libraries: OwnerLibraries) -> None:
+    library = owner_libraries.of("anna")
+    for number in range(3):
+        last = library.add(a_voice(f"Voice {number}"))
+    with pytest.raises(TooManyVoices):
+        library.add(a_voice("One more"))
+    with pytest.raises(TooManyVoices):
+        library.import_(a_voice("One more"))
+    assert library.add(a_voice("Voice 2"), replace_id=last.id).id == last.id
+    for number in range(5):
+        owner_libraries.of("").add(a_voice(f"Common {number}"))
+
+
+def test_an_owners_word_never_becomes_a_path_and_survives_a_restart(
+    owner_libraries: OwnerLibraries, tmp_path: Path
+) -> None:
+    for owner in ("../../x", "a/b", "\udc80", "x" * 5000):
+        owner_libraries.of(owner).add(a_voice(f"Of {len(owner)}"))
+    folders = sorted((tmp_path / "voices" / "owners").iterdir())
+    assert len(folders) == 4
+    assert all(len(folder.name) == 32 for folder in folders)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["voices"]
+    again = OwnerLibraries(Library(tmp_path / "voices"), most=0)
+    assert names(again.of("a/b")) == ["Of 3"]
+    again.close()
+
+
+def test_nothing_is_written_for_an_owner_who_keeps_nothing(owner_libraries: OwnerLibraries, tmp_path: Path) -> None:
+    assert owner_libraries.of("anna").cards() == ()
+    assert not (tmp_path / "voices").exists()
+
+
+def test_libraries_that_nobody_used_for_long_are_closed_and_opened_again(
+    owner_libraries: OwnerLibraries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "OPEN", 2)
+    early = owner_libraries.of("a")
+    early.add(a_voice("Early"))
+    for owner in ("b", "c", "d"):
+        owner_libraries.of(owner).add(a_voice("Clara"))
+    assert len(owner_libraries.libraries()) == 3
+    assert names(early) == names(owner_libraries.of("a")) == ["Early"]
+    assert early.add(a_voice("Later")).name == "Later"

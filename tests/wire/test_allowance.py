@@ -1,0 +1,131 @@
+"""A visitor's seconds of speech a day: what the engine made counts, in every dialect and however it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.typing import Subprotocol
+
+from runtime.server.spending import Spending
+from studio.settings import VisitSettings
+from studio.visitors import COOKIE
+from tests.support.runtime_server import RunningServer
+from tests.support.speech_client import PROTOCOL
+from tests.support.studio_port import studio_port
+
+FIELDS = {"max_frames": 13, "seed": 5}  # a little over a second
+POSTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "stream": ("/v1/audio/speech", {"input": "Hello.", "response_format": "pcm"}),
+    "mp3": ("/v1/audio/speech", {"input": "Hello.", "response_format": "mp3"}),
+    "events": ("/v1/audio/speech", {"input": "Hello.", "stream_format": "sse"}),
+    "whole": ("/v1/audio/speech", {"input": "Hello.", "stream": False}),
+    "batch": ("/v1/audio/speech/batch", {"items": [{"input": "Hello."}]}),
+    "cartesia": (
+        "/tts/bytes",
+        {
+            "transcript": "Hello.",
+            "model_id": "sonic-3",
+            "voice": {"mode": "id", "id": "alloy"},
+            "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000},
+        },
+    ),
+}
+NATIVE = ['{"type": "session.config", "max_frames": 13}', '{"type": "input\\u002etext", "text": "Hello."}']
+CARTESIA = {**POSTED["cartesia"][1], "context_id": "a", **FIELDS}
+TALKED: dict[str, tuple[str, list[str], list[str]]] = {
+    "native": ("/v1/audio/speech/stream", [PROTOCOL], [*NATIVE, '{"type": "input\\u002edone"}']),
+    "omni": (
+        "/v1/audio/speech/stream",
+        [],
+        [
+            '{"type": "session.config", "max_new_tokens": 14, "response_format": "pcm"}',
+            '{"type": "input.text", "text": "Hello."}',
+            '{"type": "input.done"}',
+        ],
+    ),
+    "cartesia socket": ("/tts/websocket", [], [json.dumps(CARTESIA)]),
+}
+ENDS = ("audio.done", "session.done", "done", "error")
+
+
+@pytest.fixture(scope="module")
+def studio(server: RunningServer) -> Iterator[int]:
+    """A studio whose visitors may hear one second a day."""
+    with studio_port(server.http, visits=VisitSettings(visitor_speech_s=1), visitors="each") as port:
+        yield port
+
+
+def visitor(number: int) -> dict[str, str]:
+    return {"cookie": f"{COOKIE}={number:043d}"}
+
+
+def post(port: int, kind: str, headers: dict[str, str]) -> str:
+    """Everything that is answered."""
+    path, body = POSTED[kind]
+    forged = {"x-speech-account": "somebody else", "x-speech-seconds": "999"}
+    answer = httpx.post(f"http://127.0.0.1:{port}{path}", json={**body, **FIELDS}, headers=headers | forged, timeout=30)
+    return answer.text if answer.status_code != 200 or kind == "batch" else "sound"
+
+
+def talk(port: int, kind: str, headers: dict[str, str]) -> str:
+    path, subprotocols, messages = TALKED[kind]
+
+    async def run() -> str:
+        url, offered = f"ws://127.0.0.1:{port}{path}", [Subprotocol(one) for one in subprotocols]
+        async with connect(url, subprotocols=offered or None, additional_headers=headers, max_size=None) as socket:
+            for message in messages:
+                await socket.send(message)
+            async for answer in socket:
+                if isinstance(answer, str) and json.loads(answer)["type"] in ENDS:
+                    return answer
+        return ""
+
+    return asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def ask(port: int, kind: str, headers: dict[str, str]) -> str:
+    return post(port, kind, headers) if kind in POSTED else talk(port, kind, headers)
+
+
+@pytest.mark.parametrize("kind", [*POSTED, *TALKED])
+def test_each_way_counts_and_each_way_ends_when_all_is_spent(studio: int, kind: str) -> None:
+    number = [*POSTED, *TALKED].index(kind)
+    first = ask(studio, kind, visitor(number))
+    assert "speech_spent" not in first
+    for other in ("stream", "native", kind):
+        assert "speech_spent" in ask(studio, other, visitor(number)), other
+    assert "speech_spent" not in ask(studio, "stream", visitor(100 + number))
+
+
+def test_a_refusal_says_until_when(studio: int) -> None:
+    headers = visitor(50)
+    post(studio, "stream", headers)
+    path, body = POSTED["stream"]
+    answer = httpx.post(f"http://127.0.0.1:{studio}{path}", json=body, headers=headers)
+    assert answer.status_code == 429
+    assert 1 <= int(answer.headers["retry-after"]) <= 86_400
+    assert "1 s of speech" in answer.json()["error"]["message"]
+
+
+def test_a_day_begins_anew_and_accounts_are_bounded() -> None:
+    from runtime.errors import SpeechSpent
+    from runtime.port.allowance import Allowance
+
+    now = 86_400.0
+    spending = Spending(lambda: now)
+    allowance = Allowance("a", 1)
+    spending.check(allowance)
+    spending.add("a", 48_000)
+    with pytest.raises(SpeechSpent):
+        spending.check(allowance)
+    now += 86_400
+    spending.check(allowance)
+    for number in range(70_000):
+        spending.add(str(number), 1)
+    assert len(spending._spent) == 65_536

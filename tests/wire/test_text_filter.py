@@ -1,0 +1,56 @@
+"""Live Markdown over real sockets speaks the same codes as the plain text that it means."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from runtime.client import say
+from tests.support.runtime_server import RunningServer
+from tests.support.speech_client import same_sound, spoken, talk
+
+MARKDOWN = "The **kettle** is [on](http://a.b/c) `now`.\n- *Tea*\n- milk\n"
+PLAIN = "The kettle is on now.\n\nTea.\nmilk."
+CAST: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 40}
+LIVE = {**CAST, "split_granularity": "sentence"}  # so that the messages in which it comes do not cut it
+
+
+def in_pieces(server: RunningServer, text: str, size: int, **config: Any) -> bytes:
+    async def speak() -> bytes:
+        async with talk(server.socket, **config) as one:
+            for start in range(0, len(text), size):
+                await one.send("input.text", text=text[start : start + size])
+            await one.send("input.done")
+            return (await one.take()).pcm
+
+    return asyncio.run(speak())
+
+
+@pytest.mark.parametrize("layout", [False, True])
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_live_markdown_sounds_as_the_plain_text(server: RunningServer, layout: bool, size: int) -> None:
+    config = {**LIVE, "non_streaming_mode": layout}
+    plain = asyncio.run(spoken(server.socket, PLAIN, **config, text_filter="none")).pcm
+    assert same_sound(in_pieces(server, MARKDOWN, size, **config), plain)
+    assert in_pieces(server, MARKDOWN, size, **config, text_filter="none") != plain
+
+
+def test_a_whole_text_over_http_sounds_the_same_where_it_is_filtered(server: RunningServer) -> None:
+    def posted(text: str, **fields: Any) -> bytes:
+        body = {"input": text, "response_format": "pcm", **CAST, **fields}
+        return httpx.post(server.http + "/v1/audio/speech", json=body, timeout=60).raise_for_status().content
+
+    plain = posted(PLAIN)
+    assert same_sound(posted(MARKDOWN, text_filter="markdown"), plain)
+    assert posted(MARKDOWN) != plain
+
+
+def test_the_client_speaks_whole_texts_as_they_are(server: RunningServer) -> None:
+    as_it_is = asyncio.run(spoken(server.socket, MARKDOWN, **CAST, text_filter="none")).pcm
+    filtered = asyncio.run(spoken(server.socket, MARKDOWN, **CAST)).pcm
+    assert as_it_is != filtered
+    assert same_sound(say(server.http, MARKDOWN, **CAST), as_it_is)
+    assert same_sound(say(server.http, MARKDOWN, **CAST, text_filter="markdown"), filtered)

@@ -1,0 +1,88 @@
+"""A stored voice and a speaker of one name: the name is refused, and where it exists already the speaker has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from runtime.settings import EngineSettings, ServerSettings
+from runtime.voices.library import Library
+from runtime.voices.voice_file import write_voice
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.voices import BOMBS, a_voice, crafted
+from tests.wire.test_voices import VOICES, refused, upload
+
+SPEECH = "/v1/audio/speech"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library in which somebody has kept a voice under a speaker's name."""
+    folder = tmp_path_factory.mktemp("library") / "voices"
+    library = Library(folder)
+    library.add(a_voice("SERENA", samples=48_000, transcript=None))
+    library.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def running(folder: Path, folder_of: FolderOf) -> Iterator[RunningServer]:
+    models = [folder_of("tiny", mode) for mode in ("custom_voice", "base")]
+    engine, server = EngineSettings(threads=1, max_slots=2), ServerSettings(voices=str(folder))
+    with running_server(*models, engine=engine, server=server) as running:
+        yield running
+
+
+@pytest.fixture
+def client(running: RunningServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=running.http, timeout=60) as client:
+        yield client
+
+
+def sound_of(client: httpx.Client, voice: str, **fields: object) -> bytes:
+    body = {"input": "Hello.", "voice": voice, "seed": 3, "max_frames": 3, "response_format": "pcm", **fields}
+    answer = client.post(SPEECH, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def test_a_name_that_means_a_speaker_is_refused_however_it_comes(client: httpx.Client) -> None:
+    for name in ("Serena", "sERENA", "Ｓｅｒｅｎａ"):
+        refused(upload(client, name), 409, "voice_name_of_speaker", "name")
+    file = write_voice(a_voice("serena", samples=48_000))
+    refused(client.post(VOICES, files={"file": ("a.voice", file)}), 409, "voice_name_of_speaker", "name")
+    made = upload(client, "Mine").json()
+    renamed = client.patch(f"{VOICES}/{made['id']}", json={"name": "serena"})
+    refused(renamed, 409, "voice_name_of_speaker", "name")
+    assert client.delete(f"{VOICES}/{made['id']}").status_code == 200
+
+
+def test_where_there_is_one_already_the_speaker_has_the_name_and_the_voice_an_address(client: httpx.Client) -> None:
+    listed = client.get(VOICES).json()
+    (stored,) = listed["data"]
+    (problem,) = listed["problems"]
+    assert problem["file"] == f"{stored['id']}.voice"
+    assert "voice:NAME" in problem["why"]
+    speaker = sound_of(client, "serena", task_type="custom_voice")
+    cloned = sound_of(client, "serena", task_type="base")
+    assert speaker != cloned
+    assert sound_of(client, "Serena") == speaker
+    for address in ("voice:serena", stored["id"]):
+        assert sound_of(client, address) == cloned
+
+
+def test_a_crafted_file_among_the_voices_is_named_and_nobody_else_is_harmed(client: httpx.Client, folder: Path) -> None:
+    for bomb in BOMBS.values():
+        bad = a_voice("Bad")
+        (folder / f"{bad.id}.voice").write_bytes(crafted(bad, **bomb))
+        listed = client.get(VOICES)
+        assert listed.status_code == 200
+        assert f"{bad.id}.voice" in {one["file"] for one in listed.json()["problems"]}
+        assert sound_of(client, "ryan", task_type="custom_voice")
+        answer = client.post(VOICES, files={"file": ("a.voice", crafted(bad, **bomb))})
+        refused(answer, 400, "invalid_voice_file", "file")
+        (folder / f"{bad.id}.voice").unlink()

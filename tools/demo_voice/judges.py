@@ -1,0 +1,63 @@
+"""Discriminators over complex STFTs, and what a decoder is told by them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class SpectrumJudge(nn.Module):
+    """One discriminator over a complex STFT; returns the features of every layer, the score last."""
+
+    def __init__(self, size: int, channels: int = 32) -> None:
+        super().__init__()
+        self.size = size
+        self.register_buffer("window", torch.hann_window(size) / math.sqrt(size * 0.375))
+        widths = (2, channels, channels, channels, channels)
+        shapes = (((3, 9), (1, 1)), ((3, 9), (1, 2)), ((3, 9), (1, 2)), ((3, 3), (1, 1)))
+        self.layers = nn.ModuleList(
+            nn.utils.parametrizations.weight_norm(nn.Conv2d(i, o, k, s, padding=(k[0] // 2, k[1] // 2)))
+            for i, o, (k, s) in zip(widths, widths[1:], shapes, strict=False)
+        )
+        self.score = nn.Conv2d(channels, 1, 3, padding=1)
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        s = torch.stft(
+            x, self.size, self.size // 4, window=self.window, center=True, pad_mode="constant", return_complex=True
+        )
+        y = torch.stack((s.real, s.imag), 1).transpose(2, 3) * 3
+        features = []
+        for layer in self.layers:
+            y = F.leaky_relu(layer(y), 0.2)
+            features.append(y)
+        return [*features, self.score(y)]
+
+
+class Judges(nn.ModuleList):
+    """Three sizes of judge and their two losses (least squares)."""
+
+    def __init__(self) -> None:
+        super().__init__(SpectrumJudge(size) for size in (2048, 1024, 512))
+
+    def own_loss(self, made: Tensor, true: Tensor) -> Tensor:
+        """Return what the judges learn from: 1 for true sound, 0 for made sound (detached here)."""
+        losses = [(1 - judge(true)[-1]).square().mean() + judge(made.detach())[-1].square().mean() for judge in self]
+        return torch.stack(losses).mean()
+
+    def told(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (adversarial loss, relative distance of features) of the made sound."""
+        adversarial, feature = made.new_zeros(()), made.new_zeros(())
+        for judge in self:
+            with torch.no_grad():
+                wanted = judge(true)
+            got = judge(made)
+            adversarial = adversarial + (1 - got[-1]).square().mean() / len(self)
+            gaps = [
+                (g - w).abs().mean() / w.abs().mean().clamp(min=1e-4)
+                for g, w in zip(got[:-1], wanted[:-1], strict=True)
+            ]
+            feature = feature + sum(gaps) / (len(gaps) * len(self))
+        return adversarial, feature
