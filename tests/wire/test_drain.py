@@ -16,9 +16,7 @@ from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import Take, Talk, talk
-from tests.wire.test_process import process, start
-
-__all__ = ["process"]  # the fixture
+from tests.wire.test_process import start
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11}
 LONG: dict[str, Any] = {**VOICE, "max_frames": 4000}
@@ -148,17 +146,23 @@ def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signa
         child.communicate()
 
 
-def test_a_process_drains_at_sigterm(process: tuple[subprocess.Popen[str], str]) -> None:
-    child, url = process
+def test_a_process_drains_at_sigterm(folder_of: FolderOf) -> None:
+    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="30")
+    assert child.stdout is not None
+    try:
+        url = child.stdout.readline().rpartition(" ")[2].strip()
 
-    async def scenario() -> None:
-        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE, max_frames=12) as one:
-            await one.say("Let me finish.")
-            await sounding(one)
-            child.terminate()
-            end = (await one.take()).end
-            assert end["type"] == "audio.done", end
-            assert await one.closed() == (1001, "draining")
+        async def scenario() -> None:
+            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE, max_frames=12) as one:
+                await one.say("Let me finish.")
+                await sounding(one)
+                child.terminate()
+                end = (await one.take()).end
+                assert end["type"] == "audio.done", end
+                assert await one.closed() == (1001, "draining")
 
-    asyncio.run(scenario())
-    assert child.wait(10) == 0
+        asyncio.run(scenario())
+        assert child.wait(10) == 0
+    finally:
+        child.kill()
+        child.communicate()
