@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from benchmarks.plan import NewVoices
 from runtime.request import SAMPLE_RATE, Layout, Mode, ModelCard, Reference, SpeechRequest
+from runtime.shared.names import new_id
 from runtime.voices.library import Library
-from runtime.voices.names import new_id
 from runtime.voices.voice import Consent, Voice, to_float, to_pcm
 
 DESIGN = "A warm young voice, close to the microphone."

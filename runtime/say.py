@@ -25,8 +25,8 @@ from runtime.request import (
     Started,
 )
 from runtime.settings import Limits, Settings
+from runtime.shared.reference import load_reference
 from runtime.voices.intake import clean_reference
-from runtime.voices.reference import load_reference
 
 
 def say(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -16,8 +16,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.errors import RateLimited, SignInNeeded, SpeechError, TooManyConnections
-from runtime.port.allowance import Allowance
-from runtime.port.error_responses import error_body, error_response
+from runtime.shared.port.allowance import Allowance
+from runtime.shared.port.error_responses import error_body, error_response
 from studio.relay import Allowed
 from studio.settings import VisitSettings
 from studio.visitors import Visitors

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import GenerationFailed, InvalidConfig, SpeechError, UnknownRoute
-from runtime.port.error_responses import error_response
+from runtime.shared.port.error_responses import error_response
 from studio.routes.answers import body_of
 from studio.store.records import decode
 

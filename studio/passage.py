@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from runtime.errors import MessageTooLarge, RuntimeUnavailable, SessionIdle, SlowReader, SpeechError
-from runtime.port.error_responses import error_response
-from runtime.port.sending import send_stream
+from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.sending import send_stream
 
 log = logging.getLogger(__name__)
 

@@ -24,12 +24,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from runtime.errors import OriginRefused, RuntimeUnavailable, SlowReader, SpeechError
-from runtime.port import allowance
-from runtime.port.error_responses import error_body, error_response
-from runtime.port.listening import give_up
-from runtime.port.origins import SAFE_METHODS, may_use
-from runtime.port.sending import within
 from runtime.settings import Settings
+from runtime.shared.port import allowance
+from runtime.shared.port.error_responses import error_body, error_response
+from runtime.shared.port.listening import give_up
+from runtime.shared.port.origins import SAFE_METHODS, may_use
+from runtime.shared.port.sending import within
 from studio.passage import Passage
 from studio.supervisor import Runtime
 

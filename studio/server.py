@@ -22,13 +22,13 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runtime.port import serving
-from runtime.port.door import Door
-from runtime.port.hosts import Hosts
-from runtime.port.listening import listen
-from runtime.port.serving import Server
-from runtime.port.unrouted import no_socket, unrouted
 from runtime.settings import Settings
+from runtime.shared.port import serving
+from runtime.shared.port.door import Door
+from runtime.shared.port.hosts import Hosts
+from runtime.shared.port.listening import listen
+from runtime.shared.port.serving import Server
+from runtime.shared.port.unrouted import no_socket, unrouted
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
 from studio.limits import VisitLimits, allowances

@@ -1,4 +1,4 @@
-/** What a file may be called on anybody's disk: as runtime/file_names.py. Pure. */
+/** What a file may be called on anybody's disk: as runtime/shared/file_names.py. Pure. */
 
 const LONGEST = 60; // characters, without the suffix
 

@@ -1,4 +1,4 @@
-/** How long a text takes to say, by its script: as runtime/speech_rate.py, which a test compares it with. Pure. */
+/** How long a text takes to say, by its script: as runtime/shared/speech_rate.py, which a test compares it with. Pure. */
 
 const FRAME_S = 0.08;
 const LETTER_FRAMES = 0.85;

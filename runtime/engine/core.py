@@ -35,7 +35,7 @@ from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import SAMPLE_RATE, AudioChunk, Guard, Mode, Sampling, ShortOfText, Started, StopReason
 from runtime.settings import EngineSettings, Limits, ModeSettings
-from runtime.speech_rate import pause_frames
+from runtime.shared.speech_rate import pause_frames
 
 log = logging.getLogger(__name__)
 PAUSE_NOTE = "There is no letter or digit in the text; it is a pause."

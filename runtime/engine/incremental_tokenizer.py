@@ -6,7 +6,7 @@ import unicodedata
 
 from runtime.engine.text import refuse_control
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.sentence_ends import SPOKEN
+from runtime.shared.sentence_ends import SPOKEN
 
 JAMO = range(0x1160, 0x1200)  # vowels and finals of Korean syllables, which join the letter before them
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from runtime.engine.text import expected_frames
 from runtime.request import Split
-from runtime.sentence_ends import MARK, SPOKEN, ends_sentence
+from runtime.shared.sentence_ends import MARK, SPOKEN, ends_sentence
 
 # A clause is spoken as if it were all there is, with a fall of the voice and a pause at its end. Shorter than this
 # (20 letters or 6 Chinese characters, about 1.3 s) that sounds like a list, and is no sooner heard for it.

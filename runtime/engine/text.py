@@ -5,8 +5,8 @@ from __future__ import annotations
 from runtime.errors import EmptyText, InvalidConfig, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.settings import Limits
-from runtime.speech_rate import expected_frames as expected_frames
-from runtime.speech_rate import least_frames as least_frames
+from runtime.shared.speech_rate import expected_frames as expected_frames
+from runtime.shared.speech_rate import least_frames as least_frames
 
 SLOWEST = 3.0  # how much slower than that speech may be; a tighter cap cuts slow, emotional voices (docs/model.md 7.1)
 GRACE_FRAMES = 50  # 4 s for leading and trailing silence, whatever the text

@@ -15,9 +15,9 @@ from runtime.engine.text import refuse_control
 from runtime.errors import EmptyText, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Split
-from runtime.sentence_ends import SPOKEN, TAIL, may_end
 from runtime.settings import Limits
-from runtime.speech_rate import is_speakable
+from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
+from runtime.shared.speech_rate import is_speakable
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,6 @@
 """Decides which requests come in: one middleware around every route, HTTP and WebSocket alike.
 
-It stands behind the checks that both of our ports make (runtime/port/door.py) and checks in this order, so that a
+It stands behind the checks that both of our ports make (`shared/port/door.py`) and checks in this order, so that a
 caller learns no more than it may:
 
 1. /health and /ready are open to every client.
@@ -26,11 +26,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import MessageTooLarge, RateLimited, SpeechError, Unauthorized
-from runtime.port.allowance import allowance_of
-from runtime.port.checking import Checking
-from runtime.port.error_responses import error_response
 from runtime.server.host import Host
 from runtime.server.spending import ALLOWED
+from runtime.shared.port.allowance import allowance_of
+from runtime.shared.port.checking import Checking
+from runtime.shared.port.error_responses import error_response
 
 CARTESIA = ("/tts/", "/voices")
 TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers

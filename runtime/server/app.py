@@ -12,15 +12,15 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Receive, Scope, Send
 
 from runtime.errors import GenerationFailed, SpeechError
-from runtime.port.door import Door
-from runtime.port.error_responses import error_response
-from runtime.port.hosts import ANY, Hosts
-from runtime.port.unrouted import no_socket, unrouted
 from runtime.server import cartesia_bytes, cartesia_voices, metrics, openai, protocol, replies, websocket_routes
 from runtime.server.access import AccessControl, Tickets
 from runtime.server.host import Host
 from runtime.server.request_ids import HEADER, RequestIds, id_of
 from runtime.server.voices_routes import voices_router
+from runtime.shared.port.door import Door
+from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.hosts import ANY, Hosts
+from runtime.shared.port.unrouted import no_socket, unrouted
 from runtime.version import package_version
 
 GET = ["GET", "HEAD"]

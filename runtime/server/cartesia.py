@@ -39,7 +39,7 @@ from runtime.server.voice_library import VoiceLibrary
 from runtime.server.voice_resolver import VoiceResolver
 from runtime.server.word_times import TimedWords, WordTimes
 from runtime.settings import Limits
-from runtime.speech_rate import is_speakable
+from runtime.shared.speech_rate import is_speakable
 
 _IDLE_S = 300.0  # Cartesia's own: clients keep a socket ready for as long
 _MAX_SEGMENTS = 64  # of one context, that wait for their turn

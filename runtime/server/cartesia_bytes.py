@@ -9,7 +9,6 @@ from contextlib import aclosing
 
 from fastapi import FastAPI, Request, Response
 
-from runtime.encoding import FORMATS, Encoder, wav_header
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, SpeechRequest
 from runtime.server import cartesia_contexts
@@ -25,6 +24,7 @@ from runtime.server.text_filter import filtered
 from runtime.server.voice_library import VoiceLibrary
 from runtime.server.voice_resolver import VoiceResolver
 from runtime.server.word_times import WordTimes
+from runtime.shared.encoding import FORMATS, Encoder, wav_header
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}  # RIFF's code; width

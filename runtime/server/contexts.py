@@ -12,7 +12,7 @@ from runtime.server.lull import Lull
 from runtime.server.schema import SessionConfig
 from runtime.server.text_filter import TextFilter
 from runtime.server.voice_resolver import ResolvedVoice
-from runtime.speech_rate import is_speakable
+from runtime.shared.speech_rate import is_speakable
 
 _CHANNELS = 2**16
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.sentence_ends import TAIL, may_end
+from runtime.shared.sentence_ends import TAIL, may_end
 
 
 class Lull:

@@ -50,7 +50,7 @@ from runtime.server.text_filter import text_filter
 from runtime.server.voice_library import VoiceLibrary
 from runtime.server.voice_resolver import VoiceResolver
 from runtime.settings import Limits
-from runtime.speech_rate import is_speakable
+from runtime.shared.speech_rate import is_speakable
 
 _IDLE_S = 30.0  # that server's; ours is longer
 _MAX_CONFIG_BYTES = 4 * 2**20

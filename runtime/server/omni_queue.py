@@ -16,7 +16,7 @@ from runtime.server.voice_resolver import ResolvedVoice
 
 
 class SentenceEncoder(Protocol):
-    """``runtime.encoding.Encoder`` for one whole sentence: what it returns, joined, is the file."""
+    """``runtime.shared.encoding.Encoder`` for one whole sentence: what it returns, joined, is the file."""
 
     def add(self, pcm: bytes) -> bytes: ...
 

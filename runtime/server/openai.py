@@ -12,7 +12,6 @@ from typing import Any, cast
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
-from runtime.encoding import FORMATS
 from runtime.errors import (
     GenerationFailed,
     InvalidMessage,
@@ -34,6 +33,7 @@ from runtime.server.speech_stream import StreamingReply, while_connected
 from runtime.server.voice_library import VoiceLibrary
 from runtime.server.voice_resolver import MODEL_ALIASES
 from runtime.server.voices_routes import OPEN_WEBUI
+from runtime.shared.encoding import FORMATS
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
 
-from runtime.encoding import FORMATS, SPEEDS
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.server.schema import Name, SessionConfig, Text, checked
 from runtime.server.text_filter import FilterName
+from runtime.shared.encoding import FORMATS, SPEEDS
 
 STREAM_FORMATS = ("audio", "sse")
 LENGTH_FIRST = ("wav", "flac")  # their heads say how long they are, and many readers believe it

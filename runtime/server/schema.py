@@ -29,7 +29,7 @@ from runtime.server.lull import Lull
 from runtime.server.text_filter import FilterName
 from runtime.server.voice_resolver import ResolvedVoice
 from runtime.settings import Limits
-from runtime.validation import first_fault
+from runtime.shared.validation import first_fault
 
 MODES = {
     **{mode.value: mode for mode in Mode},

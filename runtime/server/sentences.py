@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from runtime.request import Split
-from runtime.speech_rate import is_speakable
+from runtime.shared.speech_rate import is_speakable
 
 _ENDS = {
     Split.SENTENCE: re.compile(r"[.!?]\s+|[。！？…।॥؟]\s*"),

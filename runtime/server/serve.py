@@ -14,14 +14,14 @@ import threading
 import uvicorn
 
 from runtime.errors import EngineDead
-from runtime.port import listening as port
-from runtime.port.serving import Server, config
 from runtime.server import logs
 from runtime.server.app import create_app
 from runtime.server.drain import GOODBYE_S, drain
 from runtime.server.host import Host, OpenEngine
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import ServerSettings, Settings
+from runtime.shared.port import listening as port
+from runtime.shared.port.serving import Server, config
 
 SWITCH_S = 0.0005  # between the interpreter's threads
 ENGINE_DIED = 70  # EX_SOFTWARE: its supervisor should start it again

@@ -18,7 +18,6 @@ from typing import TypeVar
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runtime.errors import Draining, GenerationFailed, SlowReader, SpeechError
-from runtime.port.sending import within
 from runtime.request import Broken, Finished, Reference, SpeechEvent, SpeechRequest
 from runtime.server.commands import (
     Append,
@@ -39,6 +38,7 @@ from runtime.server.host import Host
 from runtime.server.logs import RequestLog
 from runtime.server.uploads import read_upload
 from runtime.server.voice_library import VoiceLibrary
+from runtime.shared.port.sending import within
 
 log = logging.getLogger(__name__)
 Value = TypeVar("Value")

@@ -8,9 +8,7 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 
-from runtime.encoding import Encoder
 from runtime.errors import SpeechError
-from runtime.port.error_responses import error_body
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
 from runtime.server import replies
 from runtime.server.host import Host
@@ -21,6 +19,8 @@ from runtime.server.text_filter import filtered
 from runtime.server.uploads import read_upload
 from runtime.server.voice_library import VoiceLibrary
 from runtime.server.voice_resolver import ResolvedVoice, VoiceResolver
+from runtime.shared.encoding import Encoder
+from runtime.shared.port.error_responses import error_body
 
 SEEDS = 2**63
 

@@ -19,12 +19,12 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from runtime.errors import Draining, SpeechError
-from runtime.port.sending import send_stream
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest, Started
 from runtime.server.host import Host
 from runtime.server.logs import RequestLog
 from runtime.server.replies import BYTES_PER_SAMPLE, end_notes
 from runtime.server.speech_engine import SpeechEngine
+from runtime.shared.port.sending import send_stream
 
 log = logging.getLogger(__name__)
 Value = TypeVar("Value")

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 from runtime.errors import SpeechError, SpeechSpent
-from runtime.port.allowance import Allowance
 from runtime.request import (
     AudioChunk,
     EngineLoad,
@@ -25,6 +24,7 @@ from runtime.request import (
     VoicePrompt,
 )
 from runtime.server.speech_engine import SpeechEngine
+from runtime.shared.port.allowance import Allowance
 
 # Of the request that is being answered; AccessControl sets it.
 ALLOWED: ContextVar[Allowance | None] = ContextVar("allowed", default=None)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from runtime.errors import AddressRefused, BadReferenceAudio, MessageTooLarge, SpeechError
 from runtime.settings import Limits
+from runtime.shared.reference import read_reference
 from runtime.voices.fetch import Fetcher
-from runtime.voices.reference import read_reference
 
 _DATA_URL = re.compile(r"data:[^,]{0,128};base64,", re.IGNORECASE)
 _OTHER_URL = re.compile(r"(?!data:)[a-z][a-z0-9+.-]{0,15}:", re.IGNORECASE)

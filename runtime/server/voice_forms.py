@@ -26,10 +26,10 @@ from runtime.errors import (
 )
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.strict_json import parse_object
+from runtime.shared.names import checked_name, checked_tags, new_id
+from runtime.shared.reference import read_reference
+from runtime.shared.strict_json import parse_object
 from runtime.voices.intake import Examination, examine, take_in
-from runtime.voices.names import checked_name, checked_tags, new_id
-from runtime.voices.reference import read_reference
 from runtime.voices.voice import Consent, Edit, Voice, to_pcm
 from runtime.voices.voice_file import (
     LANGUAGE,

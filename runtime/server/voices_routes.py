@@ -13,7 +13,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from runtime.errors import InvalidConfig, MessageTooLarge, VoiceNameOfSpeaker, VoiceNotFound
-from runtime.file_names import disposition, file_name
 from runtime.request import SAMPLE_RATE
 from runtime.server.host import Host
 from runtime.server.replies import Reply
@@ -22,6 +21,7 @@ from runtime.server.voice_forms import VoiceForm, edit_of, examined, read_form, 
 from runtime.server.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voice_resolver import is_speaker
 from runtime.settings import OBJECTS, VOICES_AS, Limits
+from runtime.shared.file_names import disposition, file_name
 from runtime.voices.checks import Advice
 from runtime.voices.intake import Examination
 from runtime.voices.listing import Problem, file_of

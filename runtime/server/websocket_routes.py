@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import FastAPI, WebSocket
 
-from runtime.encoding import Encoder
 from runtime.errors import SpeechError, SubprotocolRequired
 from runtime.server import cartesia_contexts, omni_replies, replies
 from runtime.server.cartesia import CartesiaSession
@@ -18,6 +17,7 @@ from runtime.server.omni import OmniSession
 from runtime.server.replies import PROTOCOL, Reply
 from runtime.server.session import Session
 from runtime.server.socket import SpeechSocket
+from runtime.shared.encoding import Encoder
 from runtime.version import package_version
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from runtime.errors import TranscriptMismatch
 from runtime.request import SAMPLE_RATE
-from runtime.speech_rate import expected_seconds
+from runtime.shared.speech_rate import expected_seconds
 from runtime.voices.activity import Activity, window_levels
 
 SHORT_S, LONG_S = 3.0, 30.0  # of speech: less says little about a voice, more costs time at every request

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from runtime.shared.names import name_key
 from runtime.voices.card import VoiceCard
-from runtime.voices.names import name_key
 
 FILE = "index.sqlite"
 WAIT_S = 2.0  # for another process that writes

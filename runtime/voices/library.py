@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from platformdirs import user_data_dir
 
 from runtime.errors import SpeechError, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
-from runtime.files import locked, remove_file, replace_file, storing, sweep
 from runtime.request import Reference, VoicePrompt
+from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
+from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.voices.card import VoiceCard
 from runtime.voices.index import Index, IndexEntry
 from runtime.voices.listing import SUFFIX, UNREADABLE, Listing, Problem, file_of, listed
-from runtime.voices.names import checked_name, is_id, name_key, new_id
 from runtime.voices.storage import read_file
 from runtime.voices.voice import Edit, Voice, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from runtime.shared.names import name_key
 from runtime.voices.card import VoiceCard
 from runtime.voices.index import IndexEntry
-from runtime.voices.names import name_key
 
 SUFFIX = ".voice"
 UNREADABLE = ".unreadable"  # behind the name of a damaged file

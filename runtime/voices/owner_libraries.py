@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from runtime.errors import TooManyVoices, VoiceNotYours
 from runtime.request import Reference
+from runtime.shared.names import name_key
 from runtime.voices.card import VoiceCard
 from runtime.voices.library import Library
 from runtime.voices.listing import Problem
-from runtime.voices.names import name_key
 from runtime.voices.voice import Edit, Voice
 
 FOLDER = "owners"

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from runtime.audio import Sound, resample
 from runtime.request import SAMPLE_RATE
+from runtime.shared.audio import Sound, resample
 from runtime.voices.activity import Activity, by_likelihood
 
 RATE = 16_000  # Hz, what the network hears

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
+from runtime.shared.names import checked_name, checked_tags
 from runtime.voices.card import VoiceCard
-from runtime.voices.names import checked_name, checked_tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from safetensors.numpy import load, save
 
 from runtime.errors import SpeechError, VoiceFileInvalid
 from runtime.request import SAMPLE_RATE, VoicePrompt
-from runtime.strict_json import parse
-from runtime.voices.names import checked_name, checked_tags, is_id
+from runtime.shared.names import checked_name, checked_tags, is_id
+from runtime.shared.strict_json import parse
 from runtime.voices.voice import Consent, Voice
 
 FORMAT, VERSIONS = "voicewright.voice", ("1", "2")

@@ -15,9 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from runtime.errors import InvalidConfig, MessageTooLarge, OriginRefused, SessionIdle, SpeechError, StorageFailed
-from runtime.file_names import disposition
-from runtime.port.error_responses import error_response
-from runtime.port.origins import SAFE_METHODS
+from runtime.shared.file_names import disposition
+from runtime.shared.port.error_responses import error_response
+from runtime.shared.port.origins import SAFE_METHODS
 from studio.relay import same_origin
 
 BODY_BYTES = 2 * 2**20  # of a JSON body

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
-from runtime.file_names import file_name
+from runtime.shared.file_names import file_name
 from studio.routes.answers import (
     PRIVATE,
     Aside,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import InvalidSetting, StorageFailed
-from runtime.strict_json import parse_object
+from runtime.shared.strict_json import parse_object
 
 log = logging.getLogger(__name__)
 

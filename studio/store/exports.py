@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
-from runtime.file_names import file_name
+from runtime.shared.file_names import file_name
 from studio.store.files_out import FORMATS, encoded
 from studio.store.programme import Clip, ProgrammePart, Samples, joined, parts_of, silence, subtitles
 from studio.store.provenance import joined_tags

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from runtime.encoding import FORMATS as ENCODED
-from runtime.encoding import Encoder
+from runtime.shared.encoding import FORMATS as ENCODED
+from runtime.shared.encoding import Encoder
 
 FORMATS = {name: ENCODED[name].media_type for name in ("wav", "mp3", "flac", "opus", "pcm")}
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from runtime.errors import InvalidConfig, MessageTooLarge
-from runtime.loudness import integrated
 from runtime.request import SAMPLE_RATE
-from runtime.voices.names import name_key, new_id
+from runtime.shared.loudness import integrated
+from runtime.shared.names import name_key, new_id
 from studio.store.records import TakeFields
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.loudness import gain_to, levelled
 from runtime.request import SAMPLE_RATE
+from runtime.shared.loudness import gain_to, levelled
 
 Samples = NDArray[np.int16]
 

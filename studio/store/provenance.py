@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.encoding import COMMENT
+from runtime.shared.encoding import COMMENT
 from runtime.version import package_version
 
 MOST_NAMED = 32  # seeds in the tags of a joined file

@@ -13,9 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from runtime.errors import InvalidConfig, InvalidMessage
 from runtime.request import Mode
-from runtime.strict_json import parse_object
-from runtime.validation import first_fault
-from runtime.voices.names import UNSEEN
+from runtime.shared.names import UNSEEN
+from runtime.shared.strict_json import parse_object
+from runtime.shared.validation import first_fault
 
 MOST_LINES = 1000  # of a script
 
@@ -127,7 +127,7 @@ def read(model: type[Model], fields: dict[str, Any]) -> Model:
 
 
 def decode(text: bytes | str) -> dict[str, Any]:
-    """Read a JSON object of a client: the one way in for whatever may be kept (runtime/strict_json.py).
+    """Read a JSON object of a client: the one way in for whatever may be kept (runtime/shared/strict_json.py).
 
     Raises:
         InvalidMessage: it is none, or holds what could not be kept.

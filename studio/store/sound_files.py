@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from runtime.audio import read_pcm
-from runtime.encoding import Encoder, read_tags
 from runtime.errors import BadReferenceAudio, NotKept, TakeDamaged
-from runtime.files import locked, remove_file, replace_file, storing, sweep
-from runtime.strict_json import MOST_DEPTH, parse_object
-from runtime.voices.names import is_id
+from runtime.shared.audio import read_pcm
+from runtime.shared.encoding import Encoder, read_tags
+from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
+from runtime.shared.names import is_id
+from runtime.shared.strict_json import MOST_DEPTH, parse_object
 
 log = logging.getLogger(__name__)
 

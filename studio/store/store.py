@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import InvalidConfig
-from runtime.files import locked
+from runtime.shared.files import locked
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.places import is_lasting

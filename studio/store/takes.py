@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.errors import InvalidConfig, NotKept, StorageFailed, StoreFull
-from runtime.voices.names import name_key
+from runtime.shared.names import name_key
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.new_take import record_of, words_of

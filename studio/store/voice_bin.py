@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from runtime.errors import VoiceNotFound
-from runtime.files import replace_file, storing
+from runtime.shared.files import replace_file, storing
 
 SUFFIX = ".voice"
 

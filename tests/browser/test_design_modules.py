@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from runtime.voices.names import LONGEST, checked_name
+from runtime.shared.names import LONGEST, checked_name
 
 pytestmark = pytest.mark.browser
 

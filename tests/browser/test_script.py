@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from runtime.loudness import integrated
+from runtime.shared.loudness import integrated
 from tests.browser.script_steps import (
     DIALOGUE,
     GAP_S,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from runtime.file_names import file_name
-from runtime.speech_rate import expected_seconds
+from runtime.shared.file_names import file_name
+from runtime.shared.speech_rate import expected_seconds
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import line, text_of, texts
 from tests.browser.steps import SHORT, enter, prepare, speaker

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.audio import Sound, resample
 from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, SpeechRequest
+from runtime.shared.audio import Sound, resample
 from tests.support.signals import voice
 
 DATA = Path(__file__).parent / "data"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.audio import Sound, resample
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.voices.reference import read_reference
+from runtime.shared.audio import Sound, resample
+from runtime.shared.reference import read_reference
 from tests.golden.stored import arrays
 from tests.support.signals import noise
 

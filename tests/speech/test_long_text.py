@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.engine.engine import Engine
-from runtime.loudness import integrated
 from runtime.request import SAMPLE_RATE, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
+from runtime.shared.loudness import integrated
 from tests.speech.recogniser import heard_words, share_heard
 from tests.support.engines import Heard, said
 

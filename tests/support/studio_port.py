@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from runtime.port.listening import listen
-from runtime.port.serving import Server
 from runtime.settings import Limits, ServerSettings, Settings
+from runtime.shared.port.listening import listen
+from runtime.shared.port.serving import Server
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
 from studio.opening import Opening
@@ -64,4 +64,4 @@ def running_server_behind_studio(*models: Path, **settings: object) -> Iterator[
         running_server(*models, **settings) as runtime,  # type: ignore[arg-type]
         studio_port(runtime.http, settings.get("server"), settings.get("limits")) as port,  # type: ignore[arg-type]
     ):
-        yield replace(runtime, port=port, runtime_port=runtime.port)
+        yield replace(runtime, port=port, runtime_port=runtime.shared.port)

@@ -27,7 +27,7 @@ from tests.support.keeping import a_take, pcm_of
 
 OWNER = "host"
 KEPT = 4
-WRITING = ("runtime/files.py", "store/database.py", "store/sound_files.py", "store/takes.py")
+WRITING = ("runtime/shared/files.py", "store/database.py", "store/sound_files.py", "store/takes.py")
 
 Trace = Callable[[FrameType, str, Any], Any]
 

@@ -10,7 +10,7 @@ import numpy as np
 from safetensors.numpy import load, save
 
 from runtime.request import VoicePrompt
-from runtime.voices.names import new_id
+from runtime.shared.names import new_id
 from runtime.voices.voice import Consent, Voice
 from runtime.voices.voice_file import _checksum, write_voice
 

@@ -11,65 +11,46 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("runtime", "studio", "presets", "benchmarks", "tests", "tools", "app")
 
-VALUES = (
-    *("runtime.errors", "runtime.request", "runtime.settings", "runtime.speech_rate", "runtime.sentence_ends"),
-    *("runtime.strict_json", "runtime.version"),
-)
-NAMES = "runtime.file_names"
-EDGES = "runtime.validation"  # words for what pydantic finds, where messages and stored records are read
+VALUES = ("runtime.errors", "runtime.request", "runtime.settings", "runtime.version")
+SHARED = (*VALUES, "runtime.shared")
 
 # Which of our own modules a file may import; the longest matching path counts.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/errors.py": (),
     "runtime/request.py": ("runtime.errors",),
     "runtime/settings.py": ("runtime.errors", "runtime.request"),
-    "runtime/speech_rate.py": (),
-    "runtime/sentence_ends.py": (),
-    "runtime/strict_json.py": (),
     "runtime/version.py": (),
-    "runtime/validation.py": (),
-    "runtime/file_names.py": (),
-    "runtime/audio.py": VALUES,
-    "runtime/loudness.py": (*VALUES, "runtime.audio"),
-    "runtime/files.py": ("runtime.errors",),
-    "runtime/port/": (*VALUES, "runtime.port"),
+    # What both processes use. It knows neither checkpoints nor protocols.
+    "runtime/shared/": SHARED,
     "runtime/markdown/": ("runtime.markdown",),
-    "runtime/voices/": (*VALUES, "runtime.audio", "runtime.files", "runtime.voices"),
+    "runtime/voices/": (*SHARED, "runtime.voices"),
     "runtime/device/": (*VALUES, "runtime.device"),
     "runtime/model/": (*VALUES, "runtime.device", "runtime.model"),
-    "runtime/engine/": (*VALUES, "runtime.device", "runtime.model", "runtime.engine"),
+    "runtime/engine/": (*SHARED, "runtime.device", "runtime.model", "runtime.engine"),
     "runtime/server/": (
-        *VALUES,
-        EDGES,
-        NAMES,
-        *("runtime.port", "runtime.voices", "runtime.encoding", "runtime.markdown"),
+        *SHARED,
+        *("runtime.voices", "runtime.markdown"),
         *("runtime.engine.engine", "runtime.server"),
     ),
-    "runtime/say.py": (*VALUES, "runtime.voices", "runtime.engine.engine"),
+    "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine"),
     "runtime/client/": (*VALUES, "runtime.client"),
     "runtime/cli.py": (*VALUES, "runtime.say", "runtime.engine.check", "runtime.server.serve", "benchmarks"),
     "runtime/": VALUES,
-    # The runtime's public side only, and what a port of ours does with whoever connects.
-    "studio/": (*VALUES, NAMES, "runtime.client", "runtime.port", "studio", "presets"),
-    # What takes in a recording is the same on both sides; it knows neither sockets nor checkpoints.
-    "studio/transcribing/": (*VALUES, "runtime.audio", "runtime.voices.reference", "studio.transcribing"),
-    # What keeps takes shares with the runtime what knows nothing of speech: files, codecs, loudness.
-    "studio/store/": (
-        *VALUES,
-        *("runtime.audio", "runtime.encoding", "runtime.files", "runtime.loudness", "runtime.voices.names"),
-        *(EDGES, NAMES, "studio.settings", "studio.store"),
-    ),
+    # The runtime's public side only, and what both share.
+    "studio/": (*SHARED, "runtime.client", "studio", "presets"),
+    "studio/transcribing/": (*SHARED, "studio.transcribing"),
+    "studio/store/": (*SHARED, "studio.settings", "studio.store"),
     "presets/": (),
     "app.py": (*VALUES, "studio"),
 }
 
 # Where a library may be imported at all; what is not listed here is free.
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "asyncio": ("runtime/port/", "runtime/server/", "runtime/client/", "studio/", "app.py"),
-    "fastapi": ("runtime/port/", "runtime/server/", "studio/"),
-    "starlette": ("runtime/port/", "runtime/server/", "studio/"),
-    "uvicorn": ("runtime/port/", "runtime/server/", "studio/"),
-    "pydantic": ("runtime/validation.py", "runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
+    "asyncio": ("runtime/shared/port/", "runtime/server/", "runtime/client/", "studio/", "app.py"),
+    "fastapi": ("runtime/shared/port/", "runtime/server/", "studio/"),
+    "starlette": ("runtime/shared/port/", "runtime/server/", "studio/"),
+    "uvicorn": ("runtime/shared/port/", "runtime/server/", "studio/"),
+    "pydantic": ("runtime/shared/validation.py", "runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
     "websockets": ("runtime/server/", "runtime/client/", "studio/"),
     "gradio": ("studio/",),
     # speech.py runs the network of silero-vad, which comes as TorchScript.
@@ -81,16 +62,16 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "safetensors": ("runtime/model/", "runtime/voices/"),
     "huggingface_hub": ("runtime/model/",),
     "markdown_it": ("runtime/markdown/reading.py",),
-    "soundfile": ("runtime/audio.py",),
-    "soxr": ("runtime/audio.py", "runtime/server/pcm_formats.py"),
+    "soundfile": ("runtime/shared/audio.py",),
+    "soxr": ("runtime/shared/audio.py", "runtime/server/pcm_formats.py"),
     "faster_whisper": ("studio/transcribing/whisper.py",),
     "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
-    "av": ("runtime/encoding.py", "runtime/loudness.py"),
+    "av": ("runtime/shared/encoding.py", "runtime/shared/loudness.py"),
     "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
     "authlib": ("studio/sign_in.py",),
     "joserfc": ("studio/sign_in.py",),
     "mcp": ("studio/actions/mcp_tools.py",),
-    "subprocess": ("runtime/voices/decoding.py", "studio/"),
+    "subprocess": ("runtime/shared/decoding.py", "studio/"),
     "sqlite3": ("runtime/voices/", "studio/store/"),
     "prometheus_client": ("runtime/server/metrics.py", "studio/figures.py"),
     "pickle": (),
@@ -108,7 +89,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/engine/incremental_tokenizer.py": ("torch", "time", "threading", "runtime.device"),
     "runtime/engine/guards.py": ("torch", "time", "threading", "runtime.model", "runtime.device"),
     "runtime/engine/intake.py": ("torch", "runtime.device"),
-    "runtime/voices/decode_child.py": ("torch", "asyncio", "sqlite3", "runtime.voices"),
+    "runtime/shared/decode_child.py": ("torch", "asyncio", "sqlite3", "runtime.voices"),
     "runtime/voices/voice_file.py": ("torch", "pathlib", "os"),
     "runtime/server/session.py": ("asyncio", "starlette", "fastapi", "torch", "time", "runtime.engine"),
     "runtime/server/contexts.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),

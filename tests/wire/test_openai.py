@@ -24,10 +24,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.encoding import FORMATS
 from runtime.request import AudioChunk, SpeechEvent
 from runtime.server.speech_stream import SpeechStream
 from runtime.settings import EngineSettings, Limits, ServerSettings
+from runtime.shared.encoding import FORMATS
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.signals import voice

@@ -13,7 +13,7 @@ from runtime.engine.intake import seed_of_repeat
 from runtime.engine.text import least_frames
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
-from runtime.speech_rate import expected_frames
+from runtime.shared.speech_rate import expected_frames
 from tests.support.engines import GREEDY, Heard, core_of, custom_voice, engine_of, said, said_live, streamed
 from tests.support.frames import end_parts_after
 

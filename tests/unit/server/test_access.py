@@ -13,14 +13,14 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
 
-from runtime.port.checking import OPEN
-from runtime.port.door import Door as PortDoor
-from runtime.port.hosts import Hosts
 from runtime.server.access import AccessControl, Rate, Tickets
 from runtime.server.app import create_app
 from runtime.server.host import Host
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
+from runtime.shared.port.checking import OPEN
+from runtime.shared.port.door import Door as PortDoor
+from runtime.shared.port.hosts import Hosts
 from tests.support.library import MemoryLibrary
 
 KEY = "key-one"

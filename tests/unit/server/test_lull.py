@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runtime.sentence_ends import may_end
 from runtime.server.commands import Flush
 from runtime.settings import Limits
+from runtime.shared.sentence_ends import may_end
 from tests.unit.server.dialects import Clock, DialectDriver, cartesia, omni
 from tests.unit.server.driver import REFERENCE, Driver, ready
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.encoding import COMMENT, read_tags
-from runtime.loudness import integrated, true_peak
+from runtime.shared.encoding import COMMENT, read_tags
+from runtime.shared.loudness import integrated, true_peak
 from tests.support.keeping import keep, kept, pcm_of, samples, visitor
 from tests.unit.studio.test_takes import refused
 

@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from runtime.port.allowance import Allowance
+from runtime.shared.port.allowance import Allowance
 from studio.limits import VisitLimits, allowances
 from studio.settings import VisitSettings
 from studio.visitors import COOKIE, Visitors

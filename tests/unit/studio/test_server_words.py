@@ -71,7 +71,7 @@ def test_every_reason_that_people_can_meet_has_words() -> None:
 
 
 def test_the_words_for_faults_of_a_field_are_known_to_the_page() -> None:
-    from runtime.validation import _WHY
+    from runtime.shared.validation import _WHY
 
     assert {why for why in _WHY.values() if PLACE.sub("{}", why) not in SHAPES} == set()
 

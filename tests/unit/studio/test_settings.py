@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from runtime.errors import InvalidSetting, PortInUse
-from runtime.port.listening import listen
 from runtime.settings import ServerSettings
+from runtime.shared.port.listening import listen
 from runtime.voices.library import library_folder
 from studio.settings import StoreSettings, StudioSettings
 

@@ -17,7 +17,7 @@ import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime.encoding import COMMENT, read_tags
+from runtime.shared.encoding import COMMENT, read_tags
 from tests.support.keeping import a_take, keep, kept, pcm_of, post, samples, visitor
 
 SOUND = pcm_of(2.0)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from runtime.errors import TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
+from runtime.shared.decoding import ROOT
 from runtime.voices.activity import by_likelihood, by_loudness
 from runtime.voices.checks import check_transcript
-from runtime.voices.decoding import ROOT
 from runtime.voices.intake import MARGIN_S, PAUSE_S, clean_reference, examine, take_in
 from runtime.voices.speech import find_speech
 from tests.support.signals import voice

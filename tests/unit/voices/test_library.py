@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import InvalidConfig, StorageFailed, VoiceFileInvalid, VoiceNameTaken, VoiceNotFound
-from runtime.files import LOCK
+from runtime.shared.files import LOCK
+from runtime.shared.names import name_key, new_id
 from runtime.voices.index import FILE
 from runtime.voices.library import A_LOOK, Library, library_folder
-from runtime.voices.names import name_key, new_id
 from runtime.voices.voice import Edit, to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
 from tests.support.voices import BOMBS, a_prompt, a_voice, crafted

@@ -17,7 +17,7 @@ from safetensors.numpy import save
 
 from runtime.errors import InvalidConfig, VoiceFileInvalid
 from runtime.request import SAMPLE_RATE, VoicePrompt
-from runtime.voices.names import LONGEST, checked_name, is_id, name_key
+from runtime.shared.names import LONGEST, checked_name, is_id, name_key
 from runtime.voices.voice import Consent, Voice, to_float, to_pcm
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, MAX_REFERENCE_S, read_voice, write_voice
 from tests.support.signals import voice as signal

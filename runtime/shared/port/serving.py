@@ -11,9 +11,9 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from runtime.port.connections import HttpConnection, Waiting, WebSocketConnection, most_open
-from runtime.port.listening import WAITING
 from runtime.settings import Settings
+from runtime.shared.port.connections import HttpConnection, Waiting, WebSocketConnection, most_open
+from runtime.shared.port.listening import WAITING
 
 _KEEP_ALIVE_S = 15  # for the next request on an HTTP connection
 # Connections that are accepted before those accepted before are looked at: asyncio takes as many at once as it is

@@ -29,8 +29,8 @@ class Seekable(io.BytesIO):
 def main() -> None:
     """Decode stdin and write the answer."""
     confine()
-    from runtime.audio import read_sound  # after the limits: they hold for libsndfile's own start too
     from runtime.errors import BadReferenceAudio
+    from runtime.shared.audio import read_sound  # after the limits: they hold for libsndfile's own start too
 
     limit_s = json.loads(sys.stdin.buffer.readline())["limit_s"]
     try:

@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.audio import Sound
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 from runtime.settings import Limits
-from runtime.voices import decoding
-from runtime.voices.decoding import ROOT, _decode_apart, decode
-from runtime.voices.reference import read_reference
-from runtime.voices.wav_reader import is_plain_wav, read_wav
+from runtime.shared import decoding
+from runtime.shared.audio import Sound
+from runtime.shared.decoding import ROOT, _decode_apart, decode
+from runtime.shared.reference import read_reference
+from runtime.shared.wav_reader import is_plain_wav, read_wav
 from tests.support.signals import voice
 
 VOICE = voice(1.5, 1)
@@ -224,9 +224,9 @@ def test_a_child_that_does_not_stop_talking_is_cut_off(monkeypatch: pytest.Monke
 def test_the_child_has_little_memory_no_files_and_no_torch(tmp_path: Path) -> None:
     code = f"""
 import sys
-from runtime.voices import decode_child
+from runtime.shared import decode_child
 decode_child.confine()
-import runtime.audio
+import runtime.shared.audio
 assert "torch" not in sys.modules
 try:
     bytearray({decoding.ANSWER_BYTES * 20})

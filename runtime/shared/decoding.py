@@ -12,16 +12,16 @@ from typing import IO
 
 import numpy as np
 
-from runtime.audio import Sound
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
-from runtime.voices.decode_child import ANSWER_BYTES
-from runtime.voices.wav_reader import is_plain_wav, read_wav
+from runtime.shared.audio import Sound
+from runtime.shared.decode_child import ANSWER_BYTES
+from runtime.shared.wav_reader import is_plain_wav, read_wav
 
 WALL_S = 10.0  # for the child, its start included, on a busy machine
 PIECE_BYTES = 2**18
 AT_A_TIME = 2  # children; each may take its whole memory limit
 
-COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.voices.decode_child")
+COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.shared.decode_child")
 ROOT = Path(__file__).resolve().parents[2]  # where the child finds this package
 ENVIRONMENT = {
     **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ},

@@ -20,10 +20,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.errors import HostRefused, OriginRefused, TooManyConnections, UnknownRoute
-from runtime.port.checking import Checking
-from runtime.port.hosts import Hosts
-from runtime.port.origins import SAFE_METHODS, may_use, origins_of
 from runtime.settings import ServerSettings
+from runtime.shared.port.checking import Checking
+from runtime.shared.port.hosts import Hosts
+from runtime.shared.port.origins import SAFE_METHODS, may_use, origins_of
 
 _DOTS = frozenset({".", ".."})
 _RETRY_AFTER_S = 1.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.audio import Sound, check_shape
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
+from runtime.shared.audio import Sound, check_shape
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of a subformat that is a plain format number

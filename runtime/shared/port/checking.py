@@ -8,7 +8,7 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.errors import SpeechError
-from runtime.port.error_responses import error_response
+from runtime.shared.port.error_responses import error_response
 
 OPEN = frozenset({"/health", "/ready"})  # these answer every client
 

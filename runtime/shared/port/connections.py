@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from runtime.errors import TooManyConnections
-from runtime.port.error_responses import error_body
+from runtime.shared.port.error_responses import error_body
 
 log = logging.getLogger(__name__)
 

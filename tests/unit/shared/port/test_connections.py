@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from runtime.port.connections import HttpConnection, Waiting, most_open
-from runtime.port.serving import Server
+from runtime.shared.port.connections import HttpConnection, Waiting, most_open
+from runtime.shared.port.serving import Server
 
 PIECES = [b"one ", b"two ", b"three"]
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.loudness import CEILING_DBTP, MAX_GAIN_DB, integrated, levelled, true_peak
 from runtime.request import SAMPLE_RATE
+from runtime.shared.loudness import CEILING_DBTP, MAX_GAIN_DB, integrated, levelled, true_peak
 from tests.support.signals import voice
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.audio import resample
 from runtime.errors import BadReferenceAudio, ReferenceTooShort
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.voices.decoding import decode
+from runtime.shared.audio import resample
+from runtime.shared.decoding import decode
 
 SILENCE = 1e-3  # peak below -60 dBFS: a muted microphone, nothing to clone
 LARGEST = 512 * 2**20  # bytes of a file that the operator named: a minute of the widest sound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.file_names import disposition, file_name
+from runtime.shared.file_names import disposition, file_name
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, read_tags
+from runtime.shared.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, read_tags
 from tests.support.signals import voice
 
 FRAME = 3840  # bytes of 80 ms

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.strict_json import MOST_DEPTH, MOST_DIGITS, parse, parse_object
+from runtime.shared.strict_json import MOST_DEPTH, MOST_DIGITS, parse, parse_object
 
 VALUES = st.recursive(
     st.none()

@@ -14,13 +14,13 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from runtime.audio import MAX_CHANNELS, read_sound
 from runtime.errors import BadReferenceAudio, ReferenceTooLong, ReferenceTooShort
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.voices.decode_child import Seekable
-from runtime.voices.reference import load_reference, read_reference
-from runtime.voices.wav_reader import is_plain_wav
+from runtime.shared.audio import MAX_CHANNELS, read_sound
+from runtime.shared.decode_child import Seekable
+from runtime.shared.reference import load_reference, read_reference
+from runtime.shared.wav_reader import is_plain_wav
 from tests.support.signals import voice
 
 LIMITS = Limits()

@@ -12,8 +12,8 @@ import av.filter
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.audio import Sound, resample
 from runtime.request import SAMPLE_RATE
+from runtime.shared.audio import Sound, resample
 
 SILENCE_LUFS = -70.0  # what the gate of the measure takes for silence
 CEILING_DBTP = -1.0

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from runtime.errors import MethodNotAllowed, UnknownRoute
-from runtime.port.error_responses import error_response
+from runtime.shared.port.error_responses import error_response
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
