@@ -1,4 +1,4 @@
-# The verbs of the project. `make run` and `make test` set up all that they need in .venv and .venv-clients.
+# The verbs of the project. They set up all that they need in .venv, and `make test-all` also in .venv-clients.
 
 PORT ?= 7860
 VENV := .venv
@@ -13,18 +13,26 @@ TORCH_INDEX ?=
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run test check format bench soak tour oracle golden lock clean
+.PHONY: run test test-all check format bench soak tour oracle golden lock clean
 
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
 
 # Processes that share the tests (tests/conftest.py says how); JOBS=0 runs them all in one.
 JOBS ?= logical
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Tensors are tiny, and a second thread of torch's only takes a core from the other process.
-test: export OMP_NUM_THREADS = 1
-test: $(VENV)/.ready-dev $(CLIENTS)/.ready
-	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(TESTS)
+test test-all: export OMP_NUM_THREADS = 1
+
+# Every behaviour once. TESTS= names a part instead (paths, or pytest's -m and -k), and of that all is run.
+test: $(VENV)/.ready-dev
+	$(PYTEST) $(if $(TESTS),$(TESTS),-m "not thorough" --hypothesis-profile=quick)
+
+# The rest, and only the rest: what shows the same again on other devices, at the studio's port, with other people's
+# clients, or with ten times the examples. Together with `make test` it is every test there is.
+test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready
+	$(PYTEST) -m "thorough or examples" $(TESTS)
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import SPECS, write_checkpoint
+from tests.support.thorough import gone, is_thorough
 
 # Matrices of a few dozen rows: a second thread only waits, and on a busy machine it waits long.
 torch.set_num_threads(1)
@@ -25,7 +26,9 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # The same examples on every machine and at every run, and none of them refused because the machine is busy.
+# `make test` takes the second profile: a tenth of them.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("same"), max_examples=10)
 settings.load_profile("same")
 
 if TYPE_CHECKING:
@@ -35,12 +38,18 @@ FolderOf = Callable[..., Path]
 Loaded = Callable[..., Checkpoint]
 
 SEED = 1
-TOGETHER = ("tests/browser/", "tests/clients/")  # folders that share one studio, and the browser's its Chromium
+TOGETHER = ("tests/clients/",)  # folders whose files share servers that take long to start
+# Rooms that take longest come first, so that no process has one left when the others are done.
+FIRST = ("tests/browser/", "tests/clients/", "tests/wire/", "tests/chaos/", "tests/speech/", "tests/unit/benchmarks/")
+NO_CHROMIUM = "Chromium was not found"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Several processes run whole files, and whole folders where what they share takes long to start."""
+    """Several processes run whole files, and whole folders where what they share takes long to start.
+
+    Files of the page are dealt out one by one: each process has a Chromium and a studio of its own.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class Folders(LoadFileScheduling):  # type: ignore[misc]
@@ -48,6 +57,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
             return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
 
     return Folders(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is for `make test-all`, and what it says again with all its examples; long rooms first."""
+    if rows := gone():
+        raise pytest.UsageError(f"tests/support/thorough.py has rows of files that are gone: {', '.join(rows)}")
+    for item in items:
+        if is_thorough(item.nodeid):
+            item.add_marker("thorough")
+        elif getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("examples")
+    items.sort(key=lambda item: next((n for n, room in enumerate(FIRST) if item.nodeid.startswith(room)), len(FIRST)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Nobody takes a run without a browser for a whole one."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if NO_CHROMIUM in str(report.longrepr)]
+    if skipped:
+        terminalreporter.write_sep("-", "not tested")
+        terminalreporter.write_line(f"{len(skipped)} tests of the page were skipped: {NO_CHROMIUM}.")
+        terminalreporter.write_line("apt-get install chromium    # or set CHROMIUM to its path")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,10 +19,11 @@ from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwrig
 
 from benchmarks.page import find_chromium
 from tests.browser.script_steps import DIALOGUE, enter_script, new_script, paste
+from tests.conftest import NO_CHROMIUM
 from tests.support.app import ROOT, App, running_app
 from tests.support.signals import SAMPLE_RATE, voice
 
-HOW_TO_GET_IT = "Chromium was not found; get it with: apt-get install chromium (or set CHROMIUM to its path)"
+HOW_TO_GET_IT = f"{NO_CHROMIUM}; get it with: apt-get install chromium (or set CHROMIUM to its path)"
 MICROPHONE_S = 2.5
 INSECURE_HOST = "studio.test"
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")

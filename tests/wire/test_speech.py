@@ -24,6 +24,7 @@ from runtime.errors import TABLE
 from runtime.request import AudioChunk, Mode, Sampling, SpeechRequest
 from runtime.settings import Limits, Settings
 from tests.conftest import FolderOf
+from tests.support.examples import examples
 from tests.support.runtime_server import FREED_FRAMES, RunningServer
 from tests.support.speech_client import PROTOCOL, same_sound, spoken, talk
 from tests.wire.conftest import Serving
@@ -353,7 +354,7 @@ MESSAGES = st.one_of(
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -18,7 +18,7 @@ def quick_starts(few_shapes_of_sound: None) -> None:
     """Devices that hold graphs start soon."""
 
 
-@pytest.fixture(params=["at once", "late"])
+@pytest.fixture(params=["at once", pytest.param("late", marks=pytest.mark.thorough)])
 def each_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the test on a plain CPU, and on one that does everything later; fixtures of the module stay on the first."""
     if request.param == "late":

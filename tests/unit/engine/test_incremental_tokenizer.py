@@ -17,6 +17,7 @@ from runtime.model.config import read_model_config
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import TINY, write_checkpoint
+from tests.support.examples import examples
 
 
 class OnePerPiece(TextTokenizer):
@@ -98,7 +99,7 @@ WORDS = ("hello", " world", "speaking", "iPhone", "你好", "'ll", "'s", "  ", "
 mixed = st.lists(st.sampled_from([*ALPHABET, *WORDS]) | st.characters(exclude_categories=("Cs",)), max_size=24)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @example(pieces=["e", "\u0316", "\u0301"])
 @example(pieces=["!", "\x1c", " "])
 @given(pieces=mixed)

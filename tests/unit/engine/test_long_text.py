@@ -17,6 +17,7 @@ from runtime.model.checkpoint import Checkpoint
 from runtime.request import SpeechRequest, Split
 from runtime.settings import Limits
 from tests.support.engines import core_of, custom_voice, engine_of, said, said_live, seeded, streamed
+from tests.support.examples import examples
 from tests.support.frames import end_parts_after
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -149,7 +150,7 @@ def test_a_growing_text_below_the_length_is_one_part(short: Checkpoint) -> None:
 WORDS = ("word", "A", "end.", '"Yes!"', "(so", "- ", "…", "\n\n", "你好。", "3.14")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     words=st.lists(
         st.sampled_from(["word", "A", "end.", '"Yes!"', "(so", "- ", "…", "\n\n", "你好。", "3.14"]), max_size=40

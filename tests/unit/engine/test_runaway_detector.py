@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from runtime.engine.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spent_after
 from runtime.engine.text import expected_frames, frame_budget
 from runtime.request import Guard
+from tests.support.examples import examples
 
 SAMPLES = 1920  # of a frame
 Codes = NDArray[np.int64]
@@ -130,7 +131,7 @@ def test_text_that_comes_again_starts_the_count_again() -> None:
     assert detector.heard(codes, pcm, True) is Guard.SILENCE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 16), min_size=1, max_size=8),
     quiet=st.lists(st.tuples(st.booleans(), st.integers(1, 45)), min_size=1, max_size=4),

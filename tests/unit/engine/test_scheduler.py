@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.engine.scheduler import BACKLOG, ENDLESS, GROWTH, PATIENT_S, Pace, Scheduler, SequenceTable, frame_limit
+from tests.support.examples import examples
 from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits_for, stepped_with
 
 
@@ -53,7 +54,7 @@ def test_an_engine_slower_than_speech_sends_every_frame_as_soon_as_it_is_made() 
     assert set(one.chunks) == {1}
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(shares=st.lists(st.floats(0.2, 0.6), min_size=30, max_size=120))
 def test_an_engine_whose_pace_trembles_leaves_no_gap(shares: list[float]) -> None:
     simulation = Simulation.of(1, frame_cost=(0.0, 0.0), sound_cost=(0.0, 0.001))
@@ -93,7 +94,7 @@ def test_a_first_chunk_does_not_wait_behind_others_further_sound() -> None:
     assert late.first_sound - late.arrives < 0.021 + 0.02 + 0.034 + 0.011
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(
     arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8),
     share=st.floats(0.1, 0.9),
@@ -303,7 +304,7 @@ def test_ends_go_into_a_larger_call_whatever_is_left_of_them() -> None:
     assert [frames for *_, frames in asked(alone, table)] == [[5], [9], [16]]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), company=st.sampled_from([0.25, 0.5, 1.0]))
 def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], company: float) -> None:
     """Of patient and urgent chunks on one line: the worst place for it."""
@@ -329,7 +330,7 @@ def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> 
     assert not table.in_code2wav.any()
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(
     first=st.integers(1, 8),
     largest=st.integers(1, 64),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from runtime.engine.splitting import CLAUSE_FRAMES, Splitter
 from runtime.engine.text import expected_frames
 from runtime.request import Split
+from tests.support.examples import examples
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "live-text.md"
 
@@ -208,7 +209,7 @@ pieces = st.lists(st.sampled_from([*MIXED, *SIGNS, *[" "] * 12]) | anything, max
 longests = st.none() | st.integers(1, 40)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @example(chunks=[*"Well, it was long ago, and far"], split=Split.CLAUSE, longest=12)
 @given(chunks=pieces, split=st.sampled_from([Split.SENTENCE, Split.CLAUSE, Split.NONE]), longest=longests)
 def test_the_pieces_in_which_a_text_comes_change_nothing(chunks: list[str], split: Split, longest: int | None) -> None:
@@ -218,7 +219,7 @@ def test_the_pieces_in_which_a_text_comes_change_nothing(chunks: list[str], spli
     assert fed([*text], split, longest) == whole
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(chunks=pieces, split=st.sampled_from(Split), longest=longests)
 def test_parts_can_be_spoken_and_nothing_is_lost(chunks: list[str], split: Split, longest: int | None) -> None:
     parts = fed(chunks, split, longest)
@@ -233,14 +234,14 @@ def test_parts_can_be_spoken_and_nothing_is_lost(chunks: list[str], split: Split
         assert bare("".join(parts)) == bare(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(chunks=pieces, split=st.sampled_from(Split), longest=st.none() | st.integers(8, 40))
 def test_a_part_is_not_cut_again(chunks: list[str], split: Split, longest: int | None) -> None:
     for part in fed(chunks, split, longest):
         assert split_whole(part, split, longest) == [part]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(chunks=pieces, flushes=st.lists(st.booleans(), min_size=40, max_size=40))
 def test_flushes_lose_no_word(chunks: list[str], flushes: list[bool]) -> None:
     splitter = Splitter(Split.SENTENCE)
@@ -253,7 +254,7 @@ def test_flushes_lose_no_word(chunks: list[str], flushes: list[bool]) -> None:
     assert [character for part in parts for character in part if character.isalnum()] == letters
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(chunks=pieces)
 def test_only_the_last_clause_of_a_sentence_is_short(chunks: list[str]) -> None:
     text = "".join(chunks)

@@ -27,6 +27,7 @@ from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Split, Started
 from runtime.settings import Limits
 from tests.support.engines import MOST_TICKS, Heard, VirtualClock, core_of, custom_voice, engine_of
+from tests.support.examples import examples
 from tests.support.frames import Slots, launched
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -223,12 +224,13 @@ class Walk(RuleBasedStateMachine):
         assert self.engine.load().active == self.engine.load().waiting == 0
 
 
+@pytest.mark.examples
 @pytest.mark.logs_errors
 def test_thousands_of_steps_lose_nobody(quick: Checkpoint) -> None:
     Walk.checkpoint = quick
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Walk,
         settings=settings(
-            max_examples=24, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples(24), stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

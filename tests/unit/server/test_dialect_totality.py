@@ -25,6 +25,7 @@ from runtime.server.commands import (
     TextMessage,
 )
 from runtime.settings import Limits
+from tests.support.examples import examples
 from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver, cartesia, omni
 
 LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
@@ -495,6 +496,6 @@ def test_samples_are_told_with_the_sound_of_both() -> None:
 
 
 TestAnyOmni = AnyOmni.TestCase
-TestAnyOmni.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyOmni.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestAnyCartesia = AnyCartesia.TestCase
-TestAnyCartesia.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyCartesia.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -16,6 +16,7 @@ from runtime.request import Broken, RequestStats, StopReason
 from runtime.server.commands import AudioMessage, Close
 from runtime.server.contexts import NativeUtterance
 from runtime.settings import Limits
+from tests.support.examples import examples
 from tests.unit.server.driver import REFERENCE, Driver
 
 # What a message is answered with, by the state of its context: terminal and other replies, commands.
@@ -261,4 +262,4 @@ class AnySession(RuleBasedStateMachine):
 
 
 TestAnySession = AnySession.TestCase
-TestAnySession.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestAnySession.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)

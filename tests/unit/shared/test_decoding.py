@@ -26,6 +26,7 @@ from runtime.shared.audio import Sound
 from runtime.shared.decoding import ROOT, _decode_apart, decode
 from runtime.shared.reference import read_reference
 from runtime.shared.wav_reader import is_plain_wav, read_wav
+from tests.support.examples import examples
 from tests.support.signals import voice
 
 VOICE = voice(1.5, 1)
@@ -126,7 +127,7 @@ def test_the_malformed_files_are_malformed_in_one_place_only() -> None:
     assert np.array_equal(read_reference(wav(BODY, tag=0xFFFE, tail=EXTENSIBLE_TAIL), Limits()), VOICE)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 60), st.integers(0, 40))
 def test_any_wav_is_read_or_refused(rubbish: bytes, place: int, gone: int) -> None:
     whole = wav(BODY[:4000])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 from runtime.shared.loudness import CEILING_DBTP, MAX_GAIN_DB, integrated, levelled, true_peak
+from tests.support.examples import examples
 from tests.support.signals import voice
 
 
@@ -84,7 +85,7 @@ def test_noise_that_is_all_but_silent_is_not_blown_up() -> None:
     assert np.abs(out).max() <= 3 * 10 ** (MAX_GAIN_DB / 20) + 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     length=st.integers(1, 60_000),

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from studio.store.database import FILE
+from tests.support.examples import examples
 from tests.support.keeping import a_take, keep, kept, pcm_of, visitor
 
 DEEP = "[" * 960 + "]" * 960
@@ -95,7 +96,7 @@ def send(client: httpx.Client, take: str, route: str, body: str) -> httpx.Respon
 @example("script", r'{"name": "a", "lines": [{"id": "1", "more": "\ud800"}]}')
 @example("script", under("more", DEEP))
 @example("script", BOTTOMLESS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_nasty_is_kept_or_breaks_a_list(client: httpx.Client, take: str, route: str, body: str) -> None:
     answer = send(client, take, route, body)
     assert answer.status_code < 500, answer.text

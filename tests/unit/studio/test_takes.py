@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.shared.encoding import COMMENT, read_tags
+from tests.support.examples import examples
 from tests.support.keeping import a_take, keep, kept, pcm_of, post, samples, visitor
 
 SOUND = pcm_of(2.0)
@@ -247,7 +248,7 @@ def test_another_sites_page_may_not_write(client: httpx.Client) -> None:
     assert client.get(f"/studio/takes/{record['id']}").status_code == 200
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     pcm=st.binary(min_size=2, max_size=20_000).map(lambda data: data[: len(data) // 2 * 2]),
     text=st.text(max_size=200).filter(lambda text: "\x00" not in text),

@@ -23,6 +23,7 @@ from runtime.voices.index import FILE
 from runtime.voices.library import A_LOOK, Library, library_folder
 from runtime.voices.voice import Edit, to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
+from tests.support.examples import examples
 from tests.support.voices import BOMBS, a_prompt, a_voice, crafted
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -209,7 +210,7 @@ def test_searching_and_sorting(library: Library) -> None:
     assert names(library) == ["Anna", "Bert", "Carl"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.one_of(
         st.text(min_size=1, max_size=70), st.sampled_from(["../../x", "CON", "a/b", ".", "..", "%2e", "x" * 64])

@@ -20,6 +20,7 @@ from runtime.request import SAMPLE_RATE, VoicePrompt
 from runtime.shared.names import LONGEST, checked_name, is_id, name_key
 from runtime.voices.voice import Consent, Voice, to_float, to_pcm
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, MAX_REFERENCE_S, read_voice, write_voice
+from tests.support.examples import examples
 from tests.support.signals import voice as signal
 from tests.support.voices import BOMBS, a_prompt, a_voice, crafted
 
@@ -103,7 +104,7 @@ def test_a_file_torn_at_any_place_is_noticed() -> None:
         read_voice(SMALL + b"\0")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=400), st.integers(0, len(SMALL)), st.integers(0, 40))
 def test_nothing_but_a_refusal_comes_of_rubbish(rubbish: bytes, place: int, gone: int) -> None:
     for data in (rubbish, SMALL[:place] + rubbish + SMALL[place + gone :]):
@@ -214,7 +215,7 @@ def test_a_key_twice_is_refused() -> None:
         read_voice(len(text).to_bytes(8, "little") + text + SMALL[end:])
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.text(max_size=80))
 def test_a_name_is_kept_as_it_is_seen_or_refused(name: str) -> None:
     try:

@@ -1,0 +1,28 @@
+"""The table of what `make test` leaves out names tests that are there."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.support.thorough import KEPT, ROOT, THOROUGH, is_thorough
+
+
+@pytest.mark.parametrize("table", [THOROUGH, KEPT], ids=["thorough", "kept"])
+def test_every_row_names_a_file_and_tests_in_it(table: dict[str, tuple[str, ...]]) -> None:
+    for path, names in table.items():
+        assert (ROOT / path).exists(), path
+        if names:
+            defined = {
+                each.name for each in ast.walk(ast.parse((ROOT / path).read_text("utf-8"))) if hasattr(each, "name")
+            }
+            assert set(names) <= defined, path
+
+
+def test_a_row_of_a_folder_holds_for_its_files_and_what_is_kept_is_not_left_out() -> None:
+    assert is_thorough("tests/clients/test_openai.py::test_speech[pcm]")
+    assert is_thorough("tests/browser/test_clone.py::test_the_countdown_can_be_called_off")
+    assert not is_thorough("tests/browser/test_clone.py::test_what_is_trimmed_is_what_is_sent")
+    assert not is_thorough("tests/browser/test_worklet.py::test_any[1]")
+    assert not is_thorough("tests/unit/test_cli.py::test_any")
