@@ -17,13 +17,13 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from runtime.device.fused import Rules, State
+from runtime.device.fused import KVView, Lookup, Norm, QKNormRope, Rules, Sampled, SamplingState, State
 from runtime.device.kernels import decode_attention, frame_io, prefill_attention, sample
 from runtime.model.layers import rotary
 
 HEADS, KV_HEADS, D = 16, 8, 128  # of both published networks
 # qkv, both norms, eps, both tables, keys, values
-Given = tuple[Tensor, Tensor, Tensor, float, Tensor, Tensor, Tensor, Tensor]
+Given = tuple[Tensor, QKNormRope, KVView]
 
 LAYERS = 4  # caches that launches take in turn
 GROUPS, CODES, EOS, WIDTH, EMBEDDED = 16, 2048, 2150, 2048, 1024
@@ -79,7 +79,8 @@ def _heads(count: int, slots: int, length: int) -> tuple[list[Given], int]:
     cos, sin = rotary(torch.arange(length, device=CARD), D, 1e6, torch.bfloat16)
     shape = (slots, KV_HEADS, length, D)
     caches = [(_normal(*shape), _normal(*shape)) for _ in range(LAYERS)]
-    return [(qkv, weight, weight, 1e-6, cos, sin, *cache) for cache in caches], 2 * 2 * KV_HEADS * D
+    heads = QKNormRope(Norm(weight, 1e-6), Norm(weight, 1e-6), cos, sin)
+    return [(qkv, heads, KVView(*cache)) for cache in caches], 2 * 2 * KV_HEADS * D
 
 
 def _rows(batch: int, length: int, position: int, new: int) -> Case:
@@ -119,17 +120,16 @@ def _sample(batch: int, name: str, spread: float, *, p: float = 1.0, best: bool 
     top_k, frame = (torch.full((batch,), value, device=CARD) for value in (50, 7))
     greedy = torch.full((batch,), best, device=CARD)
     codes = torch.zeros(batch, GROUPS, device=CARD, dtype=torch.int64)
-    finite = torch.zeros_like(codes, dtype=torch.bool)
-    rules, table, embedded = None, _normal(width, EMBEDDED), _normal(batch, 2, EMBEDDED)[:, 1]
+    sampled = Sampled(codes, torch.zeros_like(codes, dtype=torch.bool))
+    state = SamplingState(temperature, top_k, top_p, greedy, rows, frame)
+    rules, lookup = None, Lookup(_normal(width, EMBEDDED), _normal(batch, 2, EMBEDDED)[:, 1])
     if width > CODES:
         seen = torch.rand(batch, width, device=CARD) < 0.1
         rules = Rules(seen, temperature + 0.15, torch.zeros_like(rows), 2, EOS, CODES)
 
     def launch(n: int) -> None:
         codebook = 0 if rules else 1 + n % (GROUPS - 1)
-        settings = (temperature, top_k, top_p, greedy)
-        slots = (*settings, rows, frame)
-        sample.sample(logits, rows, *slots, codebook, codes, finite, rules, table, embedded, settled=True)
+        sample.sample(logits, rows, state, codebook, sampled, rules, lookup, settled=True)
 
     return Case("sample", f"B={batch} {name}", logits.nbytes, launch)
 
@@ -143,11 +143,12 @@ def _frame_io(batch: int) -> Iterator[Case]:
     seen = torch.zeros(batch + 1, CODES, device=CARD, dtype=torch.bool)
     state = State(ints(2000), ints(2000), ints(CODES, GROUPS), ints(TEXTS, 2048), seen)
     rows, positions = torch.arange(batch, device=CARD), torch.zeros(batch, device=CARD, dtype=torch.int64)
-    codes, finite = state.codes[:batch].clone(), torch.ones(batch, GROUPS, device=CARD, dtype=torch.bool)
+    finite = torch.ones(batch, GROUPS, device=CARD, dtype=torch.bool)
+    sampled = Sampled(state.codes[:batch].clone(), finite)
     moved = batch * (GROUPS + 2) * WIDTH * 2
     yield Case("begin", f"B={batch}", moved, lambda n: frame_io.begin(rows, state, tables, text))
     moved = batch * (3 * GROUPS + 4) * 8
-    yield Case("finish", f"B={batch}", moved, lambda n: frame_io.finish(rows, state, codes, finite, EOS, positions))
+    yield Case("finish", f"B={batch}", moved, lambda n: frame_io.finish(rows, state, sampled, EOS, positions))
 
 
 def _normal(*shape: int) -> Tensor:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device.cpu import Now
+from runtime.device.fused import Lookup, Sampled
 from runtime.device.interface import Stream
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
@@ -97,7 +98,7 @@ class Parts:
         hidden = torch.ones((batch, weight.shape[1]), device=weight.device, dtype=weight.dtype)
         rows = torch.arange(batch, device=weight.device)
         codes = torch.empty((batch, frame.config.talker.num_code_groups), device=weight.device, dtype=torch.int64)
-        finite = torch.empty_like(codes, dtype=torch.bool)
+        sampled = Sampled(codes, torch.empty_like(codes, dtype=torch.bool))
         slot_cache, fused = frame.slot_cache, frame.fused
 
         def draw(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
@@ -107,9 +108,9 @@ class Parts:
                     embedded.copy_(frame.talker.embed_code(codebook, code))
                 return
             assert frame.talker.tables is not None
-            table = None if embedded is None else frame.talker.tables.of(codebook)
-            slots = (slot_cache.predictor_level.every, slot_cache.seed, slot_cache.frame)
-            fused.sample(logits, rows, *slots, codebook, codes, finite, None, table, embedded, settled=True)
+            lookup = None if embedded is None else Lookup(frame.talker.tables.of(codebook), embedded)
+            state = slot_cache.predictor_level.sampling(slot_cache.seed, slot_cache.frame)
+            fused.sample(logits, rows, state, codebook, sampled, None, lookup, settled=True)
 
         def predict() -> None:
             x = predictor.begin(hidden, frame.ops)

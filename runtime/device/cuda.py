@@ -128,6 +128,6 @@ def _kernels() -> Fused | None:
     if not kernels.available():
         log.warning("Triton cannot be used here: the library's operations serve, several times slower")
         return None
-    from runtime.device.kernels.served import Kernels
+    from runtime.device.kernels import dispatch
 
-    return Kernels()
+    return dispatch

@@ -1,6 +1,6 @@
 """Operations that a device does in one launch where the networks would do several, over tensors alone.
 
-The twin of each is named; `runtime/model/fused.py` and the engine choose between the two.
+The twin of each is named; `runtime/model/fused_operations.py` and the engine choose between the two.
 """
 
 from __future__ import annotations
@@ -24,13 +24,33 @@ class Rules(NamedTuple):
     codes: int
 
 
-class Level(NamedTuple):
-    """Sampling settings of every slot. Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool."""
+class SamplingState(NamedTuple):
+    """Sampling settings of every slot, and what its noise is made from.
+
+    Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool; seed, frame [S] int64, frame counts those
+    made.
+    """
 
     temperature: Tensor
     top_k: Tensor
     top_p: Tensor
     greedy: Tensor
+    seed: Tensor
+    frame: Tensor
+
+
+class Sampled(NamedTuple):
+    """Where the codes of a frame are written, and whether their scores were numbers. Shapes: [B, Q] int64, bool."""
+
+    codes: Tensor
+    finite: Tensor
+
+
+class Lookup(NamedTuple):
+    """Where a sampled code is embedded: table[code]. Shapes: table [V, H']; out [B, H'], whose rows may lie apart."""
+
+    table: Tensor
+    out: Tensor
 
 
 class State(NamedTuple):
@@ -52,6 +72,22 @@ class Norm(NamedTuple):
 
     weight: Tensor
     eps: float
+
+
+class QKNormRope(NamedTuple):
+    """What query and key heads go through before they attend. Shapes: cos, sin [T, d]."""
+
+    q_norm: Norm
+    k_norm: Norm
+    cos: Tensor
+    sin: Tensor
+
+
+class KVView(NamedTuple):
+    """Keys and values of one layer, of every slot. Shapes: [S, kv_heads, T, d]."""
+
+    keys: Tensor
+    values: Tensor
 
 
 class Fused(Protocol):
@@ -88,12 +124,8 @@ class Fused(Protocol):
     def decode_attention(
         self,
         qkv: Tensor,
-        q_norm: Norm,
-        k_norm: Norm,
-        cos: Tensor,
-        sin: Tensor,
-        keys: Tensor,
-        values: Tensor,
+        heads: QKNormRope,
+        cache: KVView,
         rows: Tensor,
         positions: Tensor,
         new: int = 1,
@@ -102,22 +134,11 @@ class Fused(Protocol):
     ) -> Tensor:
         """Norms, RoPE, cache write and attention of the newest positions of some rows, over their own slots.
 
-        Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; cos, sin [T, d]; keys, values [S, kv_heads, T, d]; rows,
-        positions (of the first new one) [B] int64; result [B * new, heads * d]. ``settled``: rows and positions are.
+        Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; rows, positions (of the first new one) [B] int64; result
+        [B * new, heads * d]. ``settled``: rows and positions are.
         """
 
-    def prefill_attention(
-        self,
-        qkv: Tensor,
-        q_norm: Norm,
-        k_norm: Norm,
-        cos: Tensor,
-        sin: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        slot: Tensor,
-        start: Tensor,
-    ) -> Tensor:
+    def prefill_attention(self, qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
         """The same for P positions of each of n slots, from each one's ``start`` on.
 
         Shapes: qkv [n * P, ...]; slot, start [n] int64; result [n * P, heads * d].
@@ -129,23 +150,17 @@ class Fused(Protocol):
         self,
         logits: Tensor,
         rows: Tensor,
-        level: Level,
-        seed: Tensor,
-        frame: Tensor,
+        state: SamplingState,
         codebook: int,
-        codes: Tensor,
-        finite: Tensor,
+        out: Sampled,
         rules: Rules | None = None,
-        table: Tensor | None = None,
-        embedded: Tensor | None = None,
+        lookup: Lookup | None = None,
         *,
         settled: bool = False,
     ) -> None:
         """Sample one code a row, `runtime/engine/sampling.py`, ``pick``, and look up what it is embedded as.
 
-        Shapes: logits [B, V]; rows [B] int64; seed, frame [S] int64; codes [B, Q] int64 and finite [B, Q] bool are
-        written at ``codebook``; table [V, H'] and embedded [B, H'], whose rows may lie apart and are written.
-        ``settled``: rows, level, seed and frame are.
+        Shapes: logits [B, V]; rows [B] int64. ``out`` is written at ``codebook``. ``settled``: rows and state are.
         """
 
     def begin(self, rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,14 +173,13 @@ class Fused(Protocol):
         self,
         rows: Tensor,
         state: State,
-        codes: Tensor,
-        finite: Tensor,
+        sampled: Sampled,
         eos: int,
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
         """Move the rows on past the frame just made, and tell of it: `runtime/engine/frame.py`, ``Frame``.
 
-        Shapes: codes [B, Q] int64; finite [B, Q] bool; rows, positions (the first that was read), counts (of those
+        Shapes: rows, positions (the first that was read), counts (of those
         that were, or one of each row) [B] int64; result [B, Q + 2] int64.
         """

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.fused import Fused
+from runtime.device.fused import Fused, KVView
 from runtime.engine.slots import SlotCache
 from runtime.model.layers import Attention, join_heads
 from runtime.model.talker import Talker
@@ -67,11 +67,8 @@ class FusedPrefillAttention:
         slot_cache = self._slot_cache
         return self._fused.prefill_attention(
             qkv.flatten(0, 1),
-            attention.q_norm.plain,
-            attention.k_norm.plain,
-            *self._angles,
-            slot_cache.keys[layer],
-            slot_cache.values[layer],
+            attention.qk_norm_rope(*self._angles),
+            KVView(slot_cache.keys[layer], slot_cache.values[layer]),
             self._slot,
             self._start,
         ).view(*qkv.shape[:2], -1)
@@ -93,11 +90,8 @@ class FusedDecodeAttention:
         slot_cache = self._slot_cache
         return self._fused.decode_attention(
             qkv[:, 0],
-            attention.q_norm.plain,
-            attention.k_norm.plain,
-            *self._angles,
-            slot_cache.keys[layer],
-            slot_cache.values[layer],
+            attention.qk_norm_rope(*self._angles),
+            KVView(slot_cache.keys[layer], slot_cache.values[layer]),
             self._rows,
             self._positions,
             settled=layer > 0,  # the first layer's attention waits for what is ahead, and lets the others find it

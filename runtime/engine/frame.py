@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.fused import Fused, Rules
+from runtime.device.fused import Fused, Lookup, Rules, Sampled
 from runtime.engine.attending import DecodeAttention, FusedDecodeAttention, FusedPrefillAttention, PrefillAttention
 from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
 from runtime.engine.slots import SlotCache
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
-from runtime.model.fused import FusedOperations
+from runtime.model.fused_operations import FusedOperations
 from runtime.model.layers import Operations
 
 Slots = NDArray[np.int64]
@@ -181,10 +181,10 @@ class Frame:
         slot_cache, config, ops, tables = self.slot_cache, self.config.talker, self.ops, self.talker.tables
         assert tables is not None
         hidden = ops.norm(hidden, self.talker.model.norm)
-        shape = len(rows), config.num_code_groups
-        codes = torch.empty(shape, device=rows.device, dtype=torch.int64)
-        finite = torch.empty(shape, device=rows.device, dtype=torch.bool)
-        levels = slot_cache.talker_level.every, slot_cache.predictor_level.every
+        codes = torch.empty((len(rows), config.num_code_groups), device=rows.device, dtype=torch.int64)
+        sampled = Sampled(codes, torch.empty_like(codes, dtype=torch.bool))
+        noise = slot_cache.seed, slot_cache.frame
+        states = slot_cache.talker_level.sampling(*noise), slot_cache.predictor_level.sampling(*noise)
         rules = Rules(
             slot_cache.seen,
             slot_cache.penalty,
@@ -198,15 +198,11 @@ class Frame:
             fused.sample(
                 logits,
                 rows,
-                levels[codebook > 0],
-                slot_cache.seed,
-                slot_cache.frame,
+                states[codebook > 0],
                 codebook,
-                codes,
-                finite,
+                sampled,
                 rules if codebook == 0 else None,
-                None if embedded is None else tables.of(codebook),
-                embedded,
+                None if embedded is None else Lookup(tables.of(codebook), embedded),
                 # The first draw waits for all that was asked for before this frame, such as the rows themselves; only
                 # ``finish`` writes what a draw reads early, and it waits for the last draw.
                 settled=codebook > 0,
@@ -215,4 +211,4 @@ class Frame:
         x = self.talker.code_predictor.begin(hidden, ops)
         sample(0, self.talker.logits(hidden, ops), x[:, 1])
         self.talker.code_predictor.predict(x, cache, ops, sample)
-        return fused.finish(rows, slot_cache.state, codes, finite, config.codec_eos_token_id, positions, counts)
+        return fused.finish(rows, slot_cache.state, sampled, config.codec_eos_token_id, positions, counts)

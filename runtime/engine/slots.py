@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.device.fused import Level, State
+from runtime.device.fused import SamplingState, State
 from runtime.engine.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
@@ -90,10 +90,9 @@ class LevelCache:
         self.host_top_k[slot], self.host_greedy[slot] = choice.top_k or self.vocabulary, choice.greedy
         self.host_top_p[slot] = choice.top_p
 
-    @property
-    def every(self) -> Level:
-        """The settings of every slot, where they lie."""
-        return Level(self.temperature, self.top_k, self.top_p, self.greedy)
+    def sampling(self, seed: Tensor, frame: Tensor) -> SamplingState:
+        """The settings of every slot, where they lie. Shapes: seed, frame [S] int64, of every slot."""
+        return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, seed, frame)
 
     def of(self, rows: Tensor, slots: NDArray[np.int64] | None) -> LevelSettings:
         """The settings of some rows.

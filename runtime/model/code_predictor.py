@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device import Device
+from runtime.device.fused import KVView
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear
@@ -57,12 +58,8 @@ class FrameCache:
         if self._fused is not None:
             out = self._fused.decode_attention(
                 qkv.flatten(0, 1),
-                attention.q_norm.plain,
-                attention.k_norm.plain,
-                self.cos[0, 0],
-                self.sin[0, 0],
-                self.keys[layer],
-                self.values[layer],
+                attention.qk_norm_rope(self.cos[0, 0], self.sin[0, 0]),
+                KVView(self.keys[layer], self.values[layer]),
                 self._rows[:B],
                 self._positions[self.used, :B],
                 T,

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runtime.device.fused import Norm
+from runtime.device.fused import Norm, QKNormRope
 from runtime.model.config import DecoderConfig
 from runtime.model.products import Linear
 
@@ -132,6 +132,10 @@ class Attention(nn.Module):
         self.o_proj = Linear(width, config.hidden_size, config.attention_bias)
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
+
+    def qk_norm_rope(self, cos: Tensor, sin: Tensor) -> QKNormRope:
+        """What an operation that includes norms and rotary positions is given. Shapes: cos, sin [T, d]."""
+        return QKNormRope(self.q_norm.plain, self.k_norm.plain, cos, sin)
 
     def heads_of(self, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, normed and turned.

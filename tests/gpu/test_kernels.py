@@ -11,7 +11,7 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from runtime.device.fused import Norm, Rules
+from runtime.device.fused import Lookup, Norm, Rules, Sampled
 from runtime.device.kernels import small_m_gemm
 from runtime.device.kernels.decode_attention import decode_attention
 from runtime.device.kernels.frame_io import begin, finish
@@ -150,8 +150,8 @@ def drawn(
     finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool, device="cuda")
     table = torch.arange(logits.shape[1], device="cuda", dtype=torch.float32)[:, None].repeat(1, 40)
     embedded = torch.full((len(rows), 2, 40), -7.0, device="cuda")
-    given = (*slots.given(), codebook, codes, finite, rules, table, embedded[:, 1])
-    sample(logits, rows, *given, settled=settled)
+    lookup = Lookup(table, embedded[:, 1])
+    sample(logits, rows, slots.state, codebook, Sampled(codes, finite), rules, lookup, settled=settled)
     result = codes[:, codebook]
     assert torch.equal(embedded[:, 1], table[result])
     assert (embedded[:, 0] == -7).all()
@@ -289,7 +289,7 @@ def test_rows_move_on_and_tell_of_their_frame(counted: bool) -> None:
     finite = torch.rand(64, GROUPS, generator=generator).cuda() < 0.95
     positions, counts = state.position[rows], codes[:, 1].clone()
     expected = copy_of(state)
-    output = finish(rows, state, codes, finite, 301, positions, counts if counted else None)
+    output = finish(rows, state, Sampled(codes, finite), 301, positions, counts if counted else None)
     stops = positions + (counts if counted else 1)
     assert torch.equal(output, finish_twin(rows, expected, codes, finite, 301, stops))
     assert all(torch.equal(now, then) for now, then in zip(state, expected, strict=True))
@@ -308,15 +308,14 @@ def test_a_graph_of_kernels_that_feed_each_other_replays_what_they_do_alone() ->
 
     def frame() -> Tensor:
         codes = torch.empty(B, GROUPS, dtype=torch.int64, device="cuda")
-        finite = torch.empty(B, GROUPS, dtype=torch.bool, device="cuda")
+        sampled = Sampled(codes, torch.empty_like(codes, dtype=torch.bool))
         x, positions = begin(rows, state, tables, text)
         for codebook in range(GROUPS):
             settled = codebook > 0
             scores = decode_attention(x, *heads.given()[1:], rows, positions, settled=settled)
             x = torch.empty_like(x)
-            given = (*slots.given(), codebook, codes, finite, None, tables[codebook], x)
-            sample(scores, rows, *given, settled=settled)
-        return finish(rows, state, codes, finite, 5, positions)
+            sample(scores, rows, slots.state, codebook, sampled, None, Lookup(tables[codebook], x), settled=settled)
+        return finish(rows, state, sampled, 5, positions)
 
     moving = (heads.keys, heads.values, *state)
     kept = [tensor.clone() for tensor in moving]

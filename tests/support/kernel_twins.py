@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from runtime.device.fused import Rules, State
+from runtime.device.fused import KVView, Norm, QKNormRope, Rules, SamplingState, State
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
 from runtime.model.layers import RMSNorm, rotary, rotate
 
@@ -16,16 +16,19 @@ EPS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Arguments of an attention kernel but for its rows. Shapes: as in runtime/device/kernels/attention.py."""
+    """Arguments of an attention kernel but for its rows. Shapes: as in runtime/device/fused.py."""
 
     qkv: Tensor
-    q_norm: Tensor
-    k_norm: Tensor
-    eps: float
-    cos: Tensor
-    sin: Tensor
-    keys: Tensor
-    values: Tensor
+    heads: QKNormRope
+    cache: KVView
+
+    @property
+    def keys(self) -> Tensor:
+        return self.cache.keys
+
+    @property
+    def values(self) -> Tensor:
+        return self.cache.values
 
     @classmethod
     def random(
@@ -49,26 +52,23 @@ class Heads:
         cos, sin = rotary(torch.arange(length), d, 10_000.0, dtype)
         return cls(
             qkv=3 * normal(count, (heads + 2 * kv_heads) * d),
-            q_norm=1 + 0.3 * normal(d),
-            k_norm=1 + 0.3 * normal(d),
-            eps=EPS,
-            cos=cos.to(device),
-            sin=sin.to(device),
-            keys=normal(slots, kv_heads, length, d),
-            values=normal(slots, kv_heads, length, d),
+            heads=QKNormRope(
+                Norm(1 + 0.3 * normal(d), EPS), Norm(1 + 0.3 * normal(d), EPS), cos.to(device), sin.to(device)
+            ),
+            cache=KVView(normal(slots, kv_heads, length, d), normal(slots, kv_heads, length, d)),
         )
 
     def copy(self) -> Heads:
         """The same with a cache of its own."""
-        return replace(self, keys=self.keys.clone(), values=self.values.clone())
+        return replace(self, cache=KVView(self.keys.clone(), self.values.clone()))
 
     def poison(self, slot: int, start: int) -> None:
         """Make what a slot holds from a position on something that nobody can read unnoticed."""
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
-    def given(self) -> tuple[Tensor, Tensor, Tensor, float, Tensor, Tensor, Tensor, Tensor]:
+    def given(self) -> tuple[Tensor, QKNormRope, KVView]:
         """In the order of the kernels' parameters."""
-        return (self.qkv, self.q_norm, self.k_norm, self.eps, self.cos, self.sin, self.keys, self.values)
+        return self.qkv, self.heads, self.cache
 
 
 def attend_twin(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
@@ -80,8 +80,9 @@ def attend_twin(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
     dtype, count = heads.qkv.dtype, len(heads.qkv)
     split = heads.qkv.view(count, -1, d)
     q, k, v = split.split((split.shape[1] - 2 * kv_heads, kv_heads, kv_heads), dim=1)
-    cos, sin = (table[positions].unsqueeze(1) for table in (heads.cos, heads.sin))
-    q, k = (rotate(_norm(x, weight, heads.eps), cos, sin) for x, weight in ((q, heads.q_norm), (k, heads.k_norm)))
+    q_norm, k_norm, *angles = heads.heads
+    cos, sin = (table[positions].unsqueeze(1) for table in angles)
+    q, k = (rotate(_norm(x, *norm), cos, sin) for x, norm in ((q, q_norm), (k, k_norm)))
     for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
         heads.keys[slot, :, position], heads.values[slot, :, position] = k[row], v[row]
     out = torch.empty_like(q)
@@ -138,9 +139,10 @@ class Slots:
         )
         return cls(**{name: getattr(known, name).to(device) for name in cls.__slots__})
 
-    def given(self) -> tuple[Tensor, ...]:
-        """In the order of the kernel's parameters, those before the codebook."""
-        return (self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
+    @property
+    def state(self) -> SamplingState:
+        """As the kernel takes it."""
+        return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
 
     def rules(self, fewest: int, eos: int, codes: int) -> Rules:
         """The talker's rules over these slots."""

@@ -11,8 +11,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from runtime.device.fused import KVView, QKNormRope
 from runtime.device.kernels import launch_options, stages
-from runtime.device.kernels.qk_norm_rope import FLOAT32_STAGES, LOG2_E, LOWEST, STAGES, check, partners, qk_norm_rope
+from runtime.device.kernels.qk_norm_rope import (
+    FLOAT32_STAGES,
+    LOG2_E,
+    LOWEST,
+    STAGES,
+    partners,
+    qk_norm_rope,
+    query_heads,
+)
 
 PART = 16  # keys that a warp takes at a time
 PARTS = 8  # warps that share the keys of a row
@@ -21,13 +30,8 @@ FEWEST_WARPS = 4  # of a program whose keys are few
 
 def decode_attention(
     qkv: Tensor,
-    q_norm: Tensor,
-    k_norm: Tensor,
-    eps: float,
-    cos: Tensor,
-    sin: Tensor,
-    keys: Tensor,
-    values: Tensor,
+    heads: QKNormRope,
+    cache: KVView,
     rows: Tensor,
     positions: Tensor,
     new: int = 1,
@@ -36,40 +40,38 @@ def decode_attention(
 ) -> Tensor:
     """Attention of each row's newest positions over its own slot up to themselves; their keys and values are kept.
 
-    Shapes: qkv [B * new, (heads + 2 kv_heads) * d], a row's positions side by side; q_norm, k_norm [d]; cos, sin
-    [T, d]; keys, values [S, kv_heads, T, d]; rows [B] int64, the slot of each; positions [B] int64, the first new one
-    of each; result [B * new, heads * d]. All but the integers in one dtype, float32 or bfloat16.
+    Shapes: qkv [B * new, (heads + 2 kv_heads) * d], a row's positions side by side; rows [B] int64, the slot of each;
+    positions [B] int64, the first new one of each; result [B * new, heads * d]. All but the integers in one dtype,
+    float32 or bfloat16.
 
     Args:
         new: 1 or 2 positions a row.
         settled: rows and positions lie as they are since before the last launch that was not settled, so that they
             may be read while the kernel ahead still runs.
     """
-    _, kv_heads, T, d = keys.shape
-    heads = qkv.shape[1] // d - 2 * kv_heads
-    check(heads, new, (qkv, q_norm, k_norm, cos, sin, keys, values, rows, positions))
-    out = torch.empty(len(qkv), heads * d, device=qkv.device, dtype=qkv.dtype)
+    _, kv_heads, T, d = cache.keys.shape
+    count = query_heads(qkv, heads, cache, new, rows, positions)
+    out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
     parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
     block = 2 * parts * PART * width * qkv.itemsize  # bytes of keys and values
     _decode_attention[(len(rows), kv_heads)](
         qkv,
-        q_norm,
-        k_norm,
-        cos,
-        sin,
-        keys,
-        values,
+        heads.q_norm.weight,
+        heads.k_norm.weight,
+        heads.cos,
+        heads.sin,
+        *cache,
         rows,
         positions,
         out,
-        eps,
+        heads.q_norm.eps,
         d**-0.5,
         T,
-        HEADS=heads,
+        HEADS=count,
         KV_HEADS=kv_heads,
         D=d,
         WIDTH=width,
-        QUERIES=triton.next_power_of_2(new * heads // kv_heads),
+        QUERIES=triton.next_power_of_2(new * count // kv_heads),
         NEW=new,
         PARTS=parts,
         PART=PART,

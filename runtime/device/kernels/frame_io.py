@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.fused import State
+from runtime.device.fused import Sampled, State
 from runtime.device.kernels import launch_options
 
 WIDTH = 256  # numbers of a row that share a program
@@ -95,25 +95,24 @@ def _begin(
 def finish(
     rows: Tensor,
     state: State,
-    codes: Tensor,
-    finite: Tensor,
+    sampled: Sampled,
     eos: int,
     positions: Tensor,
     counts: Tensor | None = None,
 ) -> Tensor:
     """Move the rows on past the frame just made: position, frame, last codes, codes 0 seen.
 
-    Shapes: codes [B, Q] int64; finite [B, Q] bool; rows, positions (the first that was read), counts (of those that
+    Shapes: rows, positions (the first that was read), counts (of those that
     were, or one of each row) [B] int64; result [B, Q + 2] int64: the codes, whether code 0 is ``eos``, whether all
     scores were finite.
     """
-    B, Q = codes.shape
+    B, Q = sampled.codes.shape
     S, V = state.seen.shape
     assert state.codes.shape == (S, Q)
-    assert finite.shape == (B, Q)
+    assert sampled.finite.shape == (B, Q)
     assert rows.shape == positions.shape == (B,)
     assert counts is None or counts.shape == (B,)
-    assert all(tensor.is_contiguous() for tensor in (rows, codes, finite, positions, *state))
+    assert all(tensor.is_contiguous() for tensor in (rows, positions, *sampled, *state))
     output = torch.empty(B, Q + 2, device=rows.device, dtype=torch.int64)
     _finish[(B,)](
         rows,
@@ -121,8 +120,7 @@ def finish(
         state.frame,
         state.codes,
         state.seen,
-        codes,
-        finite,
+        *sampled,
         positions,
         counts,
         output,

@@ -11,26 +11,24 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from runtime.device.fused import KVView, QKNormRope
 from runtime.device.kernels import launch_options
-from runtime.device.kernels.qk_norm_rope import FLOAT32_STAGES, LOG2_E, LOWEST, STAGES, check, partners, qk_norm_rope
+from runtime.device.kernels.qk_norm_rope import (
+    FLOAT32_STAGES,
+    LOG2_E,
+    LOWEST,
+    STAGES,
+    partners,
+    qk_norm_rope,
+    query_heads,
+)
 
 TILE = 32  # positions that share a program
 BLOCK = 64  # keys that it takes at a time
 FLOAT32_BLOCK = 16
 
 
-def prefill_attention(
-    qkv: Tensor,
-    q_norm: Tensor,
-    k_norm: Tensor,
-    eps: float,
-    cos: Tensor,
-    sin: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    slot: Tensor,
-    start: Tensor,
-) -> Tensor:
+def prefill_attention(qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
     """Causal attention of P new positions of each of some slots, over themselves and those before, which are kept.
 
     A slot's last position is scratch: what lies at it or beyond (the padding of a chunk) is written there, attends to
@@ -39,22 +37,21 @@ def prefill_attention(
     Shapes: qkv [n * P, (heads + 2 kv_heads) * d], a slot's positions next to each other; slot, start [n] int64, on the
     device; the rest as in ``decode_attention``; result [n * P, heads * d].
     """
-    _, kv_heads, T, d = keys.shape
-    heads, P = qkv.shape[1] // d - 2 * kv_heads, len(qkv) // len(slot)
-    check(heads, 1, (qkv, q_norm, k_norm, cos, sin, keys, values, slot, start))
-    out = torch.empty(len(qkv), heads * d, device=qkv.device, dtype=qkv.dtype)
+    _, kv_heads, T, d = cache.keys.shape
+    count, P = query_heads(qkv, heads, cache, 1, slot, start), len(qkv) // len(slot)
+    out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
+    angles, eps = (heads.cos, heads.sin), heads.q_norm.eps
     grid = (len(slot) * triton.cdiv(P, TILE), kv_heads)
-    queries = max(16, triton.next_power_of_2(TILE * heads // kv_heads))
+    queries = max(16, triton.next_power_of_2(TILE * count // kv_heads))
     half = qkv.itemsize == 2
-    shape = {"HEADS": heads, "KV_HEADS": kv_heads, "D": d, "WIDTH": triton.next_power_of_2(d), "TILE": TILE}
-    _place[grid](qkv, k_norm, cos, sin, keys, values, slot, start, eps, P, T, **shape, num_warps=4, **launch_options())
+    shape = {"HEADS": count, "KV_HEADS": kv_heads, "D": d, "WIDTH": triton.next_power_of_2(d), "TILE": TILE}
+    kept = (qkv, heads.k_norm.weight, *angles, *cache, slot, start, eps, P, T)
+    _place[grid](*kept, **shape, num_warps=4, **launch_options())
     _prefill_attention[grid](
         qkv,
-        q_norm,
-        cos,
-        sin,
-        keys,
-        values,
+        heads.q_norm.weight,
+        *angles,
+        *cache,
         slot,
         start,
         out,

@@ -6,6 +6,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from runtime.device.fused import KVView, QKNormRope
+
 STAGES = 3  # blocks of keys on their way at once, the one at work among them
 FLOAT32_STAGES = 2  # as many as fit a multiprocessor's memory
 
@@ -13,18 +15,25 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-1e30)  # below every score, and finite: what is subtracted from it stays a number
 
 
-def check(heads: int, new: int, tensors: tuple[Tensor, ...]) -> None:
-    """The kernels index by shape alone and would read strangers' memory where these do not hold."""
-    qkv, q_norm, k_norm, cos, sin, keys, values = tensors[:7]
-    _, kv_heads, T, d = keys.shape
-    assert heads > 0 == heads % kv_heads == d % 2
+def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indices: Tensor) -> int:
+    """How many query heads there are, after checks of all shapes.
+
+    The kernels index by shape alone and would read another slot's memory where these do not hold.
+    """
+    (q_norm, q_eps), (k_norm, k_eps), cos, sin = heads
+    _, kv_heads, T, d = cache.keys.shape
+    count = qkv.shape[1] // d - 2 * kv_heads
+    assert count > 0 == count % kv_heads == d % 2
     assert new in (1, 2)
-    assert qkv.shape[1] == (heads + 2 * kv_heads) * d
-    assert keys.shape == values.shape
+    assert qkv.shape[1] == (count + 2 * kv_heads) * d
+    assert cache.keys.shape == cache.values.shape
     assert q_norm.shape == k_norm.shape == (d,)
+    assert q_eps == k_eps
     assert cos.shape == sin.shape == (T, d)
-    assert all(tensor.is_contiguous() for tensor in tensors)
-    assert len({tensor.dtype for tensor in tensors[:7]}) == 1
+    numbers = (qkv, q_norm, k_norm, cos, sin, *cache)
+    assert all(tensor.is_contiguous() for tensor in (*numbers, *indices))
+    assert len({tensor.dtype for tensor in numbers}) == 1
+    return count
 
 
 @triton.jit

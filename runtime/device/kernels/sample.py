@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.fused import Rules
+from runtime.device.fused import Lookup, Rules, Sampled, SamplingState
 from runtime.device.kernels import launch_options
 
 WARPS = 8  # of a program
@@ -24,18 +24,11 @@ LEAST = tl.constexpr(-(2**31))  # below every ordered key
 def sample(
     logits: Tensor,
     rows: Tensor,
-    temperature: Tensor,
-    top_k: Tensor,
-    top_p: Tensor,
-    greedy: Tensor,
-    seed: Tensor,
-    frame: Tensor,
+    state: SamplingState,
     codebook: int,
-    codes: Tensor,
-    finite: Tensor,
+    out: Sampled,
     rules: Rules | None = None,
-    table: Tensor | None = None,
-    embedded: Tensor | None = None,
+    lookup: Lookup | None = None,
     *,
     settled: bool = False,
 ) -> None:
@@ -43,47 +36,34 @@ def sample(
 
     A row with a score that is none still draws some code in [0, V).
 
-    Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, the slot of each; temperature, top_p [S] float32; top_k
-    [S] int64; greedy [S] bool; seed, frame [S] int64, frame counts those made; codes [B, Q] int64 and finite [B, Q]
-    bool are written at ``codebook``; table [V, H'] in any dtype, and embedded [B, H'], whose rows may lie apart, is
-    written: table[codes[:, codebook]].
+    Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, the slot of each. ``out`` is written at ``codebook``.
 
     Args:
-        settled: rows, seed, frame and settings lie as they are since before the last launch that was not settled, so
-            that the noise may be made while the kernel ahead still runs.
+        settled: rows and state lie as they are since before the last launch that was not settled, so that the noise may
+            be made while the kernel ahead still runs.
     """
     B, V = logits.shape
-    Q = codes.shape[1]
-    tables = (temperature, top_k, top_p, greedy, seed, frame, *(rules[:3] if rules else ()))
-    assert all(tensor.is_contiguous() for tensor in (logits, rows, codes, finite, *tables))
-    assert codes.shape == finite.shape == (len(rows), Q) == (B, Q)
+    Q = out.codes.shape[1]
+    assert all(tensor.is_contiguous() for tensor in (logits, rows, *out, *state, *(rules[:3] if rules else ())))
+    assert out.codes.shape == out.finite.shape == (len(rows), Q) == (B, Q)
     assert 0 <= codebook < Q
     assert rules is None or rules.seen.shape[1] == V
     width = 0
-    if table is not None and embedded is not None:
-        width = table.shape[1]
-        assert table.shape == (V, width)
-        assert embedded.shape == (B, width)
-        assert table.dtype == embedded.dtype
-        assert table.is_contiguous()
-        assert embedded.stride(1) == 1
+    if lookup is not None:
+        width = lookup.table.shape[1]
+        assert lookup.table.shape == (V, width)
+        assert lookup.out.shape == (B, width)
+        assert lookup.table.dtype == lookup.out.dtype
+        assert lookup.table.is_contiguous()
+        assert lookup.out.stride(1) == 1
     _sample[(B,)](
         logits,
         rows,
-        temperature,
-        top_k,
-        top_p,
-        greedy,
-        seed,
-        frame,
-        codes,
-        finite,
-        rules.seen if rules else None,
-        rules.penalty if rules else None,
-        rules.hold_until if rules else None,
-        table,
-        embedded,
-        embedded.stride(0) if embedded is not None else 0,
+        *state,
+        *out,
+        *(rules[:3] if rules else (None, None, None)),
+        *(lookup or (None, None)),
+        lookup.out.stride(0) if lookup else 0,
         codebook,
         Q,
         RULES=rules is not None,

@@ -7,6 +7,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from runtime.device.fused import Sampled
 from runtime.device.kernels.frame_io import begin, finish
 from tests.support.kernel_twins import begin_twin, copy_of, finish_twin, random_state
 
@@ -57,7 +58,7 @@ def test_rows_move_on_and_tell_of_their_frame(groups: int, counted: bool) -> Non
     finite[3, groups - 1] = finite[0, 0] = False
     positions, counts = state.position[rows], torch.tensor([3, 1, 9, 7, 2])
     expected = copy_of(state)
-    output = finish(rows, state, codes, finite, eos, positions, counts if counted else None)
+    output = finish(rows, state, Sampled(codes, finite), eos, positions, counts if counted else None)
     stops = positions + (counts if counted else 1)
     assert torch.equal(output, finish_twin(rows, expected, codes, finite, eos, stops))
     assert output[:, -2].tolist() == [0, 1, 0, 0, 0]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from runtime.device.fused import Rules
+from runtime.device.fused import Lookup, Rules, Sampled
 from runtime.device.kernels.sample import sample
 from tests.support.kernel_twins import Slots, draw_twin
 
@@ -28,7 +28,7 @@ def drawn(
     finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool)
     table = torch.arange(logits.shape[1], dtype=torch.float32)[:, None] * torch.ones(WIDTH)
     embedded = torch.full((len(rows), 2, WIDTH), -7.0)
-    sample(logits, rows, *slots.given(), codebook, codes, finite, rules, table, embedded[:, 1])
+    sample(logits, rows, slots.state, codebook, Sampled(codes, finite), rules, Lookup(table, embedded[:, 1]))
     result = codes[:, codebook]
     assert torch.equal(embedded[:, 1], table[result])
     assert (embedded[:, 0] == -7).all()

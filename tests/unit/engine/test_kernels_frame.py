@@ -14,7 +14,8 @@ pytest.importorskip("triton")
 
 from runtime.device import open_device
 from runtime.device.cpu import CpuDevice
-from runtime.device.kernels.served import Kernels
+from runtime.device.fused import Fused
+from runtime.device.kernels import dispatch
 from runtime.engine.model_runner import FrameResult, ModelRunner
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import LevelChoice, RowSettings
@@ -32,8 +33,8 @@ LEVELS = (LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False))
 class Interpreted(CpuDevice):
     """A CPU that has fused operations."""
 
-    def fused(self, dtype: torch.dtype) -> Kernels:
-        return Kernels()
+    def fused(self, dtype: torch.dtype) -> Fused:
+        return dispatch
 
 
 class Asked(TorchDispatchMode):

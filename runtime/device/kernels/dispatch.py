@@ -1,0 +1,39 @@
+"""Collects the kernels into the operations that the networks know: this module is a `runtime.device.fused.Fused`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from runtime.device.fused import Norm
+from runtime.device.kernels import gemm as large
+from runtime.device.kernels import small_m_gemm as small
+from runtime.device.kernels.decode_attention import decode_attention
+from runtime.device.kernels.frame_io import begin, finish
+from runtime.device.kernels.gemm import MOST_ROWS as most_rows
+from runtime.device.kernels.gemm import norm
+from runtime.device.kernels.prefill_attention import prefill_attention
+from runtime.device.kernels.sample import sample
+
+__all__ = ["begin", "decode_attention", "finish", "gemm", "most_rows", "norm", "prefill_attention", "sample", "swiglu"]
+
+
+def gemm(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    norm: Norm | None = None,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``Fused.gemm``: by the kernel that is faster for so many rows of such a matrix."""
+    if bias is None and (way := small.way(x, weight)) is not None:
+        return small.small_m_gemm(x, weight, way, norm=norm, residual=residual, out=out)
+    return large.gemm(x if norm is None else large.norm(x, norm), weight, bias=bias, residual=residual, out=out)
+
+
+def swiglu(x: Tensor, norm: Norm, weight: Tensor) -> Tensor:
+    """``Fused.swiglu``, chosen as ``gemm``."""
+    if (way := small.way(x, weight, gated=True)) is not None:
+        return small.small_m_gemm(x, weight, way, norm=norm, gated=True)
+    return large.swiglu(large.norm(x, norm), weight)
