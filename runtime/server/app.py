@@ -12,11 +12,15 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Receive, Scope, Send
 
 from runtime.errors import GenerationFailed, SpeechError
-from runtime.server import cartesia_bytes, cartesia_voices, metrics, openai, protocol, replies, websocket_routes
+from runtime.server import metrics, websocket_routes
 from runtime.server.access import AccessControl, Tickets
+from runtime.server.cartesia import speech_routes as cartesia_speech
+from runtime.server.cartesia import voices_routes as cartesia_voices
 from runtime.server.host import Host
+from runtime.server.native import protocol, replies
+from runtime.server.openai import routes as openai_routes
 from runtime.server.request_ids import HEADER, RequestIds, id_of
-from runtime.server.voices_routes import voices_router
+from runtime.server.voices.routes import voices_router
 from runtime.shared.port.door import Door
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.hosts import ANY, Hosts
@@ -81,8 +85,8 @@ def create_app(host: Host) -> FastAPI:
         return protocol.schema()
 
     websocket_routes.add_routes(app, host)
-    openai.add_routes(app, host)
-    cartesia_bytes.add_routes(app, host)
+    openai_routes.add_routes(app, host)
+    cartesia_speech.add_routes(app, host)
     cartesia_voices.add_routes(app, host)
     app.include_router(voices_router(host))
 

@@ -10,7 +10,7 @@ from runtime.server.commands import Command, Outgoing
 
 
 class Dialect(Protocol):
-    """Events in, commands and messages out. Thread: event loop. ``runtime.server.session`` is the model of one."""
+    """Events in, commands and messages out. Thread: event loop. ``native.session`` is the model of one."""
 
     @property
     def closed(self) -> bool:

@@ -17,16 +17,16 @@ from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, Spee
 from runtime.request import Broken, Finished
 from runtime.server.logs import RequestLog, log_end
 from runtime.server.metrics import ServerMetrics
-from runtime.server.prompt_keeper import PromptKeeper
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.spending import ALLOWED, AccountedEngine, Spending
-from runtime.server.uploads import fetcher_for
+from runtime.server.voices.prompt_keeper import PromptKeeper
+from runtime.server.voices.uploads import fetcher_for
 from runtime.settings import Settings
 from runtime.voices.library import Library, library_folder
 from runtime.voices.owner_libraries import OwnerLibraries, OwnerLibrary
 
 if TYPE_CHECKING:
-    from runtime.server.socket import SpeechSocket
+    from runtime.server.connection import SpeechSocket
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from runtime.server.commands import AudioMessage, Close, Outgoing, TextMessage
-from runtime.server.replies import Reply
+from runtime.server.native.replies import Reply
 
 _CONGESTED = 256  # untaken messages without sound; a client that does not read these is not listened to either
 

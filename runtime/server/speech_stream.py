@@ -22,7 +22,7 @@ from runtime.errors import Draining, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest, Started
 from runtime.server.host import Host
 from runtime.server.logs import RequestLog
-from runtime.server.replies import BYTES_PER_SAMPLE, end_notes
+from runtime.server.native.replies import BYTES_PER_SAMPLE, end_notes
 from runtime.server.speech_engine import SpeechEngine
 from runtime.shared.port.sending import send_stream
 

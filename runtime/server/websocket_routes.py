@@ -9,14 +9,16 @@ from typing import Any
 from fastapi import FastAPI, WebSocket
 
 from runtime.errors import SpeechError, SubprotocolRequired
-from runtime.server import cartesia_contexts, omni_replies, replies
-from runtime.server.cartesia import CartesiaSession
+from runtime.server.cartesia import contexts as cartesia_contexts
+from runtime.server.cartesia.session import CartesiaSession
+from runtime.server.connection import SpeechSocket
 from runtime.server.dialect import Dialect
 from runtime.server.host import Host
-from runtime.server.omni import OmniSession
-from runtime.server.replies import PROTOCOL, Reply
-from runtime.server.session import Session
-from runtime.server.socket import SpeechSocket
+from runtime.server.native import replies
+from runtime.server.native.replies import PROTOCOL, Reply
+from runtime.server.native.session import Session
+from runtime.server.omni import replies as omni_replies
+from runtime.server.omni.session import OmniSession
 from runtime.shared.encoding import Encoder
 from runtime.version import package_version
 

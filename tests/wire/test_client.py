@@ -21,7 +21,7 @@ from websockets.http11 import Request, Response
 
 from runtime.client import MAX_WAITING, Cancelled, Config, ConnectionLost, Speech, SpeechRefused, connect, say, wav
 from runtime.request import Queued
-from runtime.server.schema import SessionConfig
+from runtime.server.native.schema import SessionConfig
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import PROTOCOL, same_sound, spoken
 

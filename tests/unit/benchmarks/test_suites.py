@@ -23,7 +23,7 @@ from benchmarks.plan import Manner, NewVoices, Plan, Rounds, closed_loop, frames
 from benchmarks.report import markdown
 from benchmarks.suite import main
 from runtime.request import Mode
-from runtime.server.uploads import read_upload
+from runtime.server.voices.uploads import read_upload
 from runtime.settings import DEMO_CHECKPOINT, Limits
 
 MODE = Mode.CUSTOM_VOICE

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from runtime.request import AudioChunk, Finished, Reference, RequestStats, Started, StopReason
-from runtime.server.cartesia import CartesiaSession
+from runtime.server.cartesia.session import CartesiaSession
 from runtime.server.commands import (
     Append,
     AudioMessage,
@@ -22,11 +22,11 @@ from runtime.server.commands import (
     TextMessage,
 )
 from runtime.server.dialect import Dialect
-from runtime.server.omni import OmniSession
-from runtime.server.voice_library import VoiceCard
+from runtime.server.omni.session import OmniSession
+from runtime.server.voices.voice_library import VoiceCard
 from runtime.settings import Limits
 from tests.support.library import MemoryLibrary
-from tests.unit.server.driver import CARD, CLONER
+from tests.unit.server.native.driver import CARD, CLONER
 
 REFERENCE = Reference(samples=np.full(24_000, 0.5, np.float32))
 STORED = Reference(samples=np.full(24_000, 0.25, np.float32), text="Stored words.")

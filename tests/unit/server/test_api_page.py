@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from runtime.errors import TABLE, SetUpError
-from runtime.server.schema import MESSAGES, SessionConfig
+from runtime.server.native.schema import MESSAGES, SessionConfig
 from runtime.settings import Limits
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "api.md").read_text()

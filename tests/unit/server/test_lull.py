@@ -10,7 +10,7 @@ from runtime.server.commands import Flush
 from runtime.settings import Limits
 from runtime.shared.sentence_ends import may_end
 from tests.unit.server.dialects import Clock, DialectDriver, cartesia, omni
-from tests.unit.server.driver import REFERENCE, Driver, ready
+from tests.unit.server.native.driver import REFERENCE, Driver, ready
 
 SENTENCE = "Let me check that for you. "
 

@@ -8,10 +8,10 @@ import pytest
 
 from runtime.server.commands import FinishText
 from runtime.settings import Limits
+from tests.unit.server.cartesia.test_session import generation, short, waits
 from tests.unit.server.dialects import Clock, DialectDriver, cartesia, omni
-from tests.unit.server.driver import ready
-from tests.unit.server.test_cartesia import generation, short, waits
-from tests.unit.server.test_speech_responder import requested
+from tests.unit.server.native.driver import ready
+from tests.unit.server.openai.test_speech_responder import requested
 
 MARKED, PLAIN = "Some **bold** words.", "Some bold words."
 BY_DEFAULT: tuple[tuple[dict[str, Any], str], ...] = (

@@ -16,7 +16,7 @@ from starlette.routing import Route, WebSocketRoute
 from websockets.asyncio.client import connect
 
 from runtime.errors import OriginRefused, StorageFailed, VoiceNotFound
-from runtime.server.replies import PROTOCOL
+from runtime.server.native.replies import PROTOCOL
 from runtime.settings import EngineSettings
 from studio.given_runtime import GivenRuntime
 from studio.relay import HTTP_METHODS, Relay

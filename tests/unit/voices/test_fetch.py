@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import AddressRefused, MessageTooLarge, SpeechError
-from runtime.server.uploads import read_upload
+from runtime.server.voices.uploads import read_upload
 from runtime.settings import Limits
 from runtime.voices.fetch import Fetcher, is_public, web_address_of
 

@@ -1,0 +1,1 @@
+"""Speaks Cartesia's dialect, over WebSocket and HTTP."""

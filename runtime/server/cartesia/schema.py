@@ -1,0 +1,219 @@
+"""Reads what Cartesia's clients send: messages of ``/tts/websocket``, bodies of ``/tts/bytes`` and ``/tts/sse``."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+from runtime.errors import InvalidConfig
+from runtime.request import Reference, SpeechRequest
+from runtime.server.cartesia.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
+from runtime.server.lull import Lull
+from runtime.server.native.schema import Name, Text, checked
+from runtime.server.text_filter import FilterName
+from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
+from runtime.settings import Limits
+
+# Their codes for the languages that checkpoints of this family know by name.
+LANGUAGES = {
+    "zh": "chinese",
+    "en": "english",
+    "ja": "japanese",
+    "ko": "korean",
+    "de": "german",
+    "fr": "french",
+    "ru": "russian",
+    "pt": "portuguese",
+    "es": "spanish",
+    "it": "italian",
+}
+
+
+MAX_BUFFER_DELAY_MS = 3000  # Cartesia's default
+
+Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
+BYTES_OF = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}  # of a sample
+MP3_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz; there are no others
+
+Read = TypeVar("Read", bound="CartesiaRequest")
+
+
+class CartesiaFields(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class CartesiaVoice(CartesiaFields):
+    mode: Literal["id"] = "id"
+    id: Name | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _its_id_alone(cls, voice: object) -> object:
+        """Newer clients say no more than the id."""
+        return {"id": voice} if isinstance(voice, str) else voice
+
+
+class OutputFormat(CartesiaFields):
+    container: Literal["raw"] = "raw"
+    encoding: Encoding = "pcm_s16le"
+    sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)] = 24_000
+
+    @property
+    def bytes_per_second(self) -> int:
+        return self.sample_rate * BYTES_OF[self.encoding]
+
+    def writer(self) -> PcmWriter:
+        """Return what makes one stream of this format."""
+        return PcmWriter(self.encoding, self.sample_rate)
+
+
+class FileFormat(CartesiaFields):
+    """``encoding`` is of raw and wav, ``bit_rate`` of mp3."""
+
+    container: Literal["raw", "wav", "mp3"] = "raw"
+    encoding: Encoding = "pcm_s16le"
+    sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)] = 24_000
+    bit_rate: Literal[32_000, 64_000, 96_000, 128_000, 192_000] | None = None
+
+    @model_validator(mode="after")
+    def _a_rate_of_mp3(self) -> Self:
+        if self.container == "mp3" and self.sample_rate not in MP3_RATES:
+            raise ValueError(f"mp3 has the sample rates {', '.join(map(str, MP3_RATES))}")
+        return self
+
+
+class CartesiaRequest(CartesiaFields):
+    """The voice and how it speaks; ``seed`` and what follows are ours."""
+
+    model_id: Name | None = None
+    voice: CartesiaVoice = CartesiaVoice()
+    language: Name | None = Field(None, validation_alias=AliasChoices("language", "locale"))
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    instructions: Text | None = None
+    max_frames: Annotated[int, Field(ge=1)] | None = None
+    text_filter: FilterName | None = None
+
+    @property
+    def filter_name(self) -> FilterName:
+        """What is taken out of a text that is whole."""
+        return self.text_filter or "none"
+
+    @property
+    def language_name(self) -> str:
+        code = (self.language or "auto").lower()
+        return LANGUAGES.get(code.split("-")[0], code)
+
+    def resolve_voice(self, resolver: VoiceResolver, models: Set[str]) -> ResolvedVoice:
+        """Resolve mode and voice. A model that is none of ours ("sonic-2") is any of them.
+
+        Raises:
+            BadRequest: see `VoiceResolver.resolve`.
+        """
+        model = self.model_id if self.model_id in models else None
+        return resolver.resolve(mode=None, model=model, voice=self.voice.id, has_reference=False)
+
+    def request(
+        self, text: str, resolved: ResolvedVoice, reference: Reference | None, *, open_text: bool
+    ) -> SpeechRequest:
+        """Return the request that this begins."""
+        if reference is not None:
+            reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
+        return SpeechRequest(
+            text=text,
+            mode=resolved.mode,
+            voice=resolved.speaker,
+            language=self.language_name,
+            instruct=self.instructions,
+            reference=reference,
+            seed=self.seed,
+            max_frames=self.max_frames,
+            open_text=open_text,
+            holds_end=True,
+            acknowledged=True,
+        )
+
+
+class Generation(CartesiaRequest):
+    """More text of a context, and with the first of it how the context speaks."""
+
+    context_id: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
+    transcript: Text = ""
+    goes_on: bool = Field(False, alias="continue")
+    flush: bool = False
+    cancel: bool = False
+    output_format: OutputFormat = OutputFormat()
+    max_buffer_delay_ms: Annotated[float, Field(ge=0)] | None = None
+    add_timestamps: bool = False
+
+    @property
+    def filter_name(self) -> FilterName:
+        """What is taken out of the text; one that goes on is taken for a language model's."""
+        return self.text_filter or ("markdown" if self.goes_on else "none")
+
+    @property
+    def lull(self) -> Lull:
+        """What watches over the pauses of the text."""
+        asked = self.max_buffer_delay_ms
+        return Lull((MAX_BUFFER_DELAY_MS if asked is None else asked) / 1000)
+
+    @property
+    def speaks_at_once(self) -> bool:
+        """The client has gathered what belongs together: no text waits here for more."""
+        return self.flush or self.max_buffer_delay_ms == 0
+
+
+class BytesBody(CartesiaRequest):
+    """One text and the file that it becomes."""
+
+    transcript: Text
+    output_format: FileFormat = FileFormat()
+
+
+class SseBody(CartesiaRequest):
+    """One text and the samples that its events carry."""
+
+    transcript: Text
+    context_id: Annotated[Text, Field(max_length=256)] | None = None
+    output_format: OutputFormat = OutputFormat()
+    add_timestamps: bool = False
+
+
+def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
+    """Check a decoded message.
+
+    Raises:
+        BadRequest: a field of the wrong type, out of its range, or for what is not served here.
+    """
+    return _read(Generation, fields, limits)
+
+
+def read_bytes_body(fields: dict[str, Any], limits: Limits) -> BytesBody:
+    """Check a decoded body.
+
+    Raises:
+        BadRequest: as above.
+    """
+    return _read(BytesBody, fields, limits)
+
+
+def read_sse_body(fields: dict[str, Any], limits: Limits) -> SseBody:
+    """Check a decoded body.
+
+    Raises:
+        BadRequest: as above.
+    """
+    return _read(SseBody, fields, limits)
+
+
+def _read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
+    voice = fields.get("voice")
+    if isinstance(voice, dict) and voice.get("mode") == "embedding":
+        why = "embeddings are not taken; name a voice by its id"
+        raise InvalidConfig(where="voice", why=why, param="voice")
+    message = checked(kind, {name: value for name, value in fields.items() if value is not None})
+    if message.max_frames is not None and message.max_frames > limits.max_frames:
+        raise InvalidConfig(where="max_frames", why=f"it must be at most {limits.max_frames}", param="max_frames")
+    return message

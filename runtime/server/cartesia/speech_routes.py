@@ -1,0 +1,178 @@
+"""Serves Cartesia's ``POST /tts/bytes`` and ``/tts/sse``: one text, answered by a file or by events (docs/api.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from fastapi import FastAPI, Request, Response
+
+from runtime.errors import SpeechError
+from runtime.request import SAMPLE_RATE, AudioChunk, SpeechRequest
+from runtime.server.cartesia import contexts
+from runtime.server.cartesia.pcm_formats import PcmWriter
+from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read_bytes_body, read_sse_body
+from runtime.server.cartesia.tags import without_tags
+from runtime.server.cartesia.word_times import WordTimes
+from runtime.server.host import Host
+from runtime.server.native.replies import Reply
+from runtime.server.openai.routes import read_fields
+from runtime.server.request_ids import id_of
+from runtime.server.speech_stream import SpeechStream, StreamingReply, counted, reply_headers
+from runtime.server.text_filter import filtered
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.server.voices.voice_resolver import VoiceResolver
+from runtime.shared.encoding import FORMATS, Encoder, wav_header
+
+_MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
+_IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}  # RIFF's code; width
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the route."""
+
+    @app.post("/tts/bytes", response_model=None)
+    async def tts_bytes(request: Request) -> Response:
+        """Speak one text."""
+        body = read_bytes_body(await read_fields(request, host), host.settings.limits)
+        file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
+        return StreamingReply(
+            file.pieces(),
+            media_type=_MEDIA_TYPES[body.output_format.container],
+            headers=reply_headers(body.output_format.sample_rate),
+            late_headers=file.late_headers,
+            send_s=host.settings.server.send_s,
+            replies=host.replies,
+            on_broken=host.refused,
+        )
+
+    @app.post("/tts/sse", response_model=None)
+    async def tts_sse(request: Request) -> Response:
+        """Speak one text, in events."""
+        body = read_sse_body(await read_fields(request, host), host.settings.limits)
+        file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
+        return StreamingReply(
+            file.events(body),
+            media_type="text/event-stream",
+            headers=reply_headers(body.output_format.sample_rate),
+            late_headers=file.late_headers,
+            send_s=host.settings.server.send_s,
+            replies=host.replies,
+            on_broken=host.refused,
+        )
+
+
+class _SpokenFile:
+    """Serves one body, once. Thread: event loop; stored voices are read and sound is encoded by workers."""
+
+    def __init__(self, host: Host, body: BytesBody | SseBody, library: VoiceLibrary, request_id: str) -> None:
+        self._id = request_id
+        self._host = host
+        self._body = body
+        self._library = library
+        self._speech: SpeechStream | None = None
+
+    def late_headers(self) -> dict[str, str]:
+        return {} if self._speech is None else self._speech.headers()
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The file as it is made.
+
+        Raises:
+            SpeechError: the request was refused, or broke.
+        """
+        request = await self._request()
+        host, loop = self._host, asyncio.get_running_loop()
+        writer = _writer(self._body.output_format)
+        self._speech = counted(host, request, reply_id=self._id, dialect="cartesia", text_field="transcript")
+        async with self._speech as speech:
+            async for event in speech:
+                if isinstance(event, AudioChunk) and (
+                    piece := await loop.run_in_executor(host.encoders, writer.add, event.pcm)
+                ):
+                    yield piece
+        yield await loop.run_in_executor(host.encoders, writer.finish)
+
+    async def events(self, body: SseBody) -> AsyncGenerator[bytes, None]:
+        """The sound as server-sent events, with estimated times of words. An error after the first is the last of them.
+
+        Raises:
+            SpeechError: the request was refused, or broke before its first sound.
+        """
+        clock = asyncio.get_running_loop().time
+        told, said_at, begun = {"context_id": body.context_id}, clock(), False
+        words = WordTimes() if body.add_timestamps else None
+        if words is not None:
+            words.add(_spoken(body))
+        heard = 0
+        try:
+            async with aclosing(self.pieces()) as pieces:
+                async for piece in pieces:
+                    if not piece:
+                        continue
+                    now = clock()
+                    yield _event(contexts.sound(piece, (now - said_at) * 1000) | told)
+                    said_at, begun = now, True
+                    if words is not None:
+                        heard += len(piece)
+                        samples = heard * SAMPLE_RATE // body.output_format.bytes_per_second
+                        if (times := words.hear_until(samples)).words:
+                            yield _event(contexts.timed(times) | told)
+        except SpeechError as error:
+            if not begun:
+                raise
+            self._host.refused(error)
+            yield _event(contexts.error(error, body.context_id, self._id))
+            return
+        if words is not None and (times := words.finish()).words:
+            yield _event(contexts.timed(times) | told)
+        yield _event(contexts.end() | told)
+
+    async def _request(self) -> SpeechRequest:
+        host, body = self._host, self._body
+        cards = host.engine.cards
+        resolved = body.resolve_voice(VoiceResolver(cards, self._library), {card.name for card in cards})
+        reference = None
+        if resolved.stored is not None:
+            loop = asyncio.get_running_loop()
+            reference = await loop.run_in_executor(host.decoders, self._library.reference, resolved.stored)
+        return body.request(_spoken(body), resolved, reference, open_text=False)
+
+
+class _WavWriter:
+    """Samples of any of the encodings behind a header that does not know how many there will be."""
+
+    def __init__(self, encoding: str, rate: int) -> None:
+        code, width = _IN_WAV[encoding]
+        self._head = wav_header(rate, code=code, width=width)
+        self._samples = PcmWriter(encoding, rate)
+
+    def add(self, pcm: bytes) -> bytes:
+        head, self._head = self._head, b""
+        return head + self._samples.add(pcm)
+
+    def finish(self) -> bytes:
+        return self._head + self._samples.finish()
+
+
+def _spoken(body: BytesBody | SseBody) -> str:
+    return filtered(body.filter_name, without_tags(body.transcript))
+
+
+def _event(fields: Reply) -> bytes:
+    data = json.dumps({name: value for name, value in fields.items() if value is not None}, separators=(",", ":"))
+    return f"event: {fields['type']}\ndata: {data}\n\n".encode()
+
+
+def _writer(form: FileFormat | OutputFormat) -> PcmWriter | _WavWriter | Encoder:
+    if isinstance(form, OutputFormat):
+        return form.writer()
+    match form.container:
+        case "raw":
+            return PcmWriter(form.encoding, form.sample_rate)
+        case "wav":
+            return _WavWriter(form.encoding, form.sample_rate)
+        case "mp3":
+            return Encoder("mp3", rate=form.sample_rate, bit_rate=form.bit_rate)

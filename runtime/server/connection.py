@@ -1,0 +1,304 @@
+"""Runs one dialect on one socket: a reader, a writer and a timer, none of which outlives it.
+
+Speech comes from the engine's thread by `call_soon_threadsafe` and by no other way. What has left for the client is
+told to the engine, which pauses a request whose client does not read. Whatever ends the socket, `run` gives back every
+slot on its way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from runtime.errors import Draining, GenerationFailed, SlowReader, SpeechError
+from runtime.request import Broken, Finished, Reference, SpeechEvent, SpeechRequest
+from runtime.server.commands import (
+    Append,
+    AudioMessage,
+    Cancel,
+    Close,
+    Decode,
+    FinishText,
+    Flush,
+    Outgoing,
+    Played,
+    Recall,
+    Submit,
+    TextMessage,
+)
+from runtime.server.dialect import Dialect
+from runtime.server.host import Host
+from runtime.server.logs import RequestLog
+from runtime.server.voices.uploads import read_upload
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.shared.port.sending import within
+
+log = logging.getLogger(__name__)
+Value = TypeVar("Value")
+
+_MAX_READING = 4  # references of one client that are decoded or wait for it; their messages are large
+
+
+class SpeechSocket:
+    """One accepted WebSocket. ``name`` is the dialect's, for log and metrics. Thread: event loop."""
+
+    def __init__(self, websocket: WebSocket, dialect: Dialect, host: Host, *, name: str, session_id: str) -> None:
+        self._websocket = websocket
+        self._dialect = dialect
+        self._host = host
+        self._engine = host.engine
+        self._name = name
+        self._session_id = session_id
+        self._send_s = host.settings.server.send_s
+        self._loop = asyncio.get_running_loop()
+        self._tickets: dict[int, int] = {}  # utterance -> engine's ticket
+        self._request_logs: dict[int, RequestLog] = {}  # utterances whose end has not come
+        self._sent: defaultdict[int, int] = defaultdict(int)  # samples of each that has a ticket
+        self._reading: set[asyncio.Future[Reference]] = set()
+        self._wake = asyncio.Event()  # there may be something to write
+        self._eased = asyncio.Event()  # something was written, or a reference was read
+        self._timer: asyncio.TimerHandle | None = None
+        self._draining = False
+        self._may_submit = True
+
+    async def run(self) -> None:
+        """Serve the client until it leaves or the session closes."""
+        self._feed(lambda: None)
+        reader = asyncio.create_task(self._read(), name="speech-socket-reader")
+        writer = asyncio.create_task(self._write(), name="speech-socket-writer")
+        try:
+            await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            reader.cancel()
+            writer.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+            self._release()
+
+    def shut(self, error: SpeechError, code: int) -> None:
+        """Say goodbye because the server must."""
+        self._feed(partial(self._dialect.shut, error, code))
+
+    def drain(self) -> None:
+        """Start nothing new, and say goodbye once what is spoken has ended."""
+        self._draining = True
+        self._feed(lambda: None)
+
+    # --- in
+
+    async def _read(self) -> None:
+        """Return once the client has left."""
+        while True:
+            message = await self._websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                if message.get("reason") == SlowReader.code and not self._dialect.closed:
+                    self._host.metrics.refused(SlowReader.code)  # a relay says so: its client took nothing
+                return
+            text = message.get("text")
+            if text is None:
+                self._feed(self._dialect.receive_bytes)
+            else:
+                self._feed(partial(self._dialect.receive_text, text))
+            while self._dialect.is_congested or len(self._reading) > _MAX_READING:
+                self._eased.clear()
+                await self._eased.wait()
+            # Thousands of small messages may have been read at once; others' sound goes out between them.
+            await asyncio.sleep(0)
+
+    def _feed(self, event: Callable[[], None], *, goes_on: bool = False) -> None:
+        """Give the dialect an event, and do what it wants done about it.
+
+        While draining, only what ``goes_on`` with a reply that runs may start something.
+        """
+        self._may_submit = goes_on or not self._draining
+        try:
+            event()
+            self._obey()
+        except Exception:
+            log.exception("the session %s failed", self._session_id)
+            self._dialect.shut(GenerationFailed(), 1011)
+            self._obey()
+        if self._draining and not self._tickets and not self._dialect.closed:
+            self._dialect.shut(Draining(), 1001)
+            self._obey()
+        self._wake.set()
+        self._set_timer()
+
+    def _obey(self) -> None:
+        while commands := self._dialect.commands():
+            for command in commands:
+                match command:
+                    case Submit(utterance, request):
+                        self._submit(utterance, request)
+                    case Cancel(utterance):
+                        if (request_log := self._request_logs.get(utterance)) is not None:
+                            request_log.is_cancelled = True
+                        self._with_ticket(utterance, self._engine.cancel)
+                        self._forget(utterance)
+                    case Append(utterance, text):
+                        if (request_log := self._request_logs.get(utterance)) is not None:
+                            request_log.add(text)
+                        self._with_ticket(utterance, partial(_swapped, self._engine.append, text))
+                    case Flush(utterance):
+                        self._with_ticket(utterance, self._engine.flush)
+                    case FinishText(utterance):
+                        self._with_ticket(utterance, self._engine.finish_text)
+                    case Played(utterance, ms):
+                        self._with_ticket(utterance, partial(_swapped, self._engine.played, ms))
+                    case Decode(upload, ref_audio):
+                        self._read_reference(upload, partial(_decoded, ref_audio, self._host))
+                    case Recall(upload, voice_id):
+                        self._read_reference(
+                            upload, partial(_recalled, self._host.owner_library(self._websocket.headers), voice_id)
+                        )
+
+    def _with_ticket(self, utterance: int, tell: Callable[[int], None]) -> None:
+        if (ticket := self._tickets.get(utterance)) is not None:
+            tell(ticket)
+
+    def _forget(self, utterance: int) -> None:
+        self._tickets.pop(utterance, None)
+        self._sent.pop(utterance, None)
+
+    def _submit(self, utterance: int, request: SpeechRequest) -> None:
+        refused: SpeechError
+        try:
+            if not self._may_submit:
+                raise Draining
+            self._tickets[utterance] = self._engine.submit(request, partial(self._hand_over, utterance))
+        except SpeechError as error:
+            refused = error
+        except Exception:
+            log.exception("the engine failed at a request of the session %s", self._session_id)
+            refused = GenerationFailed()
+        else:
+            request_log = self._request_logs[utterance] = RequestLog(
+                id=f"{self._session_id}/{utterance}",
+                dialect=self._name,
+                mode=request.mode,
+                text="" if self._host.settings.server.log_text else None,
+            )
+            request_log.add(request.text)
+            return
+        self._host.metrics.refused(refused.code)
+        self._dialect.on_refused(utterance, refused)
+
+    def _hand_over(self, utterance: int, event: SpeechEvent) -> None:
+        """The sink. Thread: engine."""
+        # The loop is closed where the process ends before its engine; no client listens then.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._on_speech, utterance, event)
+
+    def _on_speech(self, utterance: int, event: SpeechEvent) -> None:
+        if isinstance(event, Finished | Broken):
+            self._forget(utterance)
+            if (request_log := self._request_logs.pop(utterance, None)) is not None:
+                self._host.ended(request_log, event)
+        self._feed(partial(self._dialect.on_speech, utterance, event), goes_on=True)
+
+    def _read_reference(self, upload: int, read: Callable[[], Reference]) -> None:
+        future = self._loop.run_in_executor(self._host.decoders, read)
+        self._reading.add(future)
+        future.add_done_callback(partial(self._on_reference, upload))
+
+    def _on_reference(self, upload: int, future: asyncio.Future[Reference]) -> None:
+        self._reading.discard(future)
+        self._eased.set()
+        if future.cancelled():
+            return
+        result: Reference | SpeechError
+        match future.exception():
+            case None:
+                result = future.result()
+            case SpeechError() as error:
+                result = error
+            case failure:
+                log.error("a reference of the session %s could not be read", self._session_id, exc_info=failure)
+                result = GenerationFailed()
+        self._feed(partial(self._dialect.on_reference, upload, result))
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._dialect.deadline is not None:
+            self._timer = self._loop.call_at(self._dialect.deadline, self._feed, self._dialect.tick)
+
+    # --- out
+
+    async def _write(self) -> None:
+        """Return once the closing handshake is begun, or the client takes nothing any more."""
+        while True:
+            item = self._dialect.take()
+            if item is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            self._eased.set()
+            try:
+                async with within(self._send_s):
+                    await self._send(item)
+            except WebSocketDisconnect:
+                return
+            except SlowReader as error:
+                await self._drop_slow_reader(error)
+                return
+            if isinstance(item, Close):
+                return
+            if item.samples and item.number in self._tickets:
+                self._sent[item.number] += item.samples
+                self._engine.taken(self._tickets[item.number], self._sent[item.number])
+
+    async def _send(self, item: Outgoing) -> None:
+        match item:
+            case TextMessage(text):
+                await self._websocket.send_text(text)
+            case AudioMessage(data):
+                await self._websocket.send_bytes(data)
+            case Close(code, reason):
+                await self._websocket.close(code, reason)
+
+    async def _drop_slow_reader(self, error: SlowReader) -> None:
+        """Close on a client that reads nothing: what waits for it is let go, the reason comes last."""
+        log.warning(
+            "the client of the session %s took nothing for %g s and was dropped", self._session_id, self._send_s
+        )
+        self._host.metrics.refused(error.code)
+        self._feed(partial(self._dialect.shut, error, error.outcome.close))
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has left, or a close was on its way already
+            await self._websocket.close(error.outcome.close, error.code)
+
+    def _release(self) -> None:
+        self._dialect.gone()
+        self._obey()
+        for future in tuple(self._reading):
+            future.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _swapped(tell: Callable[[int, Value], None], value: Value, ticket: int) -> None:
+    tell(ticket, value)
+
+
+def _decoded(ref_audio: str, host: Host) -> Reference:
+    """Thread: a worker."""
+    read = read_upload(ref_audio, host.settings.limits, host.fetcher)
+    if isinstance(read, SpeechError):
+        raise read
+    return Reference(samples=read)
+
+
+def _recalled(library: VoiceLibrary, voice_id: str) -> Reference:
+    """Thread: a worker."""
+    try:
+        return library.reference(voice_id)
+    except SpeechError as error:
+        error.param = "voice"
+        raise

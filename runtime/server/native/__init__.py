@@ -1,0 +1,1 @@
+"""Speaks our own protocol, ``voicewright.speech.v1``."""

@@ -1,0 +1,357 @@
+"""Reads the client's messages of ``voicewright.speech.v1`` strictly: the one edge where they are checked.
+
+Field names are vLLM-Omni's where it has them, so that its clients' configurations work here. Unknown keys
+are ignored, as there. No sentence of an error quotes what the client sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge
+from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
+from runtime.server.lull import Lull
+from runtime.server.text_filter import FilterName
+from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.settings import Limits
+from runtime.shared.validation import first_fault
+
+MODES = {
+    **{mode.value: mode for mode in Mode},
+    "CustomVoice": Mode.CUSTOM_VOICE,
+    "VoiceDesign": Mode.VOICE_DESIGN,
+    "Base": Mode.BASE,
+}
+
+
+def _mode(word: object) -> object:
+    if isinstance(word, str) and word in MODES:
+        return MODES[word]
+    raise ValueError("it must be CustomVoice, VoiceDesign or Base")
+
+
+def _whole(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("it holds a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a character (a lone surrogate)") from None
+    return text
+
+
+def _pcm(word: str) -> str:
+    if word != "pcm":
+        raise ValueError("it must be pcm; other formats are not served on this route")
+    return word
+
+
+ContextId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
+Text = Annotated[str, AfterValidator(_whole)]
+Name = Annotated[Text, StringConstraints(max_length=256)]
+Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
+Temperature = Annotated[float, Field(gt=0, le=5)]
+TopK = Annotated[int, Field(ge=0, le=100_000)]
+TopP = Annotated[float, Field(gt=0, le=1)]
+
+
+class Message(BaseModel):
+    """What all messages share."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
+
+    context_id: ContextId | None = Field(None, description="the utterance it is for; null: default")
+
+
+class SessionConfig(Message):
+    """How the contexts that open later speak; with a context_id, the next utterance of that name only."""
+
+    type: Literal["session.config"]
+    task_type: Annotated[Mode, BeforeValidator(_mode)] | None = Field(
+        None, description="without it: that of the voice or of the reference audio, else the first loaded"
+    )
+    model: Name | None = Field(None, description="id of a loaded model; any that serves the mode")
+    voice: Name | None = Field(
+        None,
+        validation_alias=AliasChoices("voice", "speaker"),
+        description="a stored voice, by name or id, or a speaker of the model",
+    )
+    language: Name | None = Field(None, description="a language of the model, or auto")
+    instruct: Text | None = Field(
+        None,
+        validation_alias=AliasChoices("instructions", "instruct", "voice_description"),
+        description="style (CustomVoice), description (VoiceDesign)",
+    )
+    response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="pcm and nothing else")
+    ref_audio: str | None = Field(
+        None, repr=False, description="data: URL or base64 of the voice to clone; an https address where allowed"
+    )
+    ref_text: Text | None = Field(None, description="the exact words of ref_audio")
+    x_vector_only_mode: bool = Field(False, description="clone without a transcript")
+    non_streaming_mode: bool | None = Field(
+        None, description="true: text in front of the sound, false: beside it, null: the mode's own default"
+    )
+    split_granularity: Literal["none", "sentence", "clause"] | None = Field(
+        None,
+        description="where the text may be cut; null: text of one message is one part, later text goes by sentences",
+    )
+    max_buffer_delay_ms: Annotated[float, Field(ge=0, le=60_000)] | None = Field(
+        None,
+        description="of silence behind the end of a sentence, after which it is spoken; "
+        "null: limits.max_buffer_delay_ms; not with split_granularity none",
+    )
+    text_filter: FilterName | None = Field(
+        None,
+        description="markdown: what it means is spoken and not its marks; null: markdown, "
+        "but none with split_granularity none",
+    )
+    initial_codec_chunk_frames: Annotated[int, Field(ge=0, le=1000)] | None = Field(
+        None, description="frames in the first chunk of sound; 0 or null: the server's own"
+    )
+    frames: Literal["plain", "labelled"] = Field("plain", description="form of the binary messages")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="without it one is drawn and told")
+    max_frames: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="frames of 80 ms, up to limits.max_frames; null: a budget from the text's length"
+    )
+    max_new_tokens: Annotated[int, Field(ge=2)] | None = Field(None, description="max_frames + 1")
+    do_sample: bool = Field(True, description="false: the most probable code at both levels")
+    temperature: Temperature | None = Field(None, description="null: the checkpoint's, as for all below")
+    top_k: TopK | None = None
+    top_p: TopP | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    subtalker_temperature: Temperature | None = None
+    subtalker_top_k: TopK | None = None
+    subtalker_top_p: TopP | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_name_each(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        for names in (("voice", "speaker"), ("instructions", "instruct", "voice_description")):
+            given = [fields[name] for name in names if fields.get(name) is not None]
+            if any(value != given[0] for value in given[1:]):
+                raise ValueError(f"{' and '.join(names)} are the same field and differ")
+        # An alias that is null must not hide the other one that is set.
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @property
+    def frame_limit(self) -> int | None:
+        """The asked number of frames; the last of max_new_tokens is the end token and no frame."""
+        if self.max_frames is None and self.max_new_tokens is not None:
+            return self.max_new_tokens - 1
+        return self.max_frames
+
+    @property
+    def waits_for_its_end(self) -> bool:
+        """No pause in a text has it spoken, because it is one part."""
+        return self.split_granularity == "none"
+
+    @property
+    def filter_name(self) -> FilterName:
+        """What is taken out of the text; live text is taken for a language model's."""
+        if self.text_filter is not None:
+            return self.text_filter
+        return "none" if self.split_granularity == "none" else "markdown"
+
+    def lull(self, limits: Limits) -> Lull | None:
+        """What watches over the pauses of a text; None where they mean nothing."""
+        if self.waits_for_its_end:
+            return None
+        asked = self.max_buffer_delay_ms
+        return Lull((limits.max_buffer_delay_ms if asked is None else asked) / 1000)
+
+    @property
+    def layout(self) -> Layout | None:
+        if self.non_streaming_mode is None:
+            return None
+        return Layout.NON_STREAMING if self.non_streaming_mode else Layout.STREAMING
+
+    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
+        """Return the utterance that this configuration makes of a text."""
+        return SpeechRequest(
+            text=text,
+            mode=resolved.mode,
+            voice=resolved.speaker,
+            language=self.language or "auto",
+            instruct=self.instruct,
+            reference=reference,
+            layout=self.layout,
+            sampling=Sampling(
+                temperature=self.temperature,
+                top_k=self.top_k,
+                top_p=self.top_p,
+                repetition_penalty=self.repetition_penalty,
+                predictor_temperature=self.subtalker_temperature,
+                predictor_top_k=self.subtalker_top_k,
+                predictor_top_p=self.subtalker_top_p,
+                greedy=not self.do_sample,
+            ),
+            seed=self.seed,
+            max_frames=self.frame_limit,
+            split=Split.AUTO if self.split_granularity is None else Split(self.split_granularity),
+            holds_end=True,
+            acknowledged=True,
+            first_chunk_frames=self.initial_codec_chunk_frames or None,
+        )
+
+
+class InputText(Message):
+    """More of an utterance's text; the first opens it, and it may be spoken from there on."""
+
+    type: Literal["input.text"]
+    text: Text
+
+
+class InputFlush(Message):
+    """Speak what there is now, even where a word or a sentence may go on."""
+
+    type: Literal["input.flush"]
+
+
+class InputDone(Message):
+    """The text is complete."""
+
+    type: Literal["input.done"]
+
+
+class ContextCancel(Message):
+    """Stop that utterance now; ignored where it has ended already."""
+
+    type: Literal["context.cancel"]
+    played_ms: Milliseconds | None = Field(None, description="what the listener has heard; comes back")
+
+
+class Playback(Message):
+    """What the listener has heard so far."""
+
+    type: Literal["playback"]
+    played_ms: Milliseconds = Field(description="of the utterance's sound, in all")
+    buffered_ms: Milliseconds | None = Field(None, description="read and not played yet")
+
+
+class Ping(Message):
+    """Answered by pong; keeps an idle session open."""
+
+    type: Literal["ping"]
+    t: float | int | None = Field(None, description="comes back")
+
+
+class SessionClose(Message):
+    """Cancel what is in flight and say goodbye."""
+
+    type: Literal["session.close"]
+
+
+ClientMessage = SessionConfig | InputText | InputFlush | InputDone | ContextCancel | Playback | Ping | SessionClose
+MESSAGES: dict[str, type[ClientMessage]] = {
+    "session.config": SessionConfig,
+    "input.text": InputText,
+    "input.flush": InputFlush,
+    "input.done": InputDone,
+    "context.cancel": ContextCancel,
+    "playback": Playback,
+    "ping": Ping,
+    "session.close": SessionClose,
+}
+Checked = TypeVar("Checked", bound=BaseModel)
+_CONTEXT_ID = TypeAdapter(ContextId)
+
+
+def decode(text: str) -> dict[str, Any]:
+    """Read one text message as a JSON object, stricter than ``json.loads``.
+
+    Raises:
+        InvalidMessage: not JSON, not an object, a key twice, a number that is not finite, nested too deep.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise InvalidMessage(why=f"the syntax breaks at character {error.pos}") from None
+    except RecursionError:
+        raise InvalidMessage(why="it is nested too deep") from None
+    except ValueError:  # an integer of thousands of digits
+        raise InvalidMessage(why="a number in it is too long") from None
+    if not isinstance(value, dict):
+        raise InvalidMessage(why="it is another JSON value")
+    return value
+
+
+def check_size(text: str, limit: int) -> None:
+    """Refuse a message of more than ``limit`` bytes.
+
+    Raises:
+        MessageTooLarge: it is.
+    """
+    # A character has one to four bytes, so most messages need not be encoded to know.
+    if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
+        raise MessageTooLarge(what="The message", size=size, limit=limit)
+
+
+def parse(fields: dict[str, Any]) -> ClientMessage:
+    """Check a decoded message.
+
+    Raises:
+        InvalidConfig: unknown type, or a field of the wrong type or out of its range.
+    """
+    kind = fields.get("type")
+    if not isinstance(kind, str) or kind not in MESSAGES:
+        raise InvalidConfig(where="type", why=f"it must be one of {', '.join(MESSAGES)}", param="type")
+    return checked(MESSAGES[kind], fields)
+
+
+def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
+    """Check fields against a model.
+
+    Raises:
+        InvalidConfig: a field of the wrong type or out of its range; the first that is found.
+    """
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise _sentence(error) from None
+
+
+def context_of(fields: dict[str, Any]) -> str | None:
+    """Return the context id of a message that may be wrong elsewhere, or None."""
+    try:
+        return _CONTEXT_ID.validate_python(fields.get("context_id"), strict=True)
+    except ValidationError:
+        return None
+
+
+def _sentence(error: ValidationError) -> InvalidConfig:
+    path, why = first_fault(error)
+    where = path.partition(".")[0] if path else None
+    return InvalidConfig(where=where or "The message", why=why, param=where)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise InvalidMessage(why="a key appears twice")
+    return fields
+
+
+def _not_finite(_: str) -> NoReturn:
+    raise InvalidMessage(why="a number in it is not finite")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise InvalidMessage(why="a number in it is not finite")
+    return number

@@ -1,0 +1,1 @@
+"""Speaks vLLM-Omni's WebSocket dialect."""

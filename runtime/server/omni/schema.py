@@ -1,0 +1,121 @@
+"""Reads the session.config of vLLM-Omni's dialect: its fields and defaults, and our own sampling fields."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from runtime.errors import InvalidConfig
+from runtime.request import SpeechRequest, Split
+from runtime.server.native.schema import SessionConfig, checked
+from runtime.server.text_filter import FilterName
+from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.settings import Limits
+
+FORMATS = ("wav", "pcm", "flac", "mp3", "aac", "opus")
+
+
+class OmniConfig(SessionConfig):
+    """How the utterances speak that begin later."""
+
+    response_format: str = "wav"
+    speed: Annotated[float, Field(ge=0.25, le=4)] = 1.0
+    max_new_tokens: Annotated[int, Field(ge=1)] | None = None
+    initial_codec_chunk_frames: Annotated[int, Field(ge=0)] | None = None
+    stream_audio: bool = False
+    word_timestamps: bool = False
+    split_granularity: Literal["none", "sentence", "clause"] = "none"
+    streaming_mode: Literal["sentence", "token_level", "sentence_commit"] = "sentence"
+    text_input_mode: Literal["buffered", "commitment"] = "buffered"
+
+    @field_validator("response_format")
+    @classmethod
+    def _known_format(cls, word: str) -> str:
+        if word not in FORMATS:
+            raise ValueError(f"it must be one of {', '.join(FORMATS)}")
+        return word
+
+    @field_validator("word_timestamps")
+    @classmethod
+    def _no_timestamps(cls, wanted: bool) -> bool:
+        if wanted:
+            raise ValueError("this server has no aligner and cannot time words")
+        return wanted
+
+    @model_validator(mode="after")
+    def _streams_samples(self) -> Self:
+        if self.stream_audio and (self.response_format != "pcm" or self.speed != 1.0):
+            raise InvalidConfig(
+                where="stream_audio", why="it needs response_format pcm and speed 1.0", param="stream_audio"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _commits_what_it_knows(self) -> Self:
+        if self.text_input_mode == "commitment":
+            if (self.language or "").lower() not in {"chinese", "english"}:
+                why = "commitment needs language Chinese or English"
+                raise InvalidConfig(where="text_input_mode", why=why, param="text_input_mode")
+            if self.split_granularity != "none" or self.is_live:
+                why = "commitment cuts the text itself; leave split_granularity and streaming_mode out"
+                raise InvalidConfig(where="text_input_mode", why=why, param="text_input_mode")
+        return self
+
+    @property
+    def is_live(self) -> bool:
+        """One request, whose text grows while it is spoken."""
+        return self.streaming_mode != "sentence"
+
+    @property
+    def filter_name(self) -> FilterName:
+        """What is taken out of the text; one that is spoken while it comes is taken for a language model's."""
+        if self.text_filter is not None:
+            return self.text_filter
+        return "markdown" if self.is_live or self.cut is not Split.NONE else "none"
+
+    @property
+    def cut(self) -> Split:
+        """Where the text is cut into requests."""
+        return Split.SENTENCE if self.text_input_mode == "commitment" else Split(self.split_granularity)
+
+    @property
+    def waits_for_its_end(self) -> bool:
+        """No pause has its text spoken: it is one sentence, or the client says by input.commit what is."""
+        return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
+
+    def utterance(self, text: str, resolved: ResolvedVoice, seed: int | None) -> SpeechRequest:
+        """Return the request that this makes of one sentence; its reference is still to come."""
+        frames = self.frame_limit
+        is_one_part = "split_granularity" in self.model_fields_set and self.split_granularity == "none"
+        return replace(
+            self.request(text, resolved, None),
+            seed=self.seed if self.seed is not None else seed,
+            max_frames=None if frames is None else max(1, frames),
+            # It is cut here, where each part is announced; the engine cuts live texts, and what is too long for the
+            # checkpoint.
+            split=Split.NONE if is_one_part and not self.is_live else Split.AUTO,
+            # A file is sent once it is complete, and until then nothing of it is taken.
+            acknowledged=self.stream_audio,
+        )
+
+
+def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
+    """Check a decoded session.config.
+
+    Raises:
+        BadRequest: a field of the wrong type, out of its range, or for what is not served here.
+    """
+    if fields.get("speaker_embedding") is not None:
+        why = "embeddings are not taken; send ref_audio"
+        raise InvalidConfig(where="speaker_embedding", why=why, param="speaker_embedding")
+    # Fields of the native protocol that mean nothing here are as unknown as any other.
+    known = {name: value for name, value in fields.items() if name not in {"context_id", "frames"}}
+    if known.get("streaming_mode") in {"token_level", "sentence_commit"}:  # these are streams without saying so
+        known = {"response_format": "pcm", **known, "stream_audio": True}
+    config = checked(OmniConfig, known)
+    if config.frame_limit is not None and config.frame_limit > limits.max_frames:
+        why = f"it must be at most {limits.max_frames + 1}"
+        raise InvalidConfig(where="max_new_tokens", why=why, param="max_new_tokens")
+    return config

@@ -1,0 +1,1 @@
+"""Speaks OpenAI's HTTP dialect."""

@@ -1,0 +1,227 @@
+"""Serves OpenAI's HTTP dialect with vLLM-Omni's extras: speech, batches of it, models. By example in docs/api.md."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import secrets
+from collections.abc import Sequence
+from typing import Any, cast
+
+from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
+
+from runtime.errors import (
+    GenerationFailed,
+    InvalidMessage,
+    MessageTooLarge,
+    Overloaded,
+    SessionIdle,
+    SpeechError,
+    UnknownModel,
+)
+from runtime.request import ModelCard
+from runtime.server.host import Host
+from runtime.server.native import replies
+from runtime.server.native.replies import Reply
+from runtime.server.native.schema import decode
+from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
+from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage
+from runtime.server.request_ids import id_of
+from runtime.server.speech_stream import StreamingReply, while_connected
+from runtime.server.voices.routes import OPEN_WEBUI
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.server.voices.voice_resolver import MODEL_ALIASES
+from runtime.shared.encoding import FORMATS
+
+log = logging.getLogger(__name__)
+
+GET = ["GET", "HEAD"]
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the dialect."""
+
+    @app.post(OPEN_WEBUI + "/audio/speech", response_model=None)
+    @app.post("/v1/audio/speech", response_model=None)
+    async def speech(request: Request) -> Response:
+        """Speak one text."""
+        body = read_speech(await read_fields(request, host), is_read_as_it_comes=_reads_as_it_comes(request))
+        responder = SpeechResponder(host, body, host.owner_library(request.headers), id_of(request))
+        if body.is_whole:
+            whole = await while_connected(request.receive, responder.whole(), host.replies)
+            return _gone() if whole is None else _whole_reply(responder, whole)
+        return StreamingReply(
+            responder.as_events() if body.is_events else responder.as_audio(),
+            media_type="text/event-stream" if body.is_events else FORMATS[body.response_format].media_type,
+            headers=responder.headers(),
+            late_headers=responder.late_headers,
+            send_s=host.settings.server.send_s,
+            replies=host.replies,
+            on_broken=host.refused,
+        )
+
+    @app.post("/v1/audio/speech/batch", response_model=None)
+    async def batch(request: Request) -> Reply | Response:
+        """Speak several texts; each succeeds or fails by itself."""
+        items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
+        host.engine  # noqa: B018  raises while there is none
+        work = _batch(host, items, host.owner_library(request.headers), id_of(request))
+        results = await while_connected(request.receive, work, host.replies)
+        if results is None:
+            return _gone()
+        succeeded = sum(result["status"] == "success" for result in results)
+        return {
+            "id": f"speech-batch-{secrets.token_hex(8)}",
+            "results": results,
+            "total": len(results),
+            "succeeded": succeeded,
+            "failed": len(results) - succeeded,
+        }
+
+    @app.api_route(OPEN_WEBUI + "/audio/models", methods=GET)
+    @app.api_route("/v1/audio/models", methods=GET)
+    async def speech_models() -> Reply:
+        """Where Open WebUI looks for models: ours and the names of OpenAI's that mean them."""
+        cards = host.engine.cards if host.problem is None else ()
+        aliases = [_alias(name, cards) for name in sorted(MODEL_ALIASES) if cards]
+        listed = [*(replies.card(card) for card in cards), *aliases]
+        return {"object": "list", "data": listed, "models": listed}
+
+    @app.api_route("/v1/models/{name:path}", methods=GET)
+    async def model(name: str) -> Reply:
+        """One loaded checkpoint, or a name of OpenAI's that means any."""
+        cards = host.engine.cards
+        for card in cards:
+            if card.name == name:
+                return replies.card(card)
+        if name in MODEL_ALIASES:
+            return _alias(name, cards)
+        raise UnknownModel(param="model")
+
+
+async def read_fields(request: Request, host: Host) -> dict[str, Any]:
+    """Read a JSON body, no further than the limits allow.
+
+    Raises:
+        MessageTooLarge, InvalidMessage: it is too large, cut short, or no JSON object.
+        SessionIdle: nothing of it came for ``config_s``.
+    """
+    limits = host.settings.limits
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limits.max_config_bytes:
+        raise MessageTooLarge(what="The body", size=int(announced), limit=limits.max_config_bytes)
+    body, pieces = bytearray(), request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(limits.config_s):
+                body += await anext(pieces)
+        except StopAsyncIteration:
+            break
+        except TimeoutError:
+            raise SessionIdle(limit=limits.config_s) from None
+        except ClientDisconnect:
+            raise InvalidMessage(why="it was cut short") from None
+        if len(body) > limits.max_config_bytes:
+            raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_config_bytes)
+    if len(body) <= limits.max_message_bytes:
+        return _decoded(bytes(body))
+    # Tens of milliseconds for the largest, and only reference audio needs so much.
+    fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, bytes(body))
+    if "ref_audio" not in fields and "items" not in fields:
+        raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)
+    return fields
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        return decode(body.decode())
+    except UnicodeDecodeError:
+        raise InvalidMessage(why="it is not UTF-8") from None
+
+
+def _whole_reply(responder: SpeechResponder, whole: Whole) -> Response:
+    headers = {
+        **responder.headers(),
+        **responder.late_headers(),
+        "X-Stop-Reason": whole.end.stop_reason.value,
+    }
+    return Response(whole.audio, media_type=whole.media_type, headers=headers)
+
+
+def _reads_as_it_comes(request: Request) -> bool:
+    """OpenAI's own client says by a header that its `with_streaming_response` is read so; the body is the same."""
+    return request.headers.get("x-stainless-raw-response") == "stream"
+
+
+async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str) -> list[Reply]:
+    """Serve the items, as many at a time as there are slots, so that one batch never fills the queue."""
+    room = asyncio.Semaphore(host.engine.load().slots)
+
+    async def one(index: int, fields: dict[str, Any]) -> Reply:
+        async with room:
+            return {"index": index, **await _item(host, fields, library, f"{request_id}/{index}")}
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(index, fields), name="speech-batch") for index, fields in enumerate(items)]
+    return [task.result() for task in tasks]
+
+
+async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, request_id: str) -> Reply:
+    try:
+        whole = await _when_there_is_room(host, read_speech(fields), library, request_id)
+    except SpeechError as error:
+        host.refused(error)
+        return _failure(error)
+    except Exception:
+        log.exception("an item of a batch failed")
+        return _failure(GenerationFailed())
+    return {
+        "status": "success",
+        "audio_data": base64.b64encode(whole.audio).decode("ascii"),
+        "media_type": whole.media_type,
+        "error": None,
+        "seed": whole.seed,
+        "stop_reason": whole.end.stop_reason.value,
+        "notes": list(whole.notes),
+        "usage": usage(whole.end),
+    }
+
+
+async def _when_there_is_room(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> Whole:
+    """Others may have filled the queue since the batch was taken; an item waits for ``queue_s`` as they do."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + host.settings.limits.queue_s
+    while True:
+        try:
+            return await SpeechResponder(host, body, library, request_id).whole()
+        except Overloaded as error:
+            wait_s = cast(float, error.facts["retry_after_s"])
+            if loop.time() + wait_s > end:
+                raise
+        await asyncio.sleep(wait_s)
+
+
+def _failure(error: SpeechError) -> Reply:
+    """vLLM-Omni's ``error`` is the sentence; what OpenAI's clients read stands beside it."""
+    return {
+        "status": "error",
+        "audio_data": None,
+        "media_type": None,
+        "error": str(error),
+        "code": error.code,
+        "param": error.param,
+        "retryable": error.outcome.retryable,
+    }
+
+
+def _alias(name: str, cards: Sequence[ModelCard]) -> Reply:
+    """A name that means any of these."""
+    created = min(card.created for card in cards)
+    return {"id": name, "object": "model", "created": created, "owned_by": "voicewright"}
+
+
+def _gone() -> Response:
+    """For a client that is not there any more, and reads nothing."""
+    return Response(status_code=499)

@@ -1,0 +1,113 @@
+"""Reads the bodies of ``POST /v1/audio/speech`` and of its batch: OpenAI's fields, vLLM-Omni's, and our own.
+
+Voice and manner of speech are given as in a session.config; unknown fields are ignored. No sentence of an
+error quotes what the client sent.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
+
+from runtime.errors import InvalidConfig, UnsupportedFormat
+from runtime.server.native.schema import Name, SessionConfig, Text, checked
+from runtime.server.text_filter import FilterName
+from runtime.shared.encoding import FORMATS, SPEEDS
+
+STREAM_FORMATS = ("audio", "sse")
+LENGTH_FIRST = ("wav", "flac")  # their heads say how long they are, and many readers believe it
+BATCH_FORMAT = "wav"  # vLLM-Omni's default there; OpenAI's is mp3
+_WHOLE: dict[str, Any] = {"stream": False, "stream_format": None}
+
+
+def _known_format(word: str) -> str:
+    if word not in FORMATS:
+        raise UnsupportedFormat(where="response_format", known=", ".join(FORMATS), param="response_format")
+    return word
+
+
+def _known_stream_format(word: str) -> str:
+    if word not in STREAM_FORMATS:
+        raise UnsupportedFormat(where="stream_format", known=", ".join(STREAM_FORMATS), param="stream_format")
+    return word
+
+
+def _voice_name(voice: object) -> object:
+    """OpenAI names a custom voice ``{"id": …}``."""
+    return voice.get("id") if isinstance(voice, dict) else voice
+
+
+class SpeechBody(SessionConfig):
+    """One text to speak."""
+
+    input: Text
+    voice: Annotated[Name | None, BeforeValidator(_voice_name)] = Field(
+        None, validation_alias=AliasChoices("voice", "speaker")
+    )
+    response_format: Annotated[Name, AfterValidator(_known_format)] = "mp3"
+    stream_format: Annotated[Name, AfterValidator(_known_stream_format)] | None = None
+    stream: bool | None = None
+    speed: Annotated[float, Field(ge=SPEEDS[0], le=SPEEDS[1])] = 1.0
+    sample_rate: Literal[8000, 24000] = 24000
+    text_filter: FilterName = "none"
+    retries: Annotated[int, Field(ge=0, le=5)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_that_is_not_served(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        if fields.get("speaker_embedding") is not None:
+            why = "embeddings are not taken; send ref_audio"
+            raise InvalidConfig(where="speaker_embedding", why=why, param="speaker_embedding")
+        if fields.get("word_timestamps"):
+            why = "times of words are not made here"
+            raise InvalidConfig(where="word_timestamps", why=why, param="word_timestamps")
+        return fields
+
+    @property
+    def is_whole(self) -> bool:
+        """One body with its length, made before anything is sent."""
+        if self.stream is None and self.stream_format is None:
+            return self.response_format in LENGTH_FIRST
+        return self.stream is False
+
+    @property
+    def is_events(self) -> bool:
+        """Server-sent events; vLLM-Omni's ``stream`` means these unless the format says otherwise."""
+        return self.stream_format == "sse" or (self.stream is True and self.stream_format is None)
+
+
+def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False) -> SpeechBody:
+    """Check a decoded body; of a client that reads as it comes, whatever says nothing else is a stream.
+
+    Raises:
+        InvalidConfig, UnsupportedFormat: a field of the wrong type, out of its range, or against another one.
+    """
+    body = checked(SpeechBody, {**fields, "type": "session.config"})
+    if is_read_as_it_comes and body.stream is None and body.stream_format is None:
+        body = body.model_copy(update={"stream_format": "audio"})
+    if body.is_whole and body.stream_format == "sse":
+        raise InvalidConfig(where="stream", why="a whole reply is not sent as events", param="stream")
+    if body.retries and not body.is_whole:
+        why = "only a whole reply is made again; set stream to false"
+        raise InvalidConfig(where="retries", why=why, param="retries")
+    return body
+
+
+def read_batch(fields: dict[str, Any], max_items: int) -> list[dict[str, Any]]:
+    """Return the bodies of a batch, unchecked: each item's fields over those of the batch, all whole.
+
+    Raises:
+        InvalidConfig: ``items`` is no list of objects, or is empty or too long.
+    """
+    items = fields.get("items")
+    if not isinstance(items, list) or not 1 <= len(items) <= max_items:
+        raise InvalidConfig(where="items", why=f"it must be a list of 1 to {max_items} objects", param="items")
+    if not all(isinstance(item, dict) for item in items):
+        raise InvalidConfig(where="items", why="each of them must be an object with an input", param="items")
+    shared = {name: value for name, value in fields.items() if value is not None and name not in {"items", "input"}}
+    return [{"response_format": BATCH_FORMAT, **shared, **_given(item), **_WHOLE} for item in items]
+
+
+def _given(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if value is not None}

@@ -1,0 +1,183 @@
+"""Answers one body of the HTTP speech routes with sound: as it is made, as events, or whole."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field, replace
+
+from runtime.errors import SpeechError
+from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
+from runtime.server.host import Host
+from runtime.server.native import replies
+from runtime.server.native.replies import Reply
+from runtime.server.openai.schema import SpeechBody
+from runtime.server.speech_stream import SpeechStream, counted, reply_headers
+from runtime.server.text_filter import filtered
+from runtime.server.voices.uploads import read_upload
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
+from runtime.shared.encoding import Encoder
+from runtime.shared.port.error_responses import error_body
+
+SEEDS = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A finished reply."""
+
+    audio: bytes = field(repr=False)
+    media_type: str
+    seed: int | None
+    end: Finished
+    notes: tuple[str, ...]  # sentences about what was ignored, and what is wrong with the speech
+
+
+class SpeechResponder:
+    """Serves one body, once, in one of three ways. Thread: event loop; decoding and encoding are done by workers."""
+
+    def __init__(self, host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> None:
+        self._id = request_id
+        self._host = host
+        self._body = body
+        self._library = library
+        self._speech: SpeechStream | None = None
+
+    def headers(self) -> dict[str, str]:
+        """What every reply carries."""
+        return reply_headers(self._body.sample_rate)
+
+    def late_headers(self) -> dict[str, str]:
+        """What is known once the first sound is there."""
+        return {} if self._speech is None else self._speech.headers()
+
+    async def as_audio(self) -> AsyncGenerator[bytes, None]:
+        """Encoded sound as it is made.
+
+        Raises:
+            SpeechError: the request was refused, or broke.
+        """
+        encoder = self._encoder()
+        async with self._speech_stream(await self._request()) as speech:
+            async for event in speech:
+                if isinstance(event, AudioChunk) and (audio := await self._encoded(encoder, encoder.add, event.pcm)):
+                    yield audio
+        yield await self._encoded(encoder, encoder.finish)
+
+    async def as_events(self) -> AsyncGenerator[bytes, None]:
+        """The same as server-sent events. An error after the first sound is the last of them.
+
+        Raises:
+            SpeechError: before the first sound.
+        """
+        encoder, begun = self._encoder(), False
+        try:
+            async with self._speech_stream(await self._request()) as speech:
+                async for event in speech:
+                    if isinstance(event, AudioChunk):
+                        audio = await self._encoded(encoder, encoder.add, event.pcm)
+                    elif isinstance(event, Finished):
+                        audio = await self._encoded(encoder, encoder.finish)
+                    else:
+                        continue
+                    if audio:
+                        yield self._delta(audio)
+                        begun = True
+                    if isinstance(event, Finished):
+                        yield self._done(event, speech)
+        except SpeechError as error:
+            if not begun:
+                raise
+            yield _event("speech.audio.error", error=error_body(error), partial_audio=True, action="discard")
+
+    async def whole(self) -> Whole:
+        """The finished sound; a runaway or what is too short is made again with the next seed, as the body allows.
+
+        Raises:
+            SpeechError: the request was refused, or broke.
+        """
+        request = await self._request()
+        for left in range(self._body.retries, -1, -1):
+            pcm, end, speech = await self._collected(request)
+            if end.stop_reason not in {StopReason.RUNAWAY, StopReason.SHORT} or not left:
+                break
+            request = replace(request, seed=((speech.seed or 0) + 1) % SEEDS)
+        encoder = self._encoder(whole=True)
+        audio = await self._encoded(encoder, lambda: encoder.add(pcm) + encoder.finish())
+        return Whole(audio=audio, media_type=encoder.media_type, seed=speech.seed, end=end, notes=speech.notes)
+
+    async def _collected(self, request: SpeechRequest) -> tuple[bytes, Finished, SpeechStream]:
+        chunks: list[bytes] = []
+        async with self._speech_stream(request) as speech:
+            async for event in speech:
+                if isinstance(event, AudioChunk):
+                    chunks.append(event.pcm)
+                elif isinstance(event, Finished):
+                    end = event
+        return b"".join(chunks), end, speech
+
+    def _speech_stream(self, request: SpeechRequest) -> SpeechStream:
+        self._speech = counted(self._host, request, reply_id=self._id, dialect="openai", text_field="input")
+        return self._speech
+
+    async def _request(self) -> SpeechRequest:
+        host, body = self._host, self._body
+        resolver = VoiceResolver(host.engine.cards, self._library)
+        resolved = resolver.resolve(
+            mode=body.task_type, model=body.model, voice=body.voice, has_reference=body.ref_audio is not None
+        )
+        return body.request(filtered(body.text_filter, body.input), resolved, await self._reference(resolved))
+
+    async def _reference(self, resolved: ResolvedVoice) -> Reference | None:
+        host, body, loop = self._host, self._body, asyncio.get_running_loop()
+        if resolved.stored is not None:
+            return await loop.run_in_executor(host.decoders, self._library.reference, resolved.stored)
+        if resolved.mode is not Mode.BASE or body.ref_audio is None:
+            return None
+        samples = await loop.run_in_executor(
+            host.decoders, read_upload, body.ref_audio, host.settings.limits, host.fetcher
+        )
+        if isinstance(samples, SpeechError):
+            raise samples
+        return Reference(samples=samples, text=body.ref_text, x_vector_only=body.x_vector_only_mode)
+
+    def _encoder(self, *, whole: bool = False) -> Encoder:
+        body = self._body
+        return Encoder(body.response_format, rate=body.sample_rate, speed=body.speed, whole=whole)
+
+    async def _encoded(self, encoder: Encoder, step: Callable[..., bytes], *given: bytes) -> bytes:
+        """Take a step of the encoder, on the loop only if it does not hold it up."""
+        if encoder.is_instant:
+            return step(*given)
+        return await asyncio.get_running_loop().run_in_executor(self._host.encoders, step, *given)
+
+    def _delta(self, audio: bytes) -> bytes:
+        data = base64.b64encode(audio).decode("ascii")
+        return _event("speech.audio.delta", audio=data, response_format=self._body.response_format)
+
+    def _done(self, end: Finished, speech: SpeechStream) -> bytes:
+        return _event(
+            "speech.audio.done",
+            usage=usage(end),
+            stop_reason=end.stop_reason.value,
+            seed=speech.seed,
+            notes=list(speech.notes),
+            metrics=replies.metrics(end.stats),
+        )
+
+
+def usage(end: Finished) -> Reply:
+    """OpenAI's count: positions of the prompt, and frames."""
+    made = end.stats.frames
+    return {
+        "input_tokens": end.stats.prompt_tokens,
+        "output_tokens": made,
+        "total_tokens": end.stats.prompt_tokens + made,
+    }
+
+
+def _event(kind: str, **fields: object) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields}, separators=(',', ':'))}\n\n".encode()

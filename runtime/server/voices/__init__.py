@@ -1,0 +1,1 @@
+"""Serves the stored voices: over HTTP, and to the dialects."""

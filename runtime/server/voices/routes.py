@@ -1,0 +1,239 @@
+"""Serves ``/v1/audio/voices``: the voice library over HTTP, for OpenAI's and vLLM-Omni's clients at once."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import wave
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from runtime.errors import InvalidConfig, MessageTooLarge, VoiceNameOfSpeaker, VoiceNotFound
+from runtime.request import SAMPLE_RATE
+from runtime.server.host import Host
+from runtime.server.native.replies import Reply
+from runtime.server.native.schema import decode
+from runtime.server.voices.forms import VoiceForm, edit_of, examined, read_form, voice_of
+from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
+from runtime.server.voices.voice_resolver import is_speaker
+from runtime.settings import OBJECTS, VOICES_AS, Limits
+from runtime.shared.file_names import disposition, file_name
+from runtime.voices.checks import Advice
+from runtime.voices.intake import Examination
+from runtime.voices.listing import Problem, file_of
+from runtime.voices.owner_libraries import OwnerLibrary
+from runtime.voices.voice import Edit, to_pcm
+
+GET = ["GET", "HEAD"]
+VOICES = "/v1/audio/voices"
+OPEN_WEBUI = "/v1/open-webui"  # a base of its own for a client whose list of voices has another form
+
+SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
+
+Value = TypeVar("Value")
+
+
+def voices_router(host: Host) -> APIRouter:
+    """Return the routes. Everything that touches the disk or decodes runs on the host's workers."""
+    router = APIRouter()
+
+    async def aside(work: Callable[..., Value], *given: object) -> Value:
+        return await asyncio.get_running_loop().run_in_executor(host.decoders, work, *given)
+
+    def speakers() -> list[str]:
+        """Of what is loaded; none while it loads."""
+        models = host.engine.cards if host.problem is None else ()
+        return [name for model in models for name in model.speakers]
+
+    def known(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
+        library = host.owner_library(request.headers)
+        card = library.find(name_or_id)
+        if card is None:
+            raise VoiceNotFound
+        return library, card
+
+    @router.api_route(OPEN_WEBUI + "/audio/voices", methods=GET)
+    async def voices_of_open_webui(request: Request) -> Reply:
+        """What Open WebUI makes its menu of."""
+        return await voices(request, of=OBJECTS)
+
+    @router.api_route(VOICES, methods=GET)
+    async def voices(request: Request, search: str = "", of: str = "") -> Reply:
+        """Every voice by name, or those that hold all the words of ``search``."""
+        of = of or host.settings.server.voices_as
+        if of not in VOICES_AS:
+            raise InvalidConfig(where="of", why=f"it must be {' or '.join(VOICES_AS)}", param="of")
+        library = host.owner_library(request.headers)
+        cards = await aside(library.search, search[:256]) if search.strip() else library.cards()
+        found = listed(library, cards, speakers())
+        return {**found, "voices": as_objects(speakers(), cards)} if of == OBJECTS else found
+
+    @router.post(VOICES)
+    async def create(request: Request) -> Reply:
+        """Keep a voice of a recording, or one that was exported elsewhere."""
+        form, library = await read_form(request, host.settings.limits), host.owner_library(request.headers)
+        card = await aside(kept, library, form, host.settings.limits, speakers())
+        host.wake_prompts()
+        return created(library, card)
+
+    @router.post(VOICES + "/check")
+    async def check(request: Request) -> Reply:
+        """What would be said of a recording, with nothing kept."""
+        form = await read_form(request, host.settings.limits)
+        return checked(await aside(examined, form, host.settings.limits))
+
+    @router.api_route(VOICES + "/{name}", methods=GET)
+    async def voice(request: Request, name: str) -> Reply:
+        return entry(*known(request, name))
+
+    @router.api_route(VOICES + "/{name}/file", methods=GET)
+    async def voice_file(request: Request, name: str) -> Response:
+        """The portable file."""
+        library, card = known(request, name)
+        data = await aside(library.export, card.id)
+        headers = {"Content-Disposition": disposition(file_name(card.name, "voice", instead=card.id))}
+        return Response(data, media_type="application/octet-stream", headers=headers)
+
+    @router.api_route(VOICES + "/{name}/audio", methods=GET)
+    async def voice_audio(request: Request, name: str) -> Response:
+        """The reference as WAV."""
+        library, card = known(request, name)
+        return Response(await aside(wav_of, library, card.id), media_type="audio/wav")
+
+    @router.patch(VOICES + "/{name}")
+    async def change(request: Request, name: str) -> Reply:
+        """Another name, description or tags."""
+        edit = await read_edit(request, host.settings.limits)
+        library, card = known(request, name)
+        if edit.name is not None and edit.name != card.name:
+            check_free(edit.name, speakers())
+        return entry(library, await aside(library.change, card.id, edit))
+
+    @router.delete(VOICES + "/{name}")
+    async def delete(request: Request, name: str) -> JSONResponse:
+        library, card = known(request, name)
+        await aside(library.delete, card.id)
+        return JSONResponse(
+            {"success": True, "id": card.id, "name": card.name, "object": "audio.voice.deleted", "deleted": True}
+        )
+
+    return router
+
+
+def check_free(name: str, speakers: list[str]) -> None:
+    """Refuse a name that would mean a speaker.
+
+    Raises:
+        VoiceNameOfSpeaker: it would.
+    """
+    if is_speaker(name, speakers):
+        raise VoiceNameOfSpeaker(param="name")
+
+
+def kept(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[str]) -> VoiceCard:
+    """Make the voice, and only then touch what is stored. Thread: a worker."""
+    voice = voice_of(form, limits)
+    check_free(voice.name, speakers)
+    old = library.own.find(voice.name) if form.replaces else None
+    if old is not None:
+        return library.add(voice, replace_id=old.id)
+    return library.add(voice) if form.voice_file is None else library.import_(voice)
+
+
+def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
+    """The reference as a WAV file. Thread: a worker."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(SAMPLE_RATE)
+        sound.writeframes(to_pcm(library.reference(voice_id).samples).tobytes())
+    return file.getvalue()
+
+
+async def read_edit(request: Request, limits: Limits) -> Edit:
+    """What a small JSON body changes.
+
+    Raises:
+        InvalidMessage, InvalidConfig, MessageTooLarge: it changes nothing that there is.
+    """
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limits.max_message_bytes:
+            raise MessageTooLarge(what="The body", size=f"over {len(body) - 1}", limit=limits.max_message_bytes)
+    return edit_of(decode(body.decode("utf-8", "replace")))
+
+
+def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
+    """vLLM-Omni's two lists, and ours."""
+    shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
+    return {
+        "object": "list",
+        "voices": [*dict.fromkeys([*speakers, *(card.name for card in cards)])],
+        "uploaded_voices": [uploaded(card) for card in cards],
+        "data": [entry(library, card) for card in cards],
+        "problems": [asdict(one) for one in (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))],
+    }
+
+
+def as_objects(speakers: list[str], cards: tuple[VoiceCard, ...]) -> list[Reply]:
+    """The same voices for clients that read an id to ask by and a name to show."""
+    names = {name: {"id": name, "name": name} for name in speakers}
+    return [*names.values(), *({"id": card.id, "name": card.name} for card in cards)]
+
+
+def created(library: OwnerLibrary, card: VoiceCard) -> Reply:
+    """OpenAI's voice and vLLM-Omni's in one object."""
+    return {"success": True, "voice": uploaded(card), **entry(library, card)}
+
+
+def checked(found: Examination) -> Reply:
+    """A recording's faults as they would be kept with the voice; a transcript for which it would not be kept is one."""
+    advice = list(found.advice)
+    if found.mismatch is not None:
+        advice.append(Advice(found.mismatch.code, str(found.mismatch)))
+    return {
+        "object": "audio.voice.check",
+        "usable": found.mismatch is None,
+        "seconds": round(found.seconds, 3),
+        "speech_s": round(found.speech_s, 3),
+        "trim": {"start_s": round(found.start_s, 3), "end_s": round(found.end_s, 3)},
+        "levels": {name: None if value is None else round(value, 4) for name, value in asdict(found.levels).items()},
+        "advice": [asdict(one) for one in advice],
+    }
+
+
+def entry(library: OwnerLibrary, card: VoiceCard) -> Reply:
+    """A voice as OpenAI's clients read it, with all that we know of it."""
+    return {
+        **asdict(card),
+        "tags": list(card.tags),
+        "advice": list(card.advice),
+        "yours": library.owns(card.id),
+        "object": "audio.voice",
+        "type": "audio_sample",
+        "created_at": int(card.created_at),
+    }
+
+
+def uploaded(card: VoiceCard) -> Reply:
+    """A voice as vLLM-Omni's clients read it."""
+    reply: dict[str, Any] = {
+        "name": card.name,
+        "consent": card.consent,
+        "created_at": int(card.created_at),
+        "file_size": card.file_bytes,
+        "mime_type": "audio/wav",
+        "embedding_source": "audio",
+        "embedding_dim": None,
+    }
+    if card.transcript is not None:
+        reply["ref_text"] = card.transcript
+    if card.description is not None:
+        reply["speaker_description"] = card.description
+    return reply

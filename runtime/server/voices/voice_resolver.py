@@ -1,0 +1,96 @@
+"""Resolves the mode, model and voice that a client names against what is loaded and stored. For every dialect.
+
+A voice name means, in this order: a speaker of a loaded checkpoint, a stored voice, one of OpenAI's names. In Base
+mode, as ``voice:NAME``, or by its id it means a stored voice whatever speakers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from runtime.errors import ModeNotServed, UnknownModel, UnknownVoice
+from runtime.request import Mode, ModelCard
+from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
+from runtime.shared.names import name_key
+
+# OpenAI's names for its models and voices; a client that knows no others gets our own in their order.
+MODEL_ALIASES = frozenset({"tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15", "qwen3-tts"})
+VOICE_ALIASES = (
+    *("alloy", "ash", "ballad", "coral", "echo", "fable", "nova"),
+    *("onyx", "sage", "shimmer", "verse", "marin", "cedar"),
+)
+
+
+STORED = "voice:"  # before the name of a stored voice: no speaker is meant
+
+
+def is_speaker(name: str, speakers: Iterable[str]) -> bool:
+    """Whether people would take the name for that of a speaker."""
+    return name_key(name) in map(name_key, speakers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedVoice:
+    """Mode and voice that were chosen. ``stored`` is the id of a voice of the library, spoken in Base mode."""
+
+    mode: Mode
+    speaker: str | None = None
+    stored: str | None = None
+
+
+class VoiceResolver:
+    """Chooses over what is loaded. Thread: any; everything is in memory."""
+
+    def __init__(self, cards: Sequence[ModelCard], library: VoiceLibrary) -> None:
+        self._cards = tuple(cards)
+        self._library = library
+
+    def resolve(self, *, mode: Mode | None, model: str | None, voice: str | None, has_reference: bool) -> ResolvedVoice:
+        """Choose mode and voice.
+
+        Without a mode it is that of the voice, of the reference, or the first that is loaded.
+
+        Raises:
+            UnknownModel: no such model is loaded.
+            ModeNotServed: no loaded checkpoint (of that model) serves the mode.
+            UnknownVoice: no voice has that name.
+        """
+        cards = [card for card in self._cards if model in (None, card.name) or model in MODEL_ALIASES]
+        if not cards:
+            raise UnknownModel(param="model")
+        served = [one for one in Mode if any(one in card.modes for card in cards)]
+        stored = None
+        if voice and not has_reference and mode in (None, Mode.BASE):
+            stored = self._stored(voice, None if mode is Mode.BASE else self._speakers(cards))
+        chosen = mode or (Mode.BASE if has_reference or stored else served[0])
+        if chosen not in served:
+            raise ModeNotServed(mode=chosen.value, known=", ".join(served), param="task_type")
+        if stored is not None:
+            return ResolvedVoice(mode=chosen, stored=stored.id)
+        if chosen is Mode.CUSTOM_VOICE:
+            return ResolvedVoice(mode=chosen, speaker=self._speaker(voice, cards))
+        if chosen is Mode.BASE and voice and not has_reference:
+            raise UnknownVoice(known=", ".join(card.name for card in self._library.cards()), param="voice")
+        return ResolvedVoice(mode=chosen)
+
+    def _stored(self, voice: str, speakers: Sequence[str] | None) -> VoiceCard | None:
+        """The stored voice of that name or id, which a name of ``speakers`` is not."""
+        if voice.startswith(STORED) and (found := self._library.find(voice.removeprefix(STORED))) is not None:
+            return found
+        found = self._library.find(voice)
+        return None if found is not None and voice != found.id and is_speaker(voice, speakers or ()) else found
+
+    def _speakers(self, cards: Sequence[ModelCard]) -> list[str]:
+        return [name for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers]
+
+    def _speaker(self, voice: str | None, cards: Sequence[ModelCard]) -> str | None:
+        if not voice:
+            return None
+        speakers = self._speakers(cards)
+        known = {name_key(name): name for name in speakers}
+        if name_key(voice) in known:
+            return known[name_key(voice)]
+        if voice.lower() in VOICE_ALIASES and speakers:
+            return speakers[VOICE_ALIASES.index(voice.lower()) % len(speakers)]
+        raise UnknownVoice(known=", ".join(speakers), param="voice")

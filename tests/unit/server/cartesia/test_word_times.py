@@ -1,0 +1,48 @@
+"""Estimated times of words: each once, in order, inside the sound."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.server.cartesia.word_times import TimedWords, WordTimes
+
+
+def spoken(texts: list[str], chunks: list[int]) -> TimedWords:
+    times, all_ = WordTimes(), TimedWords()
+    for text in texts:
+        times.add(text)
+    for told in [*(times.hear(samples) for samples in chunks), times.finish()]:
+        all_.words.extend(told.words)
+        all_.start.extend(told.start)
+        all_.end.extend(told.end)
+    return all_
+
+
+def test_words_are_told_while_the_sound_passes_them() -> None:
+    times = WordTimes()
+    times.add("Hello wor")
+    times.add("ld, how are you")
+    assert times.hear(1920).words == []
+    half = times.hear(12_000)
+    assert (half.words, half.start) == (["Hello"], [0.0])
+    rest = times.finish()
+    assert rest.words == ["world,", "how", "are", "you"]
+    assert rest.start[0] == half.end[0]
+    assert rest.end[-1] == round(13_920 / 24_000, 3)
+
+
+def test_characters_of_scripts_without_spaces_are_words() -> None:
+    assert spoken(["你好，Bob。", "안녕 하세요"], [24_000]).words == ["你", "好，", "Bob。안녕", "하세요"]
+
+
+@given(
+    texts=st.lists(st.text("ab ,好。\n", max_size=12), max_size=6),
+    chunks=st.lists(st.integers(0, 30_000), max_size=6),
+)
+def test_every_word_is_told_once_and_times_only_grow(texts: list[str], chunks: list[int]) -> None:
+    told = spoken(texts, chunks)
+    assert "".join(told.words) == "".join("".join(texts).split())
+    edges = [time for pair in zip(told.start, told.end, strict=True) for time in pair]
+    assert edges == sorted(edges)
+    assert all(0 <= time <= sum(chunks) / 24_000 + 0.001 for time in edges)

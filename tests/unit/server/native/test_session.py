@@ -1,0 +1,579 @@
+"""The native protocol without sockets: what is said and done in which state."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import asdict
+
+import pytest
+
+from runtime.errors import BadReferenceAudio, Draining, EmptyText, NonFiniteOutput, VoiceNotFound
+from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Sampling, Split, StopReason
+from runtime.server.commands import Played, Recall
+from runtime.settings import Limits
+from tests.unit.server.native.driver import REFERENCE, Driver, ready, two_voices
+
+
+def test_it_opens_with_the_limits_as_they_are_set() -> None:
+    limits = Limits(max_contexts=3)
+    (created,) = Driver(limits).replies()
+    assert created["type"] == "session.created"
+    assert created["protocol"] == "voicewright.speech.v1"
+    assert created["limits"] == asdict(limits)
+    assert [model["id"] for model in created["models"]] == ["tiny", "clone"]
+
+
+def test_a_text_is_spoken_from_queue_to_done() -> None:
+    driver = ready(voice="anna", seed=7)
+    number = driver.speak("Good morning.")
+    driver.session.on_speech(number, Queued(0, 1500.5))
+    driver.start(number)
+    driver.sound(number)
+    driver.finish(number)
+    queue, start, sound, done = driver.heard()
+    assert queue == {"type": "queue", "context_id": "default", "position": 0, "eta_ms": 1500.5}
+    assert (start["type"], start["seed"], start["voice"], start["model"]) == ("audio.start", 7, "anna", "tiny")
+    assert len(sound) == 3840
+    assert (done["type"], done["total_bytes"], done["total_samples"]) == ("audio.done", 3840, 1920)
+    assert (done["stop_reason"], done["seed"], done["metrics"]["frames"]) == ("eos", 7, 1)
+
+
+def test_text_goes_on_to_the_engine_as_it_comes() -> None:
+    driver = ready()
+    for text in ("Good ", "", "mor"):
+        driver.send("input.text", text=text)
+    (number,) = [command.utterance for command in driver.submitted]
+    assert driver.told(number) == ["Good ", "mor"]
+    driver.send("input.flush")
+    driver.send("input.text", text="ning.")
+    driver.send("input.done")
+    assert driver.told(number) == ["Good ", "mor", None, "ning.", "."]
+    assert driver.kinds() == []
+
+
+def test_the_engine_is_not_asked_before_there_is_a_word() -> None:
+    driver = ready()
+    for text in ("\n", '"', " "):
+        driver.send("input.text", text=text)
+        driver.send("input.flush")
+    assert not driver.submitted
+    driver.send("input.text", text="Yes, ")
+    driver.send("input.text", text='sir."')
+    driver.send("input.done")
+    assert driver.told(1) == ['" Yes, ', 'sir."', "."]
+
+
+@pytest.mark.parametrize("texts", [[], [""], [" ", "..."]])
+def test_a_text_without_a_word_is_the_engines_to_judge(texts: list[str]) -> None:
+    driver = ready()
+    for text in texts:
+        driver.send("input.text", text=text)
+    driver.send("input.done")
+    assert driver.told(1) == ["".join(texts).strip(), "."]
+
+
+def test_text_that_came_before_the_reference_reaches_the_engine_as_it_was_cut() -> None:
+    driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
+    driver.send("input.text", text="One. ")
+    driver.send("input.text", text="Two")
+    driver.send("input.flush")
+    driver.send("input.flush")
+    driver.send("input.text", text="fold.")
+    assert driver.told(1) == []
+    driver.decoded(driver.decodes[0].upload, REFERENCE)
+    assert driver.told(1) == ["One. ", "Two", None, "fold."]
+    driver.send("input.done")
+    assert driver.told(1) == ["One. ", "Two", None, "fold.", "."]
+
+
+def test_it_may_be_heard_while_it_is_composed() -> None:
+    driver = ready()
+    driver.send("input.text", text="One. ")
+    driver.start(1)
+    driver.sound(1)
+    driver.send("input.text", text="Two.")
+    driver.send("input.done")
+    driver.sound(1, first=1)
+    driver.finish(1)
+    assert driver.kinds() == ["audio.start", "sound", "sound", "audio.done"]
+
+
+def test_speech_that_ends_before_its_text_leaves_the_rest_unspoken() -> None:
+    driver = ready()
+    driver.send("input.text", text="One. ")
+    driver.finish(1, StopReason.MAX_TOKENS)
+    driver.send("input.text", text="Two.")
+    driver.send("input.done")
+    assert driver.kinds() == ["audio.done"]
+    assert len(driver.submitted) == 1
+    driver.speak("Three.")
+    assert driver.told(2) == ["Three.", "."]
+
+
+def test_a_text_that_grows_too_long_stops_what_is_spoken_of_it() -> None:
+    driver = ready(Limits(max_text_chars=8))
+    driver.send("input.text", text="abcd")
+    driver.start(1)
+    driver.sound(1)
+    driver.sound(1, first=1)
+    assert driver.session.take() is not None  # audio.start
+    assert driver.session.take() is not None  # 80 ms
+    driver.send("input.text", text="efghi")
+    (error,) = driver.replies()
+    assert (error["code"], error["context_id"], error["partial_audio"]) == ("text_too_long", "default", True)
+    assert driver.cancelled == [1]
+
+
+def test_what_was_played_is_passed_on_while_it_matters() -> None:
+    driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
+    driver.send("input.text", text="One.")
+    driver.send("playback", played_ms=1)
+    driver.decoded(driver.decodes[0].upload, REFERENCE)
+    driver.send("playback", played_ms=80.5, buffered_ms=20)
+    driver.send("playback", played_ms=9, context_id="nobody")
+    assert [command for command in driver.commands if isinstance(command, Played)] == [Played(1, 80.5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "text", "x_vector_only"),
+    [
+        ("clara", {}, "I am Clara.", False),
+        ("1F", {"task_type": "base"}, "I am Clara.", False),
+        ("Clara", {"x_vector_only_mode": True}, "I am Clara.", True),
+        ("Clara", {"ref_text": "Other words."}, "Other words.", False),
+        ("quiet", {}, None, True),
+    ],
+)
+def test_a_stored_voice_is_recalled_by_name_or_id(
+    name: str, config: dict[str, object], text: str | None, x_vector_only: bool
+) -> None:
+    driver = ready(voice=name, **config)
+    (recall,) = driver.commands
+    assert isinstance(recall, Recall)
+    driver.send("input.text", text="Hello.")
+    driver.send("input.done")
+    assert not driver.submitted
+    driver.decoded(recall.upload, two_voices().reference(recall.voice_id))
+    (request,) = [command.request for command in driver.submitted]
+    assert (request.mode, request.voice) == (Mode.BASE, None)
+    assert request.reference is not None
+    assert (request.reference.text, request.reference.x_vector_only) == (text, x_vector_only)
+
+
+def test_a_stored_voice_that_is_gone_meanwhile_is_told_once() -> None:
+    driver = ready(voice="Clara")
+    driver.send("input.text", text="Hello.")
+    driver.decoded(1, VoiceNotFound(param="voice"))
+    assert driver.kinds() == ["voice_not_found@default"]
+
+
+def test_every_field_of_the_configuration_reaches_the_request() -> None:
+    driver = ready(
+        task_type="CustomVoice", speaker="anna", language="English", instruct="softly", non_streaming_mode=False,
+        seed=2**60, max_new_tokens=11, temperature=0.5, top_k=3, top_p=0.8, repetition_penalty=1.2,
+        subtalker_temperature=0.6, subtalker_top_k=4, subtalker_top_p=0.7, do_sample=False,
+        split_granularity="clause", initial_codec_chunk_frames=3,
+    )  # fmt: skip
+    driver.speak()
+    request = driver.submitted[0].request
+    assert (request.mode, request.voice, request.language) == (Mode.CUSTOM_VOICE, "anna", "English")
+    assert (request.instruct, request.layout, request.seed) == ("softly", Layout.STREAMING, 2**60)
+    assert request.max_frames == 10  # the eleventh token is the end
+    assert (request.split, request.first_chunk_frames) == (Split.CLAUSE, 3)
+    assert (request.open_text, request.holds_end, request.acknowledged) == (True, True, True)
+    assert request.sampling == Sampling(
+        temperature=0.5, top_k=3, top_p=0.8, repetition_penalty=1.2, predictor_temperature=0.6,
+        predictor_top_k=4, predictor_top_p=0.7, greedy=True,
+    )  # fmt: skip
+
+
+def test_a_context_may_be_used_again_after_its_end() -> None:
+    driver = ready()
+    first = driver.speak("One.")
+    driver.finish(first)
+    second = driver.speak("Two.")
+    driver.sound(first)  # too late, and not the second's
+    driver.finish(second)
+    assert first != second
+    assert driver.kinds() == ["audio.done", "audio.done"]
+
+
+def test_labelled_frames_say_whose_they_are() -> None:
+    driver = ready(frames="labelled")
+    one, two = driver.speak(context_id="a"), driver.speak(context_id="b")
+    driver.start(one)
+    driver.start(two)
+    driver.sound(two)
+    driver.sound(one)
+    driver.sound(one, first=1)
+    start_one, start_two, *sounds = driver.heard()
+    labels = [struct.unpack("<BBHIQ", sound[:16]) for sound in sounds]
+    assert labels == [
+        (1, 1, start_two["channel"], 0, 0),
+        (1, 1, start_one["channel"], 0, 0),
+        (1, 1, start_one["channel"], 1, 1920),
+    ]
+    assert struct.unpack_from("<h", sounds[2], 16) == (1920,)
+
+
+def test_long_chunks_are_cut_and_nothing_is_lost() -> None:
+    driver = ready(frames="labelled")
+    number = driver.speak()
+    driver.sound(number, frames=16)
+    sounds = driver.heard()
+    assert all(len(sound) <= 16 + 12_000 for sound in sounds)
+    samples = b"".join(sound[16:] for sound in sounds)
+    assert len(samples) == 16 * 3840
+    firsts = [struct.unpack("<BBHIQ", sound[:16])[4] for sound in sounds]
+    assert firsts == [6000 * index for index in range(len(sounds))]
+
+
+def test_cancel_takes_back_the_sound_that_was_not_sent() -> None:
+    driver = ready()
+    number = driver.speak()
+    driver.start(number)
+    driver.sound(number)
+    driver.sound(number, first=1)
+    assert driver.session.take() is not None  # audio.start
+    assert driver.session.take() is not None  # 80 ms
+    driver.send("playback", played_ms=30)
+    driver.send("context.cancel")
+    assert driver.cancelled == [number]
+    driver.sound(number, first=2)  # the engine had it ready
+    driver.finish(number, StopReason.CANCELLED)
+    (cancelled,) = driver.heard()
+    assert cancelled == {
+        "type": "context.cancelled", "context_id": "default", "sent_ms": 80.0, "played_ms": 30,
+    }  # fmt: skip
+
+
+def test_cancel_leaves_the_neighbours_sound_alone() -> None:
+    driver = ready(frames="labelled")
+    one, two = driver.speak(context_id="a"), driver.speak(context_id="b")
+    driver.sound(one)
+    driver.sound(two)
+    driver.send("context.cancel", context_id="a")
+    assert driver.kinds() == ["sound", "context.cancelled"]
+    assert driver.cancelled == [one]
+    driver.finish(two)
+    assert driver.kinds() == ["audio.done"]
+
+
+def test_cancel_while_composing_forgets_the_text() -> None:
+    driver = ready()
+    driver.send("input.text", text="No, ")
+    driver.send("context.cancel", played_ms=0)
+    driver.speak("yes.")
+    assert driver.kinds() == ["context.cancelled"]
+    assert driver.cancelled == [1]
+    assert driver.told(2) == ["yes.", "."]
+
+
+def test_an_end_by_the_engine_itself_is_a_cancel_too() -> None:
+    driver = ready()
+    number = driver.speak()
+    driver.finish(number, StopReason.CANCELLED)
+    assert driver.kinds() == ["context.cancelled"]
+
+
+def test_a_refused_request_gets_one_error_and_the_name_is_free() -> None:
+    driver = ready()
+    driver.send("input.done")
+    driver.session.on_refused(driver.submitted[0].utterance, EmptyText(param="text"))
+    (error,) = driver.replies()
+    assert (error["code"], error["context_id"], error["param"]) == ("empty_text", "default", "text")
+    driver.finish(driver.speak("Words."))
+    assert driver.kinds() == ["audio.done"]
+
+
+def test_a_broken_request_says_whether_sound_was_sent() -> None:
+    driver = ready()
+    number = driver.speak()
+    driver.sound(number)
+    driver.session.on_speech(number, Broken(NonFiniteOutput(), RequestStats()))
+    sound, error = driver.heard()
+    assert isinstance(sound, bytes)
+    assert (error["code"], error["partial_audio"], error["retryable"]) == ("non_finite_output", True, True)
+
+
+def test_one_mistake_gives_one_error() -> None:
+    driver = Driver()
+    driver.configure(temperature=-1)
+    driver.send("input.text", text="Hello")
+    driver.send("input.text", text=" there.")
+    driver.send("input.done")
+    assert driver.kinds() == ["session.created", "invalid_config@default"]
+    driver.send("input.text", text="again")
+    assert driver.kinds() == ["out_of_order@default"]
+
+
+def test_a_part_that_is_refused_ends_its_context() -> None:
+    driver = ready(Limits(max_text_chars=8))
+    driver.send("input.text", text="abcd")
+    driver.send("input.text", text="efghi")
+    driver.send("input.text", text="tail")
+    driver.send("input.done")
+    assert driver.kinds() == ["text_too_long@default"]
+    assert driver.told(1) == ["abcd"]
+    assert driver.cancelled == [1]
+    driver.send("input.text", text="abcd")
+    driver.send("input.text", text=5)
+    driver.send("input.done")
+    assert driver.kinds() == ["invalid_config@default"]
+    assert driver.speak("12345678") == driver.submitted[-1].utterance
+
+
+def test_speaking_is_not_disturbed_by_messages_out_of_order() -> None:
+    driver = ready()
+    number = driver.speak()
+    driver.send("input.text", text="more")
+    driver.send("input.done")
+    driver.send("input.text", text=None)
+    driver.finish(number)
+    assert driver.kinds() == ["out_of_order@None", "out_of_order@None", "invalid_config@None", "audio.done"]
+
+
+def test_a_configuration_counts_for_what_opens_later() -> None:
+    driver = ready(voice="anna")
+    driver.send("input.text", text="One.")
+    driver.configure(voice="bert")
+    driver.send("input.done")
+    driver.finish(driver.submitted[0].utterance)
+    driver.speak("Two.")
+    assert [command.request.voice for command in driver.submitted] == ["anna", "bert"]
+
+
+def test_a_named_configuration_serves_once() -> None:
+    driver = ready(voice="anna", frames="labelled")
+    driver.configure(voice="bert", context_id="b", frames="labelled")
+    for _ in range(2):
+        driver.finish(driver.speak(context_id="b"))
+    assert [command.request.voice for command in driver.submitted] == ["bert", "anna"]
+
+
+def test_a_refused_named_configuration_does_not_fall_back_to_the_general_one() -> None:
+    driver = ready(voice="anna", frames="labelled")
+    driver.configure(context_id="b", top_p=7)
+    driver.send("input.text", context_id="b", text="Hello")
+    driver.send("input.done", context_id="b")
+    assert driver.kinds() == ["invalid_config@b"]
+    assert not driver.submitted
+
+
+def test_plain_frames_carry_one_context_at_a_time() -> None:
+    driver = ready()
+    driver.speak(context_id="a")
+    driver.send("input.text", text="Hello", context_id="b")
+    driver.send("input.done", context_id="b")
+    assert driver.kinds() == ["out_of_order@b"]
+
+
+def test_contexts_are_counted_until_their_end_was_taken() -> None:
+    driver = ready(Limits(max_contexts=2), frames="labelled")
+    one = driver.speak(context_id="a")
+    driver.speak(context_id="b")
+    driver.send("input.text", text="Hello", context_id="c")
+    assert driver.kinds() == ["too_many_contexts@c"]
+    driver.finish(one)
+    driver.send("input.text", text="Hello", context_id="d")  # the client cannot have seen the end of a
+    assert driver.kinds() == ["audio.done", "too_many_contexts@d"]
+    driver.speak(context_id="e")
+    assert driver.kinds() == []
+
+
+def test_named_configurations_are_bounded() -> None:
+    driver = ready(Limits(max_contexts=2))
+    for name in "abc":
+        driver.configure(context_id=name)
+    assert driver.kinds() == ["too_many_contexts@c"]
+
+
+def test_a_reference_is_decoded_once_and_waited_for() -> None:
+    driver = ready(task_type="base", ref_audio="UklGRg==", ref_text="Words.", frames="labelled")
+    assert [decode.ref_audio for decode in driver.decodes] == ["UklGRg=="]
+    for name in ("a", "b"):
+        driver.send("input.text", text="Hello.", context_id=name)
+        driver.send("input.done", context_id=name)
+    assert not driver.submitted
+    driver.session.on_reference(driver.decodes[0].upload, REFERENCE)
+    driver.commands += driver.session.commands()
+    driver.speak(context_id="c")
+    references = [command.request.reference for command in driver.submitted]
+    assert len(references) == 3
+    assert all(one is not None and one.samples is REFERENCE.samples and one.text == "Words." for one in references)
+    assert len(driver.decodes) == 1
+
+
+def test_a_reference_that_fails_ends_who_waits_for_it() -> None:
+    driver = ready(task_type="base", ref_audio="AAAA", frames="labelled")
+    driver.send("input.text", text="Hello.", context_id="a")
+    driver.send("input.done", context_id="a")
+    driver.send("input.text", text="Hello.", context_id="b")
+    driver.session.on_reference(driver.decodes[0].upload, BadReferenceAudio(why="it is silent", param="ref_audio"))
+    driver.send("input.done", context_id="b")
+    assert driver.kinds() == ["invalid_ref_audio@a", "invalid_ref_audio@b"]
+    assert not driver.submitted
+    driver.send("input.text", text="Hello.", context_id="c")
+    assert driver.kinds() == ["out_of_order@c"]  # the configuration went with its reference
+
+
+def test_a_reference_that_fails_before_any_text_is_told_once() -> None:
+    driver = ready(task_type="base", ref_audio="AAAA")
+    driver.session.on_reference(driver.decodes[0].upload, BadReferenceAudio(why="it is silent", param="ref_audio"))
+    driver.send("input.text", text="Hello.")
+    driver.send("input.done")
+    assert driver.kinds() == ["invalid_ref_audio@default"]
+
+
+def test_a_reference_that_was_replaced_harms_nobody() -> None:
+    driver = ready(task_type="base", ref_audio="AAAA")
+    driver.configure(task_type="base", ref_audio="BBBB", x_vector_only_mode=True)
+    driver.session.on_reference(driver.decodes[0].upload, BadReferenceAudio(why="it is silent"))
+    driver.session.on_reference(driver.decodes[1].upload, REFERENCE)
+    driver.speak()
+    assert driver.kinds() == []
+    assert driver.submitted[0].request.reference.x_vector_only
+
+
+def test_cancel_while_the_reference_is_decoded() -> None:
+    driver = ready(task_type="base", ref_audio="AAAA")
+    driver.send("input.text", text="Hello.")
+    driver.send("input.done")
+    driver.send("context.cancel")
+    driver.session.on_reference(driver.decodes[0].upload, REFERENCE)
+    assert driver.kinds() == ["context.cancelled"]
+    assert not driver.session.commands()
+
+
+@pytest.mark.parametrize(
+    ("config", "mode"),
+    [
+        ({}, Mode.CUSTOM_VOICE),
+        ({"ref_audio": "AAAA"}, Mode.BASE),
+        ({"model": "clone"}, Mode.BASE),
+        ({"task_type": "Base"}, Mode.BASE),
+        ({"task_type": "custom_voice", "ref_audio": "ignored"}, Mode.CUSTOM_VOICE),
+    ],
+)
+def test_the_mode_is_the_asked_one_or_follows_from_what_is_there(config: dict[str, str], mode: Mode) -> None:
+    driver = ready(**config)
+    driver.send("input.done")
+    if driver.decodes:
+        driver.decoded(driver.decodes[0].upload, REFERENCE)
+    assert driver.submitted[0].request.mode is mode
+
+
+@pytest.mark.parametrize(
+    ("config", "code", "param"),
+    [
+        ({"task_type": "voice_design"}, "model_not_loaded", "task_type"),
+        ({"task_type": "base", "model": "tiny"}, "model_not_loaded", "task_type"),
+        ({"model": "another"}, "model_not_found", "model"),
+        ({"max_frames": 4097}, "invalid_config", "max_frames"),
+        ({"max_new_tokens": 4098}, "invalid_config", "max_frames"),
+    ],
+)
+def test_configurations_beyond_the_server_are_refused(config: dict[str, object], code: str, param: str) -> None:
+    driver = Driver()
+    driver.configure(**config)
+    _, error = driver.replies()
+    assert (error["code"], error["param"], error["context_id"]) == (code, param, "default")
+
+
+def test_the_first_message_must_come_soon_and_the_others_too() -> None:
+    driver = Driver(Limits(config_s=10, idle_s=60))
+    driver.now = 9.9
+    driver.session.tick()
+    driver.send("ping", t=1)
+    driver.now = 69.8
+    driver.session.tick()
+    assert driver.kinds() == ["session.created", "pong"]
+    driver.now = 69.9
+    driver.session.tick()
+    assert driver.kinds() == ["idle_timeout@None", "close 1008"]
+
+
+def test_nobody_is_idle_while_something_is_spoken() -> None:
+    driver = ready(Limits(idle_s=60))
+    number = driver.speak()
+    driver.now = 1000.0
+    driver.session.tick()
+    driver.finish(number)
+    assert driver.session.deadline == 1060.0
+    assert driver.kinds() == ["audio.done"]
+
+
+def test_who_leaves_a_text_open_and_says_nothing_is_idle() -> None:
+    driver = ready(Limits(idle_s=60))
+    driver.send("input.text", text="Half a ")
+    driver.now = 50.0
+    driver.sound(1)
+    driver.now = 109.9
+    driver.session.tick()
+    assert driver.kinds() == ["sound"]
+    driver.now = 110.0
+    driver.session.tick()
+    driver.commands += driver.session.commands()
+    assert driver.kinds() == ["idle_timeout@default", "idle_timeout@None", "close 1008"]
+    assert driver.cancelled == [1]
+
+
+def test_a_session_that_lasts_too_long_is_told_before_it_is_ended() -> None:
+    driver = ready(Limits(session_s=3600))
+    driver.speak()
+    assert driver.session.deadline == 3540.0
+    driver.now = 3540.0
+    driver.session.tick()
+    assert driver.session.deadline == 3600.0
+    assert driver.replies() == [{"type": "session.expiring", "remaining_s": 60.0}]
+    driver.session.tick()
+    driver.now = 3600.0
+    driver.session.tick()
+    assert driver.kinds() == ["session_timeout@default", "session_timeout@None", "close 1008"]
+    assert driver.session.deadline is None
+
+
+def test_close_cancels_then_says_goodbye() -> None:
+    driver = ready(frames="labelled")
+    number = driver.speak(context_id="a")
+    driver.send("input.text", text="half", context_id="b")
+    driver.send("session.close")
+    assert driver.cancelled == [number, number + 1]
+    *_, done, close = driver.heard()
+    assert done == {"type": "session.done", "utterances": 2}
+    assert (close.code, close.reason) == (1000, "")
+    driver.send("ping")
+    driver.finish(number)
+    assert driver.kinds() == []
+
+
+def test_the_server_may_end_it() -> None:
+    driver = ready(frames="labelled")
+    number = driver.speak(context_id="a")
+    driver.sound(number)
+    driver.session.shut(Draining(), 1001)
+    driver.session.shut(Draining(), 1001)
+    assert driver.kinds() == ["draining@a", "draining@None", "close 1001"]
+    assert [command.utterance for command in driver.session.commands()] == [number]
+
+
+def test_a_client_that_left_gives_everything_back() -> None:
+    driver = ready(frames="labelled")
+    number = driver.speak(context_id="a")
+    driver.send("input.text", text="half", context_id="b")
+    driver.sound(number)
+    driver.session.gone()
+    assert [command.utterance for command in driver.session.commands()] == [number, number + 1]
+    driver.finish(number)
+    driver.session.tick()
+    assert driver.kinds() == []
+    assert driver.session.deadline is None
+
+
+def test_a_client_that_takes_no_replies_is_congested() -> None:
+    driver = ready()
+    for index in range(257):
+        driver.send("ping", t=index)
+    assert driver.session.is_congested
+    driver.heard()
+    assert not driver.session.is_congested

@@ -1,0 +1,58 @@
+"""Where vLLM-Omni's dialect cuts a growing text."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.request import Split
+from runtime.server.omni.sentences import Sentences
+
+
+def parts(split: Split, *texts: str) -> list[str]:
+    sentences = Sentences(split)
+    return [part for text in texts for part in sentences.add(text)] + sentences.finish()
+
+
+@pytest.mark.parametrize(
+    ("split", "text", "wanted"),
+    [
+        (Split.NONE, " One. Two! ", ["One. Two!"]),
+        (Split.SENTENCE, "One. Two! Three", ["One.", "Two!", "Three"]),
+        (Split.SENTENCE, "It costs 3.14, see a.b.c now.", ["It costs 3.14, see a.b.c now."]),
+        (Split.SENTENCE, "你好。再见！好", ["你好。", "再见！", "好"]),
+        (Split.SENTENCE, "Wait... what?! No.", ["Wait...", "what?!", "No."]),
+        (Split.SENTENCE, '. "! Hello. ', ['. "! Hello.']),
+        (Split.SENTENCE, "  ", []),
+        (Split.CLAUSE, "One, two; three. 1,000", ["One,", "two;", "three.", "1,000"]),
+        (Split.CLAUSE, "一，二；三", ["一，", "二；", "三"]),
+    ],
+)
+def test_texts_are_cut_where_that_server_cuts_them(split: Split, text: str, wanted: list[str]) -> None:
+    assert parts(split, text) == wanted
+
+
+def test_a_sentence_is_given_out_as_soon_as_its_end_is_certain() -> None:
+    sentences = Sentences(Split.SENTENCE)
+    assert sentences.add("One") == []
+    assert sentences.add(".") == []  # 1.5 may follow
+    assert sentences.add(" T") == ["One."]
+    assert sentences.waiting_chars == 1
+    assert sentences.finish() == ["T"]
+    assert sentences.finish() == []
+
+
+TEXTS = st.text("ab1 .!?,。，\n\"'", max_size=40)
+
+
+@given(text=TEXTS, cuts=st.lists(st.integers(0, 40), max_size=6), split=st.sampled_from([Split.SENTENCE, Split.CLAUSE]))
+def test_no_letter_is_lost_or_said_twice_however_the_text_arrives(text: str, cuts: list[int], split: Split) -> None:
+    edges = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
+    pieces = [text[start:end] for start, end in itertools.pairwise(edges)]
+    found = parts(split, *pieces)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(part == part.strip() != "" for part in found)
+    assert all(any(map(str.isalnum, part)) for part in found[:-1])

@@ -1,0 +1,104 @@
+"""The bodies of the HTTP speech routes, read strictly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.errors import InvalidConfig, UnsupportedFormat
+from runtime.request import Mode
+from runtime.server.openai.schema import read_batch, read_speech
+
+
+def test_openais_smallest_body_has_openais_defaults() -> None:
+    body = read_speech({"input": "Hi."})
+    assert (body.response_format, body.speed, body.sample_rate, body.retries) == ("mp3", 1.0, 24_000, 0)
+    assert not body.is_events
+    assert not body.is_whole
+
+
+def test_unknown_fields_and_nulls_are_ignored() -> None:
+    body = read_speech({"input": "Hi.", "voice": None, "speed": None, "type": "x", "exaggeration": 0.5, "user": "me"})
+    assert (body.voice, body.speed) == (None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "events", "whole"),
+    [
+        ({}, False, False),
+        ({"stream_format": "audio"}, False, False),
+        ({"stream_format": "sse"}, True, False),
+        ({"stream": True}, True, False),
+        ({"stream": True, "stream_format": "audio"}, False, False),
+        ({"stream": True, "stream_format": "sse"}, True, False),
+        ({"stream": False}, False, True),
+        ({"stream": False, "stream_format": "audio"}, False, True),
+    ],
+)
+def test_how_a_reply_is_sent(fields: dict[str, Any], events: bool, whole: bool) -> None:
+    body = read_speech({"input": "Hi.", **fields})
+    assert (body.is_events, body.is_whole) == (events, whole)
+
+
+def test_names_of_vllm_omni_are_taken() -> None:
+    body = read_speech({"input": "Hi.", "speaker": "ryan", "task_type": "VoiceDesign", "voice_description": "Old."})
+    assert (body.voice, body.task_type, body.instruct) == ("ryan", Mode.VOICE_DESIGN, "Old.")
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"voice": {"id": 5}}, "voice"),
+        ({"voice": ["ryan"]}, "voice"),
+        ({"speed": "fast"}, "speed"),
+        ({"speed": 0.2}, "speed"),
+        ({"speed": float("inf")}, "speed"),
+        ({"sample_rate": "8000"}, "sample_rate"),
+        ({"stream": "yes"}, "stream"),
+        ({"retries": 6, "stream": False}, "retries"),
+        ({"initial_codec_chunk_frames": -1}, "initial_codec_chunk_frames"),
+        ({"split_granularity": "word"}, "split_granularity"),
+        ({"seed": -1}, "seed"),
+        ({"input": "a\0b"}, "input"),
+    ],
+)
+def test_a_wrong_field_is_named_and_not_quoted(fields: dict[str, Any], where: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        read_speech({"input": "Hi.", **fields})
+    assert caught.value.param == where
+    assert str(caught.value).startswith(f"{where} is not valid: ")
+    assert "fast" not in str(caught.value)
+
+
+def test_two_names_of_one_field_must_agree() -> None:
+    with pytest.raises(InvalidConfig):
+        read_speech({"input": "Hi.", "instructions": "Old.", "instruct": "Young."})
+
+
+@pytest.mark.parametrize("field", ["response_format", "stream_format"])
+def test_formats_that_are_not_made_are_answered_with_those_that_are(field: str) -> None:
+    with pytest.raises(UnsupportedFormat) as caught:
+        read_speech({"input": "Hi.", field: "midi"})
+    assert caught.value.param == field
+    assert "midi" not in str(caught.value)
+
+
+def test_items_of_a_batch_go_before_what_they_share() -> None:
+    shared = {"voice": "ryan", "seed": 4, "stream": True, "stream_format": "sse", "input": "not for all"}
+    first, second, third = read_batch(
+        {**shared, "items": [{"input": "a"}, {"input": "b", "voice": "serena", "seed": None}, {"voice": None}]}, 3
+    )
+    one, two = read_speech(first), read_speech(second)
+    assert (one.input, one.voice, one.seed, one.response_format, one.is_whole) == ("a", "ryan", 4, "wav", True)
+    assert (two.input, two.voice, two.seed) == ("b", "serena", 4)
+    with pytest.raises(InvalidConfig) as caught:
+        read_speech(third)
+    assert caught.value.param == "input"
+
+
+@pytest.mark.parametrize("items", [None, [], {}, "x", [1], [{}, {}, {}]])
+def test_a_batch_needs_a_list_of_objects_within_the_limit(items: Any) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        read_batch({"items": items}, 2)
+    assert caught.value.param == "items"

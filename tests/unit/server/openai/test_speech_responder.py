@@ -1,0 +1,158 @@
+"""What becomes of a body: the request that reaches the engine, whose voice it has, and what is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.errors import GenerationFailed, UnknownVoice
+from runtime.request import Broken, Layout, Mode, Reference, RequestStats, SpeechRequest, Split, StopReason
+from runtime.server.host import Host
+from runtime.server.openai.schema import read_speech
+from runtime.server.openai.speech_responder import SpeechResponder
+from runtime.server.voices.voice_library import VoiceCard
+from runtime.settings import Settings
+from tests.support.library import MemoryLibrary
+from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
+
+CLARA = Reference(samples=np.ones(24_000, np.float32), text="Some words.")
+CLARAS_CARD = VoiceCard(id="a" * 32, name="Clara", transcript=CLARA.text)
+
+
+@asynccontextmanager
+async def hosting(engine: ScriptedEngine, *voices: tuple[VoiceCard, Reference]) -> AsyncIterator[Host]:
+    host = Host(Settings(), lambda *_: engine, MemoryLibrary(*voices))
+    await host.load()
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+def requested(**fields: Any) -> SpeechRequest:
+    """The request that a body becomes."""
+
+    async def ask() -> SpeechRequest:
+        engine = ScriptedEngine({1: [started(), chunk(), finished()]})
+        async with hosting(engine, (CLARAS_CARD, CLARA)) as host:
+            body = read_speech({"input": "Hello.", "stream": False, "response_format": "pcm", **fields})
+            await SpeechResponder(host, body, host.library, "r").whole()
+        return engine.requests[0]
+
+    return asyncio.run(ask())
+
+
+def test_a_body_becomes_a_request() -> None:
+    request = requested(
+        voice="RYAN",
+        language="English",
+        instructions="Softly.",
+        seed=4,
+        max_new_tokens=50,
+        temperature=0.7,
+        subtalker_top_k=9,
+        do_sample=False,
+        non_streaming_mode=False,
+        split_granularity="clause",
+        initial_codec_chunk_frames=3,
+    )
+    assert (request.text, request.mode, request.voice) == ("Hello.", Mode.CUSTOM_VOICE, "ryan")
+    assert (request.language, request.instruct, request.seed, request.max_frames) == ("English", "Softly.", 4, 49)
+    assert (request.sampling.temperature, request.sampling.predictor_top_k, request.sampling.greedy) == (0.7, 9, True)
+    assert (request.layout, request.split, request.first_chunk_frames) == (Layout.STREAMING, Split.CLAUSE, 3)
+    assert (request.holds_end, request.acknowledged, request.open_text) == (True, True, False)
+
+
+def test_what_is_not_said_is_left_to_the_engine() -> None:
+    request = requested(initial_codec_chunk_frames=0, voice=None, speed=None)
+    assert (request.voice, request.language, request.seed, request.max_frames) == (None, "auto", None, None)
+    assert (request.split, request.first_chunk_frames, request.layout) == (Split.AUTO, None, None)
+
+
+@pytest.mark.parametrize("voice", ["Clara", "clara", "a" * 32, {"id": "a" * 32}])
+def test_a_stored_voice_is_read_from_the_library(voice: Any) -> None:
+    request = requested(voice=voice)
+    assert (request.mode, request.voice, request.reference) == (Mode.BASE, None, CLARA)
+
+
+def test_in_an_empty_library_there_are_no_stored_voices() -> None:
+    async def ask() -> None:
+        async with hosting(ScriptedEngine()) as host:
+            with pytest.raises(UnknownVoice):
+                await SpeechResponder(
+                    host, read_speech({"input": "Hi.", "voice": "clara", "stream": False}), host.library, "r"
+                ).whole()
+
+    asyncio.run(ask())
+
+
+def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[list[int | None], bytes, int | None]:
+    """Seeds of the requests that were made, the sound that was kept, and its seed."""
+
+    async def ask() -> tuple[list[int | None], bytes, int | None]:
+        script = {
+            number: [started((8 if seed is None else seed) + number - 1), chunk(1, number), finished(reason)]
+            for number, reason in enumerate(reasons, 1)
+        }
+        engine = ScriptedEngine(dict(script))
+        async with hosting(engine) as host:
+            body = {"input": "Hi.", "stream": False, "response_format": "pcm", "retries": retries, "seed": seed}
+            whole = await SpeechResponder(host, read_speech(body), host.library, "r").whole()
+        return [request.seed for request in engine.requests], whole.audio, whole.seed
+
+    return asyncio.run(ask())
+
+
+def test_only_a_runaway_is_tried_again_and_only_so_often() -> None:
+    runaway, eos = StopReason.RUNAWAY, StopReason.EOS
+    assert tried(3, runaway, eos) == ([8, 9], chunk(1, 2).pcm, 9)
+    assert tried(3, eos) == ([8], chunk(1, 1).pcm, 8)
+    assert tried(3, StopReason.MAX_TOKENS)[0] == [8]
+    assert tried(0, runaway) == ([8], chunk(1, 1).pcm, 8)
+    assert tried(2, runaway, runaway, runaway) == ([8, 9, 10], chunk(1, 3).pcm, 10)
+    assert tried(1, runaway, eos, seed=None)[0] == [None, 9]  # the drawn one is reported, and then the next
+
+
+def test_the_seed_after_the_last_is_the_first() -> None:
+    assert tried(1, StopReason.RUNAWAY, StopReason.EOS, seed=2**63 - 1)[0] == [2**63 - 1, 0]
+
+
+def heard(script: list[Any], **fields: Any) -> list[dict[str, Any]]:
+    async def ask() -> list[dict[str, Any]]:
+        async with hosting(ScriptedEngine({1: script})) as host:
+            body = read_speech({"input": "Hi.", "stream_format": "sse", "response_format": "pcm", **fields})
+            blocks = [block async for block in SpeechResponder(host, body, host.library, "r").as_events()]
+            assert all(block.endswith(b"\n\n") for block in blocks)
+            return [json.loads(block.split(b"data: ")[1]) for block in blocks]
+
+    return asyncio.run(ask())
+
+
+def test_events_carry_the_sound_and_then_the_count() -> None:
+    first, second, done = heard([started(), chunk(1, 5), chunk(2, 6), finished(frames=3)])
+    assert (first["type"], base64.b64decode(first["audio"])) == ("speech.audio.delta", chunk(1, 5).pcm)
+    assert base64.b64decode(second["audio"]) == chunk(2, 6).pcm
+    assert done["type"] == "speech.audio.done"
+    assert done["usage"] == {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}
+
+
+@pytest.mark.logs_errors
+def test_an_error_among_the_events_is_the_last_of_them() -> None:
+    broken = Broken(GenerationFailed(), RequestStats())
+    *_, last = heard([started(), chunk(), broken])
+    assert (last["type"], last["partial_audio"], last["action"]) == ("speech.audio.error", True, "discard")
+    assert last["error"]["code"] == "generation_failed"
+    with pytest.raises(GenerationFailed):
+        heard([started(), broken])
+
+
+def test_a_reply_without_sound_is_an_empty_one() -> None:
+    (done,) = heard([started(), finished(frames=0)])
+    assert done["type"] == "speech.audio.done"

@@ -1,0 +1,276 @@
+"""The shell around a dialect, with a client and an engine that are played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.websockets import WebSocket
+
+from runtime.errors import Draining, Overloaded, VoiceNotFound
+from runtime.request import AudioChunk, EngineLoad, Finished, RequestStats, Sink, SpeechRequest, Started, StopReason
+from runtime.server.host import Host
+from runtime.server.native.session import Session
+from runtime.server.speech_engine import Progress
+from runtime.server.websocket_routes import speak
+from runtime.settings import Limits, ServerSettings, Settings
+from tests.support.library import MemoryLibrary
+from tests.unit.server.native.driver import CARD, CLONER, REFERENCE, two_voices
+
+FRAME = AudioChunk(pcm=bytes(3840), codes=np.zeros((1, 16), np.int64), first_sample=0)
+END = Finished(stop_reason=StopReason.EOS, stats=RequestStats())
+
+
+class Engine:
+    """Does nothing by itself and remembers what it was told."""
+
+    cards = (CARD, CLONER)
+    alive = True
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.sinks: dict[int, Sink] = {}
+        self.requests: list[SpeechRequest] = []
+        self.refusal: Exception | None = None
+
+    def submit(self, request: SpeechRequest, sink: Sink) -> int:
+        if self.refusal is not None:
+            raise self.refusal
+        self.requests.append(request)
+        ticket = 100 + len(self.requests)
+        self.sinks[ticket] = sink
+        return ticket
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: self.told.append((name, *arguments))
+
+    def load(self) -> EngineLoad:
+        return EngineLoad(slots=1, active=0, waiting=0)
+
+    def start(self) -> None:
+        return
+
+
+class Client:
+    """One end of a WebSocket as ASGI has it. ``deaf`` holds every send up."""
+
+    def __init__(self) -> None:
+        self.inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.heard: asyncio.Queue[Any] = asyncio.Queue()
+        self.reads = asyncio.Event()
+        self.reads.set()
+
+    async def receive(self) -> dict[str, Any]:
+        return await self.inbox.get()
+
+    async def send(self, message: Any) -> None:
+        if message["type"] != "websocket.close":  # as connections.WebSocketConnection
+            await self.reads.wait()
+        text = message.get("text")
+        await self.heard.put(json.loads(text) if text else message.get("bytes") or message)
+
+    def say(self, kind: str, **fields: Any) -> None:
+        self.inbox.put_nowait({"type": "websocket.receive", "text": json.dumps({"type": kind, **fields})})
+
+    async def hears(self, *kinds: str) -> list[Any]:
+        """The next messages, which are of these kinds."""
+        messages = [await asyncio.wait_for(self.heard.get(), 5) for _ in kinds]
+        named = ["sound" if isinstance(one, bytes) else one["type"] for one in messages]
+        assert named == list(kinds), messages
+        return messages
+
+
+Scenario = Callable[[Client, Engine, Host], Awaitable[None]]
+
+
+def play(scenario: Scenario, **settings: Any) -> Host:
+    """Run a session between the client and the engine of a scenario."""
+
+    async def run() -> Host:
+        engine, client = Engine(), Client()
+
+        def opened(_: Settings, __: Progress) -> Any:
+            return engine
+
+        host = Host(Settings(server=ServerSettings(**settings)), opened, two_voices())
+        await host.load()
+        websocket = WebSocket({"type": "websocket", "headers": []}, client.receive, client.send)
+        client.inbox.put_nowait({"type": "websocket.connect"})
+        await websocket.accept()
+        await client.heard.get()
+        session = Session(
+            limits=Limits(),
+            cards=engine.cards,
+            library=host.library,
+            session_id="s",
+            server="test",
+            clock=asyncio.get_running_loop().time,
+        )
+        serving = asyncio.create_task(speak(websocket, host, session, name="voicewright", session_id="s"))
+        await client.hears("session.created")
+        await scenario(client, engine, host)
+        client.inbox.put_nowait({"type": "websocket.disconnect", "code": 1000})
+        await asyncio.wait_for(serving, 5)
+        assert not host.sockets
+        host.decoders.shutdown()
+        return host
+
+    return asyncio.run(run())
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+def test_the_engine_hears_what_has_left_and_not_what_waits() -> None:
+    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+        client.say("session.config")
+        client.say("input.text", text="Hello.")
+        await until(lambda: bool(engine.sinks))
+        engine.sinks[101](Started(seed=1, checkpoint="tiny"))
+        engine.sinks[101](FRAME)
+        await client.hears("audio.start", "sound")
+        await until(lambda: ("taken", 101, 1920) in engine.told)
+        client.reads.clear()
+        for _ in range(3):
+            engine.sinks[101](FRAME)
+        await asyncio.sleep(0.02)
+        assert [told for told in engine.told if told[0] == "taken"] == [("taken", 101, 1920)]
+        client.reads.set()
+        await client.hears("sound", "sound", "sound")
+        await until(lambda: ("taken", 101, 4 * 1920) in engine.told)
+        assert [told[2] for told in engine.told if told[0] == "taken"] == [1920, 3840, 5760, 7680]
+        client.say("playback", played_ms=80)
+        await until(lambda: ("played", 101, 80.0) in engine.told)
+        engine.sinks[101](END)
+        await client.hears("audio.done")
+        assert ("cancel", 101) not in engine.told
+
+    play(scenario)
+
+
+def test_text_flush_and_end_reach_the_engine_in_order() -> None:
+    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+        client.say("session.config")
+        for text in ("One ", "two"):
+            client.say("input.text", text=text)
+        client.say("input.flush")
+        client.say("input.done")
+        await until(lambda: ("finish_text", 101) in engine.told)
+        assert engine.requests[0].text == "One "
+        assert engine.told == [("append", 101, "two"), ("flush", 101), ("finish_text", 101)]
+
+    play(scenario)
+
+
+def test_a_client_that_leaves_gives_its_slots_back() -> None:
+    engines: list[Engine] = []
+
+    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+        engines.append(engine)
+        client.say("session.config", frames="labelled")
+        for name in "ab":
+            client.say("input.text", text="Hello.", context_id=name)
+        await until(lambda: len(engine.sinks) == 2)
+
+    play(scenario)
+    assert engines[0].told == [("cancel", 101), ("cancel", 102)]
+
+
+def test_who_takes_nothing_is_dropped_with_the_reason_and_nothing_before_it() -> None:
+    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+        client.say("session.config")
+        client.say("input.text", text="Hello.")
+        await until(lambda: bool(engine.sinks))
+        client.reads.clear()
+        for _ in range(9):
+            engine.sinks[101](FRAME)
+        (close,) = await client.hears("websocket.close")
+        assert (close["code"], close["reason"]) == (1008, "slow_reader")
+        assert ("cancel", 101) in engine.told
+
+    host = play(scenario, send_s=0.1)
+    assert b'voicewright_refusals_total{code="slow_reader"} 1.0' in host.metrics.page(None)
+
+
+@pytest.mark.logs_errors
+def test_a_refusal_of_the_engine_is_told_and_counted() -> None:
+    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+        client.say("session.config")
+        for refusal, code in ((Overloaded(slots=1, waiting=1, retry_after_s=2.0), "overloaded"), (ValueError(), None)):
+            engine.refusal = refusal
+            client.say("input.text", text="Hello.")
+            client.say("input.done")
+            (error,) = await client.hears("error")
+            assert (error["code"], error["context_id"]) == (code or "generation_failed", "default")
+
+    page = play(scenario).metrics.page(None)
+    assert b'voicewright_refusals_total{code="overloaded"} 1.0' in page
+    assert b'voicewright_refusals_total{code="generation_failed"} 1.0' in page
+
+
+def test_a_stored_voice_is_read_off_the_loop() -> None:
+    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+        client.say("session.config", voice="clara")
+        client.say("input.text", text="Hello.")
+        await until(lambda: bool(engine.requests))
+        reference = engine.requests[0].reference
+        assert reference is not None
+        assert (reference.samples is REFERENCE.samples, reference.text) == (True, "I am Clara.")
+
+    play(scenario)
+
+
+def test_a_stored_voice_that_is_gone_is_an_error_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: MemoryLibrary, voice_id: str) -> None:
+        raise VoiceNotFound
+
+    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+        client.say("session.config", voice="clara")
+        client.say("input.text", text="Hello.")
+        (error,) = await client.hears("error")
+        assert (error["code"], error["param"], error["context_id"]) == ("voice_not_found", "voice", "default")
+
+    monkeypatch.setattr(MemoryLibrary, "reference", gone)
+    play(scenario)
+
+
+def test_a_drain_lets_a_running_reply_end_and_starts_none() -> None:
+    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+        client.say("session.config", frames="labelled")
+        client.say("input.text", text="Hello", context_id="a")
+        await until(lambda: bool(engine.sinks))
+        host.refuse(Draining())
+        for socket in host.sockets:
+            socket.drain()
+        client.say("input.text", text="No.", context_id="b")
+        (error,) = await client.hears("error")
+        assert (error["code"], error["context_id"]) == ("draining", "b")
+        client.say("input.done", context_id="a")
+        await until(lambda: ("finish_text", 101) in engine.told)
+        engine.sinks[101](END)
+        _, last, close = await client.hears("audio.done", "error", "websocket.close")
+        assert (last["code"], last["context_id"], close["code"]) == ("draining", None, 1001)
+
+    play(scenario)
+
+
+@pytest.mark.logs_errors
+def test_a_fault_of_ours_in_the_session_ends_that_session_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+        def broken(*_: object) -> None:
+            raise RuntimeError("a fault")
+
+        monkeypatch.setattr(Session, "_configure", broken)
+        client.say("session.config")
+        error, close = await client.hears("error", "websocket.close")
+        assert (error["code"], close["code"]) == ("generation_failed", 1011)
+        assert "fault" not in error["message"]
+
+    play(scenario)

@@ -1,0 +1,182 @@
+"""Prompts of stored voices: made in the background one at a time, while nobody speaks, anew for each checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.errors import ReferenceTooLong, SpeechError
+from runtime.request import EngineLoad, Mode, Reference, VoicePrompt
+from runtime.server.voices import prompt_keeper
+from runtime.server.voices.prompt_keeper import PromptKeeper
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.voices.library import Library
+from runtime.voices.voice_file import read_voice
+from tests.support.voices import a_voice
+
+
+@dataclass
+class PreparingEngine:
+    """An engine that makes prompts on another thread, as the real one does."""
+
+    fingerprint: str = "first"
+    loaded: bool = True
+    active: int = 0
+    refuse: SpeechError | None = None
+    made: list[int] = field(default_factory=list)  # lengths of the references
+    at_once: int = 0
+    most_at_once: int = 0
+
+    @property
+    def cards(self) -> tuple[Any, ...]:
+        other = SimpleNamespace(modes=(Mode.CUSTOM_VOICE,), fingerprint="other", loaded=True)
+        return (other, SimpleNamespace(modes=(Mode.BASE,), fingerprint=self.fingerprint, loaded=self.loaded))
+
+    def load(self) -> EngineLoad:
+        return EngineLoad(slots=1, active=self.active, waiting=0)
+
+    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        assert mode is Mode.BASE
+        assert not self.active
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.made.append(len(reference.samples))
+        prompt = VoicePrompt(fingerprint=self.fingerprint, x_vector=np.ones(4, np.float32))
+
+        def finish() -> None:
+            self.at_once -= 1
+            done(self.refuse or prompt)
+
+        threading.Timer(0.01, finish).start()
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Library]:
+    made = Library(tmp_path)
+    made.open()
+    yield made
+    made.close()
+
+
+def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptKeeper], Any]) -> None:
+    """Run a keeper beside ``during``, a coroutine function."""
+
+    async def both() -> None:
+        with ThreadPoolExecutor(2) as workers:
+            keeper = PromptKeeper(lambda: [library], engine, workers)  # type: ignore[arg-type]
+            task = asyncio.create_task(keeper.run())
+            await during(keeper)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(both())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  a folder on disk, there is nothing to await
+            await asyncio.sleep(0.01)
+
+
+def kept(library: Library) -> dict[str, list[str]]:
+    return {card.name: sorted(read_voice(library.export(card.id)).prompts) for card in library.cards()}
+
+
+def test_the_library_is_what_the_server_asks_for(library: Library) -> None:
+    asked: VoiceLibrary = library
+    assert asked.cards() == ()
+
+
+def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> None:
+    for name in "ABC":
+        library.add(a_voice(name, prompts={}))
+    engine = PreparingEngine()
+
+    async def during(keeper: PromptKeeper) -> None:
+        await until(lambda: not library.without_prompt("first"))
+        library.add(a_voice("D", prompts={}))
+        keeper.wake()
+        await until(lambda: not library.without_prompt("first"))
+
+    keep(library, engine, during)
+    assert kept(library) == {name: ["first"] for name in "ABCD"}
+    assert (len(engine.made), engine.most_at_once) == (4, 1)
+    assert library.fingerprint == "first"
+
+
+def test_another_checkpoint_makes_them_anew(library: Library) -> None:
+    card = library.add(a_voice("A", prompts={}))
+    for fingerprint in ("first", "second"):
+
+        async def during(_: PromptKeeper, wanted: str = fingerprint) -> None:
+            await until(lambda: not library.without_prompt(wanted))
+
+        keep(library, PreparingEngine(fingerprint), during)
+        prompt = library.reference(card.id).prompt
+        assert prompt is not None
+        assert prompt.fingerprint == fingerprint
+    assert kept(library) == {"A": ["first", "second"]}
+
+
+def test_nothing_is_made_while_somebody_speaks_or_before_the_checkpoint_is_loaded(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt_keeper, "BUSY_S", 0.01)
+    monkeypatch.setattr(prompt_keeper, "LOOK_S", 0.01)
+    library.add(a_voice("A", prompts={}))
+    engine = PreparingEngine(active=1)
+
+    async def during(_: PromptKeeper) -> None:
+        await asyncio.sleep(0.1)
+        assert engine.made == []
+        engine.active, engine.loaded = 0, False
+        await asyncio.sleep(0.1)
+        assert engine.made == []
+        engine.loaded = True
+        await until(lambda: not library.without_prompt("first"))
+
+    keep(library, engine, during)
+
+
+def test_a_voice_that_cannot_be_prepared_is_not_tried_for_ever(
+    library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(prompt_keeper, "LOOK_S", 0.01)
+    card = library.add(a_voice("A", prompts={}))
+    engine = PreparingEngine(refuse=ReferenceTooLong(seconds=70.0, limit=60.0))
+
+    async def during(keeper: PromptKeeper) -> None:
+        await until(lambda: len(engine.made) == 1)
+        await asyncio.sleep(0.2)
+        assert len(engine.made) == 1
+        engine.refuse = None
+        keeper.wake()  # another upload
+        await until(lambda: not library.without_prompt("first"))
+
+    keep(library, engine, during)
+    assert card.id in caplog.text
+    assert "ref_too_long" in caplog.text
+
+
+def test_a_voice_that_is_deleted_meanwhile_harms_nobody(library: Library) -> None:
+    card = library.add(a_voice("A", prompts={}))
+    engine = PreparingEngine()
+
+    async def during(keeper: PromptKeeper) -> None:
+        await until(lambda: bool(engine.made))
+        library.delete(card.id)
+        library.add(a_voice("B", prompts={}))
+        keeper.wake()
+        await until(lambda: library.without_prompt("first") == ())
+
+    keep(library, engine, during)
+    assert kept(library) == {"B": ["first"]}

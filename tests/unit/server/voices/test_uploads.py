@@ -1,0 +1,68 @@
+"""Reference audio as messages carry it."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import numpy as np
+import pytest
+import soundfile
+
+from runtime.errors import SpeechError
+from runtime.server.voices.uploads import read_upload
+from runtime.settings import Limits
+from tests.support.signals import voice
+
+VOICE = voice(1.5, 3)
+
+
+def wav() -> str:
+    file = io.BytesIO()
+    soundfile.write(file, VOICE, 24_000, format="WAV", subtype="PCM_16")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+@pytest.mark.parametrize("head", ["", "data:audio/wav;base64,", "data:;base64,", "DATA:audio/x-wav;codecs=1;base64,"])
+def test_base64_is_taken_bare_and_as_data_url(head: str) -> None:
+    read = read_upload(head + wav(), Limits())
+    assert isinstance(read, np.ndarray)
+    assert np.array_equal(read, VOICE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "é",
+        "AAA",
+        "AAAA AAAA",
+        "data:audio/wav,RIFF",
+        "data:audio/wav;base64,???",
+        "/etc/passwd",
+        "../../etc/passwd",
+    ],
+)
+def test_anything_else_is_refused_and_nothing_is_opened(text: str) -> None:
+    error = read_upload(text, Limits())
+    assert isinstance(error, SpeechError)
+    assert (error.code, error.param) == ("invalid_ref_audio", "ref_audio")
+    assert "passwd" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "text", ["http://127.0.0.1:8210/x.wav", "https://example.org/x.wav", "file:///etc/passwd", "FILE:/etc/hostname"]
+)
+def test_addresses_are_refused_and_nothing_is_opened(text: str) -> None:
+    error = read_upload(text, Limits())
+    assert isinstance(error, SpeechError)
+    assert (error.code, error.param) == ("address_refused", "ref_audio")
+    assert "passwd" not in str(error)
+
+
+def test_more_base64_than_an_upload_may_have_is_refused_before_it_is_decoded() -> None:
+    limits = Limits(max_upload_bytes=30_000)
+    for size, code in [(30_000, "invalid_ref_audio"), (30_003, "message_too_large")]:
+        error = read_upload(base64.b64encode(bytes(size)).decode(), limits)
+        assert isinstance(error, SpeechError)
+        assert error.code == code
