@@ -21,16 +21,16 @@ from runtime.engine.code2wav_worker import Code2WavWorker
 from runtime.engine.guards import RunawayDetector, spent_after
 from runtime.engine.in_flight import Expect, InFlight
 from runtime.engine.intake import seed_of_repeat
-from runtime.engine.lobby import Lobby
 from runtime.engine.model_runner import STARTS, FrameLost, FrameResult, ModelRunner
 from runtime.engine.prefix_cache import PrefixCache
 from runtime.engine.prompt import Prompt, Utterance, build_prompt
 from runtime.engine.scheduler import BACKLOG, ENDLESS, SCARCE, Scheduler, SequenceTable, Slots
-from runtime.engine.sequence import Sequence
+from runtime.engine.sequence import Sequence, State
 from runtime.engine.slots import fill_in
 from runtime.engine.text import frame_budget, least_frames
 from runtime.engine.text_stream import TextStream
 from runtime.engine.voice_cache import VoiceCache
+from runtime.engine.waiting import WaitingQueue
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import SAMPLE_RATE, AudioChunk, Guard, Mode, Sampling, ShortOfText, Started, StopReason
@@ -63,6 +63,7 @@ class EngineCore:
         settings: EngineSettings,
         modes: Mapping[Mode, ModeSettings],
         limits: Limits,
+        waiting: WaitingQueue,
         worker: Code2WavWorker,
         wake: Callable[[], None],
         expect: Expect,
@@ -90,7 +91,8 @@ class EngineCore:
         )
         self.voice_cache = VoiceCache(checkpoint, device, settings.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(settings.prompt_cache)
-        self.lobby = Lobby(self.voice_cache, self.slots, limits.queue_s, wake)
+        self.waiting = waiting
+        waiting.open(self.voice_cache, slots, limits.queue_s, wake)
         self.holders: dict[int, Sequence] = {}  # by slot
         self.frames_made = 0  # of all requests since the start, as sound
         self.prefilling: deque[Sequence] = deque()  # they hold a slot; their prompts are not read to the end
@@ -145,7 +147,7 @@ class EngineCore:
 
     @property
     def busy(self) -> bool:
-        return bool(self.holders) or len(self.lobby) > 0
+        return bool(self.holders) or len(self.waiting) > 0
 
     @property
     def short_of_text(self) -> int:
@@ -163,24 +165,24 @@ class EngineCore:
         if sequence.text_stream.is_silent:
             self._keep_silent(sequence)
         else:
-            self.lobby.enter(sequence, self.clock())
+            self.waiting.enter(sequence, self.clock())
 
     def change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
         """More text, or its end."""
-        sequence = self.lobby.find(ticket) or self._holder(ticket)
+        sequence = self.waiting.find(ticket) or self._holder(ticket)
         if sequence is None or sequence.text_stream.closed:
             return
         try:
             change(sequence.text_stream)
         except SpeechError as error:
-            self.lobby.leave(ticket)
+            self.waiting.leave(ticket)
             self.end(sequence, error)
             return
         if sequence.text_stream.is_silent:
-            self.lobby.leave(ticket)
+            self.waiting.leave(ticket)
             self._keep_silent(sequence)
         elif sequence.slot < 0:
-            self.lobby.look(sequence, self.clock())
+            self.waiting.look(sequence, self.clock())
         elif sequence.resting:
             self._go_on(sequence)
         else:
@@ -199,7 +201,7 @@ class EngineCore:
 
     def cancel(self, ticket: int) -> None:
         """End a request wherever it is; its sink hears of nothing but the end after this."""
-        sequence = self.lobby.leave(ticket) or self._holder(ticket)
+        sequence = self.waiting.leave(ticket) or self._holder(ticket)
         if sequence is not None:
             self.end(sequence, StopReason.CANCELLED)
 
@@ -271,14 +273,13 @@ class EngineCore:
     def admit(self) -> None:
         """Give free slots to the requests that wait longest; tell the others their place when it has changed."""
         now = self.clock()
-        for sequence, error in self.lobby.refresh(now):
+        for sequence, error in self.waiting.read(now):
             self.end(sequence, error)
-        line = self.lobby.line
-        while line and self.runner.slot_cache.free:
-            self._begin(line.next(), now)
-        for sequence, error in self.lobby.impatient(now):
+        while self.waiting.ready and self.runner.slot_cache.free:
+            self._begin(self.waiting.next(), now)
+        for sequence, error in self.waiting.expired(now):
             self.end(sequence, error)
-        self.lobby.tell_places()
+        self.waiting.tell_places()
 
     def prefill(self) -> bool:
         """Prefill the next chunk of some prompts at once; the last chunk of a prompt ends in its first frame."""
@@ -299,7 +300,7 @@ class EngineCore:
         if not self.in_flight.may_begin:
             return False
         began = self.clock()
-        is_scarce = bool(self.lobby.line) or len(self.holders) > max(1, SCARCE * self.slots)
+        is_scarce = self.waiting.ready > 0 or len(self.holders) > max(1, SCARCE * self.slots)
         is_scarce &= not self.scheduler.is_ample(self.code2wav_scheduler.pace)
         slots = self.scheduler.runnable(self.table, began, is_scarce=is_scarce)
         if not len(slots):
@@ -319,14 +320,14 @@ class EngineCore:
             if sequence.prompt is not None:
                 self.prefilling.remove(sequence)
             self.runner.slot_cache.give_back(sequence.slot)
-            self.lobby.line.held(now - sequence.admitted)
+            self.waiting.slot_freed(now - sequence.admitted)
         stats = sequence.stats(now, self.frame_s, sequence.samples // self.samples_per_frame)
         sequence.end(outcome, stats)
         log.info("request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
     def end_all(self, error: SpeechError) -> None:
         """End everybody for a reason that is not the requests' own."""
-        for sequence in [*self.lobby.empty(), *self.holders.values()]:
+        for sequence in [*self.waiting.drain(), *self.holders.values()]:
             self.end(sequence, error)
 
     # --- parts
@@ -355,6 +356,7 @@ class EngineCore:
     def _begin(self, sequence: Sequence, now: float) -> None:
         """Take a slot for a request, and its first part up. A request that fails here fails alone."""
         admission, mode = sequence.admission, self.modes[sequence.request.mode]
+        sequence.state = State.AT_WORK
         sequence.admitted = now
         sequence.slot = self.runner.slot_cache.next_free
         with self.runner.starting(sequence.slot):

@@ -25,6 +25,7 @@ from runtime.engine.registry import Entry, Registry
 from runtime.engine.sequence import Sequence
 from runtime.engine.sizing import CPU_SLOTS, GIB, slots_for
 from runtime.engine.text_stream import TextStream
+from runtime.engine.waiting import Command
 from runtime.errors import (
     CheckpointUnusable,
     EngineDead,
@@ -39,7 +40,6 @@ from runtime.request import (
     Finished,
     Mode,
     ModelCard,
-    Queued,
     Reference,
     RequestStats,
     Sink,
@@ -57,7 +57,6 @@ IDLE_S = 0.5  # how long the thread sleeps where nobody wakes it
 PAUSE_S = 0.02  # the same where requests wait for a listener's clock
 RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while nobody knows how long a slot is held
 
-Order = Callable[[], None]
 Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
 Tell = Callable[[str], None]  # what happens now
 
@@ -75,10 +74,8 @@ class Engine:
         self.alive = True
         self.code2wav_worker = Code2WavWorker(self._prepare_thread)
         self._lock = threading.Lock()
-        self._orders: deque[Order] = deque()
+        self._commands: deque[Command] = deque()
         self._open: dict[int, Entry] = {}  # by ticket, of requests that have not ended
-        self._held: dict[Entry, list[tuple[int, SpeechRequest, Sink]]] = {}  # until their checkpoint is loaded
-        self._late: dict[Entry, list[Order]] = {}  # orders about them
         self._next_ticket = 1
         self._wake = threading.Event()
         self.completion_waiter = CompletionWaiter(self._wake.set)
@@ -152,11 +149,12 @@ class Engine:
             ticket = self._next_ticket
             self._next_ticket += 1
             self._open[ticket] = entry
-            told = self._closing_sink(ticket, sink)
+            sequence = Sequence(ticket, request, self._closing_sink(ticket, sink))
             if core is not None and admitted is not None:
-                self._orders.append(partial(core.enter, self._sequence(ticket, request, *admitted, told)))
+                sequence.admit(*admitted, self._seed(request), self.clock())
+                self._commands.append(partial(core.enter, sequence))
             else:
-                self._hold(entry, ticket, request, told)
+                self._hold(entry, sequence)
         self._wake.set()
         return ticket
 
@@ -174,23 +172,21 @@ class Engine:
 
     def taken(self, ticket: int, samples: int) -> None:
         """So many samples in all have left for the listener."""
-        self._order(ticket, lambda core: core.taken(ticket, samples))
+        self._command(ticket, lambda core: core.taken(ticket, samples))
 
     def played(self, ticket: int, ms: float) -> None:
         """The listener has heard so much in all."""
-        self._order(ticket, lambda core: core.played(ticket, ms))
+        self._command(ticket, lambda core: core.played(ticket, ms))
 
     def cancel(self, ticket: int) -> None:
         """End a request within a frame; unknown and ended tickets are ignored."""
         with self._lock:
-            held = next((one for waiting in self._held.values() for one in waiting if one[0] == ticket), None)
-            if held is not None:  # its checkpoint is still being loaded
-                for waiting in self._held.values():
-                    waiting[:] = [one for one in waiting if one[0] != ticket]
-        if held is not None:
-            held[2](Finished(stop_reason=StopReason.CANCELLED, stats=RequestStats()))
+            entry = self._open.get(ticket)
+            held = None if entry is None else entry.waiting.withdraw(ticket)
+        if held is not None:  # its checkpoint is still being loaded
+            held.end(StopReason.CANCELLED, RequestStats())
         else:
-            self._order(ticket, lambda core: core.cancel(ticket))
+            self._command(ticket, lambda core: core.cancel(ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
         """Make the prompt of a reference on the thread that reads voices; ``done`` is called there.
@@ -211,7 +207,7 @@ class Engine:
         cores = self.registry.cores
         active = sum(len(core.holders) for core in cores)
         slots = sum(self._slots(entry) for entry in self.registry.entries)
-        wordless = sum(core.lobby.short_of_text for core in cores)
+        wordless = sum(entry.waiting.short_of_text for entry in self.registry.entries)
         with self._lock:
             waiting = len(self._open) - active - wordless
         return EngineLoad(
@@ -242,7 +238,7 @@ class Engine:
                 self.tick()
         finally:  # a caller that stops listening frees the slot
             self.cancel(ticket)
-            self._take_orders()
+            self._take_commands()
 
     # --- the engine's thread
 
@@ -250,7 +246,7 @@ class Engine:
         """One turn for every checkpoint; returns whether anything was done that leads on at once."""
         cores = self.registry.cores
         with self.device.stream(Stream.FRAMES):
-            worked = self._take_orders()
+            worked = self._take_commands()
             for core in cores:
                 core.collect()
                 worked |= core.take_in()
@@ -266,7 +262,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """There are requests that have not ended."""
-        return bool(self._orders) or any(core.busy for core in self.registry.cores)
+        return bool(self._commands) or any(core.busy for core in self.registry.cores)
 
     def _run(self) -> None:
         self._prepare_thread()
@@ -283,21 +279,20 @@ class Engine:
     def _end(self) -> None:
         with self._lock:
             self.alive = False
-            held = [one for waiting in self._held.values() for one in waiting]
-            self._held.clear()
-        self._take_orders()
-        for _, _, sink in held:
-            sink(Broken(EngineDead(), RequestStats()))
+            held = [sequence for entry in self.registry.entries for sequence, _ in entry.waiting.release()]
+        self._take_commands()
+        for sequence in held:
+            sequence.end(EngineDead(), RequestStats())
         for core in self.registry.cores:
             core.end_all(EngineDead())
             core.voice_cache.close()
         self.code2wav_worker.close()
         self.completion_waiter.close()
 
-    def _take_orders(self) -> bool:
-        took = bool(self._orders)
-        while self._orders:
-            self._orders.popleft()()
+    def _take_commands(self) -> bool:
+        took = bool(self._commands)
+        while self._commands:
+            self._commands.popleft()()
         return took
 
     # --- checkpoints
@@ -325,6 +320,7 @@ class Engine:
             settings.engine,
             settings.modes,
             settings.limits,
+            entry.waiting,
             self.code2wav_worker,
             self._wake.set,
             self.completion_waiter.expect,
@@ -351,15 +347,14 @@ class Engine:
         device.lay_out(checkpoint.speech_tokenizer.code2wav)
         self.add(entry, checkpoint, tell)
 
-    def _hold(self, entry: Entry, ticket: int, request: SpeechRequest, sink: Sink) -> None:
+    def _hold(self, entry: Entry, sequence: Sequence) -> None:
         """Keep a request until its checkpoint is loaded, which begins now if it has not. Under the lock."""
-        self._held.setdefault(entry, []).append((ticket, request, sink))
-        sink(Queued(len(self._held[entry]) - 1))
+        entry.waiting.hold(sequence)
         if not entry.is_loading:
             entry.is_loading = True
             threading.Thread(target=self._load_late, args=(entry,), name="loader", daemon=True).start()
         elif entry.core is not None or entry.has_failed:  # since submit looked
-            self._orders.append(partial(self._let_in, entry))
+            self._commands.append(partial(self._let_in, entry))
 
     def _load_late(self, entry: Entry) -> None:
         """Load at first use, then let in the requests that waited for it. Thread: loader."""
@@ -368,24 +363,27 @@ class Engine:
         except Exception:
             log.exception("a checkpoint could not be loaded")
             entry.has_failed = True
-        self._orders.append(partial(self._let_in, entry))
+        self._commands.append(partial(self._let_in, entry))
         self._wake.set()
 
     def _let_in(self, entry: Entry) -> None:
         with self._lock:
-            waiting = self._held.pop(entry, [])
+            released = entry.waiting.release()
         core = entry.core
         if core is not None and self._thread is not None:
             self._prepare_thread()
             core.voice_cache.start(self._prepare_thread)
-        for ticket, request, sink in waiting:
+        for sequence, commands in released:
             try:
                 if core is None:
-                    raise CheckpointUnusable(mode=request.mode)
-                core.enter(self._sequence(ticket, request, *self._admit(core, request), sink))
+                    raise CheckpointUnusable(mode=sequence.request.mode)
+                admitted = self._admit(core, sequence.request)
+                sequence.admit(*admitted, self._seed(sequence.request), self.clock())
+                core.enter(sequence)
             except SpeechError as error:
-                sink(Broken(error, RequestStats()))
-        self._orders.extendleft(reversed(self._late.pop(entry, [])))
+                sequence.end(error, RequestStats())
+            for command in commands:
+                command()
 
     # --- helpers of the door
 
@@ -400,20 +398,16 @@ class Engine:
     def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:
         return admit(request, core.checkpoint, self.settings.limits, core.length)
 
-    def _sequence(
-        self, ticket: int, request: SpeechRequest, admission: Admission, text_stream: TextStream, sink: Sink
-    ) -> Sequence:
-        seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
-        return Sequence(ticket, request, admission, text_stream, seed, sink, asked=self.clock())
+    @staticmethod
+    def _seed(request: SpeechRequest) -> int:
+        return secrets.randbits(SEED_BITS) if request.seed is None else request.seed
 
     def _check_room(self, entry: Entry) -> None:
         """Raises Overloaded where no more may wait. A request without text yet takes no place. Under the lock."""
         engine, slots = self.settings.engine, self._slots(entry)
-        lobby = entry.core.lobby if entry.core else None
-        unready = 0 if lobby is None else lobby.unready
-        waiting = sum(other is entry for other in self._open.values()) - unready - slots
+        waiting = sum(other is entry for other in self._open.values()) - entry.waiting.unready - slots
         if waiting >= engine.max_waiting:
-            wait_s = lobby.line.wait_s(len(lobby.line)) if lobby else None
+            wait_s = entry.waiting.wait_s(entry.waiting.ready)
             retry_after_s = round(wait_s, 1) if wait_s else RETRY_AFTER_S
             raise Overloaded(slots=slots, waiting=max(0, waiting), retry_after_s=retry_after_s)
 
@@ -422,22 +416,20 @@ class Engine:
         return entry.core.slots if entry.core else self.settings.engine.max_slots or CPU_SLOTS
 
     def _change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
-        self._order(ticket, lambda core: core.change_text(ticket, change))
+        self._command(ticket, lambda core: core.change_text(ticket, change))
 
-    def _order(self, ticket: int, tell: Callable[[EngineCore], None]) -> None:
+    def _command(self, ticket: int, tell: Callable[[EngineCore], None]) -> None:
         """Have something done about a request by its engine core, in the order of the calls."""
 
-        def order() -> None:
+        def command() -> None:
             entry = self._open.get(ticket)
             if entry is None:
                 return
-            # Loaded or not, the requests that wait for it are not let in yet.
-            if entry.core is None or entry in self._held:
-                self._late.setdefault(entry, []).append(order)
-            else:
+            # Loaded or not, a request that waits for its checkpoint is not let in yet.
+            if not entry.waiting.defer(ticket, command) and entry.core is not None:
                 tell(entry.core)
 
-        self._orders.append(order)
+        self._commands.append(command)
         self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:

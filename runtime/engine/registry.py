@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runtime.engine.core import EngineCore
+from runtime.engine.waiting import WaitingQueue
 from runtime.errors import InvalidSetting
 from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, resolve
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig, read_model_config, read_speech_tokenizer_config
@@ -24,6 +25,7 @@ class Entry:
     tokenizer: SpeechTokenizerConfig
     fingerprint: str
     created: int  # seconds since the epoch
+    waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
     is_loading: bool = False
     has_failed: bool = False

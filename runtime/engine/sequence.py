@@ -1,8 +1,9 @@
-"""A sequence is one request at work, from its admission to its last event, with its figures."""
+"""A sequence is one request at work, from the door to its last event, with its figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from runtime.engine.code2wav_streams import Following
 from runtime.engine.guards import RunawayDetector
@@ -14,19 +15,30 @@ from runtime.errors import SpeechError
 from runtime.request import Broken, Finished, Guard, RequestStats, Sink, SpeechRequest, StopReason
 
 
+class State(Enum):
+    """Where a sequence stands. In the waiting queue it is what it waits for."""
+
+    NO_CHECKPOINT = auto()
+    NO_TEXT = auto()
+    NO_VOICE = auto()
+    NO_SLOT = auto()
+    AT_WORK = auto()
+
+
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """What the engine core knows of a request. ``opened``, ``following``, ``samples`` and ``sink`` for sound
+    """What the engine knows of a request. ``opened``, ``following``, ``samples`` and ``sink`` for sound
     belong to the Code2Wav worker from its first frame on."""
 
     ticket: int
     request: SpeechRequest
-    admission: Admission
-    text_stream: TextStream
-    seed: int
     sink: Sink
-    asked: float  # when its text came
-    place: int = -1  # in the line, as last told
+    state: State = State.NO_CHECKPOINT
+    admission: Admission = field(init=False)
+    text_stream: TextStream = field(init=False)
+    seed: int = field(init=False)
+    asked: float = field(init=False)  # when it came to its checkpoint
+    place: int = -1  # among those that wait for a slot, as last told
     queued: float = 0.0
     admitted: float = 0.0
     prefilled: float | None = None
@@ -58,6 +70,13 @@ class Sequence:
     underruns: int = 0
     guard: Guard | None = None
     cut_short: StopReason | None = None  # what a part before the last ended by, if not by itself
+
+    def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
+        """Its checkpoint can serve it."""
+        self.admission = admission
+        self.text_stream = text_stream
+        self.seed = seed
+        self.asked = now
 
     def stats(self, now: float, frame_s: float, frames: int) -> RequestStats:
         """Figures so far; times in seconds go in, in milliseconds out."""

@@ -98,7 +98,8 @@ class VoiceCache:
 
     def start(self, prepare: Callable[[], None]) -> None:
         """Read on a thread from now on; before, on the caller's."""
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
+        if self._reader is None:
+            self._reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
 
     def close(self) -> None:
         if isinstance(self._reader, ThreadPoolExecutor):

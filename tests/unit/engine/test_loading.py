@@ -125,7 +125,7 @@ def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
             engine.add(entry, loaded("quick", "custom_voice"))
         else:
             entry.has_failed = True
-        engine._orders.clear()
+        engine._commands.clear()
 
     monkeypatch.setattr(engine, "_check_room", loaded_meanwhile)
     heard = Heard()

@@ -1,0 +1,179 @@
+"""The waiting queue holds the requests of one checkpoint that have no slot yet, and knows what each one waits for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+
+from runtime.engine.sequence import Sequence, State
+from runtime.engine.voice_cache import ClonedVoice, VoiceCache
+from runtime.errors import GenerationFailed, QueueTimeout, SpeechError
+from runtime.request import Queued
+
+log = logging.getLogger(__name__)
+
+WEIGHT = 0.2  # of the newest hold in the running mean
+Command = Callable[[], None]
+
+
+class WaitingQueue:
+    """First come, first served, among those that lack nothing but a slot. Waiting costs no slot and no device time.
+
+    Engine thread, but for `hold` and `withdraw`, which the engine calls under its lock, as it does `release`.
+    """
+
+    def __init__(self) -> None:
+        self._no_checkpoint: dict[int, Sequence] = {}  # by ticket, as all of these
+        self._no_text: dict[int, Sequence] = {}
+        self._no_voice: dict[int, Sequence] = {}
+        self._no_slot: dict[int, Sequence] = {}  # in the order in which they are served
+        self._by_state = {
+            State.NO_CHECKPOINT: self._no_checkpoint,
+            State.NO_TEXT: self._no_text,
+            State.NO_VOICE: self._no_voice,
+            State.NO_SLOT: self._no_slot,
+        }
+        self._commands: dict[int, list[Command]] = {}  # by ticket, about those without a checkpoint
+        self._reading: dict[int, Future[ClonedVoice]] = {}  # by ticket
+        self._hold_s: float | None = None  # running mean of how long a slot is held
+
+    def open(self, voices: VoiceCache, slots: int, patience_s: float, wake: Callable[[], None]) -> None:
+        """The checkpoint is loaded; ``wake`` is called when a voice was read."""
+        self._voices = voices
+        self._slots = slots
+        self._patience_s = patience_s
+        self._wake = wake
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_state.values()))
+
+    @property
+    def short_of_text(self) -> int:
+        """How many of these requests have no text yet. Thread: any."""
+        return len(self._no_text)
+
+    @property
+    def unready(self) -> int:
+        """How many cannot be served yet, though their checkpoint is loaded. Thread: any."""
+        return len(self._no_text) + len(self._no_voice)
+
+    @property
+    def ready(self) -> int:
+        """How many wait for a slot only."""
+        return len(self._no_slot)
+
+    # --- without a checkpoint
+
+    def hold(self, sequence: Sequence) -> None:
+        """Keep a request until its checkpoint is loaded."""
+        self._put(sequence, State.NO_CHECKPOINT)
+        sequence.sink(Queued(len(self._no_checkpoint) - 1))
+
+    def withdraw(self, ticket: int) -> Sequence | None:
+        """Take out a request that waits for its checkpoint; None if it does not."""
+        return self._no_checkpoint.pop(ticket, None)
+
+    def defer(self, ticket: int, command: Command) -> bool:
+        """Keep what a client wants of a request that waits for its checkpoint; False if it does not."""
+        if ticket not in self._no_checkpoint:
+            return False
+        self._commands.setdefault(ticket, []).append(command)
+        return True
+
+    def release(self) -> list[tuple[Sequence, list[Command]]]:
+        """Take out the requests that waited for their checkpoint, and what their clients have wanted meanwhile."""
+        sequences = list(self._no_checkpoint.values())
+        self._no_checkpoint.clear()
+        commands, self._commands = self._commands, {}
+        return [(sequence, commands.get(sequence.ticket, [])) for sequence in sequences]
+
+    # --- without a voice, a text or a slot
+
+    def enter(self, sequence: Sequence, now: float) -> None:
+        """A request that was admitted; one that needs nothing more waits for a slot at once."""
+        reference, key = sequence.admission.reference, sequence.admission.voice_key
+        if reference is not None and key is not None:
+            sequence.voice = self._voices.get(key)
+            if sequence.voice is None:
+                self._reading[sequence.ticket] = self._voices.make(reference, key, self._wake)
+        self.look(sequence, now)
+
+    def look(self, sequence: Sequence, now: float) -> None:
+        """See what a request waits for now."""
+        if sequence.state is State.NO_SLOT:
+            return
+        if not sequence.text_stream.is_ready:
+            self._put(sequence, State.NO_TEXT)
+        elif sequence.ticket in self._reading:
+            self._put(sequence, State.NO_VOICE)
+        else:
+            sequence.queued = now
+            self._put(sequence, State.NO_SLOT)
+
+    def find(self, ticket: int) -> Sequence | None:
+        """A request that was admitted."""
+        return self._no_slot.get(ticket) or self._no_text.get(ticket) or self._no_voice.get(ticket)
+
+    def leave(self, ticket: int) -> Sequence | None:
+        """Take a request out; None if it does not wait here."""
+        self._reading.pop(ticket, None)
+        if (sequence := self.find(ticket)) is not None:
+            del self._by_state[sequence.state][ticket]
+        return sequence
+
+    def next(self) -> Sequence:
+        """Take out the request whose turn it is; one must be ready."""
+        return self._no_slot.pop(next(iter(self._no_slot)))
+
+    def drain(self) -> list[Sequence]:
+        """Take out all that were admitted."""
+        tickets = [*self._no_text, *self._no_voice, *self._no_slot]
+        return [sequence for ticket in tickets if (sequence := self.leave(ticket)) is not None]
+
+    def read(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
+        """Take in the voices that were read; yields the requests that have to leave, and why."""
+        for ticket in [ticket for ticket, reading in self._reading.items() if reading.done()]:
+            sequence, reading = self.find(ticket), self._reading.pop(ticket)
+            assert sequence is not None
+            assert sequence.admission.voice_key is not None
+            try:
+                sequence.voice = self._voices.keep(sequence.admission.voice_key, reading)
+            except Exception:
+                log.exception("the reference of request %d could not be read", ticket)
+                self.leave(ticket)
+                yield sequence, GenerationFailed()
+            else:
+                self.look(sequence, now)
+
+    def expired(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
+        """Take out the requests that have waited for a slot for too long; yields them and why they have to leave."""
+        late = [sequence for sequence in self._no_slot.values() if now - sequence.queued > self._patience_s]
+        for sequence in late:
+            del self._no_slot[sequence.ticket]
+        for sequence in late:
+            wait_s = self.wait_s(self.ready) or self._patience_s
+            yield sequence, QueueTimeout(limit=self._patience_s, retry_after_s=round(wait_s, 1))
+
+    def tell_places(self) -> None:
+        """Tell those that wait for a slot where they stand, if that has changed."""
+        for place, sequence in enumerate(self._no_slot.values()):
+            if sequence.place != place:
+                sequence.place = place
+                wait_s = self.wait_s(place)
+                sequence.sink(Queued(place, None if wait_s is None else 1000 * wait_s))
+
+    def slot_freed(self, held_s: float) -> None:
+        """A slot was given back after so long."""
+        known = self._hold_s
+        self._hold_s = held_s if known is None else known + WEIGHT * (held_s - known)
+
+    def wait_s(self, place: int) -> float | None:
+        """Seconds until the place comes up, if slots are held as long as they were lately; None: nobody knows yet."""
+        return None if self._hold_s is None else (place + 1) * self._hold_s / self._slots
+
+    def _put(self, sequence: Sequence, state: State) -> None:
+        if sequence.state in self._by_state:
+            self._by_state[sequence.state].pop(sequence.ticket, None)
+        sequence.state = state
+        self._by_state[state][sequence.ticket] = sequence

@@ -1,0 +1,157 @@
+"""The waiting queue: what each request waits for, places, estimates, patience."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.engine.sequence import Sequence, State
+from runtime.engine.waiting import WaitingQueue
+from runtime.errors import GenerationFailed, QueueTimeout
+from runtime.request import Queued
+from tests.support.engines import Heard, custom_voice
+
+
+class Voices:
+    """Reads a voice when a test says so."""
+
+    def __init__(self) -> None:
+        self.reading: dict[str, Future[Any]] = {}
+
+    def get(self, key: str) -> None:
+        return None
+
+    def make(self, reference: object, key: str, done: Callable[[], None]) -> Future[Any]:
+        return self.reading.setdefault(key, Future())
+
+    def keep(self, key: str, future: Future[Any]) -> Any:
+        return future.result()
+
+
+def sequence_of(ticket: int, *, is_ready: bool = True, voice: str | None = None) -> Sequence:
+    sequence, text = Sequence(ticket, custom_voice(), Heard()), SimpleNamespace(is_ready=is_ready)
+    admission = SimpleNamespace(reference=voice, voice_key=voice)
+    sequence.admit(admission, text, 0, 0.0)  # type: ignore[arg-type]
+    return sequence
+
+
+def queue_of(count: int, slots: int = 2, patience_s: float = 10.0) -> WaitingQueue:
+    queue = WaitingQueue()
+    queue.open(Voices(), slots, patience_s, lambda: None)  # type: ignore[arg-type]
+    for ticket in range(count):
+        queue.enter(sequence_of(ticket), now=float(ticket))
+    return queue
+
+
+def heard_by(sequence: Sequence | None) -> Heard:
+    assert sequence is not None
+    assert isinstance(sequence.sink, Heard)
+    return sequence.sink
+
+
+def test_who_came_first_goes_first() -> None:
+    queue = queue_of(3)
+    assert [queue.next().ticket for _ in range(3)] == [0, 1, 2]
+    assert len(queue) == queue.ready == 0
+
+
+def test_who_lacks_nothing_but_a_slot_first_goes_first() -> None:
+    queue, late = queue_of(0), sequence_of(0, is_ready=False)
+    queue.enter(late, 0.0)
+    queue.enter(sequence_of(1), 1.0)
+    assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (State.NO_TEXT, 1, 1, 1)
+    late.text_stream = SimpleNamespace(is_ready=True)  # type: ignore[assignment]
+    queue.look(late, 2.0)
+    assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (State.NO_SLOT, 2, 0, 0)
+    assert [queue.next().ticket for _ in range(2)] == [1, 0]
+    assert late.queued == 2.0
+
+
+def test_a_voice_that_is_being_read_is_waited_for() -> None:
+    queue = queue_of(0)
+    queue.enter(sequence_of(0, voice="one"), 0.0)
+    queue.enter(sequence_of(1, voice="other"), 0.0)
+    queue.enter(sequence_of(2, voice="one", is_ready=False), 0.0)
+    assert [queue.find(ticket).state for ticket in range(3)] == [  # type: ignore[union-attr]
+        State.NO_VOICE,
+        State.NO_VOICE,
+        State.NO_TEXT,
+    ]
+    queue._voices.reading["one"].set_result("a voice")  # type: ignore[attr-defined]
+    assert list(queue.read(1.0)) == []
+    assert queue.ready == 1
+    assert queue.next().voice == "a voice"
+    assert queue.unready == 2
+
+
+@pytest.mark.logs_errors
+def test_a_voice_that_cannot_be_read_sends_its_requests_away() -> None:
+    queue = queue_of(1)
+    queue.enter(sequence_of(7, voice="bad"), 0.0)
+    queue._voices.reading["bad"].set_exception(OSError())  # type: ignore[attr-defined]
+    ((sequence, error),) = queue.read(1.0)
+    assert (sequence.ticket, type(error), len(queue)) == (7, GenerationFailed, 1)
+
+
+def test_without_a_checkpoint_requests_and_what_is_wanted_of_them_are_kept() -> None:
+    queue, told = WaitingQueue(), []
+    sequences = [Sequence(ticket, custom_voice(), Heard()) for ticket in range(3)]
+    for place, sequence in enumerate(sequences):
+        queue.hold(sequence)
+        assert heard_by(sequence).events == [Queued(place)]
+    assert queue.defer(2, lambda: told.append("2"))
+    assert queue.withdraw(1) is sequences[1]
+    assert queue.withdraw(1) is None
+    assert not queue.defer(1, lambda: told.append("1"))
+    released = queue.release()
+    assert [sequence for sequence, _ in released] == [sequences[0], sequences[2]]
+    for _, commands in released:
+        for command in commands:
+            command()
+    assert told == ["2"]
+    assert len(queue) == 0
+
+
+def test_places_are_told_once_and_again_when_they_change() -> None:
+    queue = queue_of(3)
+    heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
+    queue.tell_places()
+    queue.tell_places()
+    assert [heard.places for heard in heards] == [[0], [1], [2]]
+    queue.next()
+    queue.tell_places()
+    assert [heard.places for heard in heards] == [[0], [1, 0], [2, 1]]
+
+
+def test_nobody_guesses_before_a_slot_was_given_back() -> None:
+    assert queue_of(1).wait_s(0) is None
+
+
+def test_the_estimate_follows_how_long_slots_are_held() -> None:
+    queue = queue_of(4, slots=2)
+    queue.slot_freed(6.0)
+    assert [queue.wait_s(place) for place in range(3)] == [3.0, 6.0, 9.0]
+    for _ in range(50):
+        queue.slot_freed(2.0)
+    assert queue.wait_s(1) == pytest.approx(2.0, rel=0.01)
+
+
+def test_who_has_waited_too_long_is_taken_out_and_the_others_stay() -> None:
+    queue = queue_of(4)
+    gone = list(queue.expired(11.5))
+    assert [sequence.ticket for sequence, _ in gone] == [0, 1]
+    assert all(isinstance(error, QueueTimeout) for _, error in gone)
+    assert [queue.next().ticket for _ in range(2)] == [2, 3]
+
+
+def test_leaving_the_queue() -> None:
+    queue = queue_of(3)
+    gone = queue.leave(1)
+    assert gone is not None
+    assert gone.ticket == 1
+    assert queue.leave(1) is None
+    assert [sequence.ticket for sequence in queue.drain()] == [0, 2]
