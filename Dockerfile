@@ -16,12 +16,12 @@ WORKDIR /build
 RUN python3 -m venv /venv
 COPY requirements.lock requirements-dev.lock ./
 
-# Our own package as a wheel; the tools that build it are pinned by the same lock as everything else.
+# Our own packages, app and client, as wheels; the tools that build them are pinned by the same lock as everything else.
 FROM venv AS wheel
 RUN grep -E '^(hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers)==' requirements-dev.lock > build.lock \
     && /venv/bin/pip install --no-cache-dir --no-deps -r build.lock
 COPY . source
-RUN /venv/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel ./source
+RUN /venv/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel ./source/clients/python ./source
 
 FROM venv AS packages-cpu
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu

@@ -72,13 +72,13 @@ $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Voicewright needs Python 3.11 or 3.12; set PYTHON=/path/to/it."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.ready: requirements.lock pyproject.toml | $(VENV)/bin/python
+$(VENV)/.ready: requirements.lock pyproject.toml clients/python/pyproject.toml | $(VENV)/bin/python
 	$(if $(TORCH),$(BIN)/pip install --quiet $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)))
 	@echo "Installing what Voicewright needs into $(VENV); the first time takes some minutes."
 	grep -v '^torch==' requirements.lock > $(VENV)/without-torch.txt
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
 		-r $(if $(TORCH),$(VENV)/without-torch.txt,requirements.lock)
-	$(BIN)/pip install --quiet --no-deps --editable .
+	$(BIN)/pip install --quiet --no-deps --editable clients/python --editable .
 	@touch $@
 
 # A build of torch for cards has brought the Triton that it goes with.

@@ -29,7 +29,7 @@ from websockets.exceptions import ConnectionClosed
 
 from benchmarks.cast import recording_base64
 from benchmarks.sockets import RuntimeProcess, runtime_process
-from runtime.client.session import PROTOCOL
+from voicewright import PROTOCOL
 
 TEXTS = (
     "The bread is warm.",

@@ -19,10 +19,10 @@ from websockets.typing import Subprotocol
 from benchmarks.cast import config_for, new_reference, new_upload, request_for
 from benchmarks.figures import BYTES_PER_S, Outcome, Trace
 from benchmarks.plan import PACE_S, Call, Manner, Plan
-from runtime.client.session import PROTOCOL
 from runtime.engine.engine import Engine
 from runtime.errors import Overloaded, QueueTimeout, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Mode, Reference, SpeechEvent
+from voicewright import PROTOCOL
 
 TIMEOUT_S = 120.0
 CONNECTIONS = 64  # that an open loop finds open; past them a call waits for its connection first

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 TORCH = "torch==2.13.0"
+OURS = "voicewright-client"  # lies in this repository
 BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
 INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"  # where tests run kernels without a card
 
@@ -21,7 +22,7 @@ WITHOUT = "numba ; sys_platform == 'none'"
 
 def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None:
     """Pin what pyproject.toml asks for, without what depends on torch's build, but for Triton where it is asked for."""
-    pins = _resolve("pyproject.toml", "--constraint", "-", *options, told=TORCH)
+    pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", OURS, *options, told=TORCH)
     kept = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
     if with_triton:  # the one that this torch would bring in a build for cards
         kept += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]

@@ -9,9 +9,9 @@ import json
 import secrets
 from typing import Any, TypedDict
 
-from runtime.client import wav
 from runtime.request import SAMPLE_RATE
 from studio.actions.asking import ActionRefused, Asking
+from voicewright import wav
 
 MOST_TAKES = 6
 ROOMS = {"custom_voice": "speakers", "voice_design": "design", "base": "clone"}

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from runtime.client import say, wav
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
 from tests.support.app import App, running_app
 from tests.support.runtime_server import RunningServer, running_server
+from voicewright import say, wav
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"

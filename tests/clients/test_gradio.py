@@ -14,8 +14,8 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from runtime.client import say
 from tests.support.app import App
+from voicewright import say
 
 TEXT = "The kettle is on."
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.client import say
 from tests.clients.conftest import REFERENCE_TEXT, Client
 from tests.support.runtime_server import RunningServer
+from voicewright import say
 
 TEXT = "The kettle is on, and the boat comes back in the evening."  # as in the scripts
 A_SECOND = 24_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-from runtime.client import say
 from tests.clients.conftest import Client
 from tests.support.runtime_server import RunningServer
+from voicewright import say
 
 HALF_A_SECOND = 12_000
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("runtime", "studio", "presets", "benchmarks", "tests", "tools", "app")
+OURS = ("voicewright", "runtime", "studio", "presets", "benchmarks", "tests", "tools", "app")
+
+ROOMS = ("runtime", "studio", "presets", "clients/python")
 
 VALUES = ("runtime.errors", "runtime.request", "runtime.settings", "runtime.version")
 SHARED = (*VALUES, "runtime.shared")
@@ -33,11 +35,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("runtime.engine.engine", "runtime.server"),
     ),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine"),
-    "runtime/client/": (*VALUES, "runtime.client"),
+    # The client of apps: nothing of the runtime.
+    "clients/python/": ("voicewright",),
     "runtime/cli.py": (*VALUES, "runtime.say", "runtime.engine.check", "runtime.server.serve", "benchmarks"),
     "runtime/": VALUES,
     # The runtime's public side only, and what both share.
-    "studio/": (*SHARED, "runtime.client", "studio", "presets"),
+    "studio/": (*SHARED, "voicewright", "studio", "presets"),
     "studio/transcribing/": (*SHARED, "studio.transcribing"),
     "studio/store/": (*SHARED, "studio.settings", "studio.store"),
     "presets/": (),
@@ -46,12 +49,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Where a library may be imported at all; what is not listed here is free.
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "asyncio": ("runtime/shared/port/", "runtime/server/", "runtime/client/", "studio/", "app.py"),
+    "asyncio": ("runtime/shared/port/", "runtime/server/", "clients/python/", "studio/", "app.py"),
     "fastapi": ("runtime/shared/port/", "runtime/server/", "studio/"),
     "starlette": ("runtime/shared/port/", "runtime/server/", "studio/"),
     "uvicorn": ("runtime/shared/port/", "runtime/server/", "studio/"),
     "pydantic": ("runtime/shared/validation.py", "runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
-    "websockets": ("runtime/server/", "runtime/client/", "studio/"),
+    "websockets": ("runtime/server/", "clients/python/", "studio/"),
     "gradio": ("studio/",),
     # speech.py runs the network of silero-vad, which comes as TorchScript.
     "torch": ("runtime/device/", "runtime/model/", "runtime/engine/", "runtime/voices/speech.py"),
@@ -124,7 +127,9 @@ FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "torch.load", "from_
 
 def sources() -> list[Path]:
     return [
-        *sorted(path for room in ("runtime", "studio", "presets") for path in (ROOT / room).rglob("*.py")),
+        *sorted(
+            path for room in ("runtime", "studio", "presets", "clients/python") for path in (ROOT / room).rglob("*.py")
+        ),
         *([ROOT / "app.py"] if (ROOT / "app.py").exists() else []),
     ]
 

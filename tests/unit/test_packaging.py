@@ -32,17 +32,21 @@ NEEDED = [
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}  # that a Space may have
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    folder = tmp_path_factory.mktemp("wheel")
+def built(project: Path, folder: Path) -> Path:
+    """The wheel of a project."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=ROOT,
+        cwd=project,
         check=True,
         capture_output=True,
     )
     (path,) = folder.glob("*.whl")
-    return ZipFile(path).namelist()
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return ZipFile(built(ROOT, tmp_path_factory.mktemp("wheel"))).namelist()
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -54,6 +58,15 @@ def test_the_wheel_holds_no_tests_and_no_recipe(wheel: list[str]) -> None:
     assert not [name for name in wheel if name.startswith(("tests/", "tools/", ".venv"))]
 
 
+def test_the_clients_wheel_holds_the_client_and_its_types(tmp_path: Path) -> None:
+    wheel = ZipFile(built(ROOT / "clients" / "python", tmp_path))
+    assert {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" not in name} == {"voicewright"}
+    assert "voicewright/py.typed" in wheel.namelist()
+    (metadata,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+    needed = re.findall(r"^Requires-Dist: ([a-z-]+)", wheel.read(metadata).decode(), re.MULTILINE)
+    assert sorted(needed) == ["httpx", "websockets"]
+
+
 def test_the_image_is_given_what_the_wheel_needs() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
     kept = {name.split("/")[0] for name in NEEDED} | {
@@ -63,6 +76,7 @@ def test_the_image_is_given_what_the_wheel_needs() -> None:
         "README.md",
         "LICENSE",
         "benchmarks",
+        "clients",
         "spaces",
     }
     assert kept.isdisjoint(ignored)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
+import threading
 import wave
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -19,12 +23,31 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 
-from runtime.client import MAX_WAITING, Cancelled, Config, ConnectionLost, Speech, SpeechRefused, connect, say, wav
-from runtime.request import Queued
+import voicewright.wire
+from runtime.request import SAMPLE_RATE, RequestStats
+from runtime.server.native.replies import Metrics
 from runtime.server.native.schema import SessionConfig
+from runtime.server.native.send_queue import HEADER
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import PROTOCOL, same_sound, spoken
+from voicewright import (
+    MAX_WAITING,
+    Cancelled,
+    Config,
+    ConnectionLost,
+    Queued,
+    Speech,
+    SpeechRefused,
+    SpeechTimeout,
+    Stats,
+    VoicewrightError,
+    connect,
+    say,
+    sync,
+    wav,
+)
 
+CLIENT = Path(__file__).resolve().parents[2] / "clients" / "python"
 VOICE: Config = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 LONG: Config = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 
@@ -120,7 +143,7 @@ def test_cancel_silences_one_utterance_and_leaves_the_others(server: RunningServ
 def test_a_block_that_is_left_early_cancels(server: RunningServer) -> None:
     async def leave() -> None:
         async with connect(server.http) as client:
-            async with await client.speak("Without end.", **LONG) as speech:
+            async with client.speak("Without end.", **LONG) as speech:
                 await first_chunk(speech)
             assert isinstance(await speech.ended(), Cancelled)
             await asyncio.to_thread(server.wait_until_idle, 5)
@@ -207,11 +230,116 @@ def test_every_field_of_the_protocol_can_be_given() -> None:
     assert "instructions" in get_type_hints(Config)
 
 
-def test_an_app_that_imports_it_loads_no_engine_and_no_server() -> None:
-    code = (
-        "import sys, runtime.client; print([n for n in ('torch', 'fastapi', 'pydantic', 'gradio') if n in sys.modules])"
+def test_it_knows_the_wire_format_as_the_runtime_does() -> None:
+    assert (voicewright.wire.HEADER.format, voicewright.wire.PROTOCOL) == (HEADER.format, PROTOCOL)
+    assert voicewright.wire.SAMPLE_RATE == SAMPLE_RATE
+    assert {field.name for field in fields(Stats)} == set(get_type_hints(Metrics))
+    assert {field.name for field in fields(RequestStats)} <= {field.name for field in fields(Stats)}
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h:1/base", "ws://h:1/base/", "http://h:1/base/v1", "ws://h:1/base/v1/audio/speech/stream"],
+)
+def test_an_address_may_be_that_of_the_server_or_of_its_route(url: str) -> None:
+    assert voicewright.wire.base_address(url) == "http://h:1/base"
+    assert voicewright.wire.socket_address(url) == "ws://h:1/base/v1/audio/speech/stream"
+    assert voicewright.wire.socket_address("https://h/?ticket=once") == "wss://h/v1/audio/speech/stream?ticket=once"
+
+
+def test_an_app_that_imports_it_loads_nothing_heavy_and_changes_no_setting() -> None:
+    code = """
+import os, sys, time
+before, begin = dict(os.environ), time.process_time()
+import voicewright, voicewright.sync
+took = time.process_time() - begin
+heavy = {"torch", "numpy", "fastapi", "starlette", "gradio", "pydantic", "runtime", "studio", "httpx"}
+print(sorted(heavy & set(sys.modules)), dict(os.environ) == before, took < 1.5)  # 0.15 s on an idle machine
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(CLIENT)},
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"[]"
+    assert ended.stdout.strip() == "[] True True"
+
+
+def test_what_it_exports_is_there_and_typed() -> None:
+    assert all(hasattr(voicewright, name) for name in voicewright.__all__)
+    assert (CLIENT / "voicewright" / "py.typed").exists()
+
+
+# --- its other faces
+
+
+def test_the_synchronous_twin_hears_the_same(server: RunningServer) -> None:
+    alone = asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm
+    with sync.connect(server.http) as client:
+        assert client.session["limits"]["max_contexts"] == 8
+        with client.speak("Good morning.", **VOICE) as speech:
+            sound = b"".join(chunk.pcm for chunk in speech)
+        assert same_sound(sound, alone)
+        assert speech.start is not None
+        assert speech.done is not None
+        assert (speech.start.seed, speech.done.samples) == (11, len(sound) // 2)
+        live = client.speak(**VOICE, split_granularity="none")
+        live.write("Good ")
+        live.write("morning.")
+        live.finish()
+        with pytest.raises(ValueError, match="finished"):
+            live.write("Late.")
+        assert same_sound(live.read(), alone)
+
+
+def test_the_synchronous_twin_cancels_what_is_left_early_and_raises_what_is_refused(server: RunningServer) -> None:
+    with sync.connect(server.http) as client:
+        with client.speak("Without end.", **LONG) as speech:
+            next(speech)
+        assert isinstance(speech.ended(), Cancelled)
+        with pytest.raises(SpeechRefused) as refused:
+            client.speak("Hello.", voice="nobody", **VOICE).read()
+        assert refused.value.code == "unknown_voice"
+    server.wait_until_idle(5)
+    assert "voicewright-client" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_one_word_is_enough_where_an_event_loop_runs_already(server: RunningServer) -> None:
+    async def notebook() -> bytes:
+        return say(server.http, "Good morning.", **VOICE)
+
+    # The server runs on a loop of its own, so that a notebook's may stand still meanwhile.
+    assert same_sound(asyncio.run(notebook()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
+
+
+def test_an_utterance_begins_where_it_is_first_used(server: RunningServer) -> None:
+    async def lazily() -> bytes:
+        async with connect(server.http) as client:
+            client.speak("Nobody wants to hear this.", **LONG)
+            return b"".join([chunk.pcm async for chunk in client.speak("Good morning.", **VOICE)])
+
+    assert same_sound(asyncio.run(lazily()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
+    server.wait_until_idle(5)
+
+
+def test_voices_are_listed_kept_and_deleted(server: RunningServer) -> None:
+    recording = wav((np.sin(np.arange(48_000) / 20) * 9000).astype("<i2").tobytes())
+    with sync.connect(server.socket) as client:
+        assert "base" in {mode for model in client.models() for mode in model["modes"]}
+        kept = client.add_voice("Ada of the client", recording, consent="She said yes.", tags="calm")
+        try:
+            assert [voice["id"] for voice in client.voices("ada calm")] == [kept["id"]]
+            with pytest.raises(SpeechRefused) as taken:
+                client.add_voice("Ada of the client", recording, consent="She said yes.")
+            assert (taken.value.code, taken.value.param) == ("voice_name_taken", "name")
+            assert len(client.speak("Hello.", task_type="base", voice="Ada of the client", max_frames=3).read()) > 0
+        finally:
+            client.delete_voice(kept["id"])
+        assert client.voices("ada calm") == []
+        with pytest.raises(SpeechRefused) as gone:
+            client.delete_voice(kept["id"])
+        assert gone.value.code == "voice_not_found"
 
 
 # --- servers that are not at their best
@@ -247,17 +375,17 @@ async def until_done(socket: ServerConnection) -> None:
             return
 
 
-def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, SpeechRefused]:
+def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, VoicewrightError]:
     """What is heard of one utterance, and how it failed."""
 
-    async def heard() -> tuple[bytes, SpeechRefused]:
+    async def heard() -> tuple[bytes, VoicewrightError]:
         sound = b""
         async with sick(talk) as url, connect(url) as client:
             speech = await client.speak("Hello.")
             try:
                 async for chunk in speech:
                     sound += chunk.pcm
-            except SpeechRefused as error:
+            except VoicewrightError as error:
                 return sound, error
         raise AssertionError("it did not fail")
 
@@ -344,3 +472,64 @@ def test_a_handshake_that_is_refused_says_why(body: str, code: str) -> None:
 def test_an_address_where_nobody_is_is_a_lost_connection() -> None:
     with pytest.raises(ConnectionLost):
         say("http://127.0.0.1:9", "Hello.")
+
+
+def test_a_lost_connection_is_no_refusal() -> None:
+    assert not issubclass(ConnectionLost, SpeechRefused)
+    assert issubclass(ConnectionLost, ConnectionError)
+    assert issubclass(SpeechTimeout, TimeoutError)
+
+
+def test_a_connection_that_is_gone_starts_nothing() -> None:
+    async def leaves(socket: ServerConnection) -> None:
+        await socket.send(json.dumps(CREATED))
+        await socket.close()
+
+    async def late() -> None:
+        async with sick(leaves) as url, connect(url) as client:
+            await asyncio.sleep(0.1)
+            speech = client.speak("Hello.")
+            with pytest.raises(ConnectionLost):
+                await speech
+            with pytest.raises(ConnectionLost):
+                await speech.read()
+
+    asyncio.run(asyncio.wait_for(late(), 10))
+
+
+def test_a_runtime_that_does_not_introduce_itself_in_time_is_given_up() -> None:
+    async def silent(socket: ServerConnection) -> None:
+        await socket.wait_closed()
+
+    async def opened() -> None:
+        async with sick(silent) as url:
+            with pytest.raises(SpeechTimeout) as late:
+                async with connect(url, timeout=0.1):
+                    pass
+            assert (late.value.code, late.value.retryable) == ("timeout", True)
+
+    asyncio.run(asyncio.wait_for(opened(), 10))
+
+
+def test_an_utterance_that_is_silent_for_too_long_is_cancelled_and_news_of_the_queue_is_no_silence() -> None:
+    told: list[str] = []
+
+    async def queues(socket: ServerConnection) -> None:
+        await until_done(socket)
+        for position in (3, 2, 1, 0):
+            await asyncio.sleep(0.2)
+            await socket.send(json.dumps({"type": "queue", "context_id": "u1", "position": position, "eta_ms": None}))
+        async for message in socket:
+            told.append(json.loads(message)["type"])
+
+    async def heard() -> Queued | None:
+        async with sick(queues) as url, connect(url) as client:
+            speech = client.speak("Hello.", timeout=0.5)
+            with pytest.raises(SpeechTimeout):
+                await speech.read()
+            await asyncio.sleep(0.1)
+            assert [chunk async for chunk in speech] == []
+            return speech.queued
+
+    assert asyncio.run(asyncio.wait_for(heard(), 10)) == Queued(0)
+    assert "context.cancel" in told

@@ -17,7 +17,6 @@ import pytest
 import soundfile
 
 from runtime.cli import main
-from runtime.client import say as client_say
 from runtime.settings import EngineSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
@@ -26,6 +25,7 @@ from tests.support.speech_client import same_sound, spoken, talk
 from tests.wire import test_cartesia as cartesia
 from tests.wire import test_omni as omni
 from tests.wire import test_openai as openai
+from voicewright import say as client_say
 
 TEXT = "Good morning, the kettle is on."
 PIECES = ("Good mor", "ning,", " the kettle ", "is on.")

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from runtime.client import say
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import same_sound, spoken, talk
+from voicewright import say
 
 MARKDOWN = "The **kettle** is [on](http://a.b/c) `now`.\n- *Tea*\n- milk\n"
 PLAIN = "The kettle is on now.\n\nTea.\nmilk."

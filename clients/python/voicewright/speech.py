@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Generator
 from contextlib import suppress
 from typing import Any, Protocol, Self
 
-from runtime.client.values import Chunk, ConnectionLost, Done, End, SpeechRefused, Start
-from runtime.request import Queued
+from voicewright.errors import ConnectionLost, SpeechRefused, SpeechTimeout, VoicewrightError
+from voicewright.values import Chunk, Done, End, Queued, Start
 
 MAX_WAITING = 32  # chunks of at most 250 ms, and so 384 KiB, for each utterance
+
+
+class Open(Protocol):
+    """Tells the runtime of an utterance; raises ConnectionLost."""
+
+    def __call__(self, speech: Speech, /) -> Awaitable[None]: ...
 
 
 class Send(Protocol):
@@ -27,16 +34,31 @@ class OnQueue(Protocol):
 class Speech:
     """One utterance. Iterate to hear it; ``queued``, ``start`` and ``end`` are None until they are known.
 
-    ``end`` is a `Done`, a `Cancelled`, or the `SpeechRefused` that iteration raises.
+    It begins where it is first entered, awaited, read or written to. ``end`` is a `Done`, a `Cancelled`, or the error
+    that iteration raises.
     """
 
-    def __init__(self, context_id: str, send: Send, on_queue: OnQueue | None = None, *, live: bool = True) -> None:
+    def __init__(
+        self,
+        context_id: str,
+        open_it: Open,
+        send: Send,
+        *,
+        live: bool,
+        timeout: float | None,
+        on_queue: OnQueue | None,
+    ) -> None:
         self.context_id = context_id
         self.queued: Queued | None = None
         self.start: Start | None = None
         self.end: End | None = None
+        self._open = open_it
         self._send = send
         self._on_queue = on_queue
+        self._timeout = timeout
+        self._patience: asyncio.Timeout | None = None  # of who waits for sound
+        self._beginning = asyncio.Lock()
+        self._has_begun = False
         self._ended = asyncio.Event()
         self._sound: asyncio.Queue[Chunk | None] = asyncio.Queue(MAX_WAITING)  # None only wakes who waits
         self._samples = 0
@@ -54,7 +76,7 @@ class Speech:
         """Go on with the text of an utterance that was opened without one.
 
         Raises:
-            SpeechRefused: the utterance has failed already.
+            SpeechRefused, ConnectionLost: the utterance has failed already.
             ValueError: its text is finished, or it was cancelled.
         """
         await self._send_text("input.text", text=text)
@@ -77,14 +99,16 @@ class Speech:
         """Wait for the next chunk.
 
         Raises:
-            SpeechRefused: the utterance failed; what was made before has been given out.
+            SpeechRefused, ConnectionLost: the utterance failed; what was made before has been given out.
+            SpeechTimeout: nothing came for too long; it is cancelled.
         """
+        await self._begin()
         while not self._silenced:
             if self.end is not None and self._sound.empty():
-                if isinstance(self.end, SpeechRefused):
+                if isinstance(self.end, VoicewrightError):
                     raise self.end
                 break
-            if (chunk := await self._sound.get()) is not None:
+            if (chunk := await self._next()) is not None:
                 return chunk
         raise StopAsyncIteration
 
@@ -105,7 +129,7 @@ class Speech:
         while not self._sound.empty():
             self._sound.get_nowait()
         self._sound.put_nowait(None)
-        if self.end is None:
+        if self.end is None and self._has_begun:
             more = {} if played_ms is None else {"played_ms": played_ms}
             await self._send("context.cancel", context_id=self.context_id, **more)
 
@@ -115,11 +139,14 @@ class Speech:
         assert self.end is not None
         return self.end
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._begun().__await__()
+
     async def __aenter__(self) -> Self:
-        return self
+        return await self._begun()
 
     async def __aexit__(self, *_: object) -> None:
-        with suppress(ConnectionLost):
+        with suppress(ConnectionLost, SpeechRefused):
             await self.cancel()
 
     # --- what comes for it
@@ -135,6 +162,8 @@ class Speech:
 
     def on_queued(self, queued: Queued) -> None:
         self.queued = queued
+        if self._patience is not None and self._timeout is not None:  # a place in the queue is news too
+            self._patience.reschedule(asyncio.get_running_loop().time() + self._timeout)
         if self._on_queue is not None:
             asyncio.get_running_loop().call_soon(self._on_queue, queued)  # its faults are not the reader's
 
@@ -146,8 +175,34 @@ class Speech:
             with suppress(asyncio.QueueFull):  # then nobody waits
                 self._sound.put_nowait(None)
 
+    async def _begun(self) -> Self:
+        await self._begin()
+        return self
+
+    async def _begin(self) -> None:
+        """Raises ConnectionLost, or why the runtime is about to close the connection."""
+        async with self._beginning:
+            if not self._has_begun and not self._silenced:
+                self._has_begun = True
+                try:
+                    await self._open(self)
+                except VoicewrightError as error:
+                    self.on_end(error)
+                    raise
+
+    async def _next(self) -> Chunk | None:
+        try:
+            async with asyncio.timeout(self._timeout) as self._patience:
+                return await self._sound.get()
+        except TimeoutError:
+            await self.cancel()
+            raise SpeechTimeout from None
+        finally:
+            self._patience = None
+
     async def _send_text(self, kind: str, **more: str) -> None:
-        if isinstance(self.end, SpeechRefused):
+        await self._begin()
+        if isinstance(self.end, VoicewrightError):
             raise self.end
         if self._finished or self._silenced:
             raise ValueError("the text of this utterance is finished")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypedDict
+from typing import TypedDict
 
-from runtime.request import RequestStats
+from voicewright.errors import VoicewrightError
 
 
 class Config(TypedDict, total=False):
@@ -37,24 +36,12 @@ class Config(TypedDict, total=False):
     subtalker_top_p: float
 
 
-class SpeechRefused(Exception):
-    """The runtime's no: a stable ``code`` (docs/api.md, Errors), a sentence for people, the field at fault."""
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The utterance waits for a slot; ``position`` 0 is next."""
 
-    def __init__(self, code: str, message: str, param: str | None = None, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.code, self.message, self.param, self.retryable = code, message, param, retryable
-
-    @classmethod
-    def from_fields(cls, error: Mapping[str, Any]) -> Self:
-        return cls(error["code"], error["message"], error.get("param"), bool(error.get("retryable")))
-
-
-class ConnectionLost(SpeechRefused):
-    """Nobody answers, or the connection broke while something was in flight."""
-
-    def __init__(self) -> None:
-        sentence = "The connection to the runtime was lost or could not be made; connect again."
-        super().__init__("runtime_unavailable", sentence, retryable=True)
+    position: int
+    eta_ms: float | None = None  # estimated wait; None: nothing has ended yet to judge by
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +64,31 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Figures of one finished utterance, as the runtime measured them; times in milliseconds."""
+
+    queue_ms: float = 0.0
+    prefill_ms: float = 0.0
+    ttfa_ms: float | None = None  # to the first sound; None: no sound was made
+    total_ms: float = 0.0
+    prompt_tokens: int = 0
+    frames: int = 0
+    audio_s: float = 0.0
+    parts: int = 1  # into which the text was split
+    repeated: int = 0  # of them that were made twice
+    underruns: int = 0  # chunks that came after a listener without a buffer had run dry
+    guard: str | None = None  # why speech was stopped that did not end by itself
+    rtf: float | None = None  # compute time over audio time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The utterance was spoken to its end. ``stop_reason`` is a `runtime.request.StopReason`."""
+    """The utterance was spoken to its end. ``stop_reason`` is eos, max_tokens, short or runaway."""
 
     stop_reason: str
     seed: int
     samples: int
-    stats: RequestStats
+    stats: Stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +99,4 @@ class Cancelled:
     played_ms: float | None
 
 
-End = Done | Cancelled | SpeechRefused
+End = Done | Cancelled | VoicewrightError

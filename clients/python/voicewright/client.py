@@ -1,0 +1,294 @@
+"""The connection to a runtime: opening it, several utterances over it, and the voices that are stored there."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as open_socket
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Subprotocol
+
+from voicewright.errors import ConnectionLost, SpeechRefused, SpeechTimeout, VoicewrightError
+from voicewright.speech import OnQueue, Speech
+from voicewright.values import Cancelled, Config, Done, End, Queued, Start, Stats
+from voicewright.wire import PROTOCOL, base_address, read_frame, socket_address
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_S = 10.0  # until the runtime has introduced itself
+SILENCE_S = 300.0  # for which an utterance may be silent: its checkpoint may have to be loaded first
+MAX_QUEUE = 4  # messages that wait beside those of the utterances
+PING_S = 30.0  # an idle session is closed after two minutes
+CLOSE_S = 1.0  # a runtime whose sound was not read cannot answer a close at once
+
+Proxy = str | Literal[True] | None
+
+
+class Client:
+    """An open session. ``session`` is the runtime's introduction: its models and limits."""
+
+    def __init__(self, connection: ClientConnection, session: dict[str, Any], http: Http) -> None:
+        self.session = session
+        self._connection = connection
+        self._http = http
+        self._speeches: dict[str, Speech] = {}
+        self._channels: dict[int, Speech] = {}
+        self._complaint: SpeechRefused | None = None  # bound to no utterance: why the socket is about to close
+        self._has_ended = False
+        self._count = 0
+
+    def speak(
+        self,
+        text: str | None = None,
+        *,
+        timeout: float | None = SILENCE_S,
+        on_queue: OnQueue | None = None,
+        **config: Unpack[Config],
+    ) -> Speech:
+        """Make an utterance; without a text it is live: `Speech.write` it, then `Speech.finish`.
+
+        ``async with client.speak(…) as speech`` begins it, and cancels it where the block is left early;
+        ``speech = await client.speak(…)`` only begins it. ``timeout`` is how long it may be silent, in seconds.
+        ``on_queue`` is called with the position and the estimated wait where no slot is free.
+
+        Raises:
+            ConnectionLost, SpeechRefused: where it begins, or where it is read.
+        """
+        self._count += 1
+        reference = config.get("ref_audio")
+        if isinstance(reference, bytes):
+            config["ref_audio"] = base64.b64encode(reference).decode()
+
+        async def begin(speech: Speech) -> None:
+            context_id = speech.context_id
+            self._speeches[context_id] = speech
+            if self._has_ended:
+                raise self._complaint or ConnectionLost
+            filtered: Config = config if text is None else {"text_filter": "none", **config}
+            await self._send("session.config", **filtered, context_id=context_id, frames="labelled")
+            if text is not None:
+                await self._send("input.text", context_id=context_id, text=text)
+                await self._send("input.done", context_id=context_id)
+
+        return Speech(f"u{self._count}", begin, self._send, live=text is None, timeout=timeout, on_queue=on_queue)
+
+    # --- what is stored at the runtime
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Which checkpoints are served, with their modes, speakers and languages (docs/api.md, Models).
+
+        Raises:
+            SpeechRefused, ConnectionLost: as for all that goes over HTTP.
+        """
+        models: list[dict[str, Any]] = (await self._http("GET", "/v1/models"))["data"]
+        return models
+
+    async def voices(self, search: str | None = None) -> list[dict[str, Any]]:
+        """The stored voices (docs/api.md, Voices); those that hold all the words of ``search``. Raises as `models`."""
+        params = None if search is None else {"search": search}
+        voices: list[dict[str, Any]] = (await self._http("GET", "/v1/audio/voices", params=params))["data"]
+        return voices
+
+    async def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
+        """Keep a voice that `speak` can name. ``consent`` is the speaker's; ``more`` is ``ref_text`` (the exact words
+        of the recording, which make a better clone), ``language``, and the other form fields. Raises as `models`.
+        """
+        return await self._http(
+            "POST",
+            "/v1/audio/voices",
+            data={"name": name, "consent": consent, **more},
+            files={"audio_sample": ("audio", audio)},
+        )
+
+    async def delete_voice(self, voice: str) -> None:
+        """Delete a stored voice by its name or id, for good. Raises as `models`."""
+        await self._http("DELETE", f"/v1/audio/voices/{voice}")
+
+    # --- the connection
+
+    async def read(self) -> None:
+        """Sort what comes until the connection ends. A full utterance holds up the others, by design."""
+        try:
+            async for message in self._connection:
+                if isinstance(message, str):
+                    self._sort(json.loads(message))
+                elif (frame := read_frame(message)) and (speech := self._channels.get(frame.channel)):
+                    await speech.on_sound(frame.first_sample, frame.pcm)
+        except (ConnectionClosed, ConnectionLost):
+            pass
+        finally:
+            self._has_ended = True
+            for speech in self._speeches.values():
+                speech.on_end(self._complaint or ConnectionLost())
+
+    async def keep_open(self) -> None:
+        """Ping at once, since the runtime waits ten seconds for a first message, and then now and again."""
+        with suppress(VoicewrightError):
+            while True:
+                await self._send("ping")
+                await asyncio.sleep(PING_S)
+
+    async def _send(self, kind: str, **message: Any) -> None:
+        try:
+            await self._connection.send(json.dumps({"type": kind, **message}))
+        except ConnectionClosed:
+            raise self._complaint or ConnectionLost from None
+
+    def _sort(self, message: dict[str, Any]) -> None:
+        kind, speech = message["type"], self._speeches.get(message.get("context_id") or "")
+        if speech is None:
+            if kind == "error":
+                self._complaint = SpeechRefused.from_fields(message)
+            return
+        match kind:
+            case "queue":
+                speech.on_queued(Queued(message["position"], message.get("eta_ms")))
+            case "audio.start":
+                self._channels[message["channel"]] = speech
+                speech.start = _start(message)
+            case "audio.done":
+                self._end(speech, _done(message))
+            case "context.cancelled":
+                self._end(speech, Cancelled(message["sent_ms"], message["played_ms"]))
+            case "error":
+                self._end(speech, SpeechRefused.from_fields(message))
+
+    def _end(self, speech: Speech, end: End) -> None:
+        del self._speeches[speech.context_id]
+        self._channels = {channel: other for channel, other in self._channels.items() if other is not speech}
+        speech.on_end(end)
+
+
+class Http:
+    """The runtime's routes beside the socket. httpx is imported with the first request, which many never make."""
+
+    def __init__(self, url: str, headers: dict[str, str], timeout: float | None, proxy: Proxy) -> None:
+        self._url = base_address(url)
+        self._headers = headers
+        self._timeout = timeout
+        self._proxy = proxy
+        self._client: httpx.AsyncClient | None = None
+
+    async def __call__(self, method: str, path: str, **content: Any) -> dict[str, Any]:
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                base_url=self._url,
+                headers=self._headers,
+                timeout=self._timeout,
+                proxy=self._proxy if isinstance(self._proxy, str) else None,
+                trust_env=self._proxy is True,
+            )
+        try:
+            answer = await self._client.request(method, path, **content)
+        except httpx.TimeoutException:
+            raise SpeechTimeout from None
+        except httpx.HTTPError:
+            raise ConnectionLost from None
+        if not answer.is_success:
+            raise _refusal(answer.status_code, answer.content)
+        fields_of_answer: dict[str, Any] = answer.json()
+        return fields_of_answer
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    *,
+    api_key: str | None = None,
+    timeout: float | None = CONNECT_S,  # noqa: ASYNC109  the word of httpx and openai
+    proxy: Proxy = True,
+) -> AsyncIterator[Client]:
+    """Open a session with the runtime, or the studio, at this address; leaving the block cancels what is in flight.
+
+    ``url`` is http(s) or ws(s), with or without the route. ``timeout`` bounds in seconds how long it takes until the
+    runtime has introduced itself, and how long it may be silent in an answer over HTTP. ``proxy`` is as the websockets
+    library takes it: True is what the environment names.
+
+    Raises:
+        SpeechRefused: the runtime takes no session now, or not with this key.
+        ConnectionLost: nobody answers there; SpeechTimeout: nobody did in time.
+    """
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    try:
+        async with asyncio.timeout(timeout):
+            connection, session = await _opened(url, headers, proxy)
+    except TimeoutError:
+        raise SpeechTimeout("The runtime did not answer in time.") from None
+    async with connection:
+        http = Http(url, headers, timeout, proxy)
+        client = Client(connection, session, http)
+        tasks = [asyncio.create_task(client.read()), asyncio.create_task(client.keep_open())]
+        try:
+            yield client
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await http.close()
+
+
+async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[ClientConnection, dict[str, Any]]:
+    """A connection, and the runtime's introduction."""
+    try:
+        connection = await open_socket(
+            socket_address(url),
+            subprotocols=[Subprotocol(PROTOCOL)],
+            additional_headers=headers,
+            compression=None,  # sound does not compress
+            max_queue=MAX_QUEUE,
+            open_timeout=None,  # the caller's covers it
+            close_timeout=CLOSE_S,
+            proxy=proxy,
+        )
+    except InvalidStatus as refusal:
+        raise _refusal(refusal.response.status_code, refusal.response.body or b"") from None
+    except (OSError, InvalidHandshake) as error:
+        raise ConnectionLost from error
+    try:
+        message: dict[str, Any] = json.loads(await connection.recv())
+        if message["type"] == "error":
+            raise SpeechRefused.from_fields(message)
+    except ConnectionClosed:
+        raise ConnectionLost from None
+    except BaseException:
+        await connection.close()
+        raise
+    return connection, message
+
+
+def _refusal(status: int, body: bytes | bytearray) -> SpeechRefused:
+    """The error that a refused request or handshake came with."""
+    try:
+        return SpeechRefused.from_fields(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):  # not a runtime of ours, or one behind somebody else's door
+        sentence = f"The address answers with HTTP status {status}, and not as a runtime does."
+        return SpeechRefused("unknown_route", sentence)
+
+
+def _start(message: dict[str, Any]) -> Start:
+    named = {name: message[name] for name in ("model", "mode", "voice", "seed")}
+    return Start(**named, notes=tuple(message["notes"]))
+
+
+def _done(message: dict[str, Any]) -> Done:
+    known = {field.name for field in fields(Stats)}
+    return Done(
+        stop_reason=message["stop_reason"],
+        seed=message["seed"],
+        samples=message["total_samples"],
+        stats=Stats(**{name: value for name, value in message["metrics"].items() if name in known}),
+    )

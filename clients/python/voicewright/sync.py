@@ -1,0 +1,192 @@
+"""The same client for programs without an event loop: ``with connect(…) as client``, ``for chunk in speech``.
+
+Each connection has an event loop on a thread of its own, so it works where one runs already, as in a notebook. Any
+thread may call; callbacks are called on the connection's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar, Unpack
+
+from voicewright import client as aio
+from voicewright import speech as aio_speech
+from voicewright.client import CONNECT_S, SILENCE_S, Proxy
+from voicewright.speech import OnQueue
+from voicewright.values import Chunk, Config, Done, End, Queued, Start
+
+T = TypeVar("T")
+
+
+class Speech:
+    """One utterance, as `voicewright.Speech`: iterate to hear it."""
+
+    def __init__(self, loop: _Loop, speech: aio_speech.Speech) -> None:
+        self._loop = loop
+        self._speech = speech
+
+    @property
+    def context_id(self) -> str:
+        return self._speech.context_id
+
+    @property
+    def queued(self) -> Queued | None:
+        return self._speech.queued
+
+    @property
+    def start(self) -> Start | None:
+        return self._speech.start
+
+    @property
+    def end(self) -> End | None:
+        return self._speech.end
+
+    @property
+    def done(self) -> Done | None:
+        return self._speech.done
+
+    def write(self, text: str) -> None:
+        self._loop.run(self._speech.write(text))
+
+    def flush(self) -> None:
+        self._loop.run(self._speech.flush())
+
+    def finish(self) -> None:
+        self._loop.run(self._speech.finish())
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Chunk:
+        chunk = self._loop.run(_next(self._speech))
+        if chunk is None:
+            raise StopIteration
+        return chunk
+
+    def read(self) -> bytes:
+        return self._loop.run(self._speech.read())
+
+    def played(self, ms: float, buffered_ms: float | None = None) -> None:
+        self._loop.run(self._speech.played(ms, buffered_ms))
+
+    def cancel(self, played_ms: float | None = None) -> None:
+        self._loop.run(self._speech.cancel(played_ms))
+
+    def ended(self) -> End:
+        return self._loop.run(self._speech.ended())
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._speech.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.run(self._speech.__aexit__())
+
+
+class Client:
+    """An open session, as `voicewright.Client`."""
+
+    def __init__(self, loop: _Loop, client: aio.Client) -> None:
+        self.session = client.session
+        self._loop = loop
+        self._client = client
+
+    def speak(
+        self,
+        text: str | None = None,
+        *,
+        timeout: float | None = SILENCE_S,
+        on_queue: OnQueue | None = None,
+        **config: Unpack[Config],
+    ) -> Speech:
+        """Begin an utterance: ``with client.speak(…) as speech`` cancels it where the block is left early.
+
+        Raises:
+            ConnectionLost, SpeechRefused: as `voicewright.Client.speak`.
+        """
+
+        async def begun() -> aio_speech.Speech:
+            return await self._client.speak(text, timeout=timeout, on_queue=on_queue, **config)
+
+        return Speech(self._loop, self._loop.run(begun()))
+
+    def models(self) -> list[dict[str, Any]]:
+        return self._loop.run(self._client.models())
+
+    def voices(self, search: str | None = None) -> list[dict[str, Any]]:
+        return self._loop.run(self._client.voices(search))
+
+    def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
+        return self._loop.run(self._client.add_voice(name, audio, consent=consent, **more))
+
+    def delete_voice(self, voice: str) -> None:
+        self._loop.run(self._client.delete_voice(voice))
+
+
+@contextmanager
+def connect(
+    url: str, *, api_key: str | None = None, timeout: float | None = CONNECT_S, proxy: Proxy = True
+) -> Iterator[Client]:
+    """Open a session; arguments and errors are those of `voicewright.connect`."""
+    with _running_loop() as loop:
+        opening = aio.connect(url, api_key=api_key, timeout=timeout, proxy=proxy)
+        client = loop.run(opening.__aenter__())
+        try:
+            yield Client(loop, client)
+        finally:
+            loop.run(opening.__aexit__(None, None, None))
+
+
+def say(
+    url: str,
+    text: str,
+    *,
+    api_key: str | None = None,
+    timeout: float | None = SILENCE_S,
+    proxy: Proxy = True,
+    **config: Unpack[Config],
+) -> bytes:
+    """Speak one text and return its sound, mono s16le at ``SAMPLE_RATE``. Works in a notebook too.
+
+    Raises:
+        SpeechRefused, ConnectionLost: as `connect` and `Speech.read`.
+    """
+    with connect(url, api_key=api_key, proxy=proxy) as client:
+        return client.speak(text, timeout=timeout, **config).read()
+
+
+class _Loop:
+    """An event loop that runs on another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it there, and wait for it; who is interrupted meanwhile (Ctrl-C) leaves nothing behind."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+@contextmanager
+def _running_loop() -> Iterator[_Loop]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="voicewright-client", daemon=True)
+    thread.start()
+    try:
+        yield _Loop(loop)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _next(speech: aio_speech.Speech) -> Chunk | None:
+    """A StopAsyncIteration cannot pass through a future."""
+    return await anext(speech, None)

@@ -1,0 +1,41 @@
+"""The wire format of ``voicewright.speech.v1``, as docs/api.md describes it."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+PROTOCOL = "voicewright.speech.v1"
+ROUTE = "/v1/audio/speech/stream"
+SAMPLE_RATE = 24_000  # Hz, of all sound
+HEADER = struct.Struct("<BBHIQ")  # version, kind, channel, number of the message, first sample
+VERSION = 1
+KIND_S16LE = 1
+
+
+class Frame(NamedTuple):
+    """One binary message."""
+
+    channel: int
+    first_sample: int
+    pcm: bytes
+
+
+def read_frame(message: bytes) -> Frame | None:
+    """Take a binary message apart; None where its version or kind is not known here."""
+    version, kind, channel, _, first_sample = HEADER.unpack_from(message)
+    return Frame(channel, first_sample, message[HEADER.size :]) if (version, kind) == (VERSION, KIND_S16LE) else None
+
+
+def base_address(url: str) -> str:
+    """The http(s) address of a runtime that was named by http(s) or ws(s), with or without the route."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/").removesuffix(ROUTE).removesuffix("/v1")
+    return urlunsplit((parts.scheme.replace("ws", "http", 1), parts.netloc, path, "", ""))
+
+
+def socket_address(url: str) -> str:
+    """The ws(s) address of the route at such a runtime; a query is kept."""
+    base, query = urlsplit(base_address(url)), urlsplit(url).query
+    return urlunsplit((base.scheme.replace("http", "ws", 1), base.netloc, base.path + ROUTE, query, ""))
