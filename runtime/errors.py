@@ -1,4 +1,4 @@
-"""Every way in which the product says no, drawn as a tree, and the one table of what each means outside.
+"""Defines every way in which the runtime says no: a tree of errors, and what each means outside.
 
 ::
 
@@ -6,231 +6,30 @@
     ├─ BadRequest            the client can mend it; nothing was started
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
-    │  ├─ Unauthorized · OriginRefused · HostRefused · HostOnly · SignInNeeded · SignInFailed
+    │  ├─ Unauthorized · OriginRefused · HostRefused
     │  ├─ EmptyText · TextTooLong · DoesNotFit
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · VoiceNameOfSpeaker · TooManyVoices
-    │  ├─ VoiceFileInvalid · ConsentRequired
-    │  └─ NotKept · ChangedMeanwhile · VisitorUnknown · StoreFull · TranscriberMissing
+    │  └─ VoiceFileInvalid · ConsentRequired
     ├─ Busy                  try again later:
-    │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading
-    │  └─ SpeechSpent · StudioOpening · TranscriberBusy
+    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · SpeechSpent
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
-    │  ├─ NonFiniteOutput · GenerationFailed · RuntimeUnavailable · EngineDead · CheckpointUnusable
-    │  └─ StorageFailed · TakeDamaged · TranscriptionFailed
+    │  └─ NonFiniteOutput · GenerationFailed · EngineDead · CheckpointUnusable · StorageFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid · CheckpointTooLarge
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
 
-An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every
-sentence lives in ``TABLE`` and none can carry a client's text, a traceback or a path (but for
-``SetUpError``).
+An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every sentence stands
+on its class and none can carry a client's text, a traceback or a path (but for ``SetUpError``). The studio's own are in
+studio/errors.py.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one error code means on each wire."""
-
-    http: int
-    close: int  # WebSocket close code, used where the error ends the socket
-    retryable: bool
-    sentence: str  # str.format template over the facts of the raise
-
-
-TABLE: dict[str, Outcome] = {
-    # --- the message
-    "invalid_json": Outcome(400, 1007, False, "The message is not a JSON object: {why}."),
-    "invalid_config": Outcome(400, 1008, False, "{where} is not valid: {why}."),
-    "message_too_large": Outcome(
-        413, 1009, False, "{what} has {size} bytes; the limit is {limit}. Send less at a time."
-    ),
-    "out_of_order": Outcome(409, 1008, False, "{what} cannot be used now: {why}."),
-    "too_many_contexts": Outcome(
-        429,
-        1008,
-        True,
-        "{limit} contexts are in flight on this socket, which is the limit; wait for one to end.",
-    ),
-    "subprotocol_required": Outcome(
-        426, 1002, False, "This route speaks the WebSocket subprotocol {protocol}; offer it when connecting."
-    ),
-    "unknown_route": Outcome(404, 1008, False, "There is no such route; docs/api.md lists those there are."),
-    "method_not_allowed": Outcome(405, 1008, False, "This route takes {allowed} only."),
-    "unsupported_format": Outcome(400, 1008, False, "{where} must be one of {known}."),
-    # --- who asks
-    "unauthorized": Outcome(
-        401, 1008, False, "An API key of this server is needed; send it as Authorization: Bearer KEY."
-    ),
-    "origin_refused": Outcome(
-        403, 1008, False, "Pages of this origin may not use the server; its operator can allow it."
-    ),
-    "host_refused": Outcome(
-        403,
-        1008,
-        False,
-        "The server does not go by the name in this address; its operator can add it to VOICEWRIGHT_HOSTS.",
-    ),
-    "host_only": Outcome(
-        403,
-        1008,
-        False,
-        "This is for the host of the studio: open it on the host's own machine, or send the host's key as X-Host-Key.",
-    ),
-    "sign_in_needed": Outcome(401, 1008, False, "This studio asks you to sign in first: open studio/sign-in."),
-    "sign_in_failed": Outcome(502, 1008, False, "Signing in failed: {why}."),
-    # --- the text
-    "empty_text": Outcome(400, 1008, False, "The text is empty; send at least one letter or digit."),
-    "text_too_long": Outcome(
-        400, 1008, False, "The text has {count} {unit}; the limit is {limit}. Split it and send the parts."
-    ),
-    "does_not_fit": Outcome(
-        400,
-        1008,
-        False,
-        "The request needs {count} positions ({prompt} prompt, {frames} frames); a slot has {limit}. "
-        "Shorten the text or the reference, or lower max_frames.",
-    ),
-    # --- the voice
-    "unknown_voice": Outcome(404, 1008, False, "This checkpoint has no speaker of that name; it has: {known}."),
-    "unsupported_language": Outcome(
-        400, 1008, False, "This checkpoint does not know that language; use auto or one of: {known}."
-    ),
-    "unsupported_layout": Outcome(
-        400, 1008, False, "This checkpoint does not serve the {layout} text layout; it serves: {known}."
-    ),
-    "model_not_found": Outcome(404, 1008, False, "No model of that name is loaded; see /v1/models."),
-    "model_not_loaded": Outcome(
-        404, 1008, False, "No loaded checkpoint serves the mode {mode}; loaded modes: {known}."
-    ),
-    "missing_ref_audio": Outcome(
-        400, 1008, False, "Base mode clones a voice and needs reference audio; send ref_audio."
-    ),
-    "missing_ref_text": Outcome(
-        400,
-        1008,
-        False,
-        "Cloning with a transcript needs the exact words of the reference audio in ref_text; "
-        "send it, or set x_vector_only_mode.",
-    ),
-    "invalid_ref_audio": Outcome(400, 1008, False, "The reference audio cannot be used: {why}."),
-    "ref_too_short": Outcome(
-        400, 1008, False, "The reference audio lasts {seconds:.2f} s; at least {limit:g} s is needed."
-    ),
-    "ref_too_long": Outcome(
-        400, 1008, False, "The reference audio lasts {seconds:.1f} s; the limit is {limit:g} s. Trim it."
-    ),
-    "transcript_mismatch": Outcome(
-        400,
-        1008,
-        False,
-        "The transcript cannot be that of the recording: {characters} characters for {seconds:.1f} s of speech. "
-        "Send the exact words that are spoken.",
-    ),
-    "address_refused": Outcome(400, 1008, False, "The address in {where} is not opened: {why}."),
-    "voice_not_found": Outcome(404, 1008, False, "There is no voice of that name or id; see /v1/audio/voices."),
-    "voice_not_yours": Outcome(
-        403, 1008, False, "That voice belongs to this server; it can be used, and not changed or deleted."
-    ),
-    "too_many_voices": Outcome(
-        409, 1008, False, "{limit} voices are kept for you, which is the limit; delete one of them first."
-    ),
-    "voice_name_taken": Outcome(409, 1008, False, "Another voice has that name; choose another or delete that one."),
-    "voice_name_of_speaker": Outcome(
-        409, 1008, False, "A speaker of a loaded checkpoint has that name; choose another for the voice."
-    ),
-    "invalid_voice_file": Outcome(400, 1008, False, "The voice file cannot be used: {why}."),
-    "consent_required": Outcome(
-        400, 1008, False, "A voice is kept only with the speaker's consent; send consent with the upload."
-    ),
-    # --- what the studio keeps
-    "not_found": Outcome(404, 1008, False, "There is no {what} of that id here; it may have been deleted."),
-    "changed_meanwhile": Outcome(
-        409, 1008, False, "The {what} was changed elsewhere meanwhile; take that version, or keep yours."
-    ),
-    "visitor_unknown": Outcome(
-        401, 1008, False, "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
-    ),
-    "store_full": Outcome(507, 1008, False, "{what} cannot be kept: {why}."),
-    "transcriber_missing": Outcome(
-        501, 1008, False, "Recordings are not written down here; the host can install a recogniser (docs/asr.md)."
-    ),
-    # --- the moment
-    "overloaded": Outcome(
-        429,
-        1013,
-        True,
-        "All {slots} slots are busy and {waiting} requests wait; try again in {retry_after_s:g} s.",
-    ),
-    "queue_timeout": Outcome(
-        503, 1013, True, "No slot became free within {limit:g} s; try again in {retry_after_s:g} s."
-    ),
-    "rate_limited": Outcome(429, 1013, True, "Too many requests from you; try again in {retry_after_s:g} s."),
-    "too_many_connections": Outcome(
-        503, 1013, True, "{limit} connections are open, which is the limit; try again in {retry_after_s:g} s."
-    ),
-    "draining": Outcome(503, 1013, True, "The server is shutting down and takes no new work; try again soon."),
-    "loading": Outcome(503, 1013, True, "The checkpoint is still being loaded; try again in a moment."),
-    "speech_spent": Outcome(
-        429,
-        1013,
-        True,
-        "Your {limit:g} s of speech for today are spent; there are more in {retry_after_s:g} s, or after signing in "
-        "where the studio offers it.",
-    ),
-    "studio_opening": Outcome(503, 1013, True, "The studio is still being opened; try again in a moment."),
-    "idle_timeout": Outcome(408, 1008, True, "Nothing was received for {limit:g} s; open a new session."),
-    "session_timeout": Outcome(408, 1008, True, "The session lasted {limit:g} s, which is the limit; open a new one."),
-    "slow_reader": Outcome(408, 1008, True, "Nothing of the sound was taken for {limit:g} s; read faster."),
-    "transcriber_busy": Outcome(
-        429, 1013, True, "Other recordings are being written down; try again in {retry_after_s:g} s."
-    ),
-    # --- our fault
-    "non_finite_output": Outcome(500, 1011, True, "This request produced numbers that are not finite and was stopped."),
-    "generation_failed": Outcome(
-        500, 1011, True, "Speech could not be made for this request; the cause is in the server's log."
-    ),
-    "runtime_unavailable": Outcome(503, 1013, True, "The runtime is not answering; it is being started again."),
-    "engine_dead": Outcome(503, 1011, True, "The engine has stopped; the process is being started again."),
-    "checkpoint_unusable": Outcome(
-        500, 1011, False, "The checkpoint for the mode {mode} could not be loaded; the cause is in the server's log."
-    ),
-    "storage_failed": Outcome(507, 1011, False, "{what} could not be kept: {why}."),
-    "take_damaged": Outcome(
-        500, 1011, False, "The sound of this take was damaged on the disk and is not what was made; make it anew."
-    ),
-    "transcription_failed": Outcome(
-        500, 1011, False, "The recording could not be written down; the cause is in the server's log."
-    ),
-    # --- set-up, for the operator's eyes
-    "checkpoint_missing": Outcome(500, 1011, False, "{path}: {what} is missing. {hint}"),
-    "checkpoint_invalid": Outcome(500, 1011, False, "{path}: {why}."),
-    "device_unavailable": Outcome(500, 1011, False, "Device {device} cannot be used: {why}."),
-    "device_memory": Outcome(
-        500,
-        1011,
-        False,
-        "{slots} slots need {need} GiB, and of the {free} GiB that are free on the device {kept} are not ours to take "
-        "(VOICEWRIGHT_MEMORY_SHARE) and {reserve} are kept for graphs and sound.",
-    ),
-    "checkpoint_too_large": Outcome(
-        500,
-        1011,
-        False,
-        "{name} needs {need} GiB for its weights and slots; of the device {device} it may have {have} GiB. Choose a "
-        "smaller checkpoint or dtype, or fewer slots.",
-    ),
-    "port_in_use": Outcome(500, 1011, False, "Port {port} on {host} is in use; choose another with {option}."),
-    "invalid_setting": Outcome(500, 1011, False, "{name} is {value}: {why}."),
-}
 
 
 class SpeechError(Exception):
@@ -240,16 +39,16 @@ class SpeechError(Exception):
         KeyError: a fact that the sentence needs was not given (a programming error, met by tests).
     """
 
-    code: ClassVar[str] = "generation_failed"
+    code: ClassVar[str]
+    http_status: ClassVar[int] = 400
+    close_code: ClassVar[int] = 1008  # of a WebSocket, where the error ends it
+    retryable: ClassVar[bool] = False
+    sentence: ClassVar[str]  # str.format template over the facts of the raise
 
     def __init__(self, *, param: str | None = None, **facts: object) -> None:
         self.param = param
         self.facts = facts
-        super().__init__(TABLE[self.code].sentence.format(**facts))
-
-    @property
-    def outcome(self) -> Outcome:
-        return TABLE[self.code]
+        super().__init__(self.sentence.format(**facts))
 
     @property
     def told(self) -> dict[str, str | float | bool]:
@@ -258,296 +57,361 @@ class SpeechError(Exception):
 
 
 class BadRequest(SpeechError):
-    code = "invalid_config"
+    """The client can mend it; nothing was started."""
 
 
 class InvalidMessage(BadRequest):
     code = "invalid_json"
+    close_code = 1007
+    sentence = "The message is not a JSON object: {why}."
 
 
 class InvalidConfig(BadRequest):
     code = "invalid_config"
+    sentence = "{where} is not valid: {why}."
 
 
 class MessageTooLarge(BadRequest):
     code = "message_too_large"
+    http_status = 413
+    close_code = 1009
+    sentence = "{what} has {size} bytes; the limit is {limit}. Send less at a time."
 
 
 class OutOfOrder(BadRequest):
     code = "out_of_order"
+    http_status = 409
+    sentence = "{what} cannot be used now: {why}."
 
 
 class TooManyContexts(BadRequest):
     code = "too_many_contexts"
+    http_status = 429
+    retryable = True
+    sentence = "{limit} contexts are in flight on this socket, which is the limit; wait for one to end."
 
 
 class SubprotocolRequired(BadRequest):
     code = "subprotocol_required"
+    http_status = 426
+    close_code = 1002
+    sentence = "This route speaks the WebSocket subprotocol {protocol}; offer it when connecting."
 
 
 class UnknownRoute(BadRequest):
     code = "unknown_route"
+    http_status = 404
+    sentence = "There is no such route; docs/api.md lists those there are."
 
 
 class MethodNotAllowed(BadRequest):
     code = "method_not_allowed"
+    http_status = 405
+    sentence = "This route takes {allowed} only."
 
 
 class UnsupportedFormat(BadRequest):
     code = "unsupported_format"
+    sentence = "{where} must be one of {known}."
 
 
 class Unauthorized(BadRequest):
     code = "unauthorized"
+    http_status = 401
+    sentence = "An API key of this server is needed; send it as Authorization: Bearer KEY."
 
 
 class OriginRefused(BadRequest):
     code = "origin_refused"
+    http_status = 403
+    sentence = "Pages of this origin may not use the server; its operator can allow it."
 
 
 class HostRefused(BadRequest):
     code = "host_refused"
-
-
-class HostOnly(BadRequest):
-    code = "host_only"
-
-
-class SignInNeeded(BadRequest):
-    code = "sign_in_needed"
-
-
-class SignInFailed(BadRequest):
-    code = "sign_in_failed"
+    http_status = 403
+    sentence = "The server does not go by the name in this address; its operator can add it to VOICEWRIGHT_HOSTS."
 
 
 class EmptyText(BadRequest):
     code = "empty_text"
+    sentence = "The text is empty; send at least one letter or digit."
 
 
 class TextTooLong(BadRequest):
     code = "text_too_long"
+    sentence = "The text has {count} {unit}; the limit is {limit}. Split it and send the parts."
 
 
 class DoesNotFit(BadRequest):
     code = "does_not_fit"
+    sentence = (
+        "The request needs {count} positions ({prompt} prompt, {frames} frames); a slot has {limit}. Shorten the "
+        "text or the reference, or lower max_frames."
+    )
 
 
 class UnknownVoice(BadRequest):
     code = "unknown_voice"
+    http_status = 404
+    sentence = "This checkpoint has no speaker of that name; it has: {known}."
 
 
 class UnsupportedLanguage(BadRequest):
     code = "unsupported_language"
+    sentence = "This checkpoint does not know that language; use auto or one of: {known}."
 
 
 class UnsupportedLayout(BadRequest):
     code = "unsupported_layout"
+    sentence = "This checkpoint does not serve the {layout} text layout; it serves: {known}."
 
 
 class UnknownModel(BadRequest):
     code = "model_not_found"
+    http_status = 404
+    sentence = "No model of that name is loaded; see /v1/models."
 
 
 class ModeNotServed(BadRequest):
     code = "model_not_loaded"
+    http_status = 404
+    sentence = "No loaded checkpoint serves the mode {mode}; loaded modes: {known}."
 
 
 class MissingReference(BadRequest):
     code = "missing_ref_audio"
+    sentence = "Base mode clones a voice and needs reference audio; send ref_audio."
 
 
 class MissingReferenceText(BadRequest):
     code = "missing_ref_text"
+    sentence = (
+        "Cloning with a transcript needs the exact words of the reference audio in ref_text; send it, or set "
+        "x_vector_only_mode."
+    )
 
 
 class TranscriptMismatch(BadRequest):
     code = "transcript_mismatch"
+    sentence = (
+        "The transcript cannot be that of the recording: {characters} characters for {seconds:.1f} s of speech. Send "
+        "the exact words that are spoken."
+    )
 
 
 class AddressRefused(BadRequest):
     code = "address_refused"
+    sentence = "The address in {where} is not opened: {why}."
 
 
 class BadReferenceAudio(BadRequest):
     code = "invalid_ref_audio"
+    sentence = "The reference audio cannot be used: {why}."
 
 
 class ReferenceTooShort(BadReferenceAudio):
     code = "ref_too_short"
+    sentence = "The reference audio lasts {seconds:.2f} s; at least {limit:g} s is needed."
 
 
 class ReferenceTooLong(BadReferenceAudio):
     code = "ref_too_long"
+    sentence = "The reference audio lasts {seconds:.1f} s; the limit is {limit:g} s. Trim it."
 
 
 class VoiceNotFound(BadRequest):
     code = "voice_not_found"
+    http_status = 404
+    sentence = "There is no voice of that name or id; see /v1/audio/voices."
 
 
 class VoiceNotYours(BadRequest):
     code = "voice_not_yours"
+    http_status = 403
+    sentence = "That voice belongs to this server; it can be used, and not changed or deleted."
 
 
 class TooManyVoices(BadRequest):
     code = "too_many_voices"
+    http_status = 409
+    sentence = "{limit} voices are kept for you, which is the limit; delete one of them first."
 
 
 class VoiceNameTaken(BadRequest):
     code = "voice_name_taken"
+    http_status = 409
+    sentence = "Another voice has that name; choose another or delete that one."
 
 
 class VoiceNameOfSpeaker(BadRequest):
     code = "voice_name_of_speaker"
+    http_status = 409
+    sentence = "A speaker of a loaded checkpoint has that name; choose another for the voice."
 
 
 class VoiceFileInvalid(BadRequest):
     code = "invalid_voice_file"
+    sentence = "The voice file cannot be used: {why}."
 
 
 class ConsentRequired(BadRequest):
     code = "consent_required"
-
-
-class TranscriberMissing(BadRequest):
-    code = "transcriber_missing"
-
-
-class NotKept(BadRequest):
-    code = "not_found"
-
-
-class ChangedMeanwhile(BadRequest):
-    code = "changed_meanwhile"
-
-
-class VisitorUnknown(BadRequest):
-    code = "visitor_unknown"
-
-
-class StoreFull(BadRequest):
-    code = "store_full"
+    sentence = "A voice is kept only with the speaker's consent; send consent with the upload."
 
 
 class Busy(SpeechError):
-    code = "overloaded"
+    """It may be tried again later."""
+
+    http_status = 429
+    close_code = 1013
+    retryable = True
 
 
 class Overloaded(Busy):
     code = "overloaded"
+    sentence = "All {slots} slots are busy and {waiting} requests wait; try again in {retry_after_s:g} s."
 
 
 class QueueTimeout(Busy):
     code = "queue_timeout"
+    http_status = 503
+    sentence = "No slot became free within {limit:g} s; try again in {retry_after_s:g} s."
 
 
 class RateLimited(Busy):
     code = "rate_limited"
+    sentence = "Too many requests from you; try again in {retry_after_s:g} s."
 
 
 class TooManyConnections(Busy):
     code = "too_many_connections"
+    http_status = 503
+    sentence = "{limit} connections are open, which is the limit; try again in {retry_after_s:g} s."
 
 
 class Draining(Busy):
     code = "draining"
+    http_status = 503
+    sentence = "The server is shutting down and takes no new work; try again soon."
 
 
 class Loading(Busy):
     code = "loading"
+    http_status = 503
+    sentence = "The checkpoint is still being loaded; try again in a moment."
 
 
 class SpeechSpent(Busy):
     code = "speech_spent"
-
-
-class StudioOpening(Busy):
-    code = "studio_opening"
-
-
-class TranscriberBusy(Busy):
-    code = "transcriber_busy"
+    sentence = (
+        "Your {limit:g} s of speech for today are spent; there are more in {retry_after_s:g} s, or after signing in "
+        "where the studio offers it."
+    )
 
 
 class Expired(SpeechError):
-    code = "idle_timeout"
+    """A clock ran out."""
+
+    http_status = 408
+    retryable = True
 
 
 class SessionIdle(Expired):
     code = "idle_timeout"
+    sentence = "Nothing was received for {limit:g} s; open a new session."
 
 
 class SessionTooLong(Expired):
     code = "session_timeout"
+    sentence = "The session lasted {limit:g} s, which is the limit; open a new one."
 
 
 class SlowReader(Expired):
     code = "slow_reader"
+    sentence = "Nothing of the sound was taken for {limit:g} s; read faster."
 
 
 class Failed(SpeechError):
-    code = "generation_failed"
+    """Our fault, and of this request only."""
+
+    http_status = 500
+    close_code = 1011
+    retryable = True
 
 
 class NonFiniteOutput(Failed):
     code = "non_finite_output"
+    sentence = "This request produced numbers that are not finite and was stopped."
 
 
 class GenerationFailed(Failed):
     code = "generation_failed"
-
-
-class RuntimeUnavailable(Failed):
-    code = "runtime_unavailable"
+    sentence = "Speech could not be made for this request; the cause is in the server's log."
 
 
 class EngineDead(Failed):
     code = "engine_dead"
+    http_status = 503
+    sentence = "The engine has stopped; the process is being started again."
 
 
 class CheckpointUnusable(Failed):
     code = "checkpoint_unusable"
+    retryable = False
+    sentence = "The checkpoint for the mode {mode} could not be loaded; the cause is in the server's log."
 
 
 class StorageFailed(Failed):
     code = "storage_failed"
-
-
-class TranscriptionFailed(Failed):
-    code = "transcription_failed"
-
-
-class TakeDamaged(Failed):
-    code = "take_damaged"
+    http_status = 507
+    retryable = False
+    sentence = "{what} could not be kept: {why}."
 
 
 class SetUpError(SpeechError):
-    code = "checkpoint_invalid"
+    """Said to the operator on the command line, never sent to a client."""
+
+    http_status = 500
+    close_code = 1011
 
 
 class CheckpointMissing(SetUpError):
     code = "checkpoint_missing"
+    sentence = "{path}: {what} is missing. {hint}"
 
 
 class CheckpointInvalid(SetUpError):
     code = "checkpoint_invalid"
+    sentence = "{path}: {why}."
 
 
 class DeviceUnavailable(SetUpError):
     code = "device_unavailable"
+    sentence = "Device {device} cannot be used: {why}."
 
 
 class DeviceMemory(SetUpError):
     code = "device_memory"
+    sentence = (
+        "{slots} slots need {need} GiB, and of the {free} GiB that are free on the device {kept} are not ours to "
+        "take (VOICEWRIGHT_MEMORY_SHARE) and {reserve} are kept for graphs and sound."
+    )
 
 
 class CheckpointTooLarge(SetUpError):
     code = "checkpoint_too_large"
+    sentence = (
+        "{name} needs {need} GiB for its weights and slots; of the device {device} it may have {have} GiB. Choose a "
+        "smaller checkpoint or dtype, or fewer slots."
+    )
 
 
 class PortInUse(SetUpError):
     code = "port_in_use"
+    sentence = "Port {port} on {host} is in use; choose another with {option}."
 
 
 class InvalidSetting(SetUpError):
     code = "invalid_setting"
+    sentence = "{name} is {value}: {why}."

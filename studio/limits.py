@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runtime.errors import RateLimited, SignInNeeded, SpeechError, TooManyConnections
+from runtime.errors import RateLimited, SpeechError, TooManyConnections
 from runtime.shared.port.allowance import Allowance
 from runtime.shared.port.error_responses import error_body, error_response
+from studio.errors import SignInNeeded
 from studio.relay import Allowed
 from studio.settings import VisitSettings
 from studio.visitors import Visitors
@@ -112,4 +113,4 @@ async def _say_no(scope: Scope, receive: Receive, send: Send, error: SpeechError
     await receive()
     await send({"type": "websocket.accept", "subprotocol": offered[0] if offered else None})
     await send({"type": "websocket.send", "text": json.dumps({**error_body(error), "type": "error"})})
-    await send({"type": "websocket.close", "code": error.outcome.close, "reason": error.code})
+    await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})

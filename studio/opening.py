@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runtime.errors import StudioOpening
+from studio.errors import StudioOpening
 
 WAITING = Path(__file__).resolve().parent.parent / "assets" / "html" / "opening.html"
 RETRY_S = "2"
@@ -46,7 +46,7 @@ class Opening:
     async def _wait(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = StudioOpening()
         if scope["type"] != "http":  # a socket: closed before it is accepted, which is an answer of 403
-            await send({"type": "websocket.close", "code": error.outcome.close, "reason": error.code})
+            await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})
             return
         request = Request(scope)
         # Anything that asks for a page gets one: a Space is up once / answers GET and HEAD with 200.
@@ -54,5 +54,5 @@ class Opening:
             response: Response = HTMLResponse(self._waiting_page, headers={"cache-control": "no-store"})
         else:
             body = {"error": {"type": "server_error", "code": error.code, "message": str(error), "param": None}}
-            response = JSONResponse(body, error.outcome.http, headers={"retry-after": RETRY_S})
+            response = JSONResponse(body, error.http_status, headers={"retry-after": RETRY_S})
         await response(scope, receive, send)

@@ -11,9 +11,10 @@ import httpx
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from runtime.errors import MessageTooLarge, RuntimeUnavailable, SessionIdle, SlowReader, SpeechError
+from runtime.errors import MessageTooLarge, SessionIdle, SlowReader, SpeechError
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.sending import send_stream
+from studio.errors import RuntimeUnavailable
 
 log = logging.getLogger(__name__)
 

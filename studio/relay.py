@@ -23,13 +23,14 @@ from starlette.websockets import WebSocket, WebSocketState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from runtime.errors import OriginRefused, RuntimeUnavailable, SlowReader, SpeechError
+from runtime.errors import OriginRefused, SlowReader, SpeechError
 from runtime.settings import Settings
 from runtime.shared.port import allowance
 from runtime.shared.port.error_responses import error_body, error_response
 from runtime.shared.port.listening import give_up
 from runtime.shared.port.origins import SAFE_METHODS, may_use
 from runtime.shared.port.sending import within
+from studio.errors import RuntimeUnavailable
 from studio.passage import Passage
 from studio.supervisor import Runtime
 
@@ -214,7 +215,7 @@ async def _join(browser: WebSocket, upstream: ClientConnection, send_s: float) -
         _, ended = await asyncio.gather(up, down, return_exceptions=True)
     if isinstance(ended, SlowReader):
         log.warning("a client took nothing for %g s and was dropped", send_s)
-        code, reason = ended.outcome.close, ended.code
+        code, reason = ended.close_code, ended.code
         await browser.close(code, reason)
         await upstream.close(code, reason)
     elif browser.client_state is WebSocketState.CONNECTED:
@@ -267,7 +268,7 @@ async def _say_unavailable(browser: WebSocket) -> None:
     error = RuntimeUnavailable()
     try:
         await browser.send_text(json.dumps({**error_body(error), "type": "error"}))
-        await browser.close(error.outcome.close, error.code)
+        await browser.close(error.close_code, error.code)
     except RuntimeError:
         return  # the page has left as well
 

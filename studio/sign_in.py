@@ -16,7 +16,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from runtime.errors import InvalidSetting, SignInFailed
+from runtime.errors import InvalidSetting
+from studio.errors import SignInFailed
 from studio.routes.answers import answering
 
 NEEDED = ("OPENID_PROVIDER_URL", "OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET")

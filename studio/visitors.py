@@ -19,7 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runtime.errors import VisitorUnknown
+from studio.errors import VisitorUnknown
 from studio.store.owners import HOST, MEMBER, VISITOR
 
 COOKIE = "voicewright_visitor"

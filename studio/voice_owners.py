@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.requests import HTTPConnection
 
-from runtime.errors import VisitorUnknown
 from runtime.shared.port.origins import SAFE_METHODS
+from studio.errors import VisitorUnknown
 from studio.relay import Whose
 from studio.store.owners import HOST
 from studio.visitors import Visitors

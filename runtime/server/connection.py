@@ -270,9 +270,9 @@ class SpeechSocket:
             "the client of the session %s took nothing for %g s and was dropped", self._session_id, self._send_s
         )
         self._host.metrics.refused(error.code)
-        self._feed(partial(self._dialect.shut, error, error.outcome.close))
+        self._feed(partial(self._dialect.shut, error, error.close_code))
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has left, or a close was on its way already
-            await self._websocket.close(error.outcome.close, error.code)
+            await self._websocket.close(error.close_code, error.code)
 
     def _release(self) -> None:
         self._dialect.gone()

@@ -95,7 +95,7 @@ async def run(
         await asyncio.wait({living, stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
         died = living.done() and living.exception() is None
         if died:
-            await host.shut(EngineDead(), EngineDead().outcome.close, patience_s=GOODBYE_S)
+            await host.shut(EngineDead(), EngineDead().close_code, patience_s=GOODBYE_S)
         elif living.done():
             living.result()
         elif serving.done():

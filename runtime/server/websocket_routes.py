@@ -104,4 +104,4 @@ async def _turn_away(websocket: WebSocket, host: Host, error: SpeechError, words
     """Say why, then close an accepted socket."""
     host.metrics.refused(error.code)
     await websocket.send_json(words)
-    await websocket.close(error.outcome.close, error.code)
+    await websocket.close(error.close_code, error.code)

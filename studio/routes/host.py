@@ -13,9 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runtime.errors import HostOnly, InvalidConfig, OutOfOrder
+from runtime.errors import InvalidConfig, OutOfOrder
 from runtime.request import Mode
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
+from studio.errors import HostOnly
 from studio.figures import figures
 from studio.routes.answers import answering, body_of, said
 from studio.settings import StoreSettings, StudioSettings, VisitSettings

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from runtime.errors import ChangedMeanwhile, InvalidConfig, NotKept, StoreFull
+from runtime.errors import InvalidConfig
+from studio.errors import ChangedMeanwhile, NotKept, StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owners import VISITOR

@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from runtime.errors import BadReferenceAudio, NotKept, TakeDamaged
+from runtime.errors import BadReferenceAudio
 from runtime.shared.audio import read_pcm
 from runtime.shared.encoding import Encoder, read_tags
 from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
 from runtime.shared.names import is_id
 from runtime.shared.strict_json import MOST_DEPTH, parse_object
+from studio.errors import NotKept, TakeDamaged
 
 log = logging.getLogger(__name__)
 

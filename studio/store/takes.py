@@ -13,8 +13,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.errors import InvalidConfig, NotKept, StorageFailed, StoreFull
+from runtime.errors import InvalidConfig, StorageFailed
 from runtime.shared.names import name_key
+from studio.errors import NotKept, StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.new_take import record_of, words_of

@@ -10,11 +10,11 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 from runtime.shared.audio import Sound, resample
 from runtime.shared.reference import read_reference
+from studio.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
 from studio.transcribing.plugin import RATE, Choice
 from studio.transcribing.worker import begin, written_down
 

@@ -64,4 +64,4 @@ def running_server_behind_studio(*models: Path, **settings: object) -> Iterator[
         running_server(*models, **settings) as runtime,  # type: ignore[arg-type]
         studio_port(runtime.http, settings.get("server"), settings.get("limits")) as port,  # type: ignore[arg-type]
     ):
-        yield replace(runtime, port=port, runtime_port=runtime.shared.port)
+        yield replace(runtime, port=port, runtime_port=runtime.port)

@@ -1,4 +1,4 @@
-"""One tree of errors, one table of what each means outside, and no raise that the two do not know."""
+"""One tree of errors that say what each means outside, and no raise that it does not know."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from runtime import errors
-from runtime.errors import TABLE, SetUpError, SpeechError
+from runtime.errors import SetUpError, SpeechError
+from tests.support.errors import BY_CODE, BY_NAME, tree
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,19 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CLOSE_CODES = {1002, 1007, 1008, 1009, 1011, 1013}
 
 
-def tree(root: type[SpeechError]) -> dict[str, str]:
-    """Name -> parent's name, of every class below."""
-    pairs: dict[str, str] = {}
-    for child in root.__subclasses__():
-        if child.__module__ == errors.__name__:
-            pairs[child.__name__] = root.__name__
-            pairs |= tree(child)
-    return pairs
-
-
 def leaves() -> list[type[SpeechError]]:
-    parents = set(tree(SpeechError).values())
-    return [getattr(errors, name) for name in tree(SpeechError) if name not in parents]
+    return [kind for kind in tree() if kind not in set(tree().values())]
 
 
 def drawn_tree() -> dict[str, str]:
@@ -59,35 +49,35 @@ def drawn_tree() -> dict[str, str]:
 def test_the_drawn_tree_is_the_tree() -> None:
     # These two are drawn beside BadReferenceAudio, their parent, which is raised itself too.
     beside = dict.fromkeys(("ReferenceTooShort", "ReferenceTooLong"), "BadRequest")
-    assert drawn_tree() == tree(SpeechError) | beside
+    real = {kind.__name__: parent.__name__ for kind, parent in tree().items() if kind.__module__ == errors.__name__}
+    assert drawn_tree() == real | beside
 
 
-def test_every_leaf_has_a_row_of_its_own_and_every_row_a_leaf() -> None:
+def test_every_leaf_has_a_code_of_its_own() -> None:
     codes = [leaf.code for leaf in leaves()] + ["invalid_ref_audio"]  # raised itself, and parent of two
-    assert sorted(codes) == sorted(TABLE)
+    assert sorted(codes) == sorted(BY_CODE)
 
 
-def test_every_class_has_a_row() -> None:
-    assert all(getattr(errors, name).code in TABLE for name in tree(SpeechError))
+def test_a_leaf_says_its_code_and_its_sentence_itself() -> None:
+    assert all({"code", "sentence"} <= vars(leaf).keys() for leaf in leaves())
 
 
-@pytest.mark.parametrize("code", TABLE)
-def test_a_row_makes_sense_outside(code: str) -> None:
-    outcome = TABLE[code]
+@pytest.mark.parametrize("code", BY_CODE)
+def test_a_code_makes_sense_outside(code: str) -> None:
+    kind = BY_CODE[code]
     assert re.fullmatch(r"[a-z][a-z_]+", code)
-    assert 400 <= outcome.http < 600
-    assert outcome.close in CLOSE_CODES
-    assert outcome.retryable == (outcome.http in {408, 429, 503} or code in {"non_finite_output", "generation_failed"})
-    assert outcome.sentence[0].isupper() or outcome.sentence.startswith("{")
-    assert "\n" not in outcome.sentence
+    assert 400 <= kind.http_status < 600
+    assert kind.close_code in CLOSE_CODES
+    assert kind.retryable == (kind.http_status in {408, 429, 503} or code in {"non_finite_output", "generation_failed"})
+    assert kind.sentence[0].isupper() or kind.sentence.startswith("{")
+    assert "\n" not in kind.sentence
 
 
 @pytest.mark.parametrize("leaf", leaves(), ids=lambda leaf: leaf.__name__)
 def test_a_sentence_needs_its_facts(leaf: type[SpeechError]) -> None:
-    facts = {name for _, name, _, _ in string.Formatter().parse(TABLE[leaf.code].sentence) if name}
+    facts = {name for _, name, _, _ in string.Formatter().parse(leaf.sentence) if name}
     error = leaf(param="somewhere", **dict.fromkeys(facts, 7))
     assert error.param == "somewhere"
-    assert error.outcome is TABLE[leaf.code]
     assert "{" not in str(error)
     if facts:
         with pytest.raises(KeyError):
@@ -96,7 +86,7 @@ def test_a_sentence_needs_its_facts(leaf: type[SpeechError]) -> None:
 
 def raises() -> Iterator[tuple[str, str, set[str]]]:
     """Every place in our code that makes one of our errors: where, which, with which facts."""
-    names = {"SpeechError", *tree(SpeechError)}
+    names = {"SpeechError", *BY_NAME}
     for room in ("runtime", "studio"):
         for path in sorted((ROOT / room).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -112,8 +102,7 @@ def raises() -> Iterator[tuple[str, str, set[str]]]:
     ("place", "name", "given"), list(raises()), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_every_raise_gives_exactly_the_facts_of_its_sentence(place: str, name: str, given: set[str]) -> None:
-    sentence = TABLE[getattr(errors, name).code].sentence
-    facts = {field for _, field, _, _ in string.Formatter().parse(sentence) if field}
+    facts = {field for _, field, _, _ in string.Formatter().parse(BY_NAME[name].sentence) if field}
     assert given - {"param"} == facts, place
 
 
@@ -125,4 +114,4 @@ def test_groups_are_never_raised_themselves() -> None:
 @pytest.mark.parametrize("leaf", leaves(), ids=lambda leaf: leaf.__name__)
 def test_only_set_up_errors_may_name_a_path(leaf: type[SpeechError]) -> None:
     if not issubclass(leaf, SetUpError):
-        assert "{path}" not in TABLE[leaf.code].sentence
+        assert "{path}" not in leaf.sentence

@@ -41,8 +41,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/": VALUES,
     # The runtime's public side only, and what both share.
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
-    "studio/transcribing/": (*SHARED, "studio.transcribing"),
-    "studio/store/": (*SHARED, "studio.settings", "studio.store"),
+    "studio/errors.py": ("runtime.errors",),
+    "studio/transcribing/": (*SHARED, "studio.errors", "studio.transcribing"),
+    "studio/store/": (*SHARED, "studio.errors", "studio.settings", "studio.store"),
     "presets/": (),
     "app.py": (*VALUES, "studio"),
 }

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.errors import TABLE
+from tests.support.errors import BY_CODE
 from tests.support.runtime_server import FREED_FRAMES, RunningServer
 from tests.support.speech_client import spoken
 from tests.wire.test_openai import no_tasks_within, raw, wait_for_sound
@@ -122,7 +122,7 @@ def test_what_cannot_be_served_is_a_refusal_before_any_sound(
 ) -> None:
     reply = post(server, **fields)
     error = reply.json()["error"]
-    assert (reply.status_code, error["code"], error["param"]) == (TABLE[code].http, code, param)
+    assert (reply.status_code, error["code"], error["param"]) == (BY_CODE[code].http_status, code, param)
     assert "nobody" not in error["message"]
 
 

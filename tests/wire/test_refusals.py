@@ -17,11 +17,11 @@ import pytest
 import soundfile
 from websockets.exceptions import InvalidStatus
 
-from runtime.errors import TABLE
 from runtime.request import Mode
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.engines import core_of
+from tests.support.errors import BY_CODE
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import Talk, spoken, talk
@@ -40,9 +40,9 @@ def post(server: RunningServer, text: str = "Hello.", **fields: Any) -> httpx.Re
 def refused(reply: httpx.Response, code: str) -> None:
     """It is an error of that code, with the status and the rest of its row in the table."""
     error = reply.json()["error"]
-    assert (reply.status_code, error["code"]) == (TABLE[code].http, code)
-    assert error["retryable"] is TABLE[code].retryable
-    assert ("retry-after" in reply.headers) == (TABLE[code].close == 1013)
+    assert (reply.status_code, error["code"]) == (BY_CODE[code].http_status, code)
+    assert error["retryable"] is BY_CODE[code].retryable
+    assert ("retry-after" in reply.headers) == (BY_CODE[code].close_code == 1013)
 
 
 async def sounding(one: Talk) -> None:
@@ -137,7 +137,7 @@ def handshake(server: RunningServer) -> str:
             async with talk(server.socket):
                 pass
         body = json.loads(caught.value.response.body or b"")
-        assert caught.value.response.status_code == TABLE[body["error"]["code"]].http
+        assert caught.value.response.status_code == BY_CODE[body["error"]["code"]].http_status
         return str(body["error"]["code"])
 
     return asyncio.run(knock())

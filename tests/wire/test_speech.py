@@ -20,10 +20,10 @@ from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from runtime.engine.engine import Engine
-from runtime.errors import TABLE
 from runtime.request import AudioChunk, Mode, Sampling, SpeechRequest
 from runtime.settings import Limits, Settings
 from tests.conftest import FolderOf
+from tests.support.errors import BY_CODE
 from tests.support.examples import examples
 from tests.support.runtime_server import FREED_FRAMES, RunningServer
 from tests.support.speech_client import PROTOCOL, same_sound, spoken, talk
@@ -368,7 +368,7 @@ def test_any_sequence_of_messages_is_answered_by_codes(either: RunningServer, me
                 await one.send("ping", t=42)
                 while (reply := await one.hear()) != {"type": "pong", "t": 42}:
                     if isinstance(reply, dict) and reply["type"] == "error":
-                        assert reply["code"] in TABLE
+                        assert reply["code"] in BY_CODE
                         assert reply["code"] not in {"generation_failed", "engine_dead"}
                 return
             assert one.connection.close_code in {1003, 1007}

@@ -171,8 +171,8 @@ def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:
         "title": problem.code.replace("_", " ").capitalize(),
         "message": str(problem),
         "error_code": problem.code,
-        "status_code": problem.outcome.http,
+        "status_code": problem.http_status,
         "request_id": session_id,
-        "retryable": problem.outcome.retryable,
+        "retryable": problem.retryable,
         "done": name is not None,
     }

@@ -308,7 +308,7 @@ def error(problem: SpeechError, context_id: str | None = None, *, partial_audio:
         "message": str(problem),
         "code": problem.code,
         "param": problem.param,
-        "retryable": problem.outcome.retryable,
+        "retryable": problem.retryable,
         "facts": problem.told,
         "context_id": context_id,
     }

@@ -176,7 +176,7 @@ class Session:
             if one.lull is not None and one.lull.has_come(self._clock()):
                 self._flush(one.context_id)
         if (error := self._timers.expired(client_owes=self._client_owes)) is not None:
-            self._end(error, error.outcome.close)
+            self._end(error, error.close_code)
         elif (remaining_s := self._timers.notice()) is not None:
             self._send_queue.say(replies.session_expiring(round(remaining_s, 3)))
 

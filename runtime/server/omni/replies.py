@@ -46,7 +46,7 @@ def input_committed(commit_id: str | None, index: int, chars: int) -> Reply:
 
 
 def error(text: str, problem: SpeechError, *, partial_audio: bool = False) -> Reply:
-    reply: Reply = {"type": "error", "message": text, "code": problem.code, "retryable": problem.outcome.retryable}
+    reply: Reply = {"type": "error", "message": text, "code": problem.code, "retryable": problem.retryable}
     return {**reply, "partial_audio": True, "action": "discard"} if partial_audio else reply
 
 

@@ -212,7 +212,7 @@ def _failure(error: SpeechError) -> Reply:
         "error": str(error),
         "code": error.code,
         "param": error.param,
-        "retryable": error.outcome.retryable,
+        "retryable": error.retryable,
     }
 
 

@@ -114,7 +114,7 @@ class HttpConnection(HttpToolsProtocol):
         error = TooManyConnections(limit=self._waiting.most, retry_after_s=_RETRY_S)
         body = json.dumps({"error": error_body(error)}).encode()
         head = (
-            f"HTTP/1.1 {error.outcome.http} Service Unavailable\r\ncontent-type: application/json\r\n"
+            f"HTTP/1.1 {error.http_status} Service Unavailable\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nretry-after: {_RETRY_S}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)

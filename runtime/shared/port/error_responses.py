@@ -13,13 +13,12 @@ _RETRY_AFTER_S = 2.0  # where the error does not know better
 
 def error_body(error: SpeechError) -> dict[str, object]:
     """The ``error`` object of a refusal."""
-    outcome = error.outcome
     return {
         "message": str(error),
-        "type": "server_error" if outcome.http >= 500 else "invalid_request_error",
+        "type": "server_error" if error.http_status >= 500 else "invalid_request_error",
         "param": error.param,
         "code": error.code,
-        "retryable": outcome.retryable,
+        "retryable": error.retryable,
         "facts": error.told,
     }
 
@@ -30,8 +29,8 @@ def error_response(error: SpeechError, headers: dict[str, str] | None = None, **
     if isinstance(error, Busy):
         wait_s = error.facts.get("retry_after_s", _RETRY_AFTER_S)
         headers["Retry-After"] = str(max(1, ceil(wait_s if isinstance(wait_s, int | float) else _RETRY_AFTER_S)))
-    if error.outcome.http == 401:
+    if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, Expired):
         headers["Connection"] = "close"  # what it waited for may still come, and is no next request
-    return JSONResponse({**beside, "error": error_body(error)}, status_code=error.outcome.http, headers=headers)
+    return JSONResponse({**beside, "error": error_body(error)}, status_code=error.http_status, headers=headers)

@@ -198,7 +198,7 @@ def test_places_are_limited_and_free_up(endless: Checkpoint) -> None:
     submit(engine, *[{"max_frames": 2}] * 3)
     with pytest.raises(Overloaded, match="2 slots are busy and 1 requests wait") as caught:
         engine.submit(custom_voice(), Heard())
-    assert caught.value.outcome.retryable
+    assert caught.value.retryable
     drain(engine)
     assert said(engine, custom_voice(max_frames=2)).end.stats.frames == 2
 

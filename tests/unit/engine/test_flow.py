@@ -183,7 +183,7 @@ def test_who_waits_too_long_is_told_when_to_come_again(quick: Checkpoint) -> Non
     assert isinstance(late.end, Broken)
     assert type(late.end.error) is QueueTimeout
     assert "within 5 s" in str(late.end.error)
-    assert late.end.error.outcome.retryable
+    assert late.end.error.retryable
     assert not late.of(Started)
     assert later.places == [1, 0]
     drain(engine)

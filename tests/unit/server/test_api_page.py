@@ -6,9 +6,10 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from runtime.errors import TABLE, SetUpError
+from runtime.errors import SetUpError
 from runtime.server.native.schema import MESSAGES, SessionConfig
 from runtime.settings import Limits
+from tests.support.errors import BY_CODE
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "api.md").read_text()
 OPERATORS = {leaf.code for leaf in SetUpError.__subclasses__()}
@@ -35,7 +36,7 @@ def test_every_code_is_listed_with_its_status() -> None:
         if len(cells) == 4 and cells[0].startswith("`"):
             for code in re.findall(r"`(\w+)`", cells[0]):
                 listed[code] = (int(cells[1]), cells[2] == "yes")
-    wanted = {code: (one.http, one.retryable) for code, one in TABLE.items() if code not in OPERATORS}
+    wanted = {code: (kind.http_status, kind.retryable) for code, kind in BY_CODE.items() if code not in OPERATORS}
     assert listed == wanted
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from runtime.errors import InvalidSetting, NotKept, StorageFailed, StoreFull, TakeDamaged
+from runtime.errors import InvalidSetting, StorageFailed
+from studio.errors import NotKept, StoreFull, TakeDamaged
 from studio.settings import StoreSettings
 from studio.store.database import FILE, MIGRATIONS
 from studio.store.places import is_lasting

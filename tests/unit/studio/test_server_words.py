@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime import errors
-from runtime.errors import TABLE, SetUpError
+from runtime.errors import SetUpError
 from studio.words import languages, words
+from tests.support.errors import BY_CODE
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGLISH = words("en")
@@ -23,7 +23,7 @@ MET = {"BadReferenceAudio", "StoreFull", "StorageFailed", "NotKept", "ChangedMea
 REASONS = {"why", "what", "unit"}
 OF_THE_OPERATOR = {
     "device_memory",
-    *(kind.code for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, SetUpError)),
+    *(code for code, kind in BY_CODE.items() if issubclass(kind, SetUpError)),
 }
 
 
@@ -45,12 +45,12 @@ def _calls(*folders: str) -> Iterator[tuple[Path, ast.Call, str]]:
 
 
 def test_every_error_that_a_client_can_meet_is_worded_by_its_code() -> None:
-    assert {code for code in TABLE if code not in OF_THE_OPERATOR and f"server.error.{code}" not in ENGLISH} == set()
+    assert {code for code in BY_CODE if code not in OF_THE_OPERATOR and f"server.error.{code}" not in ENGLISH} == set()
 
 
-@pytest.mark.parametrize("code", sorted(TABLE))
+@pytest.mark.parametrize("code", sorted(BY_CODE))
 def test_the_words_of_an_error_need_no_fact_that_it_does_not_have(code: str) -> None:
-    facts = {place.partition(":")[0].strip("{}") for place in PLACE.findall(TABLE[code].sentence)}
+    facts = {place.partition(":")[0].strip("{}") for place in PLACE.findall(BY_CODE[code].sentence)}
     told = facts | ({"limit_mb"} if "limit" in facts else set())
     for language in languages():
         for key in (f"server.error.{code}", f"server.error.{code}.plain"):

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.errors import TABLE, InvalidConfig, InvalidMessage
+from runtime.errors import InvalidConfig, InvalidMessage
 from runtime.server.native.schema import MESSAGES, SessionConfig, decode, parse
+from tests.support.errors import BY_CODE
 from tests.unit.server.native.driver import Driver
 
 CANARY = "canary-7f3a"
@@ -133,7 +134,7 @@ def test_any_text_is_answered_by_a_code_of_the_table(text: str) -> None:
     driver.session.receive_text(text)
     created, *rest = driver.replies()
     assert created["type"] == "session.created"
-    assert [reply["code"] in TABLE for reply in rest] == [True]
+    assert [reply["code"] in BY_CODE for reply in rest] == [True]
 
 
 @given(st.sampled_from(sorted(MESSAGES)), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5))

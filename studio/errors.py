@@ -1,0 +1,85 @@
+"""Defines the errors that only the studio raises: who visits, what it keeps, recordings that are written down."""
+
+from __future__ import annotations
+
+from runtime.errors import BadRequest, Busy, Failed
+
+
+class HostOnly(BadRequest):
+    code = "host_only"
+    http_status = 403
+    sentence = (
+        "This is for the host of the studio: open it on the host's own machine, or send the host's key as X-Host-Key."
+    )
+
+
+class SignInNeeded(BadRequest):
+    code = "sign_in_needed"
+    http_status = 401
+    sentence = "This studio asks you to sign in first: open studio/sign-in."
+
+
+class SignInFailed(BadRequest):
+    code = "sign_in_failed"
+    http_status = 502
+    sentence = "Signing in failed: {why}."
+
+
+class VisitorUnknown(BadRequest):
+    code = "visitor_unknown"
+    http_status = 401
+    sentence = "The studio knows its visitors by a cookie, and none came; allow cookies for this page."
+
+
+class StudioOpening(Busy):
+    code = "studio_opening"
+    http_status = 503
+    sentence = "The studio is still being opened; try again in a moment."
+
+
+class RuntimeUnavailable(Failed):
+    code = "runtime_unavailable"
+    http_status = 503
+    close_code = 1013
+    sentence = "The runtime is not answering; it is being started again."
+
+
+class NotKept(BadRequest):
+    code = "not_found"
+    http_status = 404
+    sentence = "There is no {what} of that id here; it may have been deleted."
+
+
+class ChangedMeanwhile(BadRequest):
+    code = "changed_meanwhile"
+    http_status = 409
+    sentence = "The {what} was changed elsewhere meanwhile; take that version, or keep yours."
+
+
+class StoreFull(BadRequest):
+    code = "store_full"
+    http_status = 507
+    sentence = "{what} cannot be kept: {why}."
+
+
+class TakeDamaged(Failed):
+    code = "take_damaged"
+    retryable = False
+    sentence = "The sound of this take was damaged on the disk and is not what was made; make it anew."
+
+
+class TranscriberMissing(BadRequest):
+    code = "transcriber_missing"
+    http_status = 501
+    sentence = "Recordings are not written down here; the host can install a recogniser (docs/asr.md)."
+
+
+class TranscriberBusy(Busy):
+    code = "transcriber_busy"
+    sentence = "Other recordings are being written down; try again in {retry_after_s:g} s."
+
+
+class TranscriptionFailed(Failed):
+    code = "transcription_failed"
+    retryable = False
+    sentence = "The recording could not be written down; the cause is in the server's log."

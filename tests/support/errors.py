@@ -1,0 +1,23 @@
+"""Lists every error that the runtime and the studio can raise."""
+
+from __future__ import annotations
+
+import runtime.errors
+import studio.errors
+from runtime.errors import SpeechError
+
+ROOMS = (runtime.errors, studio.errors)
+
+
+def tree(root: type[SpeechError] = SpeechError) -> dict[type[SpeechError], type[SpeechError]]:
+    """Class -> its parent, of every class of ours below."""
+    pairs: dict[type[SpeechError], type[SpeechError]] = {}
+    for child in root.__subclasses__():
+        if child.__module__ in {room.__name__ for room in ROOMS}:
+            pairs[child] = root
+            pairs |= tree(child)
+    return pairs
+
+
+BY_CODE = {kind.code: kind for kind in tree() if hasattr(kind, "code")}
+BY_NAME = {kind.__name__: kind for kind in tree()}
