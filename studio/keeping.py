@@ -11,10 +11,12 @@ from starlette.routing import Route
 
 from runtime.errors import SpeechError
 from runtime.settings import Settings
+from studio.relay import Relay
 from studio.routes.answers import Aside
 from studio.routes.exports import ExportRoutes
 from studio.routes.me import Features, MeRoutes
 from studio.routes.scripts import ScriptRoutes
+from studio.routes.take_voice import take_voice_routes
 from studio.routes.takes import TakeRoutes
 from studio.settings import StoreSettings
 from studio.store.store import Store
@@ -51,6 +53,10 @@ class Keeping:
             *ScriptRoutes(store, visitors, aside).routes(),
             *MeRoutes(store, visitors, aside, self._features).routes(),
         ]
+
+    def voice_routes(self, relay: Relay) -> list[Route]:
+        """Where a take becomes a voice of the runtime's library."""
+        return take_voice_routes(self.store, self.visitors, self._aside, relay)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -115,7 +115,7 @@ def build(
     if sign_in is not None:
         sign_in.add_to(app)  # its session around all that asks who it is
     app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host))
-    app.router.routes.extend(keeping.routes())
+    app.router.routes.extend([*keeping.routes(), *keeping.voice_routes(relay)])
     app.router.routes.extend(HostRoutes(runtime, settings, relay.key).routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from typing import Any, TypedDict
 from urllib.parse import quote
 
 from studio.actions.asking import ActionRefused, Asking
-
-DESIGNED = "The voice was designed in words; it is nobody's."
 
 
 class StoredVoice(TypedDict):
@@ -33,30 +30,8 @@ async def keep(studio: Asking, take: str, name: str) -> StoredVoice:
         take: the id of a take, as speak or design returned it.
         name: a name for the voice.
     """
-    record = (await studio("GET", f"/studio/takes/{take}")).json()
-    if record["mode"] != "voice_design":
-        why = "Only a designed voice is kept from a take; a speaker is there anyway, and a clone has its recording."
-        raise ActionRefused(why, "invalid_config", "take")
-    sound = await studio("GET", f"/studio/takes/{take}/audio", params={"format": "wav"})
-    model = record["model"] or {}
-    provenance = {
-        "source": "design",
-        "take": take,
-        "seed": str(record["seed"]),
-        "sha256": record["sha256"],
-        "model": str(model.get("id", "")),
-        "fingerprint": str(model.get("fingerprint", "")),
-        "description": str(record["config"].get("instructions", ""))[:500],
-    }
-    form = {
-        "name": name,
-        "ref_text": record["text"],
-        "consent": DESIGNED,
-        "speaker_description": str(record["config"].get("instructions", "")),
-        "language": str(record["language"] or "auto"),
-        "provenance": json.dumps(provenance),
-    }
-    return await _kept(studio, form, sound.content)
+    answer = await studio("POST", f"/studio/takes/{quote(take, safe='')}/voice", json={"name": name})
+    return _card(answer.json())
 
 
 async def clone(
@@ -76,7 +51,9 @@ async def clone(
     except binascii.Error:
         raise ActionRefused("recording must be a file in base64.", "invalid_config", "recording") from None
     form = {"name": name, "consent": consent, "ref_text": transcript, "language": language}
-    return await _kept(studio, form, data)
+    fields = {field: value for field, value in form.items() if value}
+    answer = await studio("POST", "/v1/audio/voices", data=fields, files={"audio_sample": ("recording", data)})
+    return _card(answer.json())
 
 
 async def list_voices(studio: Asking, search: str = "") -> dict[str, Any]:
@@ -99,12 +76,6 @@ async def delete_voice(studio: Asking, voice: str) -> dict[str, Any]:
     """
     gone: dict[str, Any] = (await studio("DELETE", f"/studio/voices/{quote(voice, safe='')}")).json()
     return {"id": gone["id"], "name": gone["name"], "deleted": True}
-
-
-async def _kept(studio: Asking, form: dict[str, str], sound: bytes) -> StoredVoice:
-    fields = {name: value for name, value in form.items() if value}
-    answer = await studio("POST", "/v1/audio/voices", data=fields, files={"audio_sample": ("take.wav", sound)})
-    return _card(answer.json())
 
 
 def _card(voice: dict[str, Any]) -> StoredVoice:

@@ -59,11 +59,13 @@ Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Tag = Annotated[Line, Field(min_length=1, max_length=40)]
 
 
-class _Fields(BaseModel):
+class Fields(BaseModel):
+    """What a client sends as JSON: nothing of another type, and nothing unknown."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class TakeChanges(_Fields):
+class TakeChanges(Fields):
     """What may be changed of a take afterwards. Only what is set is changed."""
 
     name: Annotated[Line, Field(max_length=120)] | None = None

@@ -357,6 +357,7 @@ def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(
         "source": "design",
         "model": take["model"]["id"],
         "revision": take["model"]["fingerprint"],
+        "fingerprint": take["model"]["fingerprint"],
         "seed": str(take["seed"]),
         "description": LOW,
         "language": "auto",

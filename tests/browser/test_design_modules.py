@@ -89,32 +89,6 @@ def test_a_long_name_stays_within_the_library_s_limit(blank: Page) -> None:
     assert checked_name(name) == name
 
 
-def test_provenance_is_flat_text_and_leaves_out_what_nobody_knows(blank: Page) -> None:
-    take = {
-        "id": "t1",
-        "seed": 0,
-        "config": {"instructions": "A low voice.", "language": "English"},
-        "parent": None,
-        "record": {"model": {"id": "Qwen3-TTS-12Hz-1.7B-VoiceDesign", "fingerprint": "abc"}, "sha256": "f00d"},
-    }
-    told = call(blank, "lineage", "provenance", take)
-    assert told == {
-        "source": "design",
-        "model": "Qwen3-TTS-12Hz-1.7B-VoiceDesign",
-        "revision": "abc",
-        "seed": "0",
-        "description": "A low voice.",
-        "language": "English",
-        "take": "t1",
-        "sha256": "f00d",
-    }
-    assert call(blank, "lineage", "provenance", take | {"parent": "t0"}) == told | {"parent": "t0"}
-    described = call(blank, "lineage", "provenance", take | {"config": {"ref_text": "Hi."}}, "A low voice.")
-    assert described["description"] == "A low voice.", "a take after another one's sound has none of its own"
-    unstored = call(blank, "lineage", "provenance", take | {"id": None, "record": None})
-    assert unstored.keys() == {"source", "seed", "description", "language"}
-
-
 def test_a_reference_under_three_seconds_is_short(blank: Page) -> None:
     assert call(blank, "lineage", "isShort", {"seconds": 2.99}) is True
     assert call(blank, "lineage", "isShort", {"seconds": 3}) is False

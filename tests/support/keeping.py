@@ -1,4 +1,4 @@
-"""The studio's store behind its real routes on a real socket, without a page or a runtime."""
+"""The studio's store behind its real routes on a real socket, without a page."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
+from studio.relay import Relay
 from studio.settings import StoreSettings
 from studio.visitors import VisitorCookies
 from tests.support.signals import voice
 
 
 @contextmanager
-def kept(folder: Path, **settings: Any) -> Iterator[str]:
-    """Serve a folder's store and give its address."""
+def kept(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
+    """Serve a folder's store, before the runtime at that URL if one is given, and give its address."""
     keeping = Keeping(StoreSettings(data=str(folder), **settings))
+    voices = keeping.voice_routes(Relay(GivenRuntime(runtime))) if runtime else []
 
     async def page(_: object) -> PlainTextResponse:
         return PlainTextResponse("the page")
 
     app = Starlette(
-        routes=[Route("/", page), *keeping.routes()],
+        routes=[Route("/", page), *keeping.routes(), *voices],
         middleware=[Middleware(VisitorCookies, visitors=keeping.visitors)],
         lifespan=lambda _: keeping.running(),
     )

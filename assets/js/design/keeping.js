@@ -6,7 +6,7 @@
  * @typedef {import('./card.js').TakeCard} TakeCard
  */
 
-import { CONSENT, isShort, provenance } from './lineage.js';
+import { isShort } from './lineage.js';
 import { proposed } from './names.js';
 
 export class Keeping extends EventTarget {
@@ -94,7 +94,8 @@ export class Keeping extends EventTarget {
     try {
       const { take } = card;
       await take.stored();
-      const voice = await studio.api.form('v1/audio/voices', request(card, name));
+      if (!take.id) throw new Error(studio.t('design.not_stored'));
+      const voice = await studio.api.post(`studio/takes/${take.id}/voice`, { name });
       await studio.voices.refresh();
       if (card.take === take) this.done(card, studio.voices.find(voice.id) ?? voice);
     } catch (error) {
@@ -115,17 +116,4 @@ export class Keeping extends EventTarget {
     this.close();
     this.dispatchEvent(new CustomEvent('kept', { detail: { card, voice } }));
   }
-}
-
-/** The form that makes a voice of a take. @param {TakeCard} card @param {string} name */
-function request({ take, description }, name) {
-  const form = new FormData();
-  form.append('name', name);
-  form.append('audio_sample', take.wav(), 'take.wav');
-  form.append('ref_text', take.text);
-  form.append('consent', CONSENT);
-  form.append('speaker_description', description);
-  form.append('language', take.config.language);
-  form.append('provenance', JSON.stringify(provenance(take, description)));
-  return form;
 }

@@ -1,0 +1,94 @@
+"""`POST studio/takes/{id}/voice`: a designed take becomes a stored voice, for the page, the API and MCP alike."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.errors import InvalidConfig, SpeechError
+from studio.relay import Relay
+from studio.routes.answers import Aside, answering, body_of
+from studio.routes.voices import VOICES, passed_on
+from studio.store.files_out import encoded
+from studio.store.provenance import tags_of
+from studio.store.records import Fields, Line, decode, read
+from studio.store.store import Store
+from studio.visitors import Visitors
+
+# Said in place of a speaker's permission. English in every interface: it is a record, not a label.
+CONSENT = "Designed by description; nobody was recorded."
+MOST_WORDS = 500  # characters of one entry of a voice's provenance
+MOST_ANCESTORS = 32  # takes that are asked for the words that a voice was described by
+
+
+class TakeVoice(Fields):
+    """What is said of a voice that a take becomes."""
+
+    name: Annotated[Line, Field(min_length=1)]
+
+
+def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Relay) -> list[Route]:
+    """The route. The runtime keeps the voice and says what is wrong with its name."""
+
+    def form_of(owner: str, take_id: str, name: str) -> tuple[dict[str, str], bytes]:
+        record, pcm = store.takes.pcm(owner, take_id)
+        if record["mode"] != "voice_design" and record["room"] != "design":
+            why = "only a designed voice is kept from a take; a speaker is there anyway, and a clone has its recording"
+            raise InvalidConfig(where="take", why=why, param="take")
+        origin = provenance(record, description(record, store, owner))
+        form = {
+            "name": name,
+            "ref_text": record["text"],
+            "consent": CONSENT,
+            "speaker_description": origin.get("description", ""),
+            "language": origin.get("language", ""),
+            "provenance": json.dumps(origin),
+        }
+        return {field: value for field, value in form.items() if value}, encoded("wav", pcm, tags_of(record))
+
+    async def keep(request: Request) -> Response:
+        """Keep the take's sound and its exact words as a voice."""
+        voice = read(TakeVoice, decode(await body_of(request)))
+        owner = visitors.of(request).known
+        form, sound = await aside(form_of, owner, request.path_params["id"], voice.name)
+        files = {"audio_sample": ("take.wav", sound)}
+        return passed_on(await relay.ask(request, "POST", VOICES, data=form, files=files))
+
+    return [Route("/studio/takes/{id}/voice", answering(keep), methods=["POST"])]
+
+
+def description(record: dict[str, Any], store: Store, owner: str) -> str:
+    """The words that a take's voice was described by: its own, or those of the take after whose sound it was made."""
+    for _ in range(MOST_ANCESTORS):
+        if words := record["config"].get("instructions"):
+            return str(words)
+        if not record["parent"]:
+            break
+        try:
+            record = store.takes.find(owner, record["parent"])
+        except SpeechError:  # deleted meanwhile
+            break
+    return ""
+
+
+def provenance(record: dict[str, Any], words: str) -> dict[str, str]:
+    """Where the voice of a take comes from, as its file says it; what nobody knows is left out."""
+    model = record["model"] if isinstance(record["model"], dict) else {"id": record["model"]}
+    known = {
+        "source": "design",
+        "model": model.get("id"),
+        "revision": model.get("revision") or model.get("fingerprint"),
+        "fingerprint": model.get("fingerprint"),
+        "seed": record["seed"],
+        "description": words,
+        "language": record["config"].get("language") or record["language"],
+        "take": record["id"],
+        "sha256": record["sha256"],
+        "parent": record["parent"],
+    }
+    return {name: str(value)[:MOST_WORDS] for name, value in known.items() if value is not None and value != ""}

@@ -1,0 +1,110 @@
+"""A take becomes a voice of the library: what is said of it, and which takes may; over a real runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from runtime.settings import EngineSettings
+from studio.routes.take_voice import CONSENT
+from tests.conftest import FolderOf
+from tests.support.keeping import keep, kept, pcm_of, visitor
+from tests.support.runtime_server import RunningServer, running_server
+
+VOICES = "/v1/audio/voices"
+LOW = "A man with a low voice."
+DESIGNED: dict[str, Any] = {
+    "room": "design",
+    "mode": "voice_design",
+    "config": {"instructions": LOW, "language": "English"},
+    "voice": None,
+}
+
+
+@pytest.fixture(scope="module")
+def running(folder_of: FolderOf) -> Iterator[RunningServer]:
+    with running_server(folder_of("tiny", "base"), engine=EngineSettings(threads=1, max_slots=2)) as server:
+        yield server
+
+
+@pytest.fixture
+def client(running: RunningServer, tmp_path: Path) -> Iterator[httpx.Client]:
+    with kept(tmp_path / "data", running.http) as address, visitor(address) as client:
+        yield client
+    with httpx.Client(base_url=running.http) as own:
+        for voice in own.get(VOICES).json()["data"]:
+            own.delete(f"{VOICES}/{voice['id']}").raise_for_status()
+
+
+def made(client: httpx.Client, take: dict[str, Any], name: str) -> httpx.Response:
+    return client.post(f"/studio/takes/{take['id']}/voice", json={"name": name})
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
+    error = answer.json()["error"]
+    return answer.status_code, error["code"], error["param"]
+
+
+def test_a_designed_take_becomes_a_voice_that_says_where_it_comes_from(
+    client: httpx.Client, running: RunningServer
+) -> None:
+    take = keep(client, pcm_of(3.5), **DESIGNED)
+    answer = made(client, take, "Harbour")
+    assert answer.status_code == 200, answer.text
+    voice = answer.json()
+    assert (voice["name"], voice["transcript"], voice["description"]) == ("Harbour", take["text"], LOW)
+    assert (voice["consent"], voice["language"]) == (CONSENT, "English")
+    assert voice["seconds"] == pytest.approx(3.5, abs=0.5)  # silence at its ends is cut
+    assert voice["provenance"] == {
+        "source": "design",
+        "model": "demo-voice",
+        "revision": "f00d",
+        "fingerprint": "f00d",
+        "seed": "7",
+        "description": LOW,
+        "language": "English",
+        "take": take["id"],
+        "sha256": take["sha256"],
+    }
+    assert [kept["id"] for kept in httpx.get(f"{running.http}{VOICES}").json()["data"]] == [voice["id"]]
+
+
+def test_a_take_after_anothers_sound_has_its_words(client: httpx.Client) -> None:
+    first = keep(client, pcm_of(3.5), **DESIGNED)
+    after: dict[str, Any] = {"room": "design", "mode": "base", "config": {"ref_text": "Hi."}}
+    second = keep(client, pcm_of(3.5, seed=2), **after, parent=first["id"])
+    third = keep(client, pcm_of(3.5, seed=3), **after, parent=second["id"])
+    voice = made(client, third, "Harbour two").json()
+    assert voice["description"] == LOW
+    assert (voice["provenance"]["parent"], voice["provenance"]["description"]) == (second["id"], LOW)
+    client.delete(f"/studio/takes/{second['id']}").raise_for_status()
+    orphan = keep(client, pcm_of(3.5, seed=4), **after, parent="t-nobody")
+    voice = made(client, orphan, "Harbour three").json()
+    assert (voice["description"], "description" in voice["provenance"]) == (None, False)
+
+
+def test_only_a_designed_take_becomes_a_voice(client: httpx.Client) -> None:
+    for fields in ({}, {"room": "clone", "mode": "base"}):
+        take = keep(client, pcm_of(3.5), **fields)
+        assert refusal(made(client, take, "Harbour")) == (400, "invalid_config", "take")
+
+
+def test_refusals_are_passed_on_and_keep_nothing(client: httpx.Client, running: RunningServer) -> None:
+    take = keep(client, pcm_of(3.5), **DESIGNED)
+    assert made(client, take, "Harbour").status_code == 200
+    assert refusal(made(client, take, "harbour")) == (409, "voice_name_taken", "name")
+    assert refusal(made(client, take, " ")) == (400, "invalid_config", "name")
+    assert refusal(client.post(f"/studio/takes/{take['id']}/voice", json={"name": "A", "x": 1}))[0] == 400
+    assert refusal(made(client, {"id": "nobody"}, "A")) == (404, "not_found", None)
+    assert len(httpx.get(f"{running.http}{VOICES}").json()["data"]) == 1
+
+
+def test_a_visitor_makes_no_voice_of_anothers_take(running: RunningServer, tmp_path: Path) -> None:
+    served = kept(tmp_path / "data", running.http, visitors="each")
+    with served as address, visitor(address) as anna, visitor(address) as bert:
+        take = keep(anna, pcm_of(3.5), **DESIGNED)
+        assert refusal(made(bert, take, "Stolen"))[:2] == (404, "not_found")
