@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,7 +15,7 @@ from studio.routes.answers import Aside, answering, body_of
 from studio.routes.voices import VOICES, passed_on
 from studio.store.files_out import encoded
 from studio.store.provenance import tags_of
-from studio.store.records import Fields, Line, decode, read
+from studio.store.records import TakeVoice, decode, read
 from studio.store.store import Store
 from studio.visitors import Visitors
 
@@ -24,12 +23,6 @@ from studio.visitors import Visitors
 CONSENT = "Designed by description; nobody was recorded."
 MOST_WORDS = 500  # characters of one entry of a voice's provenance
 MOST_ANCESTORS = 32  # takes that are asked for the words that a voice was described by
-
-
-class TakeVoice(Fields):
-    """What is said of a voice that a take becomes."""
-
-    name: Annotated[Line, Field(min_length=1)]
 
 
 def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Relay) -> list[Route]:

@@ -93,6 +93,12 @@ class TakeFields(TakeChanges):
     sha256: str | None = None
 
 
+class TakeVoice(Fields):
+    """What is said of a voice that a take becomes."""
+
+    name: Annotated[Line, Field(min_length=1)]
+
+
 class ScriptLine(BaseModel):
     """What of a line the store reads; the page may keep more in it."""
 
