@@ -101,10 +101,10 @@ def rows(figures: Sequence[Click]) -> list[dict[str, Any]]:
             "what": what,
             "clicks": len(figures),
             **{
-                f"p{share}": round(nearest_rank([one[name] for one in figures], share / 100) or 0, 1)
+                f"p{share}": round(nearest_rank([take[name] for take in figures], share / 100) or 0, 1)
                 for share in (50, 95)
             },
-            "most": round(max(one[name] for one in figures), 1),
+            "most": round(max(take[name] for take in figures), 1),
         }
         for name, what in names.items()
     ]
@@ -121,7 +121,7 @@ def main() -> None:
         json.dump({"machine": machine(), "clicks": figures}, sys.stdout, indent=2)
         return
     print(tables_of({"page (ms)": rows(figures)}))
-    print(f"underruns: {sum(one['underruns'] for one in figures):g} in {len(figures)} takes")
+    print(f"underruns: {sum(take['underruns'] for take in figures):g} in {len(figures)} takes")
 
 
 if __name__ == "__main__":

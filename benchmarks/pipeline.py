@@ -79,11 +79,11 @@ def ask(engine: Engine, serials: Sequence[int], frames: int) -> tuple[list[Liste
     return listeners, time.perf_counter() - began
 
 
-def differ_from(one: Said, other: Said) -> int | None:
+def differ_from(said: Said, other: Said) -> int | None:
     """The first frame whose codes differ, or that only one of them has; None: there is none."""
-    shared = min(len(one.codes), len(other.codes))
-    apart = np.flatnonzero((one.codes[:shared] != other.codes[:shared]).any(axis=1))
-    return int(apart[0]) if len(apart) else shared if len(one.codes) != len(other.codes) else None
+    shared = min(len(said.codes), len(other.codes))
+    apart = np.flatnonzero((said.codes[:shared] != other.codes[:shared]).any(axis=1))
+    return int(apart[0]) if len(apart) else shared if len(said.codes) != len(other.codes) else None
 
 
 def keep(path: Path, alone: Sequence[Said]) -> None:
@@ -137,14 +137,14 @@ def _line(engine: Engine, alone: Sequence[Said], count: int, frames: int) -> str
     if count > len(alone):
         sys.exit(f"{len(alone)} utterances are kept, and {count} rows asked for; leave the file out, or name another")
     listeners, took = ask(engine, range(count), frames)
-    failed = sum(isinstance(one.end, Broken) for one in listeners)
+    failed = sum(isinstance(listener.end, Broken) for listener in listeners)
     pairs = [(listener.said, other) for listener, other in zip(listeners, alone, strict=False)]
-    first = [differ_from(one, other) for one, other in pairs]
+    first = [differ_from(said, other) for said, other in pairs]
     differ = [frame for frame in first if frame is not None]
     same = [pair for pair, frame in zip(pairs, first, strict=True) if frame is None and len(pair[0].samples)]
-    apart = max((int(np.abs(one.samples - other.samples.astype(np.int64)).max()) for one, other in same), default=-1)
-    waits = sorted(1000 * (one.first - one.asked) for one in listeners if one.first)
-    lengths = [len(one.codes) for one, _ in pairs]
+    apart = max((int(np.abs(said.samples - other.samples.astype(np.int64)).max()) for said, other in same), default=-1)
+    waits = sorted(1000 * (listener.first - listener.asked) for listener in listeners if listener.first)
+    lengths = [len(said.codes) for said, _ in pairs]
     p50, p95 = (statistics.median(waits), waits[int(0.95 * (len(waits) - 1))]) if waits else (0.0, 0.0)
     codes = f"{len(differ)} ({min(differ)})" if differ else "0"
     return (

@@ -175,7 +175,7 @@ def _first_broken(sound: Any, rows: Tensor) -> str:
             made = work(*arguments, **named)
             parts = [made] if isinstance(made, Tensor) else [made.plain, made.activated]
             if any(part is not None and not part.float().isfinite().all() for part in parts):
-                shapes = [tuple(one.shape) for one in arguments if isinstance(one, Tensor)]
+                shapes = [tuple(argument.shape) for argument in arguments if isinstance(argument, Tensor)]
                 story.append(f"{work.__name__} {shapes} {sorted(named)}")
             return made
 
@@ -264,7 +264,7 @@ def profiled(sound: SoundNetwork, config: Code2WavConfig, device: torch.device, 
     events = [event for event in result.events() if event.device_type.name == "CUDA"]
     total = sum(event.time_range.elapsed_us() for event in events)
     lines = [f"{frames} x {batch}: {len(events)} kernels, {total / 1000:.3f} ms of kernel time; in order:"]
-    for index, event in enumerate(sorted(events, key=lambda one: one.time_range.start)):
+    for index, event in enumerate(sorted(events, key=lambda event: event.time_range.start)):
         lines.append(f"  {index:3d} {event.time_range.elapsed_us():8.1f} us  {event.name[:60]}")
     return lines
 

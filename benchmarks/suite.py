@@ -93,7 +93,7 @@ async def _engine(arguments: argparse.Namespace, base: Environment, arms: list[A
     named = [(arm.name, settings_of({**base, **arm.environment})) for arm in arms]
     peers = await _peers(arguments, base) if arguments.peers else {}
     tables = measure_engine(named, grid, _tell)
-    host = [{"arm": name, **row} for name, one in named for row in measure_host(_first_model(one), grid.batches, _tell)]
+    host = [{"arm": name, **row} for name, arm in named for row in measure_host(_first_model(arm), grid.batches, _tell)]
     return {**{f"engine: {name}": rows for name, rows in {**tables, "host": host}.items()}, **peers}
 
 

@@ -55,8 +55,8 @@ async def new_voices(
             number += len(plan.calls)
             for row in await _measured(lanes, [plan], {"voices": str(kind), "clients": count}):
                 median = row["first_pcm_p50_ms"]
-                one = alone.setdefault(row["lane"], median)
-                row["to_one"] = rounded(median / one, 1) if median and one else None
+                median_alone = alone.setdefault(row["lane"], median)
+                row["to_one"] = rounded(median / median_alone, 1) if median and median_alone else None
                 rows.append(row)
     return rows
 
@@ -139,13 +139,13 @@ async def _measured(lanes: Sequence[Lane], runs: Sequence[Plan], about: Row, *, 
             heard[lanes.index(lane)].append(await lane.drive(plan))
     rows = []
     for number, lane in enumerate(lanes):
-        traces = [one.traces for one in heard[number]]
+        traces = [hearing.traces for hearing in heard[number]]
         row = {"lane": _name(lane, lanes), **about, **summary(*traces)}
         if is_live:
             tails = [(t.end_ns - t.text_ns) / 1e6 for run in traces for t in run if t.is_counted and t.is_good]
             row["last_word_to_end_p50_ms"] = rounded(nearest_rank(tails, 0.5), 1)
         row["leaked_slots"] = await lane.leaked()
-        shares = [one.client_cpu for one in heard[number] if one.client_cpu is not None]
+        shares = [hearing.client_cpu for hearing in heard[number] if hearing.client_cpu is not None]
         if shares:
             row["client_cpu"] = max(shares)
         rows.append(row)
@@ -154,4 +154,4 @@ async def _measured(lanes: Sequence[Lane], runs: Sequence[Plan], about: Row, *, 
 
 def _name(lane: Lane, lanes: Sequence[Lane]) -> str:
     """The transport, and the arm where there are several."""
-    return lane.transport if len({one.arm for one in lanes}) == 1 else f"{lane.arm} {lane.transport}"
+    return lane.transport if len({lane.arm for lane in lanes}) == 1 else f"{lane.arm} {lane.transport}"

@@ -197,11 +197,15 @@ def main() -> int:
                     same = torch.equal(alone[0], out[0])
                     family = zlib.crc32(alone[0].cpu().view(torch.int16).numpy().tobytes()) % 0x10000
                     times.append((bench.time(partial(bench.run, how=tiles)), error, same, family, tiles))
-                times.sort(key=lambda one: one[0])
+                times.sort(key=lambda timed: timed[0])
                 took = time.perf_counter() - began
                 print(f"\n{product.name}, {rows} rows: floor {floor:.1f} us, library {library:.1f} us ({took:.0f} s)")
                 best_of = {(family, kind(tiles)): (spent, tiles) for spent, _, _, family, tiles in reversed(times)}
-                shown = [one for one in times if one in times[:8] or best_of[one[3], kind(one[4])] == (one[0], one[4])]
+                shown = [
+                    timed
+                    for timed in times
+                    if timed in times[:8] or best_of[timed[3], kind(timed[4])] == (timed[0], timed[4])
+                ]
                 for spent, error, same, family, tiles in shown:
                     bits = f"{family:04x}" if same else "OTHER BITS"
                     print(f"  {spent:6.2f} us  error {error:.1e}  bits {bits}  {kind(tiles)} {tuple(tiles)}")

@@ -98,8 +98,8 @@ def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptu
     """
     yield
     if request.node.get_closest_marker("logs_errors") is None:
-        errors = [one for one in caplog.get_records("call") if one.levelno >= logging.ERROR]
-        assert not [f"{one.name}: {one.getMessage()}" for one in errors]
+        errors = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
+        assert not [f"{record.name}: {record.getMessage()}" for record in errors]
 
 
 @pytest.fixture(scope="session")

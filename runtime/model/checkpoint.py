@@ -199,8 +199,8 @@ def _speech_tokenizer(folder: Path, device: torch.device, loaded: Sequence[Check
     return SpeechTokenizer(folder, config, code2wav, encoder)
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    return filecmp.cmp(one, other, shallow=False)
+def _is_same(path: Path, other: Path) -> bool:
+    return filecmp.cmp(path, other, shallow=False)
 
 
 def public_name(reference: str) -> str:

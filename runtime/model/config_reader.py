@@ -159,7 +159,7 @@ def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str)
         sections = (raw.get(name) or {}).get("mrope_section")
         if sections is None:
             continue
-        whole = isinstance(sections, list) and all(type(one) is int and one >= 0 for one in sections)
+        whole = isinstance(sections, list) and all(type(section) is int and section >= 0 for section in sections)
         require(
             whole and 2 * sum(sections) == head_dim,
             path,

@@ -102,16 +102,16 @@ def load_weights(
     }
     path = paths[0] if len(paths) == 1 else paths[0].parent
     with ExitStack() as opened:
-        files = [opened.enter_context(open_weights(one)) for one in paths]
+        files = [opened.enter_context(open_weights(path)) for path in paths]
         holders = [(key, file) for file in files for key in file.keys()]  # noqa: SIM118
         tensors = dict(holders)
         if len(tensors) < len(holders):
             raise CheckpointInvalid(path=path, why="two of its files hold the same tensor")
         slices = {key: file.get_slice(key) for key, file in tensors.items()}
-        found = {key: tuple(one.get_shape()) for key, one in slices.items()}
+        found = {key: tuple(tensor.get_shape()) for key, tensor in slices.items()}
         check_keys(path, {key: place.shape for key, (_, place) in places.items()}, found)
         if others := sorted(
-            f"{key} ({one.get_dtype()})" for key, one in slices.items() if one.get_dtype() not in FLOATS
+            f"{key} ({tensor.get_dtype()})" for key, tensor in slices.items() if tensor.get_dtype() not in FLOATS
         ):
             raise CheckpointInvalid(
                 path=path, why=f"{_list_some('not floating point:', others)}; quantised weights are not read"

@@ -10,7 +10,9 @@ LONGEST = 60  # characters, without the suffix
 
 def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "take") -> str:
     """A name made of what people wrote, cut between words where it has some; ``instead`` where nothing is left."""
-    seen = "".join(" " if unicodedata.category(one)[0] in "CZ" or one in '<>:"/\\|?*' else one for one in words)
+    seen = "".join(
+        " " if unicodedata.category(letter)[0] in "CZ" or letter in '<>:"/\\|?*' else letter for letter in words
+    )
     words = " ".join(seen.split())
     if len(words) > most:
         head, space, _ = words[: most + 1].rpartition(" ")
@@ -20,5 +22,5 @@ def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "t
 
 def disposition(name: str, *, inline: bool = False) -> str:
     """A Content-Disposition for a name in any script."""
-    plain = "".join(one if one.isascii() and (one.isalnum() or one in " ._-()") else "_" for one in name)
+    plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in " ._-()") else "_" for letter in name)
     return f"{'inline' if inline else 'attachment'}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

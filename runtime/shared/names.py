@@ -58,7 +58,7 @@ def _seen(text: str, longest: int, where: str, what: str) -> str:
     text = unicodedata.normalize("NFC", text).strip()
     if not 1 <= len(text) <= longest:
         raise InvalidConfig(where=where, why=f"{what} must have 1 to {longest} characters", param=where)
-    if any(unicodedata.category(one) in UNSEEN and one not in JOINERS for one in text):
+    if any(unicodedata.category(character) in UNSEEN and character not in JOINERS for character in text):
         raise InvalidConfig(where=where, why=f"{what} holds characters that cannot be seen", param=where)
     return text
 

@@ -46,14 +46,14 @@ def _check(value: object, most_depth: int) -> None:
     level = [value]
     for _ in range(most_depth + 1):
         below: list[object] = []
-        for one in level:
-            if isinstance(one, str):
-                _check_text(one)
-            elif isinstance(one, list):
-                below += one
-            elif isinstance(one, dict):
-                below += one.keys()
-                below += one.values()
+        for item in level:
+            if isinstance(item, str):
+                _check_text(item)
+            elif isinstance(item, list):
+                below += item
+            elif isinstance(item, dict):
+                below += item.keys()
+                below += item.values()
         if not below:
             return
         level = below

@@ -156,7 +156,7 @@ class Fetcher:
     def _pinned(self, host: str) -> str:
         """The one address to connect to."""
         addresses = self._resolve(host)
-        if not addresses or not all(self._is_public(one) for one in addresses):
+        if not addresses or not all(self._is_public(address) for address in addresses):
             _refuse("its host is not a public one")
         return addresses[0]
 

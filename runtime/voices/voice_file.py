@@ -105,7 +105,7 @@ def read_voice(data: bytes) -> Voice:
             created_at=_moment(float(metadata["created_at"])),
             consent=_consent(metadata),
             provenance=_provenance(metadata),
-            advice=tuple(_text(one, MAX_WORDS) for one in _parsed(metadata, "advice", list)),
+            advice=tuple(_text(item, MAX_WORDS) for item in _parsed(metadata, "advice", list)),
             prompts=_prompts(tensors),
         )
     except VoiceFileInvalid:
@@ -209,7 +209,7 @@ def provenance(said: Mapping[str, object]) -> dict[str, str]:
 
 
 def _tags(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    given = tuple(_text(one, MAX_WORDS) for one in _parsed(metadata, "tags", list))
+    given = tuple(_text(item, MAX_WORDS) for item in _parsed(metadata, "tags", list))
     if checked_tags(given) != given:
         raise ValueError("tags")
     return given

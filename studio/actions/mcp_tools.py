@@ -91,7 +91,7 @@ def _file(media_type: str, data: str) -> AudioContent | EmbeddedResource:
 def _without_sound(told: Any, address: str) -> Any:
     """The same without WAVs in base64, with whole addresses instead."""
     if isinstance(told, list):
-        return [_without_sound(one, address) for one in told]
+        return [_without_sound(item, address) for item in told]
     if not isinstance(told, dict):
         return told
     lean = {name: _without_sound(value, address) for name, value in told.items() if name != "wav"}

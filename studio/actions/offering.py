@@ -40,8 +40,8 @@ def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: obj
     """
     hints = typing.get_type_hints(action)
     parameters = [
-        one.replace(annotation=hints[name])
-        for name, one in inspect.signature(action).parameters.items()
+        parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(action).parameters.items()
         if name != "studio"
     ]
     back = hints["return"] if returns is None else returns
@@ -50,5 +50,5 @@ def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: obj
     call.__module__ = action.__module__
     call.__qualname__ = action.__name__
     call.__signature__ = inspect.Signature([*parameters, caller], return_annotation=back)  # type: ignore[attr-defined]
-    call.__annotations__ = {one.name: one.annotation for one in [*parameters, caller]} | {"return": back}
+    call.__annotations__ = {each.name: each.annotation for each in (*parameters, caller)} | {"return": back}
     return call

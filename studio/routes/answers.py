@@ -116,7 +116,7 @@ async def form_of(request: Request, largest: dict[str, int]) -> dict[str, str | 
     except OSError:
         raise StorageFailed(what="The upload", why="the disk is full or cannot be written") from None
     try:
-        return {name: await _content(name, one, largest) for name, one in form.multi_items()}
+        return {name: await _content(name, value, largest) for name, value in form.multi_items()}
     finally:
         await form.close()
 

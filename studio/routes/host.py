@@ -130,18 +130,18 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
     models = body.get("models")
     if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:
         raise InvalidConfig(where="models", why=f"give 1 to {MAX_CHECKPOINTS} checkpoints", param="models")
-    for one in models:
+    for model in models:
         # An argument of a process, which a NUL or half a character would keep from starting.
         if (
-            not isinstance(one, str)
-            or not one.strip().isprintable()
-            or not one.strip()
-            or one.startswith("-")
-            or len(one) > MAX_NAME_CHARS
+            not isinstance(model, str)
+            or not model.strip().isprintable()
+            or not model.strip()
+            or model.startswith("-")
+            or len(model) > MAX_NAME_CHARS
         ):
             why = "each must be a folder or a Hub id, with mode= before it if it has to be told"
             raise InvalidConfig(where="models", why=why, param="models")
-    return [one.strip() for one in models]
+    return [model.strip() for model in models]
 
 
 def _models_of(args: Sequence[str]) -> list[str]:
@@ -169,14 +169,14 @@ def _knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:
     groups: list[EngineSettings | Limits | ServerSettings | StoreSettings | VisitSettings]
     groups = [env.engine, env.limits, env.server, settings.store, settings.visits]
     for group in groups:
-        for one in fields(group):
-            value, name = getattr(group, one.name), one.metadata["env"]
+        for spec in fields(group):
+            value, name = getattr(group, spec.name), spec.metadata["env"]
             hidden = name in SECRET and value
             yield {
                 "group": type(group).__name__.removesuffix("Settings").lower(),
                 "env": name,
-                "about": one.metadata["about"],
+                "about": spec.metadata["about"],
                 "value": "set" if hidden else value,
-                "default": one.default,
-                "changed": value != one.default,
+                "default": spec.default,
+                "changed": value != spec.default,
             }

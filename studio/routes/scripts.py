@@ -24,13 +24,13 @@ class ScriptRoutes:
         self._aside = aside
 
     def routes(self) -> list[Route]:
-        one = "/studio/scripts/{id}"
+        script = "/studio/scripts/{id}"
         table = [
             ("/studio/scripts", self.all, ["GET"]),
-            (one, self.find, ["GET"]),
-            (one, self.put, ["PUT"]),
-            (one, self.delete, ["DELETE"]),
-            (f"{one}/restore", self.restore, ["POST"]),
+            (script, self.find, ["GET"]),
+            (script, self.put, ["PUT"]),
+            (script, self.delete, ["DELETE"]),
+            (f"{script}/restore", self.restore, ["POST"]),
         ]
         return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
 

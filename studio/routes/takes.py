@@ -40,16 +40,16 @@ class TakeRoutes:
         self._largest = {"pcm": store.settings.max_take_bytes + 2, "reference": max_reference_bytes}
 
     def routes(self) -> list[Route]:
-        one = "/studio/takes/{id}"
+        take = "/studio/takes/{id}"
         table = [
             ("/studio/takes", self.page, ["GET"]),
             ("/studio/takes", self.add, ["POST"]),
-            (one, self.record, ["GET"]),
-            (one, self.change, ["PATCH"]),
-            (one, self.delete, ["DELETE"]),
-            (f"{one}/restore", self.restore, ["POST"]),
-            (f"{one}/audio", self.audio, ["GET"]),
-            (f"{one}/reference", self.reference, ["GET"]),
+            (take, self.record, ["GET"]),
+            (take, self.change, ["PATCH"]),
+            (take, self.delete, ["DELETE"]),
+            (f"{take}/restore", self.restore, ["POST"]),
+            (f"{take}/audio", self.audio, ["GET"]),
+            (f"{take}/reference", self.reference, ["GET"]),
         ]
         return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
 

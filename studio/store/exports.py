@@ -95,8 +95,8 @@ def export(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> Exp
 
 
 def _clips(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> list[Clip]:
-    records = {one.take: takes.find(owner, one.take) for one in wanted.clips if one.take is not None}
-    seconds = sum(records[one.take]["seconds"] if one.take else one.silence_s or 0.0 for one in wanted.clips)
+    records = {clip.take: takes.find(owner, clip.take) for clip in wanted.clips if clip.take is not None}
+    seconds = sum(records[clip.take]["seconds"] if clip.take else clip.silence_s or 0.0 for clip in wanted.clips)
     if seconds > most_s:
         raise InvalidConfig(where="clips", why=f"they last {seconds:.0f} s; the limit is {most_s:g} s", param="clips")
     if wanted.shape == "srt":  # lengths are all that is needed
@@ -104,10 +104,10 @@ def _clips(takes: Takes, owner: str, wanted: ExportFields, most_s: float) -> lis
     else:
         sounds = {name: np.frombuffer(takes.pcm(owner, name)[1], "<i2") for name in records}
     return [
-        silence(one.silence_s or 0.0, one.line)
-        if one.take is None
-        else Clip(sounds[one.take], records[one.take], one.line)
-        for one in wanted.clips
+        silence(clip.silence_s or 0.0, clip.line)
+        if clip.take is None
+        else Clip(sounds[clip.take], records[clip.take], clip.line)
+        for clip in wanted.clips
     ]
 
 

@@ -54,4 +54,4 @@ def _all(values: Any) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -36,7 +36,7 @@ def _no_nul(text: str) -> str:
 
 def _one_line(text: str) -> str:
     text = unicodedata.normalize("NFC", text).strip()
-    if any(unicodedata.category(one) in UNSEEN - {"Cf"} for one in text):
+    if any(unicodedata.category(character) in UNSEEN - {"Cf"} for character in text):
         raise ValueError("it holds characters that cannot be seen")
     return text
 

@@ -124,11 +124,11 @@ def takes_in_scripts(database: Database, owner: str) -> set[str]:
 def _takes_in(value: object) -> Iterator[str]:
     """Whatever is called ``take``, however deep: a line may have one take or several parts."""
     if isinstance(value, list):
-        for one in value:
-            yield from _takes_in(one)
+        for item in value:
+            yield from _takes_in(item)
     elif isinstance(value, dict):
-        for name, one in value.items():
-            if name == "take" and isinstance(one, str):
-                yield one
+        for name, item in value.items():
+            if name == "take" and isinstance(item, str):
+                yield item
             else:
-                yield from _takes_in(one)
+                yield from _takes_in(item)

@@ -100,7 +100,7 @@ class Store:
             StorageFailed: they could not be kept.
         """
         with self._database.writing("The preferences") as connection:
-            merged = {name: one for name, one in (self.preferences(owner) | changes).items() if one is not None}
+            merged = {name: value for name, value in (self.preferences(owner) | changes).items() if value is not None}
             if len(merged) > MAX_PREFERENCES:
                 why = f"there are {len(merged)}; at most {MAX_PREFERENCES} are kept"
                 raise InvalidConfig(where="preferences", why=why, param="preferences")

@@ -178,7 +178,7 @@ class Takes:
             known = {take_id for (take_id,) in self._database.rows("SELECT id FROM takes")}
             found = self._files.take_ids()
             with self._database.writing("The takes") as connection:
-                connection.executemany("DELETE FROM takes WHERE id = ?", [(one,) for one in known - found])
+                connection.executemany("DELETE FROM takes WHERE id = ?", [(take_id,) for take_id in known - found])
             adopted = 0
             for take_id in found - known:
                 held = self._files.record(take_id)
