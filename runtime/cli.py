@@ -9,10 +9,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NoReturn
 
-from runtime.errors import Failed, SpeechError
+from runtime.errors import Failed, InvalidSetting, SpeechError
 from runtime.request import Mode, Split
 from runtime.settings import Settings, override
 
@@ -163,9 +164,12 @@ def _end_early(number: int, frame: object) -> NoReturn:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    from benchmarks import quick
-
-    quick.show(quick.run(_settings(arguments), arguments.replies), arguments.json)
+    try:
+        (bench,) = (command.load() for command in entry_points(group="voicewright.commands", name="bench"))
+    except (ModuleNotFoundError, ValueError):
+        why = "run it in a checkout of the repository, as docs/performance.md says"
+        raise InvalidSetting(name="bench", value="not in this installation", why=why) from None
+    bench(_settings(arguments), arguments.replies, arguments.json)
     return 0
 
 

@@ -9,19 +9,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from runtime.errors import InvalidSetting
 from runtime.request import Mode
+from runtime.shipped import shipped
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Group = TypeVar("Group", bound="DataclassInstance")  # of knobs
 
-DEMO_CHECKPOINT = Path(__file__).resolve().parent.parent / "assets" / "demo-voice"
-
+DEMO_CHECKPOINT = shipped("runtime", "assets/demo-voice")
 
 FORM_BYTES = 64 * 2**10  # around an uploaded file
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from runtime.shipped import shipped
 from studio.errors import StudioOpening
 
-WAITING = Path(__file__).resolve().parent.parent / "assets" / "html" / "opening.html"
+WAITING = shipped("studio", "assets/html/opening.html")
 RETRY_S = "2"
 
 

@@ -6,14 +6,13 @@ A room is a file of the same name in assets/html/rooms, js/rooms and css/rooms, 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gradio as gr
 from starlette.types import ASGIApp
 
+from runtime.shipped import shipped
 from studio.actions import gradio_api
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
+ASSETS = shipped("studio", "assets")
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 
 MOUNT = "import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.mount(element));"

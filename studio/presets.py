@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-FOLDER = Path(__file__).resolve().parent.parent / "presets"
+from runtime.shipped import shipped
+
+FOLDER = shipped("studio", "presets")
 # What a described voice is for; a description in presets/designs.toml names one, the page has a word for each.
 USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 

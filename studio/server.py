@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -29,6 +28,7 @@ from runtime.shared.port.hosts import Hosts
 from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
 from runtime.shared.port.unrouted import no_socket, unrouted
+from runtime.shipped import shipped
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
 from studio.limits import VisitLimits, allowances
@@ -48,7 +48,7 @@ from studio.visitors import VisitorCookies
 from studio.voice_owners import whose_voices
 from studio.words import languages, words
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
+ASSETS = shipped("studio", "assets")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE_S = 2  # for open requests when the process ends
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent.parent / "assets" / "i18n"
+from runtime.shipped import shipped
+
+FOLDER = shipped("studio", "assets/i18n")
 NAME = "shell.language"
 
 

@@ -13,14 +13,15 @@ OURS = ("voicewright", "runtime", "studio", "presets", "benchmarks", "tests", "t
 
 ROOMS = ("runtime", "studio", "presets", "clients/python")
 
-VALUES = ("runtime.errors", "runtime.request", "runtime.settings", "runtime.version")
+VALUES = ("runtime.errors", "runtime.request", "runtime.settings", "runtime.shipped", "runtime.version")
 SHARED = (*VALUES, "runtime.shared")
 
 # Which of our own modules a file may import; the longest matching path counts.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/errors.py": (),
     "runtime/request.py": ("runtime.errors",),
-    "runtime/settings.py": ("runtime.errors", "runtime.request"),
+    "runtime/settings.py": ("runtime.errors", "runtime.request", "runtime.shipped"),
+    "runtime/shipped.py": (),
     "runtime/version.py": (),
     # What both processes use. It knows neither checkpoints nor protocols.
     "runtime/shared/": SHARED,
@@ -37,7 +38,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine"),
     # The client of apps: nothing of the runtime.
     "clients/python/": ("voicewright",),
-    "runtime/cli.py": (*VALUES, "runtime.say", "runtime.engine.check", "runtime.server.serve", "benchmarks"),
+    "runtime/cli.py": (*VALUES, "runtime.say", "runtime.engine.check", "runtime.server.serve"),
     "runtime/": VALUES,
     # The runtime's public side only, and what both share.
     "studio/": (*SHARED, "voicewright", "studio", "presets"),

@@ -1,0 +1,13 @@
+"""Finds the data that ships with the packages: inside them in an installed wheel, beside them in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def shipped(package: str, name: str) -> Path:
+    """The folder or file of data that a package needs, by its path in the checkout."""
+    packed = ROOT / package / "data" / name
+    return packed if packed.exists() else ROOT / name

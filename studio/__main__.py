@@ -1,0 +1,25 @@
+"""Starts the voice studio: one command, one port, the page in front and the runtime behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+from runtime.errors import SetUpError
+from studio.server import serve
+from studio.settings import StudioSettings
+
+
+def main() -> int:
+    """Compose settings and server; a set-up that cannot work is one sentence and exit status 2."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        return asyncio.run(serve(StudioSettings.from_command_line()))
+    except SetUpError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
