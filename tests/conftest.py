@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import certifi
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -41,6 +42,7 @@ SEED = 1
 TOGETHER = ("tests/clients/",)  # folders whose files share servers that take long to start
 # Rooms that take longest come first, so that no process has one left when the others are done.
 FIRST = ("tests/browser/", "tests/clients/", "tests/wire/", "tests/chaos/", "tests/speech/", "tests/unit/benchmarks/")
+END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
 NO_CHROMIUM = "Chromium was not found"
 
 
@@ -88,6 +90,17 @@ def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         folder = tmp_path_factory.mktemp("user")
         patch.setenv("XDG_DATA_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A bundle of one certificate: httpx reads the bundle for every client, and 150 take it longer than most tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        bundle = tmp_path_factory.mktemp("certificates") / "one.pem"
+        first, end, _ = Path(certifi.where()).read_text("utf-8").partition(END_OF_CERTIFICATE)
+        bundle.write_text(first + end, "utf-8")
+        patch.setattr(certifi, "where", lambda: str(bundle))
+        yield
 
 
 @pytest.fixture(autouse=True)

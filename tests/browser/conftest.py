@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import soundfile
-from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, ViewportSize, expect, sync_playwright
 
 from benchmarks.page import find_chromium
 from tests.browser.script_steps import DIALOGUE, enter_script, new_script, paste
@@ -29,6 +29,8 @@ INSECURE_HOST = "studio.test"
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 30_000
+VIEWPORT: ViewportSize = {"width": 1200, "height": 860}
+OF_A_PAGE = {"viewport", "color_scheme"}  # what can be set on a page of a window that is open already
 
 
 @pytest.fixture(scope="package")
@@ -89,13 +91,19 @@ def modules() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.fixture
-def blank(browser: Browser, modules: str) -> Iterator[Page]:
-    """An empty page on the modules' origin."""
+@pytest.fixture(scope="package")
+def page_of_modules(browser: Browser) -> Iterator[Page]:
     page = browser.new_page()
-    page.goto(f"{modules}/html/studio.html")
     yield page
     page.close()
+
+
+@pytest.fixture
+def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
+    """An empty page on the modules' origin: loaded anew for every test, and left, which ends all that ran in it."""
+    page_of_modules.goto(f"{modules}/html/studio.html")
+    yield page_of_modules
+    page_of_modules.goto("about:blank")
 
 
 @pytest.fixture(scope="package")
@@ -110,15 +118,47 @@ def app(chromium: str) -> Iterator[App]:
 OpenStudio = Callable[..., Page]
 
 
+@pytest.fixture(scope="package")
+def first_window(browser: Browser, app: App) -> Iterator[BrowserContext]:
+    """One window for the first page of every test: a page that follows another in it costs half of a first one's time.
+
+    What makes it so is the renderer's process, which a page without a script keeps alive.
+    """
+    context = browser.new_context(viewport=VIEWPORT)
+    context.new_page().goto(f"{app.url}/health")
+    yield context
+    context.close()
+
+
+def emptied(window: BrowserContext, url: str) -> BrowserContext:
+    """Nothing of the test before is left in it: no cookie, no storage of the origin."""
+    window.clear_cookies()
+    session = window.new_cdp_session(window.pages[0])
+    session.send("Storage.clearDataForOrigin", {"origin": url.partition("/#")[0], "storageTypes": "all"})
+    session.detach()
+    return window
+
+
 @pytest.fixture
-def open_studio(browser: Browser, app: App) -> Iterator[OpenStudio]:
+def open_studio(browser: Browser, app: App, first_window: BrowserContext) -> Iterator[OpenStudio]:
     """Open the page in a window of its own; a script error in any of them fails the test."""
-    contexts, errors = [], []
+    contexts: list[BrowserContext] = []
+    pages: list[Page] = []
+    errors: list[str] = []
+
+    def context_for(url: str, options: dict[str, Any]) -> BrowserContext:
+        if not pages and options.keys() <= OF_A_PAGE:
+            return emptied(first_window, url)
+        contexts.append(browser.new_context(**({"viewport": VIEWPORT} | options)))
+        return contexts[-1]
 
     def open_page(*, url: str = app.url, script: str | None = None, await_ready: bool = True, **options: Any) -> Page:
-        context = browser.new_context(**({"viewport": {"width": 1200, "height": 860}} | options))
-        contexts.append(context)
+        context = context_for(url, options)
         page = context.new_page()
+        pages.append(page)
+        if context is first_window:
+            page.set_viewport_size(options.get("viewport", VIEWPORT))
+            page.emulate_media(color_scheme=options.get("color_scheme"))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.set_default_timeout(READY_MS)
         if script is not None:
@@ -129,6 +169,8 @@ def open_studio(browser: Browser, app: App) -> Iterator[OpenStudio]:
         return page
 
     yield open_page
+    for page in first_window.pages[1:]:
+        page.close()
     for context in contexts:
         context.close()
     assert errors == []

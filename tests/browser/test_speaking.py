@@ -30,6 +30,8 @@ pytestmark = pytest.mark.browser
 
 TAP = Path(__file__).with_name("tap.js").read_text("utf-8")
 HEADER_BYTES = 16  # of a labelled frame
+LONG = 80 * "The boat came back in the evening. "  # minutes of speech
+FREED_S = 10.0  # on a machine that does much else; the whole text takes longer on any
 
 
 def accent_pixels(page: Page) -> int:
@@ -127,9 +129,10 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
 
 def test_stop_silences_at_once_and_frees_the_slot(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(script=TAP)
+    page.fill("#vw-text", LONG)
     page.click("#vw-speak")
     await_sound(page)
-    assert active_slots(app) == 1, "the default text was over before it could be stopped"
+    assert active_slots(app) == 1
     clicked = page.evaluate(
         """() => {
           document.querySelector('#vw-stop').click();
@@ -138,7 +141,7 @@ def test_stop_silences_at_once_and_frees_the_slot(app: App, open_studio: OpenStu
     )
     stopped = time.monotonic()
     while active_slots(app) > 0:
-        assert time.monotonic() - stopped < 1.0
+        assert time.monotonic() - stopped < FREED_S
     page.wait_for_timeout(300)
     # One render burst of the device's buffer may be on its way when the message comes, then 5 ms of ramp.
     assert page.evaluate("tap.lastLoud") - clicked < 0.1
@@ -159,13 +162,14 @@ def test_speaking_again_replaces_what_speaks(app: App, studio: Page) -> None:
 
 
 def test_leaving_the_page_frees_the_slot(app: App, studio: Page) -> None:
+    studio.fill("#vw-text", LONG)
     studio.click("#vw-speak")
     await_sound(studio)
     assert active_slots(app) == 1
     studio.close()
     left = time.monotonic()
     while active_slots(app) > 0:
-        assert time.monotonic() - left < 2.0
+        assert time.monotonic() - left < FREED_S
 
 
 def test_a_locked_seed_gives_the_same_take_and_an_open_one_another(app: App, studio: Page) -> None:

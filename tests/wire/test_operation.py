@@ -77,7 +77,7 @@ def test_a_hang_up_is_a_cancelled_request(running: RunningServer) -> None:
     with raw(running, LONG) as connection:
         wait_for_sound(running, connection)
     running.wait_until_idle(2)
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while not (found := counts(running)) and time.monotonic() < end:
         time.sleep(0.01)
     assert found == {("openai", "cancelled"): 1}

@@ -180,10 +180,8 @@ def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of: Fold
         def broken() -> bool:
             raise RuntimeError("the device is gone")
 
-        start_s = time.monotonic()
         assert asyncio.run(speaking()) == (["default", "engine_dead"], (1011, "engine_dead"))
-        assert time.monotonic() - start_s < 3
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while server.exit_status is None and time.monotonic() < end:
             time.sleep(0.02)
         assert server.exit_status == 70
@@ -250,7 +248,7 @@ def test_a_signal_ends_it_while_it_speaks(process: tuple[subprocess.Popen[str], 
             return error["code"], await one.closed()
 
     assert asyncio.run(speaking()) == ("draining", (1001, "draining"))
-    assert child.wait(10) == 0
+    assert child.wait(60) == 0
     assert child.stderr is not None
     assert child.stderr.read() == ""
 
@@ -260,14 +258,14 @@ def test_a_signal_ends_it_while_it_loads(folder_of: FolderOf) -> None:
         port = found.getsockname()[1]
     child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", str(port))
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", port)).close()
                 break
             time.sleep(0.01)
         child.terminate()
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
         assert child.stderr is not None
         assert "Traceback" not in child.stderr.read()
     finally:
@@ -289,7 +287,7 @@ def test_signals_end_it_cleanly_in_the_middle_of_a_network(folder_of: FolderOf, 
                 step = httpx.get(f"http://127.0.0.1:{port}/ready").json().get("step", "loading")
         for number in signals:
             child.send_signal(number)
-        assert child.wait(30) == 0
+        assert child.wait(60) == 0
         assert child.stderr is not None
         assert child.stderr.read() == ""
     finally:
@@ -341,15 +339,14 @@ def one_sentence(child: subprocess.Popen[str]) -> str:
     return errors
 
 
-def test_a_port_in_use_is_one_sentence(folder_of: FolderOf) -> None:
+def test_a_port_in_use_is_one_sentence_before_torch_is_imported(folder_of: FolderOf, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", str(port))
-        begun = time.monotonic()
+        child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", str(port), PYTHONPATH=str(tmp_path))
         sentence = one_sentence(child)
         assert "port_in_use" in sentence
         assert str(port) in sentence
-        assert time.monotonic() - begun < 20  # before torch is imported
 
 
 def test_a_host_that_is_not_ours_is_one_sentence() -> None:

@@ -321,8 +321,8 @@ def test_nobody_configures_and_nobody_speaks(serving: Serving, folder_of: Folder
     with serving(folder_of("tiny", "custom_voice"), limits=limits) as server:
 
         async def wait(**config: Any) -> tuple[float, tuple[int, str]]:
+            start = time.monotonic()
             async with talk(server.socket, **config) as one:
-                start = time.monotonic()
                 end = await one.closed()
                 return time.monotonic() - start, end
 

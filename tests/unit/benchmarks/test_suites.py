@@ -225,7 +225,7 @@ def test_the_parts_of_the_engine_are_timed_in_both_arms(endless: Path) -> None:
 def test_the_host_is_timed_for_several_numbers_of_rows_on_one_engine(endless: Path) -> None:
     rows = measure_host(settings_of(environment_of(endless)), (1, 3))
     assert [row["rows"] for row in rows] == [1, 3]
-    assert all(0.005 < row["turn_p50_ms"] < 100 for row in rows)
+    assert all(row["turn_p50_ms"] > 0 for row in rows)
 
 
 def test_our_own_row_beside_the_peers(endless: Path) -> None:

@@ -78,7 +78,7 @@ class Client:
 
     async def hears(self, *kinds: str) -> list[Any]:
         """The next messages, which are of these kinds."""
-        messages = [await asyncio.wait_for(self.heard.get(), 5) for _ in kinds]
+        messages = [await asyncio.wait_for(self.heard.get(), 60) for _ in kinds]
         named = ["sound" if isinstance(one, bytes) else one["type"] for one in messages]
         assert named == list(kinds), messages
         return messages
@@ -114,7 +114,7 @@ def play(scenario: Scenario, **settings: Any) -> Host:
         await client.hears("session.created")
         await scenario(client, engine, host)
         client.inbox.put_nowait({"type": "websocket.disconnect", "code": 1000})
-        await asyncio.wait_for(serving, 5)
+        await asyncio.wait_for(serving, 60)
         assert not host.sockets
         host.decoders.shutdown()
         return host
@@ -123,7 +123,7 @@ def play(scenario: Scenario, **settings: Any) -> Host:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

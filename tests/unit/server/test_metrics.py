@@ -74,7 +74,7 @@ def test_a_loop_that_is_held_up_is_seen() -> None:
 
     asyncio.run(hold_up())
     values = read(metrics)
-    assert values["voicewright_loop_lag_seconds_count",] == 1
+    assert values["voicewright_loop_lag_seconds_count",] >= 1
     assert values["voicewright_loop_lag_seconds_sum",] > 0.2
 
 

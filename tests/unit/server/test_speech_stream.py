@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -72,12 +73,13 @@ def reply_of(
 def test_events_come_in_order_and_end_with_the_last() -> None:
     async def listen() -> list[Any]:
         engine = ScriptedEngine({1: [Queued(0), started(), chunk(), chunk(2), finished()]})
+        begun = time.monotonic()
         async with SpeechStream(engine, REQUEST) as speech:
             heard = [type(event) async for event in speech]
             assert speech.seed == 3
             assert speech.queue_ms is not None
             assert speech.ttfa_ms is not None
-            assert 0 <= speech.queue_ms <= speech.ttfa_ms < 1000
+            assert 0 <= speech.queue_ms <= speech.ttfa_ms <= 1000 * (time.monotonic() - begun)
         return heard
 
     assert asyncio.run(listen()) == [Queued, Started, AudioChunk, AudioChunk, Finished]
@@ -204,7 +206,7 @@ def test_a_hang_up_cancels_whether_or_not_anything_was_sent(heard: int) -> None:
         engine.say(1, Queued(0), started(), *[chunk()] * heard)
         await settle()
         wire.gone.set()
-        await asyncio.wait_for(serving, 1)
+        await asyncio.wait_for(serving, 60)
         assert engine.cancelled == [1]
         assert len(wire.body) == 3840 * heard
         assert len(asyncio.all_tasks()) == 1
@@ -224,7 +226,7 @@ def test_who_takes_nothing_gets_nothing_made_and_is_left() -> None:
         engine.say(1, chunk(), chunk(), chunk())
         await settle()
         assert engine.takings == [(1, 1920)]  # the second is still being sent
-        await asyncio.wait_for(serving, 2)
+        await asyncio.wait_for(serving, 60)
         assert engine.cancelled == [1]
         assert not wire.is_complete
 
@@ -254,7 +256,7 @@ def test_work_ends_with_the_client_and_its_error_is_passed_on() -> None:
         waiting = asyncio.create_task(while_connected(wire.receive, long(), REPLIES))
         await settle()
         wire.gone.set()
-        assert await asyncio.wait_for(waiting, 1) is None
+        assert await asyncio.wait_for(waiting, 60) is None
         assert ended.is_set()
         assert not REPLIES
         assert len(asyncio.all_tasks()) == 1

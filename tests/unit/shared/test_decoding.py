@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import resource
 import struct
 import subprocess
@@ -180,10 +181,10 @@ def test_other_formats_are_read_in_a_process_of_their_own(
 def test_a_bomb_costs_a_moment(kind: str, subtype: str) -> None:
     """Three minutes of silence in a few kilobytes."""
     data = bomb(180, kind, subtype)
-    start = time.monotonic()
+    start = sum(os.times()[:4])  # processor time, the decoder's process included
     with pytest.raises(ReferenceTooLong):
         decode(data, limit_s=60)
-    assert time.monotonic() - start < 8
+    assert sum(os.times()[:4]) - start < 8
 
 
 def child(code: str) -> tuple[str, ...]:
@@ -210,10 +211,8 @@ def test_a_child_that_dies_or_raves_is_a_refusal(code: str) -> None:
 
 
 def test_a_child_that_hangs_is_killed() -> None:
-    start = time.monotonic()
-    with pytest.raises(BadReferenceAudio, match="could not be decoded"):
-        _decode_apart(bytes(10**6), 60.0, child("import time; time.sleep(60)"), wall_s=0.3)
-    assert time.monotonic() - start < 5
+    with pytest.raises(BadReferenceAudio, match="could not be decoded"):  # an hour, had it waited
+        _decode_apart(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), wall_s=0.3)
 
 
 def test_a_child_that_does_not_stop_talking_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def test_one_socket_sees_both_pages() -> None:
             ended.set()
 
     def build() -> FastAPI:
-        may_open.wait(10)
+        may_open.wait(60)
         page = FastAPI(lifespan=lifespan)
         page.add_api_route("/", lambda: "the studio")
         return page
@@ -50,7 +50,7 @@ def test_one_socket_sees_both_pages() -> None:
             with pytest.raises(InvalidStatus, match="403"):
                 await connect(f"ws://{address}/socket", proxy=None)
             may_open.set()
-            await asyncio.wait_for(opening.opened.wait(), 10)
+            await asyncio.wait_for(opening.opened.wait(), 60)
             assert (await client.get("/")).json() == "the studio"
             assert not ended.is_set()
             handing_over.cancel()

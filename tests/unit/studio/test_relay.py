@@ -98,7 +98,7 @@ def test_a_frame_is_not_held_back_until_the_next() -> None:
 
     async def client(socket_: ClientConnection) -> None:
         for number in range(5):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await socket_.recv() == bytes([number])
             await socket_.send(f"heard {number}")
 
@@ -145,7 +145,7 @@ def test_the_clients_close_reaches_the_runtime(code: int) -> None:
         async with relayed(WebSocketRoute("/v1/talk", server)) as address:
             socket_ = await connect(f"ws://{address}/v1/talk")
             await socket_.close(code)
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(60):
                 assert await closed == code
 
     asyncio.run(run())
@@ -163,7 +163,7 @@ def test_a_client_that_vanishes_is_a_close_for_the_runtime() -> None:
         async with relayed(WebSocketRoute("/v1/talk", server)) as address:
             socket_ = await connect(f"ws://{address}/v1/talk")
             socket_.transport.abort()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(60):
                 await closed.wait()
 
     asyncio.run(run())
@@ -257,7 +257,7 @@ def test_a_client_that_does_not_read_holds_the_runtime_back() -> None:
             await asyncio.sleep(0.5)
             assert sent == before, "the sender still runs although nobody reads"
             socket_.transport.abort()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(60):
                 await over.wait()
 
     asyncio.run(run())
@@ -366,13 +366,13 @@ def test_http_streams_and_a_client_that_leaves_ends_it() -> None:
             return StreamingResponse(parts(), media_type="audio/pcm")
 
         async with relayed(Route("/v1/sound", sound)) as address, httpx.AsyncClient() as client:
-            async with asyncio.timeout(5), client.stream("GET", f"http://{address}/v1/sound") as answer:
+            async with asyncio.timeout(60), client.stream("GET", f"http://{address}/v1/sound") as answer:
                 assert answer.headers["content-type"] == "audio/pcm"
                 stream = answer.aiter_raw()
                 assert await anext(stream) == b"first"
                 go_on.set()
                 await anext(stream)
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(60):
                 await left.wait()
 
     asyncio.run(run())

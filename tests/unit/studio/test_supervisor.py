@@ -25,7 +25,7 @@ from tests.unit.studio.serving import served
 
 ROOT = Path(__file__).resolve().parents[3]
 STAND_IN = ["tests.unit.studio.stand_in"]
-WITHIN_S = 10.0
+WITHIN_S = 60.0
 
 
 @asynccontextmanager
@@ -167,7 +167,7 @@ def test_a_child_does_not_outlive_a_parent_that_was_killed() -> None:
         child = int(parent.stdout.readline())
         assert alive(child)
         parent.kill()
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 60
     while alive(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not alive(child)

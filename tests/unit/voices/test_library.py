@@ -431,5 +431,5 @@ def test_a_reader_does_not_wait_for_a_writer(library: Library) -> None:
     with library._writing():
         reader = threading.Thread(target=lambda: found.append(library.find("clara")))
         reader.start()
-        reader.join(5)
+        reader.join(60)
     assert found == [card]

@@ -82,7 +82,7 @@ def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptKeep
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  a folder on disk, there is nothing to await
             await asyncio.sleep(0.01)
 
