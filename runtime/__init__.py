@@ -1,4 +1,4 @@
-"""The runtime: Qwen3-TTS as a process that apps and the studio talk to."""
+"""The runtime is the process that speaks: Qwen3-TTS behind WebSocket and HTTP."""
 
 import os
 import platform

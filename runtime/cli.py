@@ -1,4 +1,4 @@
-"""The command line: one utterance in process, the runtime process, the benchmark. Arguments here, work elsewhere."""
+"""The command line parses arguments and calls what does the work: `say`, `runtime`, `bench`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values that every room shares: what is asked for, what comes back, and how it ended. No behaviour."""
+"""Defines the values that every room shares: requests, events, how speech ended. No behaviour."""
 
 from __future__ import annotations
 

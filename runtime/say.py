@@ -1,4 +1,4 @@
-"""`voicewright say`: one utterance in this process, without a server."""
+"""Runs `voicewright say`: one utterance in this process, without a server."""
 
 from __future__ import annotations
 

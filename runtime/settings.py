@@ -1,4 +1,4 @@
-"""Every knob once: its default, its unit, its environment name and what it is for.
+"""Defines every setting once: its default, its unit, its environment name and what it is for.
 
 Precedence: default, then environment, then command line. Values are checked here and trusted everywhere else.
 """

@@ -1,4 +1,4 @@
-"""Which Voicewright this is."""
+"""Tells the version of this Voicewright."""
 
 from __future__ import annotations
 

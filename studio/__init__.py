@@ -1,1 +1,1 @@
-"""The studio: the page, its port, and the relay to the runtime, which it knows by its public API only."""
+"""The studio serves the page on its port and relays the runtime, which it knows by its public API only."""

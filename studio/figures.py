@@ -1,4 +1,4 @@
-"""The runtime's metrics as the host's room shows them: a few numbers out of many."""
+"""Picks the few of the runtime's metrics that the host's room shows."""
 
 from __future__ import annotations
 

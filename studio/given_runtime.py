@@ -1,4 +1,4 @@
-"""A runtime that someone else keeps alive. Thread: the event loop."""
+"""Knows a runtime that someone else started. Thread: the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Composes what keeps things: the store, who visits it, its routes, and the hourly tidying."""
+"""Composes the store, its visitors, its routes and the hourly tidying."""
 
 from __future__ import annotations
 

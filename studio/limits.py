@@ -1,4 +1,4 @@
-"""What one visitor may ask for at once, and is allowed in a day, where each has an own history; around everything.
+"""Limits what one visitor may ask for at once and in a day; a middleware around every route.
 
 A visitor is told by the cookie or the account; who has neither, by the address. The seconds of a day are counted by the
 runtime, which is told with each request whose it is and what is allowed: it knows what it made, in whatever dialect.

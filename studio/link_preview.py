@@ -1,4 +1,4 @@
-"""What a link to the page shows where it is posted: the studio's tags in the place of those that speak of Gradio."""
+"""Puts the studio's own preview tags into the page, in place of Gradio's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page before the page: what stands on the port until Gradio has been imported, and the hand-over to it.
+"""Answers on the port until Gradio has been imported, then hands over to the page.
 
 Everything else on the port (health, state, the runtime's API) answers from the first moment. Thread: the event loop.
 """

@@ -1,4 +1,4 @@
-"""What is open of the routes that Gradio and MCP bring along, and what comes to them.
+"""Decides which of the routes that Gradio and MCP bring along are open, and checks what comes to them.
 
 The page needs few of them, and programs the calls of actions. The rest is closed. A body is read and checked here,
 since Gradio and MCP answer nonsense with a traceback.

@@ -1,4 +1,4 @@
-"""One HTTP request on its way to the runtime, and its answer on the way back, for as long as somebody waits for it."""
+"""Passes one HTTP request on to the runtime and its answer back, for as long as the client waits."""
 
 from __future__ import annotations
 

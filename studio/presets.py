@@ -1,4 +1,4 @@
-"""What the page starts with: sample texts, speakers, voice descriptions, instructs, scripts; TOML in presets/."""
+"""Reads what the page starts with from presets/*.toml: texts, speakers, descriptions, instructs, scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime's API on the studio's own origin: ``/v1/*`` and Cartesia's routes, passed on as they come.
+"""Relays the runtime's API on the studio's own origin: ``/v1/*`` and Cartesia's routes, unchanged.
 
 Nothing is read, held back or changed but headers of one hop. What the runtime promises to who is connected to it holds
 here too: a hang-up is a hang-up for it, and who reads slowly is waited for no longer and with no larger buffers than

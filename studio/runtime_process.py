@@ -1,4 +1,4 @@
-"""The runtime's commands as processes of the studio's own: one that serves on a free port, one that only checks."""
+"""Starts the runtime's commands as child processes: one that serves on a free port, one that only checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One port for everything: the page, its files, the relay, and the state of the runtime behind it."""
+"""Composes the studio's one port: the page, its files, the relay, and the state of the runtime behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the studio process itself can be told; every other argument belongs to the runtime that it starts."""
+"""Defines the settings of the studio's process; every other argument belongs to the runtime that it starts."""
 
 from __future__ import annotations
 

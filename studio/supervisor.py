@@ -1,4 +1,4 @@
-"""The runtime as a child of the studio: started again when it dies, and replaced when others are to be loaded.
+"""Supervises the runtime as a child process: restarts it when it dies, replaces it when others are to be loaded.
 
 It says where it is and how it is; the relay and the page need no more. Thread: the event loop.
 """

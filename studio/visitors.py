@@ -1,4 +1,4 @@
-"""Who is asking: everybody as one, or each visitor known by an opaque cookie, or a member who has signed in.
+"""Identifies who asks: everybody as one, each visitor by an opaque cookie, or a member who has signed in.
 
 The cookie holds a random number and nothing else. It works inside another site's frame, as on a Hugging Face Space,
 where it is kept apart for each site that frames us. What is kept names a hash of it, so that nobody who reads the

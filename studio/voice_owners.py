@@ -1,4 +1,4 @@
-"""Under which word the runtime keeps a visitor's voices, where visitors are kept apart."""
+"""Names the owner under which the runtime keeps a visitor's voices, where visitors are kept apart."""
 
 from __future__ import annotations
 

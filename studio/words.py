@@ -1,4 +1,4 @@
-"""The page's words: assets/i18n/<language>/<room>.json, flat, merged into one object a language.
+"""Merges the page's words, assets/i18n/<language>/<room>.json, into one object a language.
 
 A language is a folder; ``shell.language`` in its shell.json is its name in itself. What a language lacks is said
 in English.

@@ -1,4 +1,4 @@
-"""What differs from one kind of device to the next, behind one small interface."""
+"""Devices differ behind one small interface: CPU, CUDA and NPU."""
 
 from runtime.device.interface import Device
 from runtime.device.opening import open_device

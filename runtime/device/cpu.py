@@ -1,4 +1,4 @@
-"""The CPU: plain torch, one row at a time, nothing read that was not written. The truth for the other devices."""
+"""The CPU device computes in plain torch, one row at a time; the other devices are tested against it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: CUDA streams and graphs, and Triton's kernels where there is Triton."""
+"""The CUDA device adds streams, graphs and, where Triton is installed, its kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that a device does in one launch where the networks would do several, over tensors alone.
+"""Defines the operations that a device may do in one launch where the networks would do several.
 
 The twin of each is named; `runtime/model/fused_operations.py` and the engine choose between the two.
 """

@@ -1,4 +1,4 @@
-"""What the engine asks of a device. The CPU's answer is the readable truth that the others are tested against."""
+"""Defines what the engine asks of a device. The CPU's implementation is the reference for the others."""
 
 from __future__ import annotations
 

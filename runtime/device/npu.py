@@ -1,4 +1,4 @@
-"""Ascend NPUs: streams, NPU graphs, and fused attention under a mask that fits its shapes (docs/npu.md).
+"""The NPU device uses Ascend's streams, graphs and fused attention (docs/npu.md).
 
 Nothing here has run on Ascend hardware; tests hold every call to the rules that torch_npu writes down.
 """

@@ -1,1 +1,1 @@
-"""The only thread that touches the device: prompts, slots, frames, chunks."""
+"""The engine is the only room that touches the device: prompts, slots, frames, sound."""

@@ -1,1 +1,1 @@
-"""What is to be said of a text in Markdown, whole or while it grows (docs/live-text.md). No sockets, no engine."""
+"""Markdown is turned into the words that are to be spoken, whole or while it grows (docs/live-text.md)."""

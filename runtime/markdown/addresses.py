@@ -1,4 +1,4 @@
-"""Leaves nothing of a web address but the name of its host, in a text that grows."""
+"""Shortens web addresses in a growing text to the name of their host."""
 
 from __future__ import annotations
 

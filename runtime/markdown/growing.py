@@ -1,4 +1,4 @@
-"""What is to be said of a text in Markdown that is still being written.
+"""Turns a growing Markdown text into words as soon as nothing behind them can change them.
 
 markdown-it reads the lines that the open block depends on, and says of a new line what it is as soon as its first
 characters tell. A line of a paragraph then flows on into `GrowingInline`; headings and rows are said when their line

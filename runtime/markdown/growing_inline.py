@@ -1,4 +1,4 @@
-"""The text of a paragraph in Markdown that is still being written, as far as nothing behind it can change it."""
+"""Finds how much of a growing paragraph is settled, whatever is written behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown read by markdown-it: which blocks a text has, and what is to be said of each.
+"""Reads Markdown by markdown-it: which blocks a text has, and which words of each are spoken.
 
 CommonMark with strikethrough and check boxes. A few rules are our own, so that a line says what it is without the lines
 behind it, and so that nothing is lost that may be speech: a line that begins with ``|`` is a row of a table, indented

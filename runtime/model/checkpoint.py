@@ -1,4 +1,4 @@
-"""A checkpoint in the published layout, from a local folder or the Hub, as loaded networks (docs/model.md 1.1)."""
+"""Loads a checkpoint in the published layout from a local folder or the Hub as networks (docs/model.md 1.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint's JSON files as typed values: an allow-list of fields, nothing executed.
+"""Reads a checkpoint's JSON files as typed values by an allow-list of fields; nothing in them is executed.
 
 What a file leaves out has the default of the reference implementation's class (qwen-tts 0.1.1, whose Mimi is that of
 transformers 4.57.3), so that every file that those classes load is read to the same values; tests/golden holds them

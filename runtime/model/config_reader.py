@@ -1,4 +1,4 @@
-"""JSON objects of a checkpoint as dataclasses: field by field, by name and type, and what was left out or not known."""
+"""Reads JSON objects as dataclasses, field by field, and notes what was left out or is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layer's operations in one launch each, for few rows; the twin is ``Operations`` itself."""
+"""Does a layer's operations in one launch each, for few rows; the twin is ``Operations`` itself."""
 
 from __future__ import annotations
 

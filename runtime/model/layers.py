@@ -1,4 +1,4 @@
-"""The decoder layer that talker and code predictor share, in the order of its data flow.
+"""Defines the decoder layer that talker and code predictor share, in the order of its data flow.
 
 The layers hold no cache: whoever runs them hands in ``attend``, which stores the new keys and values where it likes
 and returns the attention over what it holds, and ``ops``, by which products and norms are done together or one

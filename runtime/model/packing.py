@@ -1,4 +1,4 @@
-"""The weights of Code2Wav folded, cast and laid out for the kernels.
+"""Folds, casts and lays out the weights of Code2Wav for the kernels.
 
 Whatever is linear after something linear is one product: codebooks and their projections are tables, the entry of the
 transformer is one convolution with pre_conv, its exit one product with the first upsampling; the norms' weights, layer

@@ -1,4 +1,4 @@
-"""Reference audio to x-vector: a log-mel front end and an ECAPA-TDNN (docs/model.md 2.3; Desplanques et al. 2020).
+"""The speaker encoder turns reference audio into an x-vector (docs/model.md 2.3; Desplanques et al. 2020).
 
 Runs once a voice, in float32, and its output goes to the talker as one embedding, not normalised.
 """

@@ -1,4 +1,4 @@
-"""What the networks make of an id alone, computed once: a card's frame then looks things up and multiplies nothing."""
+"""Computes once what the networks make of an id alone, so that a card's frame only looks it up."""
 
 from __future__ import annotations
 

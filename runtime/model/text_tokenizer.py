@@ -1,4 +1,4 @@
-"""Text to token ids, by Qwen2's own byte-level BPE and pre-tokenizer whatever the checkpoint's files hint at."""
+"""Tokenizes text by Qwen2's byte-level BPE and pre-tokenizer, whatever else the checkpoint's files name."""
 
 from __future__ import annotations
 

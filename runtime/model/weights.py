@@ -1,4 +1,4 @@
-"""Weights from safetensors files into networks: strict about every key and shape, and nothing is ever unpickled."""
+"""Loads weights from safetensors files, strict about every key and shape; nothing is ever unpickled."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the runtime and the studio share: sound in and out, files, names, and the listening port."""
+"""Runtime and studio share this room: sound in and out, files, names, and the listening port."""

@@ -1,4 +1,4 @@
-"""Sound files in, plain samples out: thin over libsndfile (soundfile) and soxr.
+"""Reads sound files into plain samples and resamples them, by libsndfile (soundfile) and soxr.
 
 Nothing is decoded before the header has been read and accepted, and no more than the limit is ever
 decoded: 10 MB of FLAC can hold 25 GB of silence.

@@ -1,4 +1,4 @@
-"""What a file may be called on anybody's disk, and how HTTP says so."""
+"""Makes file names that every disk takes, and says them over HTTP."""
 
 from __future__ import annotations
 

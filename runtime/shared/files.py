@@ -1,4 +1,4 @@
-"""Files of one folder, written so that a kill at any moment leaves the old one or the new one, never half of one."""
+"""Writes files so that a kill at any moment leaves the old one or the new one, never half of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How loud sound is to a listener (ITU-R BS.1770, EBU R 128), and making it as loud as wanted. Thin over PyAV.
+"""Measures loudness (ITU-R BS.1770, EBU R 128) and levels sound to it, by PyAV.
 
 s16le mono at 24 kHz, as everywhere. The meter is FFmpeg's ebur128; loudness is in LUFS, peaks are true peaks in dBTP.
 """

@@ -1,4 +1,4 @@
-"""Where a sentence ends, as far as marks and the words before them tell. Shared by engine and dialects."""
+"""Finds where sentences end, by marks and the words before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a text can be said, and how long that takes, by its script. Shared by engine, voices and dialects."""
+"""Tells whether a text can be spoken and how long that takes, by its script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON from outside, at one door: what passes can be kept, written again and read by every other reader of JSON."""
+"""Parses JSON from outside so strictly that it can be kept, written again and read by every other parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a field, in one sentence's words, for every kind of fault that pydantic finds in our messages."""
+"""Says what is wrong with a field, for every kind of fault that pydantic finds, in words for one sentence."""
 
 from __future__ import annotations
 

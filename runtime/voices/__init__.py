@@ -1,1 +1,1 @@
-"""Voices: bounded intake of reference audio, voice files, and the library on disk."""
+"""Voices are kept as files in a library on disk; reference audio is taken in within limits."""

@@ -1,1 +1,1 @@
-"""What people do on the page, as typed functions for programs: Gradio's API and MCP tools (docs/mcp.md)."""
+"""Offers what people do on the page to programs, as typed functions: Gradio's API and MCP tools (docs/mcp.md)."""

@@ -1,4 +1,4 @@
-"""How an action asks the studio: by its own routes, in process, in the name of who asked.
+"""Asks the studio by its own routes, in process, in the name of the caller.
 
 So a program meets the same rules, limits and owners as the page does, and the same sentences.
 """

@@ -1,4 +1,4 @@
-"""The actions as functions of Gradio's API, for gradio_client and plain HTTP."""
+"""Offers the actions as functions of Gradio's API, for gradio_client and plain HTTP."""
 
 from __future__ import annotations
 

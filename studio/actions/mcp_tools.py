@@ -1,4 +1,4 @@
-"""The actions as MCP tools, at /mcp on the studio's own port (docs/mcp.md).
+"""Offers the actions as MCP tools, at /mcp on the studio's own port (docs/mcp.md).
 
 Answers are JSON, without the sound that is in Gradio's: a model reads text, and is told where the sound lies. Tools
 that are asked for sound return it as audio.

@@ -1,4 +1,4 @@
-"""Which actions there are, and each as a function whose first argument a door fills in (Gradio's API, MCP)."""
+"""Lists the actions, each as a function whose first argument Gradio's API or MCP fills in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several lines, one after another, and files of what was spoken."""
+"""Speaks scripts of several lines, and exports what was spoken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speak, design, and what has been spoken: takes."""
+"""Speaks texts, designs voices, and finds and repeats takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored voices: kept from a take, cloned, listed, deleted."""
+"""Stores, clones, lists and deletes voices for programs."""
 
 from __future__ import annotations
 

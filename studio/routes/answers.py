@@ -1,4 +1,4 @@
-"""What all routes of the studio share: bodies in, answers and refusals out, and slow work beside the event loop."""
+"""Gives all routes of the studio what they share: bodies in, answers and refusals out, work beside the event loop."""
 
 from __future__ import annotations
 

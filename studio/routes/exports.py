@@ -1,4 +1,4 @@
-"""`studio/exports`: takes joined, as files, as subtitles, or all of it."""
+"""Serves `studio/exports`: takes joined, as files, as subtitles, or all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`studio/host`: what the studio runs on, how it does, and other checkpoints; for the host alone."""
+"""Serves `studio/host` to the host alone: machine, figures, and loading other checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`studio/me`: who asks, what the studio can do for them, and what they chose."""
+"""Serves `studio/me`: who asks, what the studio can do for them, and their preferences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`studio/scripts`: each visitor's scripts, as the page made them."""
+"""Serves `studio/scripts`: each visitor's scripts, as the page made them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`POST studio/takes/{id}/voice`: a designed take becomes a stored voice, for the page, the API and MCP alike."""
+"""Serves `POST studio/takes/{id}/voice`: a designed take becomes a stored voice, for the page, the API and MCP."""
 
 from __future__ import annotations
 

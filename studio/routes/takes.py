@@ -1,4 +1,4 @@
-"""`studio/takes`: the history of what was spoken, each visitor's own."""
+"""Serves `studio/takes`: the history of what was spoken, each visitor's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`studio/transcribe`: a recording in, its words out, where a recogniser is installed."""
+"""Serves `studio/transcribe`: a recording in, its words out, where a recogniser is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`studio/voices/{voice}`: a stored voice away, and back for as long as it lies in the bin."""
+"""Serves `studio/voices/{voice}`: deletes a stored voice, and restores it for as long as it lies in the bin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The studio's SQLite file: opened, brought to the newest form, and moved aside where it is damaged.
+"""Opens the studio's SQLite file, migrates it, and moves it aside where it is damaged.
 
 Thread: any; one at a time holds the connection.
 """

@@ -1,4 +1,4 @@
-"""Takes on their way to other programs: joined, a file a line, subtitles, or all of it in one archive.
+"""Exports takes: joined, a file a line, subtitles, or all of it in one archive.
 
 What is made lies in a temporary file, in memory while it is small. Thread: any; long ones take seconds.
 """

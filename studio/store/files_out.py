@@ -1,4 +1,4 @@
-"""Sound on its way out of the store: encoded with its tags, and what a recording of anybody's making may be called."""
+"""Encodes sound that leaves the store, with its tags, and names the media type of kept recordings."""
 
 from __future__ import annotations
 

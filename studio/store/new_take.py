@@ -1,4 +1,4 @@
-"""The record of a new take: what the page said, and what is measured of its sound."""
+"""Makes the record of a new take from what the page said and what is measured of its sound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose things are whose: every row names its owner by one of these words, and nothing else tells owners apart."""
+"""Names the owners of rows; nothing else tells one visitor's things from another's."""
 
 from __future__ import annotations
 

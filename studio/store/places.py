@@ -1,4 +1,4 @@
-"""Whether a folder outlives the machine that it is on."""
+"""Tells whether a folder outlives the machine that it is on."""
 
 from __future__ import annotations
 

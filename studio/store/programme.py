@@ -1,4 +1,4 @@
-"""Takes and silences one after another: a programme, made as loud as wanted, cut into lines, told as subtitles.
+"""Joins takes and silences into a programme: as loud as wanted, cut into lines, with subtitles.
 
 Samples are int16, mono, 24 kHz throughout.
 """

@@ -1,4 +1,4 @@
-"""What a file of a take says of itself: that it was made, by which model, from which seed."""
+"""Writes the tags of a take's file: that it was made by a model, by which one, from which seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page may say of a take and of a script, checked at the edge.
+"""Validates what a client may say of a take or of a script.
 
 Everything else in a take's record is the store's own: its id, when it was made, and what is measured of its sound.
 """

@@ -1,4 +1,4 @@
-"""Scripts: lines and who speaks them, as the page made them. Every call names the owner. Thread: any."""
+"""Keeps scripts: lines and who speaks them. Every call names the owner. Thread: any."""
 
 from __future__ import annotations
 

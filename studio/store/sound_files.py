@@ -1,4 +1,4 @@
-"""A take's sound on disk: FLAC, with all that is known of the take in its metadata, written whole or not at all.
+"""Keeps a take's sound on disk as FLAC with its record in the metadata, written whole or not at all.
 
 So a take can be found again without the database. References lie beside it under their checksum, each once.
 Thread: any; whoever writes holds the lock of the folder.

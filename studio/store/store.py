@@ -1,4 +1,4 @@
-"""All that the studio keeps, behind one door: opened at the start, tidied now and then, closed at the end."""
+"""Opens, tidies and closes all that the studio keeps."""
 
 from __future__ import annotations
 

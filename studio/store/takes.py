@@ -1,4 +1,4 @@
-"""Takes: a row in the database for each, and a file with its sound. Every call names the owner whose takes it sees.
+"""Keeps takes: a row in the database and a file of sound each. Every call names the owner whose takes it sees.
 
 The file is the truth of whether there is a take. A file without a row is taken in again, a row without a file goes, so
 that a kill at any moment leaves a take whole or not at all. Thread: any.

@@ -1,4 +1,4 @@
-"""Deleted voices, kept for a while as the files that they were. Thread: a worker."""
+"""Keeps deleted voices for a while, as the files that they were. Thread: a worker."""
 
 from __future__ import annotations
 

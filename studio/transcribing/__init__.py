@@ -1,1 +1,1 @@
-"""Speech recognition as a plug-in: the words of a recording, written down where something is installed that can."""
+"""Speech recognition is a plug-in: it turns a recording into words where a recogniser is installed."""

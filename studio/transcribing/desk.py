@@ -1,4 +1,4 @@
-"""Recordings are written down one at a time, in a process of their own that is started when it is first wanted."""
+"""Transcribes recordings one at a time, in a process that is started when it is first needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recogniser is, and which one the settings name. How to write one: docs/asr.md."""
+"""Defines what a recogniser is, and finds the one that the settings name (docs/asr.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's Whisper by faster-whisper, on the CPU: the card is the speech's."""
+"""Transcribes with OpenAI's Whisper by faster-whisper, on the CPU: the card is for speech."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process in which a recogniser works: what it holds, crashes or forgets to give back is not the studio's."""
+"""Runs a recogniser in a process of its own, so that what it leaks or crashes does not touch the studio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ends of Code2Wav and what is no product in it: codebooks in, depthwise convolutions with their norm, PCM out."""
+"""Computes what is no matrix product in Code2Wav: codebook lookup, depthwise convolutions with their norm, PCM."""
 
 from __future__ import annotations
 

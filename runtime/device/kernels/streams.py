@@ -1,4 +1,4 @@
-"""What the kernels of sound share: which stream each row of a batch is, and what a convolution remembers of it.
+"""Tells the kernels of Code2Wav which stream each row of a batch is, and where a convolution's state of it lies.
 
 The memory of a convolution is held twice for every slot. A chunk reads one copy and writes the other, so that no
 program overwrites what another still reads; the host knows whose turn it is (``turn``, 0 or 1).
