@@ -32,7 +32,6 @@ from runtime.shipped import shipped
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
 from studio.limits import VisitLimits, allowances
-from studio.opening import Opening
 from studio.page_door import PageDoor
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
@@ -41,6 +40,7 @@ from studio.routes.transcribe import transcribe_routes
 from studio.routes.voices import voice_routes
 from studio.settings import StudioSettings
 from studio.sign_in import SignIn
+from studio.startup_page import Opening
 from studio.store.voice_bin import VoiceBin
 from studio.supervisor import ChildRuntime, Runtime, until_answers
 from studio.transcribing.desk import Desk

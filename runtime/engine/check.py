@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from runtime.device import Device, open_device
-from runtime.device.opening import choose_dtype
+from runtime.device.open_device import choose_dtype
 from runtime.engine.registry import Registry
 from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slot_bytes
 from runtime.errors import CheckpointTooLarge

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from runtime.device import Device
 from runtime.device.interface import Stream
-from runtime.device.opening import choose_sound_dtype
+from runtime.device.open_device import choose_sound_dtype
 from runtime.engine.code2wav_scheduler import Code2WavScheduler, Codes
 from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.code2wav_worker import Code2WavWorker

@@ -16,7 +16,7 @@ import torch
 from runtime.device import Device, open_device
 from runtime.device.cpu import threads_for
 from runtime.device.interface import Stream
-from runtime.device.opening import choose_dtype
+from runtime.device.open_device import choose_dtype
 from runtime.engine.code2wav_worker import Code2WavWorker
 from runtime.engine.completion_waiter import CompletionWaiter
 from runtime.engine.core import Clock, EngineCore

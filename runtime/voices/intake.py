@@ -96,7 +96,9 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
     """Where the sound is, and whether it is known to be speech."""
-    from runtime.voices.speech import find_speech  # torch takes seconds to import, and most processes make no voices
+    from runtime.voices.speech_detector import (
+        find_speech,  # torch takes seconds to import, and most processes make no voices
+    )
 
     speech = find_speech(samples)
     return (speech, True) if speech.seconds >= LEAST_SPEECH_S else (by_loudness(samples), False)

@@ -15,9 +15,9 @@ from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
-from studio.opening import Opening
 from studio.server import build, config
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
+from studio.startup_page import Opening
 from studio.transcribing.desk import Desk
 from studio.transcribing.plugin import Choice
 from tests.support.runtime_server import RunningServer, running_server

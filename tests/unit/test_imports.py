@@ -58,8 +58,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pydantic": ("runtime/shared/validation.py", "runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
     "websockets": ("runtime/server/", "clients/python/", "studio/"),
     "gradio": ("studio/",),
-    # speech.py runs the network of silero-vad, which comes as TorchScript.
-    "torch": ("runtime/device/", "runtime/model/", "runtime/engine/", "runtime/voices/speech.py"),
+    # speech_detector.py runs the network of silero-vad, which comes as TorchScript.
+    "torch": ("runtime/device/", "runtime/model/", "runtime/engine/", "runtime/voices/speech_detector.py"),
     "triton": ("runtime/device/kernels/",),
     "torch_npu": ("runtime/device/npu.py",),
     "transformers": ("runtime/model/",),
@@ -72,7 +72,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "faster_whisper": ("studio/transcribing/whisper.py",),
     "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
     "av": ("runtime/shared/encoding.py", "runtime/shared/loudness.py"),
-    "silero_vad": (),  # its import sets torch to one thread; speech.py loads the network without it
+    "silero_vad": (),  # its import sets torch to one thread; speech_detector.py loads the network without it
     "authlib": ("studio/sign_in.py",),
     "joserfc": ("studio/sign_in.py",),
     "mcp": ("studio/actions/mcp_tools.py",),

@@ -11,7 +11,7 @@ import pytest
 WITHOUT_TRITON = """
 import sys
 sys.modules["triton"] = None  # what an import finds of a package that is not installed
-import runtime.cli, runtime.engine.engine, runtime.device.opening
+import runtime.cli, runtime.engine.engine, runtime.device.open_device
 from runtime.device.kernels import available, pdl
 print(available(), pdl())
 """

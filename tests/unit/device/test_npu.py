@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from runtime.device.interface import URGENT, Stream
 from runtime.device.npu import HIGH, WARM_UPS, NpuDevice
-from runtime.device.opening import choose_dtype, open_device
+from runtime.device.open_device import choose_dtype, open_device
 from runtime.engine import sampling
 from runtime.errors import DeviceUnavailable
 from tests.support.npu_graphs import Misuse
@@ -74,7 +74,7 @@ def test_auto_takes_a_card_before_an_npu_and_an_npu_before_the_cpu(
     assert open_device("auto").name == "cpu"
     ascend.npu.available = True
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("runtime.device.opening.CudaDevice", lambda **_: "the card")
+    monkeypatch.setattr("runtime.device.open_device.CudaDevice", lambda **_: "the card")
     assert open_device("auto") == "the card"
 
 

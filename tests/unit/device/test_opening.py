@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.opening import choose_dtype, open_device
+from runtime.device.open_device import choose_dtype, open_device
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 

@@ -19,7 +19,7 @@ from runtime.shared.decoding import ROOT
 from runtime.voices.activity import by_likelihood, by_loudness
 from runtime.voices.checks import check_transcript
 from runtime.voices.intake import MARGIN_S, PAUSE_S, clean_reference, examine, take_in
-from runtime.voices.speech import find_speech
+from runtime.voices.speech_detector import find_speech
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, spoken
 
@@ -73,7 +73,7 @@ def test_finding_speech_leaves_the_threads_of_the_engine_alone() -> None:
     code = """
 import sys, numpy, torch
 torch.set_num_threads(3)
-from runtime.voices.speech import find_speech
+from runtime.voices.speech_detector import find_speech
 find_speech(numpy.zeros(24000, numpy.float32))
 assert torch.get_num_threads() == 3
 assert "silero_vad" not in sys.modules

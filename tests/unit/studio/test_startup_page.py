@@ -14,7 +14,7 @@ from starlette.routing import Mount
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from studio.opening import Opening
+from studio.startup_page import Opening
 from tests.unit.studio.serving import served
 
 
