@@ -26,12 +26,13 @@ def head() -> str:
     modules = sorted(path.relative_to(ASSETS).as_posix() for path in (ASSETS / "js").rglob("*.js"))
     rooms = (f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())
     sheets = ["studio.css", "controls.css", "stage.css", *rooms]
+    addresses = ["clients/js/voicewright.js", *(f"studio/{path}" for path in modules if "worklet" not in path)]
     return "\n".join(
         (
             '<meta name="viewport" content="width=device-width, initial-scale=1" />',
             '<meta name="color-scheme" content="light dark" />',
             *(f'<link rel="stylesheet" href="studio/css/{sheet}" />' for sheet in sheets),
-            *(f'<link rel="modulepreload" href="studio/{path}" />' for path in modules if "worklet" not in path),
+            *(f'<link rel="modulepreload" href="{address}" />' for address in addresses),
         )
     )
 

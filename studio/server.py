@@ -127,6 +127,8 @@ def build(
     for path in ("/voices", "/voices/{path:path}"):  # Cartesia's too
         app.add_route(path, relay.http, methods=HTTP_METHODS)
     app.router.routes += [*voice_routes(relay, voice_bin), *transcribe_routes(desk, told.limits)]
+    # Where the page's modules find it: at the path that it has beside them on disk.
+    app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
     last = len(app.router.routes)

@@ -11,7 +11,7 @@ const KEEP_AGAIN_MS = 5000; // a take that is whole while the studio does not an
 
 export class Speech {
   /**
-   * @param {import('./ws_client.js').SpeechSocket} socket
+   * @param {import('../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {Object} studio
    * @param {(id: string) => Object} studio.modelOf  id, fingerprint, device and dtype of a model
    * @param {(take: Take) => void} studio.onWhole

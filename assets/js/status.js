@@ -14,7 +14,7 @@ const OFFLINE_MS = 2000; // for an answer, after the browser has said that there
 export class Status extends EventTarget {
   /**
    * @param {ParentNode} page
-   * @param {import('./ws_client.js').SpeechSocket} socket
+   * @param {import('../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {(key: string) => string} t
    */
   constructor(page, socket, t) {

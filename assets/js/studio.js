@@ -23,7 +23,7 @@ import { TextFacts } from './text_facts.js';
 import { Toasts } from './toast.js';
 import { Voices } from './voices.js';
 import { localised, Words } from './words.js';
-import { SpeechError, SpeechSocket } from './ws_client.js';
+import { SpeechError, SpeechSocket } from '../../clients/js/voicewright.js';
 
 /** @typedef {import('./rooms/fields.js').ModelCard} ModelCard */
 

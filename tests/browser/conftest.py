@@ -77,6 +77,10 @@ def browser(playwright: Playwright, chromium: str, microphone: Path) -> Iterator
 class _Modules(SimpleHTTPRequestHandler):
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}
 
+    def translate_path(self, path: str) -> str:
+        """The client lies beside assets/, as it does at the studio."""
+        return str(ROOT / path.lstrip("/")) if path.startswith("/clients/js/") else super().translate_path(path)
+
     def log_message(self, format: str, *args: object) -> None:
         return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
@@ -11,10 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 from websockets.asyncio.server import ServerConnection, serve
 
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
+from tests.support.node import CLIENT
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import PROTOCOL
 
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.browser
 
 # Speaks, and tells what its handlers were told, in their order.
 PRELUDE = """
-const { SpeechSocket } = await import('/js/ws_client.js');
+const { SpeechSocket } = await import('/clients/js/voicewright.js');
 const told = [];
 const listen = (name, end) => ({
   onStart: ({ seed }) => told.push([name, 'start', seed]),
@@ -98,6 +100,14 @@ def test_a_finished_text_takes_no_more(blank: Page, server: RunningServer) -> No
     try { speech.write('More.'); } catch (error) { return error.message; } finally { socket.close(); }
     """
     assert script(blank, body, url=server.socket) == "the text of this utterance is finished"
+
+
+def test_the_example_of_a_page_speaks(blank: Page, server: RunningServer) -> None:
+    (example,) = re.findall(r"```html\n(.*?)```", (CLIENT / "README.md").read_text("utf-8"), re.DOTALL)
+    example = example.replace("./voicewright.js", "/clients/js/voicewright.js")
+    blank.set_content(example.replace("ws://localhost:8210/v1/audio/speech/stream", server.socket))
+    blank.get_by_role("button", name="Speak").click()
+    expect(blank.locator("output")).to_have_text(re.compile(r"^\d{5,} samples$"), timeout=30_000)
 
 
 # --- servers that are not at their best

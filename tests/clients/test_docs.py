@@ -13,12 +13,14 @@ import pytest
 
 from tests.clients.conftest import PYTHON as CLIENTS
 from tests.clients.conftest import ROOT
+from tests.support import node
 from tests.support.app import App
 from tests.support.runtime_server import RunningServer
 
 PAGE = (ROOT / "docs" / "clients.md").read_text("utf-8")
 PYTHON_CLIENT = ROOT / "clients" / "python"
 PYTHON_PAGE = (PYTHON_CLIENT / "README.md").read_text("utf-8")
+JAVASCRIPT_PAGE = (node.CLIENT / "README.md").read_text("utf-8")
 API, MCP, README = ((ROOT / path).read_text("utf-8") for path in ("docs/api.md", "docs/mcp.md", "README.md"))
 EXAMPLE_S = 60
 
@@ -38,18 +40,6 @@ def examples(language: str, page: str = PAGE) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
-def node() -> list[str]:
-    """Node with a WebSocket; the browser's tests run the same module in Chromium."""
-    path = shutil.which("node")
-    if path is None:
-        pytest.skip("Node was not found")
-    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-    major = int(version.removeprefix("v").split(".")[0])
-    if major < 20:
-        pytest.skip(f"Node {version.strip()} has no WebSocket")
-    return [path] if major >= 22 else [path, "--experimental-websocket", "--no-warnings"]
-
-
 def run(command: list[str], folder: Path) -> str:
     environment = os.environ | {"PYTHONPATH": str(PYTHON_CLIENT), "NO_PROXY": "*"}
     ended = subprocess.run(
@@ -61,8 +51,9 @@ def run(command: list[str], folder: Path) -> str:
 
 def test_every_example_has_its_test() -> None:
     assert len(examples("python", PYTHON_PAGE)) == len(PYTHON)
-    assert len(examples("js")) == len(JAVASCRIPT)
-    assert PAGE.count("```") == 2 * (1 + len(JAVASCRIPT))
+    assert len(examples("js", JAVASCRIPT_PAGE)) == len(JAVASCRIPT)
+    assert len(examples("html", JAVASCRIPT_PAGE)) == 1  # tests/browser/test_ws_client.py
+    assert PAGE.count("```") == 2
 
 
 @pytest.mark.parametrize("number", range(len(PYTHON)))
@@ -80,10 +71,10 @@ def test_the_gradio_example_prints_what_it_should(app: App, tmp_path: Path) -> N
 @pytest.mark.parametrize("number", range(len(JAVASCRIPT)))
 def test_a_javascript_example_prints_what_it_should(server: RunningServer, tmp_path: Path, number: int) -> None:
     (tmp_path / "package.json").write_text('{"type": "module"}')
-    shutil.copy(ROOT / "assets" / "js" / "ws_client.js", tmp_path)
-    code = examples("js")[number].replace("ws://localhost:8210/v1/audio/speech/stream", server.socket)
+    shutil.copytree(node.CLIENT, tmp_path / "node_modules" / "voicewright")
+    code = examples("js", JAVASCRIPT_PAGE)[number].replace("ws://localhost:8210/v1/audio/speech/stream", server.socket)
     (tmp_path / "example.js").write_text(code)
-    assert re.search(JAVASCRIPT[number], run([*node(), "example.js"], tmp_path))
+    assert re.search(JAVASCRIPT[number], run([*node.command(), "example.js"], tmp_path))
 
 
 def interpreter(code: str) -> str:

@@ -26,6 +26,7 @@ NEEDED = [
     "studio/__main__.py",
     "studio/data/presets/texts.toml",
     "studio/data/assets/js/worklet.js",
+    "studio/data/clients/js/voicewright.js",
     "studio/data/assets/css/studio.css",
     "studio/data/assets/html/studio.html",
     "runtime/data/assets/demo-voice/config.json",

@@ -1,8 +1,8 @@
 /**
  * A client of the speech protocol `voicewright.speech.v1`: one socket, several utterances at once, heard as they
- * are made. For browsers and Node 22 or later; one file, no dependencies, no globals. It knows neither sound nor page.
+ * are made. For browsers and Node; one file, no dependencies, no globals. It knows neither sound nor page.
  *
- *     import { SpeechSocket } from './ws_client.js';
+ *     import { SpeechSocket } from 'voicewright';
  *
  *     const socket = new SpeechSocket('ws://localhost:8210/v1/audio/speech/stream');
  *     socket.speak({ voice: 'clara' }, 'The kettle is on.', {
@@ -27,16 +27,16 @@
  * A server with keys takes one as `{ key }`; a page that must not hold the key has its own server fetch a single-use
  * ticket (POST /v1/session_ticket) for each connection: `{ ticket: async () => '…' }`.
  *
- * Docs: docs/clients.md (examples), docs/api.md (every message, field and error code).
+ * Docs: README.md (examples), docs/api.md (every message, field and error code).
  *
  * @typedef {Object} Session        what the server said of itself in session.created
- * @property {Object[]} models
+ * @property {Object<string, any>[]} models
  * @property {Object<string, number>} limits
  *
  * @typedef {Object} Handlers
- * @property {(start: Object) => void} [onStart]      audio.start: seed, model, voice, notes
+ * @property {(start: Object<string, any>) => void} [onStart]      audio.start: seed, model, voice, notes
  * @property {(pcm: Int16Array, firstSample: number) => void} [onAudio]
- * @property {(done: Object) => void} [onDone]        audio.done: metrics, stop_reason, seed, total_samples
+ * @property {(done: Object<string, any>) => void} [onDone]        audio.done: metrics, stop_reason, seed, total_samples
  * @property {(error: SpeechError) => void} [onError]
  * @property {(position: number, etaMs: number|null) => void} [onQueue]  no slot is free; 0 is next
  * @property {(ack: {sent_ms: number, played_ms: number|null}) => void} [onCancelled]  a cancel has arrived
@@ -44,6 +44,10 @@
  * @typedef {Object} Options
  * @property {string} [key]                           an API key
  * @property {() => Promise<string>} [ticket]         fetches a ticket, once for each connection
+ * @property {typeof globalThis.WebSocket} [WebSocket]  another than the global one, which Node has from 22 on
+ *
+ * @typedef {{type: string, [field: string]: unknown}} Message  one of the client's
+ * @typedef {'closed'|'connecting'|'open'|'stalled'} State
  */
 
 const PROTOCOL = 'voicewright.speech.v1';
@@ -57,10 +61,13 @@ const OPEN_WITHIN_MS = 6000;
 
 /** An error with the stable code and the sentence of the server. */
 export class SpeechError extends Error {
-  /** @param {{code: string, message: string, param?: string|null, retryable?: boolean, facts?: Object}} fields */
+  /** @param {{code: string, message: string, param?: string|null, retryable?: boolean, facts?: Object<string, any>}} fields */
   constructor({ code, message, param = null, retryable = false, facts = {} }) {
     super(message);
-    Object.assign(this, { code, param, retryable, facts });
+    this.code = code;
+    this.param = param;
+    this.retryable = retryable;
+    this.facts = facts;
   }
 }
 
@@ -97,10 +104,11 @@ class Utterance {
     this.socket = socket;
     this.id = id;
     this.handlers = handlers;
+    /** @type {number|null} */
     this.channel = null;
     this.samples = 0;
     this.finished = false;
-    /** What was written before the socket was open; null once it is. @type {Object[]|null} */
+    /** What was written before the socket was open; null once it is. @type {Message[]|null} */
     this.waiting = [];
   }
 
@@ -132,25 +140,28 @@ class Utterance {
     this.send({ type: 'context.cancel', played_ms: playedMs });
   }
 
-  /** A part of the text; what comes for an utterance that has ended is dropped. */
+  /** A part of the text; what comes for an utterance that has ended is dropped. @param {Message} message */
   say(message) {
     if (this.finished) throw new Error('the text of this utterance is finished');
     if (this.socket.utterances.has(this.id)) this.send(message);
   }
 
+  /** @param {Message} message */
   send(message) {
     if (this.waiting) this.waiting.push(message);
     else this.socket.send({ ...message, context_id: this.id });
   }
 
-  /** The socket is open. @param {Object} config */
+  /** The socket is open. @param {Object<string, unknown>} config */
   begin(config) {
-    const waiting = this.waiting;
+    /** @type {Message[]} */
+    const waiting = this.waiting ?? [];
     this.waiting = null;
     const shape = { response_format: 'pcm', frames: 'labelled' };
     for (const message of [{ type: 'session.config', ...shape, ...config }, ...waiting]) this.send(message);
   }
 
+  /** @param {ReturnType<typeof readFrame>} frame */
   hear(frame) {
     // A hole or a repetition would be audible and is a server's bug: say so instead of playing it.
     if (frame.firstSample !== this.samples) {
@@ -173,7 +184,15 @@ export class SpeechSocket extends EventTarget {
     super();
     this.url = new URL(url);
     this.options = options;
-    /** Stalled: open as far as anybody told us, and nothing comes. @type {'closed'|'connecting'|'open'|'stalled'} */
+    /** @type {WebSocket|null} */
+    this.socket = null;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.openTimer = undefined;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.retryTimer = undefined;
+    /** @type {ReturnType<typeof setInterval>|undefined} */
+    this.pingTimer = undefined;
+    /** Stalled: open as far as anybody told us, and nothing comes. @type {State} */
     this.state = 'closed';
     /** When the first ping was sent that nothing has followed yet; 0: all are answered. */
     this.unanswered = 0;
@@ -199,7 +218,7 @@ export class SpeechSocket extends EventTarget {
   }
 
   async connect() {
-    const { key, ticket } = this.options;
+    const { key, ticket, WebSocket = globalThis.WebSocket } = this.options;
     const url = new URL(this.url);
     if (ticket) url.searchParams.set('ticket', await ticket());
     if (this.state !== 'connecting') return; // closed while the ticket was fetched
@@ -232,7 +251,7 @@ export class SpeechSocket extends EventTarget {
   /**
    * Say a text.
    *
-   * @param {Object} config  fields of session.config
+   * @param {Object<string, unknown>} config  fields of session.config
    * @param {string|null} text  null: it is written piece by piece
    * @param {Handlers} handlers
    * @returns {Utterance}
@@ -269,18 +288,19 @@ export class SpeechSocket extends EventTarget {
     this.ping();
   }
 
-  /** Whatever comes shows that the connection lives. */
+  /** Whatever comes shows that the connection lives. @param {ArrayBuffer|string} data */
   hear(data) {
     this.unanswered = 0;
     if (this.state === 'stalled') this.enter('open');
     this.receive(data);
   }
 
+  /** @param {Message} message */
   send(message) {
-    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
+    if (this.socket?.readyState === 1) this.socket.send(JSON.stringify(message));
   }
 
-  /** Resolve when a session is there; reject with what to tell the user if none comes soon. */
+  /** Resolve when a session is there; reject with what to tell the user if none comes soon. @returns {Promise<void>} */
   whenOpen() {
     if (this.state === 'open') return Promise.resolve();
     this.open();
@@ -299,6 +319,7 @@ export class SpeechSocket extends EventTarget {
     });
   }
 
+  /** @param {ArrayBuffer|string} data */
   receive(data) {
     if (data instanceof ArrayBuffer) return this.receiveFrame(data);
     const message = JSON.parse(data);
@@ -337,6 +358,7 @@ export class SpeechSocket extends EventTarget {
     }
   }
 
+  /** @param {ArrayBuffer} data */
   receiveFrame(data) {
     const frame = readFrame(data);
     for (const utterance of this.utterances.values()) {
@@ -344,6 +366,7 @@ export class SpeechSocket extends EventTarget {
     }
   }
 
+  /** @param {Utterance|undefined} utterance @param {ConstructorParameters<typeof SpeechError>[0]} message */
   receiveError(utterance, message) {
     const error = new SpeechError(message);
     if (utterance) return this.fail(utterance, error);
@@ -380,6 +403,7 @@ export class SpeechSocket extends EventTarget {
     this.complaint = null;
   }
 
+  /** @param {State} state */
   enter(state) {
     this.state = state;
     this.dispatchEvent(new Event('state'));

@@ -1,0 +1,28 @@
+"""Node, for what of the page's JavaScript needs no browser."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT = ROOT / "clients" / "js"
+NEEDED = 20  # the first with a WebSocket; it has to be asked for until 22
+
+
+@cache
+def command() -> list[str]:
+    """How to start Node: the one that `make` installs, or else the system's."""
+    path = shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
+    if path is None:
+        pytest.skip("Node was not found; get it with: make .venv/.ready-dev")
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    major = int(version.removeprefix("v").split(".")[0])
+    if major < NEEDED:
+        pytest.skip(f"Node {version} has no WebSocket")
+    return [path] if major >= 22 else [path, "--experimental-websocket", "--no-warnings"]
