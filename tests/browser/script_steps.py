@@ -85,7 +85,7 @@ def client(page: Page, app: App) -> httpx.Client:
 def stored_script(page: Page, app: App) -> dict[str, Any]:
     with client(page, app) as http:
         newest = http.get("/studio/scripts").json()["scripts"][0]
-        return http.get(f"/studio/scripts/{newest['id']}").json()  # type: ignore[no-any-return]
+        return http.get(f"/studio/scripts/{newest['id']}").json()
 
 
 def sound_of(page: Page, app: App, take: str) -> Pcm:

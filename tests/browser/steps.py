@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import soundfile
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FilePayload, Locator, Page, expect
 
 from tests.support.signals import voice
 
@@ -63,7 +62,7 @@ def seed(page: Page) -> int:
     return int(page.input_value("#vw-seed"))
 
 
-def wav(seconds: float, rate: int = 24000, seed: int = 9) -> dict[str, Any]:
+def wav(seconds: float, rate: int = 24000, seed: int = 9) -> FilePayload:
     file = io.BytesIO()
     soundfile.write(file, voice(seconds, seed, rate), rate, format="WAV", subtype="PCM_16")
     return {"name": "voice.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import numpy as np
 from numpy.typing import NDArray
+from websockets import Subprotocol
 from websockets.sync.client import connect
 
 from tests.support.app import App
@@ -16,7 +17,7 @@ from tests.support.app import App
 def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:
     """Fetch an utterance's PCM."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
-    with connect(url, subprotocols=["voicewright.speech.v1"], compression=None) as socket:
+    with connect(url, subprotocols=[Subprotocol("voicewright.speech.v1")], compression=None) as socket:
         for message in (
             {"type": "session.config", **config},
             {"type": "input.text", "text": text},
@@ -25,11 +26,11 @@ def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:
             socket.send(json.dumps(message))
         sound = b""
         while True:
-            message = socket.recv()
-            if isinstance(message, bytes):
-                sound += message
+            heard = socket.recv()
+            if isinstance(heard, bytes):
+                sound += heard
                 continue
-            event = json.loads(message)
+            event = json.loads(heard)
             assert event["type"] != "error", event
             if event["type"] == "audio.done":
                 return np.frombuffer(sound, "<i2")

@@ -35,12 +35,12 @@ class Outside:
     @classmethod
     def of(cls, tensor: Tensor) -> Outside:
         memory = tensor.untyped_storage()
-        place = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+        place = int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
         return cls(StorageWeakRef(memory), memory.data_ptr(), tensor.dtype, place)
 
     def tensor(self) -> Tensor:
         """Raises Misuse where the memory is gone."""
-        memory = torch.UntypedStorage._new_with_weak_ptr(self.memory.cdata)  # type: ignore[attr-defined]
+        memory = torch.UntypedStorage._new_with_weak_ptr(self.memory.cdata)
         if memory is None or memory.data_ptr() != self.address:
             raise Misuse("a graph reads or writes memory that was freed or moved since its capture")
         return torch.empty(0, dtype=self.dtype).set_(memory, *self.place)

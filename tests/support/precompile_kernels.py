@@ -48,7 +48,7 @@ class Card:
 
 driver.set_active(Card())
 torch.cuda.current_device = lambda: 0
-torch.cuda.set_device = lambda _: None
+torch.cuda.set_device = lambda device: None
 weight, x = torch.zeros(64, 64, dtype=torch.bfloat16), torch.zeros(4, 64, dtype=torch.bfloat16)
 good = gemm.Tiles(16, 64, 1, 4, 2)
 bad = gemm.Tiles(16, 24, 1, 4, 2)  # no tile has a side of 24

@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from websockets import Subprotocol
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 PROTOCOL = "voicewright.speech.v1"
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ class Talk:
 @asynccontextmanager
 async def talk(url: str, **config: Any) -> AsyncIterator[Talk]:
     """Connect, read session.created, and configure if fields are given."""
-    async with connect(url, subprotocols=[PROTOCOL], max_size=None, compression=None) as connection:
+    async with connect(url, subprotocols=[Subprotocol(PROTOCOL)], max_size=None, compression=None) as connection:
         one = Talk(connection)
         created = await one.hear()
         assert isinstance(created, dict)

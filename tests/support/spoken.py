@@ -27,4 +27,4 @@ def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
         ]
     finally:
         engine.close()
-    return np.frombuffer(b"".join(chunks), "<i2").astype(np.float32) / 32768
+    return np.frombuffer(b"".join(chunks), "<i2").astype(np.float32) / np.float32(32768)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.listening import listen
@@ -31,7 +32,7 @@ def studio_port(
     server: ServerSettings | None = None,
     limits: Limits | None = None,
     visits: VisitSettings | None = None,
-    **store: str,
+    **store: Any,
 ) -> Iterator[int]:
     """Serve the studio before the runtime at this address, and give its port."""
     told = Settings(server=server or ServerSettings(), limits=limits or Limits())

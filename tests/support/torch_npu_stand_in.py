@@ -9,7 +9,7 @@ in float64, so that two ways to the same sum round to the same bits.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
@@ -32,7 +32,7 @@ def need(holds: bool, rule: str) -> None:
         raise Misuse(rule)
 
 
-class Stream:
+class NpuStream:
     """A line of work; on a CPU everything asked for is done at once."""
 
     def __init__(self, device: object = None, priority: int = 0) -> None:
@@ -49,9 +49,10 @@ class Stream:
 
 class Event:
     def __init__(self, npu: StandInNpu) -> None:
-        self._npu, self.recorded = npu, None
+        self._npu = npu
+        self.recorded: NpuStream | None = None
 
-    def record(self, stream: Stream | None = None) -> None:
+    def record(self, stream: NpuStream | None = None) -> None:
         self.recorded = stream or self._npu.current_stream()
 
     def query(self) -> bool:
@@ -69,7 +70,7 @@ class Config:
         object.__setattr__(self, name, value)
 
 
-class NPUGraph:
+class Graph:
     """Holds what was captured; filled in by ``StandInNpu.graph``."""
 
     def __init__(self) -> None:
@@ -85,15 +86,15 @@ class NPUGraph:
 class StandInNpu:
     """``torch_npu.npu``, which is ``torch.npu``."""
 
-    NPUGraph = NPUGraph
-    Stream = Stream
+    NPUGraph = Graph
+    Stream = NpuStream
 
     def __init__(self) -> None:
         self.available, self.name = True, "Ascend910B4"
         self.config, self.compiles_on_the_way = Config(), True
-        self.graphs: list[NPUGraph] = []
+        self.graphs: list[Graph] = []
         self.pools: list[object] = []
-        self._streams = [Stream()]  # the default stream, and those that were entered
+        self._streams = [NpuStream()]  # the default stream, and those that were entered
 
     def is_available(self) -> bool:
         return self.available
@@ -113,11 +114,11 @@ class StandInNpu:
     def Event(self) -> Event:
         return Event(self)
 
-    def current_stream(self, device: object = None) -> Stream:
+    def current_stream(self, device: object = None) -> NpuStream:
         return self._streams[-1]
 
     @contextmanager
-    def stream(self, stream: Stream) -> Iterator[None]:
+    def stream(self, stream: NpuStream) -> Iterator[None]:
         self._streams.append(stream)
         try:
             yield
@@ -134,13 +135,13 @@ class StandInNpu:
     @contextmanager
     def graph(
         self,
-        npu_graph: NPUGraph,
+        npu_graph: Graph,
         pool: object = None,
-        stream: Stream | None = None,
+        stream: NpuStream | None = None,
         auto_dispatch_capture: bool = False,
         capture_error_mode: str = "global",
     ) -> Iterator[None]:
-        need(isinstance(npu_graph, NPUGraph), "a capture fills an NPUGraph")
+        need(isinstance(npu_graph, Graph), "a capture fills an Graph")
         need(Capture.current is None, "a capture begins within another")
         need(pool is None or pool in self.pools, "a pool that graph_pool_handle did not make")
         need(stream is not self._streams[0], "the default stream cannot be captured")
@@ -149,7 +150,7 @@ class StandInNpu:
             getattr(self.config, "allow_internal_format", True) is False and not self.compiles_on_the_way,
             "private formats and operators compiled on the way run as aclop, which no capture takes",
         )
-        stream = stream or Stream()
+        stream = stream or NpuStream()
         with self.stream(stream):
             npu_graph.capture = Capture(stream, self.current_stream)
             with npu_graph.capture:
@@ -360,6 +361,9 @@ def install(patch: pytest.MonkeyPatch) -> StandIn:
     module = StandIn()
     patch.setitem(sys.modules, "torch_npu", module)
     patch.setattr(ours, "KIND", "cpu")
-    pinned: Callable[[Tensor], Tensor] = lambda tensor, device=None: tensor  # noqa: E731
-    patch.setattr(Tensor, "pin_memory", pinned)
+    patch.setattr(Tensor, "pin_memory", _as_it_is)
     return module
+
+
+def _as_it_is(tensor: Tensor, device: object = None) -> Tensor:
+    return tensor

@@ -78,7 +78,7 @@ def test_replies_that_run_are_finished_and_the_idle_are_sent_home(folder_of: Fol
             assert heard + len(take.pcm) == take.end["total_bytes"]
             assert closed == (1001, "draining")
 
-    assert draining(folder_of, scenario, drain_s=30) == 0
+    assert draining(folder_of, scenario, drain_s=240) == 0
 
 
 def test_who_speaks_may_not_begin_anew(folder_of: FolderOf) -> None:
@@ -101,7 +101,7 @@ def test_who_speaks_may_not_begin_anew(folder_of: FolderOf) -> None:
         await one.send("ping", t=1)
         await one.until("pong")
 
-    assert draining(folder_of, scenario, drain_s=30) == 0
+    assert draining(folder_of, scenario, drain_s=240) == 0
 
 
 def test_patience_ends(folder_of: FolderOf) -> None:
@@ -144,7 +144,7 @@ def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signa
 
 
 def test_a_process_drains_at_sigterm(folder_of: FolderOf) -> None:
-    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="30")
+    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="240")
     assert child.stdout is not None
     try:
         url = child.stdout.readline().rpartition(" ")[2].strip()

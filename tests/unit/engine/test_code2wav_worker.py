@@ -9,7 +9,7 @@ import pytest
 
 from runtime.engine.code2wav_worker import Code2WavTask, Code2WavWorker
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 @pytest.fixture

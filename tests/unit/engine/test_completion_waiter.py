@@ -10,7 +10,7 @@ import pytest
 from runtime.device.interface import Stream
 from runtime.engine.completion_waiter import CompletionWaiter
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 class Gate:
