@@ -98,13 +98,13 @@ class Capture(TorchDispatchMode):
         if func is torch.ops.aten.lift_fresh.default:  # a number in the code, which a graph holds as it is
             self._own[given[0].untyped_storage().data_ptr()] = given[0]
         addresses = {tensor.untyped_storage().data_ptr() for tensor in given}
-        remembered = changed((args, kwargs), self._remember)
+        arguments, keywords = changed((args, kwargs), self._remember)
         result = func(*args, **kwargs)
         made = [leaf for leaf in leaves(result) if isinstance(leaf, Tensor)]
         made = [tensor for tensor in made if tensor.untyped_storage().data_ptr() not in addresses]
         for tensor in made:
             self._own[tensor.untyped_storage().data_ptr()] = tensor
-        self.steps.append(Step(func, *remembered, made))
+        self.steps.append(Step(func, arguments, keywords, made))
         return result
 
     @torch.inference_mode()

@@ -65,6 +65,8 @@ class Event:
 class Config:
     """``torch.npu.config``: one setting here, and no other name."""
 
+    allow_internal_format: bool
+
     def __setattr__(self, name: str, value: object) -> None:
         need(name == "allow_internal_format" and isinstance(value, bool), f"no such setting: {name} = {value!r}")
         object.__setattr__(self, name, value)

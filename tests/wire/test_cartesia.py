@@ -242,7 +242,7 @@ def test_a_flush_is_answered_after_its_sound_and_the_next_is_a_take_of_its_own(s
 def test_a_context_whose_text_does_not_go_on_expires_and_gives_its_slot_back(server: RunningServer) -> None:
     async def expiring() -> list[dict[str, Any]]:
         async with cartesia(server) as connection:
-            await send(connection, "Good morning.", "c", goes_on=True, max_buffer_delay_ms=0, max_frames=400)
+            await send(connection, "Good morning.", "c", goes_on=True, max_buffer_delay_ms=0, max_frames=40)
             said = (await until_done(connection, "c"))["c"]  # though nobody has said that its text is complete
             assert server.load()["active"] == 0
             await send(connection, " ", "c", goes_on=False)  # LiveKit's end, for which it awaits an answer

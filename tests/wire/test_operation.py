@@ -62,7 +62,7 @@ def test_every_dialect_is_counted_by_its_name_and_logged(
     cartesia.said(running, TEXT, max_frames=5)
     wanted = {"openai": 5, "voicewright": 1, "omni": 1, "cartesia": 1}
     assert counts(running) == {(dialect, "max_tokens"): count for dialect, count in wanted.items()}
-    lines = [record.figures for record in caplog.records if record.getMessage().startswith("request ended")]
+    lines = [record.__dict__["figures"] for record in caplog.records if record.getMessage().startswith("request ended")]
     assert Counter(line["dialect"] for line in lines) == wanted
     assert len({line["request"] for line in lines}) == 8
     for line in lines:

@@ -19,7 +19,8 @@ from benchmarks.figures import Outcome, Trace
 from benchmarks.host import measure_host
 from benchmarks.lanes import Arm, Lane, opened, settings_of
 from benchmarks.peers import Ours, measure
-from benchmarks.plan import Manner, NewVoices, Plan, Rounds, closed_loop, frames_of
+from benchmarks.plan import Manner, NewVoices, Plan, Rounds, closed_loop
+from benchmarks.prompts import frames_of
 from benchmarks.report import markdown
 from benchmarks.suite import main
 from runtime.request import Mode

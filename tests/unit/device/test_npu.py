@@ -94,7 +94,7 @@ def test_nothing_imports_the_library_before_an_npu_is_asked_for() -> None:
 
 
 def test_every_track_has_a_stream_and_first_things_come_first(npu: NpuDevice, ascend: StandIn) -> None:
-    streams: Mapping[Stream, object] = npu._streams
+    streams: Mapping[Stream, Any] = npu._streams
     assert len({id(stream) for stream in streams.values()}) == len(Stream)
     for stream in Stream:
         with npu.stream(stream):
@@ -105,7 +105,7 @@ def test_every_track_has_a_stream_and_first_things_come_first(npu: NpuDevice, as
 
 def test_a_track_waits_for_the_moment_of_another(npu: NpuDevice) -> None:
     with npu.stream(Stream.STARTS):
-        event = npu.mark()
+        event: Any = npu.mark()
     with npu.stream(Stream.FRAMES):
         npu.wait(event)
     assert event.query()

@@ -181,16 +181,18 @@ def test_a_mask_that_is_not_contiguous_is_stopped() -> None:
 def test_heads_that_are_not_contiguous_are_stopped(part: int) -> None:
     given = list(heads(2, 1, 9, torch.bfloat16))
     given[part] = torch.cat((given[part], given[part]), dim=-1)[..., ::2]
+    query, key, value = given
     with pytest.raises(AssertionError, match="contiguous tensors"):
-        check_attention(*given, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
+        check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
 
 
-@pytest.mark.parametrize(("part", "value"), list(product((0, 1, 2), ("dtype", "dim"))))
-def test_heads_of_another_dtype_or_layout_are_stopped(part: int, value: str) -> None:
+@pytest.mark.parametrize(("part", "changed"), list(product((0, 1, 2), ("dtype", "dim"))))
+def test_heads_of_another_dtype_or_layout_are_stopped(part: int, changed: str) -> None:
     given = list(heads(2, 1, 9, torch.bfloat16))
-    given[part] = given[part].float() if value == "dtype" else given[part].flatten(2)
+    given[part] = given[part].float() if changed == "dtype" else given[part].flatten(2)
+    query, key, value = given
     with pytest.raises(AssertionError):
-        check_attention(*given, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
+        check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
 
 
 def test_keys_in_the_layout_of_a_row_first_are_stopped() -> None:

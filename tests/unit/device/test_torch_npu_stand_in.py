@@ -173,7 +173,8 @@ def captured(ascend: StandIn, work: Callable[[], object]) -> Any:
 
 
 def test_a_replay_does_the_same_operations_on_the_same_memory(ascend: StandIn) -> None:
-    state, given, calls = torch.zeros(3), torch.ones(3), []
+    state, given = torch.zeros(3), torch.ones(3)
+    calls: list[Any] = []
 
     def work() -> None:
         calls.append(len(calls))  # Python runs once

@@ -374,7 +374,7 @@ def test_who_stops_listening_to_speak_frees_the_slot(endless: Checkpoint) -> Non
     engine = engine_of(endless, slots=1)
     events = engine.speak(custom_voice(max_frames=400))
     next(events)
-    events.close()
+    events.close()  # type: ignore[attr-defined]
     assert said(engine, custom_voice(max_frames=3)).end.stats.frames == 3
     assert engine.load().active == 0
 

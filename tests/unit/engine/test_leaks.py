@@ -38,7 +38,7 @@ def poison(core: EngineCore) -> None:
             level.temperature[slot], level.top_p[slot] = math.nan, math.nan
             level.top_k[slot], level.greedy[slot] = -NONSENSE, True
         slot_cache.host_position[slot] = slot_cache.host_frame[slot] = NONSENSE
-        for part in core.code2wav_streams.network.state.tensors():
+        for part in core.code2wav_streams.network.state.tensors():  # type: ignore[attr-defined]
             part[slot] = math.nan if part.is_floating_point() else -NONSENSE
     for cache in (frame.cache, frame.start_cache):
         cache.keys.fill_(math.nan)
@@ -142,7 +142,7 @@ def test_sound_that_is_not_finite_is_an_error_and_not_silence(speaker: Checkpoin
         engine.tick()
     slots = {sequence.ticket: slot for slot, sequence in core_of(engine).holders.items()}
     with torch.inference_mode():
-        core_of(engine).code2wav_streams.network.state.convs[0][slots[tickets[1]]] = math.nan
+        core_of(engine).code2wav_streams.network.state.convs[0][slots[tickets[1]]] = math.nan  # type: ignore[attr-defined]
     drain(engine)
     (whole,) = said_together(engine_of(speaker, slots=1), custom_voice(max_frames=16))
     other, victim = heards

@@ -9,8 +9,6 @@ import torch
 
 from runtime.engine.intake import admit
 from runtime.engine.prompt import (
-    NO_CODEC,
-    ClonedVoice,
     Columns,
     Prompt,
     Utterance,
@@ -18,7 +16,9 @@ from runtime.engine.prompt import (
     prompt_length,
     spoken_language,
 )
+from runtime.engine.voice_cache import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
+from runtime.model.talker import NO_CODEC
 from runtime.request import Layout, Mode
 from runtime.settings import Limits
 from tests.conftest import Loaded

@@ -51,7 +51,7 @@ def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> 
         slot_cache, frame = core.runner.slot_cache, core.runner.frame
         parts = [*slot_cache.keys, *slot_cache.values, slot_cache.trailing, slot_cache.seen, frame.hidden]
         parts += [part for cache in (frame.cache, frame.start_cache) for part in (cache.keys, cache.values)]
-        parts += core.code2wav_streams.network.state.tensors()
+        parts += core.code2wav_streams.network.state.tensors()  # type: ignore[attr-defined]
         return sum(part.nbytes for part in parts)
 
     assert held(4) - held(3) == slot_bytes(speaker, LENGTH, FLOAT32)

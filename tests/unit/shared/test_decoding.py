@@ -24,6 +24,7 @@ from runtime.errors import BadReferenceAudio, ReferenceTooLong
 from runtime.settings import Limits
 from runtime.shared import decoding
 from runtime.shared.audio import Sound
+from runtime.shared.decode_child import ANSWER_BYTES
 from runtime.shared.decoding import ROOT, _decode_apart, decode
 from runtime.shared.reference import read_reference
 from runtime.shared.wav_reader import is_plain_wav, read_wav
@@ -229,7 +230,7 @@ decode_child.confine()
 import runtime.shared.audio
 assert "torch" not in sys.modules
 try:
-    bytearray({decoding.ANSWER_BYTES * 20})
+    bytearray({ANSWER_BYTES * 20})
 except MemoryError:
     print("small", end=" ")
 try:

@@ -104,7 +104,7 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(monkeypatch: pyt
 
     async def run() -> None:
         async with running("crash") as runtime:
-            monkeypatch.setattr(supervisor.asyncio, "sleep", sleep)
+            monkeypatch.setattr(asyncio, "sleep", sleep)
             async with asyncio.timeout(WITHIN_S):
                 while len(waits) < 4:
                     await real_sleep(0.02)
