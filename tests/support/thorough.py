@@ -1,7 +1,7 @@
 """This table says which tests `make test` leaves to `make test-all`, and why: they show again what others show once.
 
-A row is a path and the functions in it; no functions means the whole file or folder. Marks at a test (`thorough`,
-`pytest.param(..., marks=...)`) say the same nearer to it; the table is for what is decided by file.
+A row is a path and the functions in it, with or without the ids of their parameters; none means the whole of it.
+Marks at a test (`thorough`, `pytest.param(..., marks=...)`) say the same nearer to it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,106 @@ THOROUGH: dict[str, Row] = {
     # The engine on other devices and in other orders: the same codes as on the plain one.
     "tests/unit/device/test_npu_engine.py": (),
     "tests/unit/engine/test_sound_graphs.py": (),
+    # Suites of benchmarks, each with a runtime of its own and clients in processes.
+    "tests/unit/benchmarks/test_suites.py": (),
+    "tests/unit/benchmarks/test_pipeline.py": (),
+    # The wire: crowds, abuse, whole processes, every route compared with every other, limits waited out.
+    "tests/wire/test_cartesia.py": (
+        "test_a_context_whose_text_does_not_go_on_expires_and_gives_its_slot_back",
+        "test_pipecat_sends_sentences_and_reads_its_transcript_from_the_times",
+        "test_cartesias_own_client_pushes_and_says_no_more_inputs",
+    ),
+    "tests/wire/test_cartesia_bytes.py": (
+        "test_other_rates_last_as_long",
+        "test_what_newer_clients_send_is_understood",
+    ),
+    "tests/wire/test_client.py": (
+        "test_sound_that_nobody_reads_is_not_fetched",
+        "test_a_queue_position_is_told_while_no_slot_is_free",
+    ),
+    "tests/wire/test_drain.py": (
+        "test_who_speaks_may_not_begin_anew",
+        "test_a_second_signal_does_not_wait",
+        "test_a_process_drains_at_sigterm",
+    ),
+    "tests/wire/test_omni.py": (
+        "test_whole_sentences_are_files_that_others_can_read",
+        "test_sentences_come_in_order_where_there_is_one_slot",
+        "test_a_socket_serves_one_utterance_after_the_other",
+        "test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order",
+        "test_commitment_cuts_at_strong_ends_and_needs_a_language",
+    ),
+    "tests/wire/test_one_sound.py": (),
+    "tests/wire/test_openai.py": (
+        "test_a_hang_up_frees_the_slot_within_a_frame_or_two",
+        "test_the_encoder_of_who_hangs_up_ends_its_threads_without_the_collector",
+        "test_100_hang_ups_leave_nothing_behind",
+        "test_a_client_that_reads_nothing_is_dropped",
+        "test_a_slow_reader_pauses_its_row_and_goes_on",
+        "test_a_body_that_does_not_come_is_not_waited_for",
+        "test_half_a_reply_is_never_taken_for_a_whole_one",
+        "test_a_batch_waits_outside_a_queue_that_is_full",
+        "test_each_curl_of_the_page_works",
+        "test_each_python_of_the_page_works",
+    ),
+    "tests/wire/test_peers.py": (),
+    "tests/wire/test_process.py": (
+        "test_a_signal_ends_it_while_it_loads",
+        "test_signals_end_it_cleanly_in_the_middle_of_a_network",
+        "test_a_second_signal_ends_it_cleanly_while_it_speaks",
+        "test_verbose_may_stand_behind_the_command",
+        "test_a_missing_weights_file_is_one_sentence",
+        "test_a_missing_checkpoint_is_one_sentence",
+    ),
+    "tests/wire/test_refusals.py": (
+        "test_who_waits_is_told_for_how_long_and_not_kept_for_ever",
+        "test_live_sessions_without_text_hold_no_slot_and_no_place_in_the_queue",
+        "test_references_that_are_too_short_or_too_long",
+    ),
+    "tests/wire/test_speech.py": (
+        "test_a_session_speaks_again_and_again_with_one_reference",
+        "test_nobody_configures_and_nobody_speaks",
+        "test_two_sockets_at_once_sound_as_each_alone",
+    ),
+    "tests/wire/test_text_filter.py": (),
+    "tests/wire/test_voices.py": (
+        "test_many_uploads_at_once_are_all_answered",
+        "test_uploads_end_at_the_limit_announced_or_not",
+    ),
+    # The engine: the same for another shape of checkpoint, another place of the fault, another cut.
+    "tests/unit/engine/test_batches.py": (
+        "test_requests_with_different_sampling_share_a_batch",
+        "test_another_shape_of_checkpoint_batches_as_well",
+        "test_a_batch_equals_its_members_alone[at once-0-seeded]",
+        "test_a_batch_equals_its_members_alone[at once-1-greedy]",
+        "test_a_batch_equals_its_members_alone[at once-3-greedy]",
+        "test_members_may_join_and_leave_in_any_order[at once-1]",
+        "test_members_may_join_and_leave_in_any_order[at once-2]",
+        "test_members_may_join_and_leave_in_any_order[at once-3]",
+    ),
+    "tests/unit/engine/test_frame.py": (
+        "test_frames_have_the_same_bits_alone_and_with_up_to_sixteen_neighbours[tiny]",
+        "test_the_embedded_voice_s_frames_have_the_same_bits_in_a_batch",
+    ),
+    "tests/unit/engine/test_growing_window.py": (
+        "test_consecutive_batches_of_different_sizes_equal_the_growing_window[sampled-tiny]",
+        "test_consecutive_batches_of_different_sizes_equal_the_growing_window[greedy-odd]",
+        "test_consecutive_batches_of_different_sizes_equal_the_growing_window[sampled-odd]",
+    ),
+    "tests/unit/engine/test_faults.py": (
+        "test_a_row_that_fails_a_frame_ends_alone_and_the_others_keep_their_bytes[0-late_fault]",
+        "test_a_row_that_fails_a_frame_ends_alone_and_the_others_keep_their_bytes[3-late_fault]",
+        "test_a_row_that_fails_a_frame_ends_alone_and_the_others_keep_their_bytes[6-bad_codes]",
+        "test_a_row_that_fails_a_frame_ends_alone_and_the_others_keep_their_bytes[0-bad_codes]",
+    ),
+    "tests/unit/engine/test_guards.py": ("test_a_guard_strikes_at_the_same_frame_however_the_sound_is_cut",),
+    "tests/unit/engine/test_pipeline.py": (),
+    "tests/unit/engine/test_sound.py": (
+        "test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_each_says_alone",
+    ),
+    # What the embedded voice says at length, to a recogniser.
+    "tests/speech/test_guards.py": (),
+    "tests/speech/test_long_text.py": (),
 }
 
 # What of those is in `make test` all the same: every module of the page, every room, one path of each kind.
@@ -65,7 +165,8 @@ KEPT: dict[str, Row] = {
     ),
     "tests/browser/test_script_text.py": (),
     "tests/browser/test_speaking.py": (
-        "test_each_room_speaks",
+        "test_each_room_speaks[speakers]",
+        "test_each_room_speaks[clone]",
         "test_the_loudspeaker_gets_the_served_samples_bit_for_bit",
         "test_stop_silences_at_once_and_frees_the_slot",
     ),
@@ -74,7 +175,6 @@ KEPT: dict[str, Row] = {
         "test_the_start_waits_for_as_much_as_the_last_take_needed",
         "test_the_start_is_held_for_as_long_as_the_last_take_was_late",
         "test_the_start_rises_at_once_and_eases_slowly",
-        "test_space_pauses_and_goes_on_where_it_was",
     ),
     "tests/browser/test_text_facts.py": (
         "test_lengths_and_names_are_those_of_the_runtime",
@@ -84,6 +184,18 @@ KEPT: dict[str, Row] = {
     "tests/browser/test_whole_path.py": (),  # a voice is designed, kept, spoken with, put into a script and exported
     "tests/browser/test_worklet.py": (),
     "tests/browser/test_ws_client.py": (),
+    "tests/unit/engine/test_pipeline.py": (
+        "test_a_frame_is_begun_before_the_last_is_known_and_no_more_than_that",
+        "test_prompts_are_read_beside_each_other_and_beside_the_frames",
+        "test_a_started_engine_is_woken_by_the_device",
+    ),
+    "tests/wire/test_text_filter.py": ("test_a_whole_text_over_http_sounds_the_same_where_it_is_filtered",),
+    "tests/wire/test_peers.py": (
+        "test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows",
+        "test_a_session_is_told_before_it_has_lasted_too_long",
+        "test_keys_tickets_and_origins_by_real_sockets",
+        "test_what_a_client_writes_is_neither_said_back_nor_logged",
+    ),
     "tests/chaos/test_app.py": ("test_a_signal_ends_both_processes_in_the_middle_of_a_sentence",),
 }
 
@@ -96,10 +208,10 @@ def gone() -> list[str]:
 def is_thorough(nodeid: str) -> bool:
     """Does a row name this test, and none keep it?"""
     path, _, rest = nodeid.partition("::")
-    name = rest.rpartition("::")[2].partition("[")[0]
-    return _names(THOROUGH, path, name) and not _names(KEPT, path, name)
+    test = rest.rpartition("::")[2]
+    return _names(THOROUGH, path, test) and not _names(KEPT, path, test)
 
 
-def _names(table: dict[str, Row], path: str, name: str) -> bool:
+def _names(table: dict[str, Row], path: str, test: str) -> bool:
     rows = [table[place] for place in (path, *map(str, Path(path).parents)) if place in table]
-    return any(not row or name in row for row in rows)
+    return any(not row or test in row or test.partition("[")[0] in row for row in rows)

@@ -74,7 +74,7 @@ def test_auto_takes_a_card_before_an_npu_and_an_npu_before_the_cpu(
     assert open_device("auto").name == "cpu"
     ascend.npu.available = True
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("runtime.device.open_device.CudaDevice", lambda **_: "the card")
+    monkeypatch.setattr(sys.modules[open_device.__module__], "CudaDevice", lambda **_: "the card")
     assert open_device("auto") == "the card"
 
 
