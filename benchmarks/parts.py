@@ -22,7 +22,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.intake import admit
 from runtime.engine.model_runner import FrameResult, LaunchedFrame
 from runtime.engine.prompt import Prompt, build_prompt
-from runtime.engine.slots import fill_in
+from runtime.engine.slots import SlotInputs, fill_in
 from runtime.request import Mode, Sampling, SpeechRequest
 from runtime.settings import Settings
 
@@ -64,7 +64,7 @@ class Parts:
         """Take slots with a fresh stream of sound each."""
         settings = fill_in(Sampling(), self.core.checkpoint.config.generation)
         slot_cache = self.core.runner.slot_cache
-        slots = [slot_cache.take(settings, row, self._prompt.trailing) for row in range(batch)]
+        slots = [slot_cache.take(SlotInputs(settings, row, self._prompt.trailing)) for row in range(batch)]
         for slot in slots:
             self.core.code2wav_streams.open(slot)
         return np.array(slots)
@@ -82,7 +82,7 @@ class Parts:
         """Read a prompt of so many positions, up to and with its first frame."""
         runner, embeds = self.core.runner, self._prompt.embeds
         repeated = embeds.repeat(-(-positions // len(embeds)), 1)[:positions]
-        slot = runner.slot_cache.take(fill_in(Sampling(), self.core.checkpoint.config.generation), 0, [])
+        slot = runner.slot_cache.take(SlotInputs(fill_in(Sampling(), self.core.checkpoint.config.generation), 0, []))
         self._read(slot, Prompt(repeated, []))
         runner.slot_cache.give_back(slot)
 

@@ -1,6 +1,6 @@
 """Offers the chunks that are due to the Code2Wav worker, which hands their sound to the clients as soon as it is made.
 
-The engine's thread offers and collects; what says worker runs on the worker's threads.
+The engine's thread keeps frames, offers and collects; what says worker runs on the worker's threads.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.device import Device
 from runtime.device.interface import Stream
 from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.code2wav_worker import Code2WavTask, Code2WavWorker
 from runtime.engine.guards import spent_after
-from runtime.engine.scheduler import BACKLOG, ENDLESS, Chunk, Pace, Scheduler, SequenceTable
+from runtime.engine.scheduler import BACKLOG, ENDLESS, Pace, Scheduler, SequenceTable, Slots, SoundChunk
 from runtime.engine.sequence import Sequence
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, Guard
@@ -33,55 +32,64 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SequenceSound:
-    """What the worker made of a row's chunk: nothing where there is an error, and fewer frames where a guard struck."""
+    """What the worker made of a row's frames: nothing where there is an error, less than all where a guard struck."""
 
     pcm: bytes
-    frames: int
+    frames: int  # that were handed out
+    left_out: int = 0  # frames behind these
     guard: Guard | None = None
     error: SpeechError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Code2WavOutput:
-    """A chunk that the worker is done with, row by row; ``sounds`` is None where it failed as a whole."""
+class _Output:
+    """A chunk that the worker is done with, row by row."""
 
-    chunk: Chunk
+    chunk: SoundChunk
     sequences: list[Sequence]
-    sounds: list[SequenceSound] | None
+    sounds: list[SequenceSound]
     at: float
 
 
 class Code2WavScheduler:
-    """Schedules the sound of one engine core's rows.
+    """Schedules the sound of one engine core's rows, and holds their frames until it is made.
 
     Args:
-        codes: of the frames that have no sound yet, a ring a slot, [S, BACKLOG, Q].
-        holders: by slot.
+        sequences: by slot.
         guarded: whether speech that goes on after its text is cut off.
-        wake: is called when something can be collected.
     """
 
     def __init__(
         self,
-        device: Device,
         streams: Code2WavStreams,
         scheduler: Scheduler,
         table: SequenceTable,
-        codes: Codes,
-        holders: Mapping[int, Sequence],
+        sequences: Mapping[int, Sequence],
         worker: Code2WavWorker,
         clock: Callable[[], float],
-        wake: Callable[[], None],
         *,
         guarded: bool,
     ) -> None:
         self.pace = Pace()
-        self._device, self._streams, self._scheduler = device, streams, scheduler
-        self._table, self._codes, self._holders = table, codes, holders
-        self._worker, self._clock, self._wake, self._guarded = worker, clock, wake, guarded
+        self._streams = streams
+        self._scheduler = scheduler
+        self._table = table
+        self._sequences = sequences
+        self._worker = worker
+        self._clock = clock
+        self._guarded = guarded
         self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # s16le
+        # Codes of the frames that have no sound yet, a ring a slot.
+        self._codes: Codes = np.zeros((len(table.made), BACKLOG, streams.groups), np.int64)
         self._withdrawn = False  # work of others went with that of a request that ended, and must be offered again
-        self._outputs: deque[Code2WavOutput] = deque()  # filled by the worker
+        self._outputs: deque[_Output] = deque()  # filled by the worker
+
+    def keep(self, slots: Slots, codes: Codes) -> None:
+        """Keep a new frame of some rows until its sound is made. Shapes: slots [B], codes [B, Q]."""
+        self._codes[slots, self._table.made[slots] % BACKLOG] = codes
+        self._table.made[slots] += 1
+
+    # --- the first sound, behind the first frame
 
     def follow(self, sequences: list[Sequence], codes: Tensor) -> None:
         """Have the first sound of sequences made right behind their first frame, which the host need not know for it.
@@ -89,25 +97,35 @@ class Code2WavScheduler:
         Shapes: codes [B, Q], on the device; within ``Stream.STARTS``.
         """
         places = [place for place, sequence in enumerate(sequences) if self._may_follow(sequence)]
-        mine = [sequences[place] for place in places]
-        if not mine:
+        followed = [sequences[place] for place in places]
+        if not followed:
             return
         try:
-            for sequence in mine:
+            for sequence in followed:
                 self._streams.open(sequence.slot, sequence.voice, Stream.STARTS)
-            mine_of = codes if len(mine) == len(sequences) else torch.stack([codes[place] for place in places])
-            following = self._streams.follow([sequence.slot for sequence in mine], mine_of)
+            own = codes if len(followed) == len(sequences) else torch.stack([codes[place] for place in places])
+            sounds = self._streams.follow([sequence.slot for sequence in followed], own)
         except Exception:
-            log.exception("first sound of %d requests could not follow; the worker makes it", len(mine))
+            log.exception("first sound of %d requests could not follow; the worker makes it", len(followed))
             return
-        for sequence, sound in zip(mine, following, strict=True):
-            sequence.opened, sequence.following = True, sound
+        for sequence, sound in zip(followed, sounds, strict=True):
+            sequence.opened = True
+            sequence.following = sound
 
     def _may_follow(self, sequence: Sequence) -> bool:
         table, slot = self._table, sequence.slot
         is_first = not sequence.opened and table.made[slot] == 0 and table.first_chunk[slot] == 1
         # What the worker still makes in this slot belongs to the sequence that had it before.
         return bool(is_first and not table.in_code2wav[slot]) and self._streams.can_follow(sequence.voice)
+
+    @staticmethod
+    def unfollow(sequence: Sequence) -> None:
+        """The first frame of a sequence was the end, so that what followed it is sound of no frame."""
+        if sequence.following is not None:
+            sequence.following = None
+            sequence.opened = False
+
+    # --- what waits in the worker
 
     def offer(self) -> None:
         """Leave to the worker what is due now, in place of what waited there."""
@@ -119,13 +137,6 @@ class Code2WavScheduler:
         if self._withdrawn:
             self.offer()
 
-    def collect(self) -> Iterator[Code2WavOutput]:
-        """What the worker has made since."""
-        while self._outputs:
-            output = self._outputs.popleft()
-            self._table.in_code2wav[output.chunk.slots] = False
-            yield output
-
     @contextmanager
     def silencing(self, sequence: Sequence) -> Iterator[None]:
         """Nothing of a request is heard from now on, and nothing of it begins while its row is given up within."""
@@ -135,63 +146,95 @@ class Code2WavScheduler:
             self._withdrawn = True
             yield
 
+    def collect(self) -> Iterator[tuple[Sequence, SequenceSound]]:
+        """Write down what the worker has handed out since, row by row, and then leave it more to do.
+
+        Of requests that have lost their slots meanwhile nothing is said.
+        """
+        worked = bool(self._outputs)
+        while self._outputs:
+            output = self._outputs.popleft()
+            chunk, at = output.chunk, output.at
+            self._table.in_code2wav[chunk.slots] = False
+            rows = zip(output.sequences, output.sounds, strict=True)
+            # A slot that was lost is perhaps another's by now.
+            current = [(one, sound) for one, sound in rows if self._sequences.get(one.slot) is one]
+            slots = np.array([sequence.slot for sequence, _ in current], np.int64)
+            frames = np.array([sound.frames for _, sound in current], np.int64)
+            starved = self._scheduler.hand_out(self._table, slots, frames, at)
+            for was_dry, (sequence, sound) in zip(starved, current, strict=True):
+                sequence.underruns += int(was_dry)
+                sequence.first_sound = sequence.first_sound or at
+                yield sequence, sound
+        if worked:
+            self.offer()
+
+    # --- a task; begun under the worker's lock, run on its thread
+
     def _tasks(self) -> list[Code2WavTask]:
         """What is due, most urgent first. Under the worker's lock."""
         chunks = self._scheduler.sound(self._table, self._clock(), self.pace)
         return [Code2WavTask((not chunk.is_first, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
-    def _freeze(self, chunk: Chunk) -> Callable[[], None]:
+    def _freeze(self, chunk: SoundChunk) -> Callable[[], None]:
         """Copy what a chunk needs, and return its making. Under the worker's lock."""
         # A row that is filled up repeats its last frame.
         own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
         at = self._table.sent[chunk.slots][:, None] + own
         codes = self._codes[chunk.slots[:, None], at % BACKLOG]
-        sequences = [self._holders[int(slot)] for slot in chunk.slots]
+        sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         spent = [spent_from(sequence) - int(first) for sequence, first in zip(sequences, at[:, 0], strict=True)]
         self._table.in_code2wav[chunk.slots] = True
         return partial(self._make, chunk, sequences, codes, spent)
 
-    def _make(self, chunk: Chunk, sequences: list[Sequence], codes: Codes, spent: list[int]) -> None:
+    def _make(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes, spent: list[int]) -> None:
         """Decode and hand out at once; ``spent``: from which frame on each row's text is. Thread: worker."""
-        sounds: list[SequenceSound] | None = None
-        began, stream = self._clock(), Stream.FIRST_SOUND if chunk.is_first else Stream.SOUND
+        began = self._clock()
+        own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
         try:
-            with self._device.stream(stream):
-                opened = [self._open(sequence) for sequence in sequences]
-                wanted = [
-                    is_open and sequence.following is None for sequence, is_open in zip(sequences, opened, strict=True)
-                ]
-                slots = [sequence.slot for sequence, is_wanted in zip(sequences, wanted, strict=True) if is_wanted]
-                frames = torch.from_numpy(codes[wanted])
-                made = iter(self._streams.decode(slots, frames, stream, at_end=chunk.at_end) if slots else ())
-            pcms = [
-                self._followed(sequence)
-                if sequence.following
-                else next(made)
-                if sequence.opened
-                else GenerationFailed()
-                for sequence in sequences
-            ]
-            own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
+            pcms = self._decode(chunk, sequences, codes)
             sounds = [self._guard(*row) for row in zip(sequences, own, pcms, spent, strict=True)]
         except Exception:
             log.exception("sound of %d chunks failed", len(sequences))
-        for sequence, row, sound in zip(sequences, codes, sounds or [], strict=bool(sounds)):
+            sounds = [SequenceSound(b"", len(row), error=GenerationFailed()) for row in own]
+        for sequence, row, sound in zip(sequences, own, sounds, strict=True):
             with self._worker.lock:  # so that its end cannot be said between these lines
                 if sound.error is None and not sequence.silenced:
                     sequence.sink(AudioChunk(pcm=sound.pcm, codes=row[: sound.frames], first_sample=sequence.samples))
                     sequence.samples += len(sound.pcm) // 2
         now = self._clock()
         self.pace.sound_s = (now - began) / int(chunk.frames.sum())
-        self._outputs.append(Code2WavOutput(chunk, sequences, sounds, now))
-        self._wake()
+        self._outputs.append(_Output(chunk, sequences, sounds, now))
 
-    @staticmethod
-    def _followed(sequence: Sequence) -> bytes | SpeechError:
-        """The sound that was begun behind the first frame. Thread: worker."""
-        following, sequence.following = sequence.following, None
-        assert following is not None
-        return following.pcm()
+    def _decode(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
+        """The sound of every row: what followed its first frame, else decoded now. Thread: worker."""
+        stream = Stream.FIRST_SOUND if chunk.is_first else Stream.SOUND
+        sounds: dict[int, bytes | SpeechError] = {}
+        with self._streams.device.stream(stream):
+            for place, sequence in enumerate(sequences):
+                if not self._open(sequence):
+                    sounds[place] = GenerationFailed()
+            places = [place for place, one in enumerate(sequences) if place not in sounds and one.following is None]
+            if places:
+                slots = [sequences[place].slot for place in places]
+                made = self._streams.decode(slots, torch.from_numpy(codes[places]), stream, at_end=chunk.at_end)
+                sounds.update(zip(places, made, strict=True))
+        for place, sequence in enumerate(sequences):
+            if place not in sounds and sequence.following is not None:
+                following, sequence.following = sequence.following, None
+                sounds[place] = following.pcm()
+        return [sounds[place] for place in range(len(sequences))]
+
+    def _open(self, sequence: Sequence) -> bool:
+        """Begin a request's stream of sound if it has none; False where that fails. Thread: worker."""
+        if not sequence.opened:
+            try:
+                self._streams.open(sequence.slot, sequence.voice)
+            except Exception:
+                log.exception("the stream of request %d could not be opened", sequence.ticket)
+                return False
+            sequence.opened = True
+        return True
 
     def _guard(self, sequence: Sequence, codes: Codes, pcm: bytes | SpeechError, spent: int) -> SequenceSound:
         """Cut sound off where it has gone on in circles or in silence for too long after its text. Thread: worker."""
@@ -205,18 +248,7 @@ class Code2WavScheduler:
         if guard is None:
             return SequenceSound(pcm, size)
         frames = start + sequence.detector.struck + 1
-        return SequenceSound(pcm[: frames * self._frame_bytes], frames, guard)
-
-    def _open(self, sequence: Sequence) -> bool:
-        """Begin a request's stream of sound if it has none; False where that fails. Thread: worker."""
-        if not sequence.opened:
-            try:
-                self._streams.open(sequence.slot, sequence.voice)
-            except Exception:
-                log.exception("the stream of request %d could not be opened", sequence.ticket)
-                return False
-            sequence.opened = True
-        return True
+        return SequenceSound(pcm[: frames * self._frame_bytes], frames, size - frames, guard)
 
 
 def spent_from(sequence: Sequence) -> int:

@@ -36,7 +36,7 @@ def sound_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.d
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FirstSound:
     """A row's sound that is being made behind its frame. Shapes: made [samples and flags] int16, on the host."""
 
     made: Tensor
@@ -66,10 +66,11 @@ class Code2WavStreams:
         network: SoundNetwork | None = None,
     ) -> None:
         self.samples_per_frame = code2wav.config.samples_per_frame
+        self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
         self.network = network or sound_network(code2wav, slots + 1, self.device, dtype)  # one to spare: Bucket
-        self.graphs = SoundGraphs(self.network, self.device, code2wav.config.num_quantizers, slots, spare=slots)
-        self.after = ReferenceSound(self.network, self.device, code2wav.config.num_quantizers)
+        self.graphs = SoundGraphs(self.network, self.device, self.groups, slots, spare=slots)
+        self.after = ReferenceSound(self.network, self.device, self.groups)
         self.uncaptured = 0  # calls that found no graph, though graphs are held
         self._last: dict[int, tuple[Stream, Event]] = {}  # by slot: the last work on its stream, not awaited yet
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)  # slot, turn, frames decoded
@@ -101,13 +102,13 @@ class Code2WavStreams:
         return is_known and bool(self.graphs.sizes(Stream.STARTS))
 
     @torch.inference_mode()
-    def follow(self, slots: Sequence[int], codes: Tensor) -> list[Following]:
+    def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstSound]:
         """Decode the first frame of freshly opened streams right behind it; within ``Stream.STARTS``.
 
         Shapes: codes [B, Q], on the device.
         """
         widest = self.graphs.widest(Stream.STARTS)
-        followed: list[Following] = []
+        followed: list[FirstSound] = []
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
             bucket = self.graphs.bucket(Stream.STARTS, 1, len(group))
@@ -115,7 +116,7 @@ class Code2WavStreams:
             made, event = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
             self._move_on(group, 1)
             self._last.update(dict.fromkeys(group.tolist(), (Stream.STARTS, event)))
-            followed += [Following(made[place], self.samples_per_frame, event) for place in range(len(group))]
+            followed += [FirstSound(made[place], self.samples_per_frame, event) for place in range(len(group))]
         return followed
 
     @torch.inference_mode()

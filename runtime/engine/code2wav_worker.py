@@ -40,11 +40,12 @@ def everything(task: Code2WavTask) -> bool:
 class Code2WavWorker:
     """A thread, or two, after ``start``; before, tasks are run at once on the caller's thread (``speak``, tests)."""
 
-    def __init__(self, prepare: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, prepare: Callable[[], None] = lambda: None, wake: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()
         self._prepare = prepare  # what a thread does first: it has its own number of torch threads
+        self._wake_engine = wake  # after every task
         self._waiting: dict[object, list[Code2WavTask]] = {}  # by owner, most urgent first
-        self._wake = threading.Condition(self.lock)
+        self._offered = threading.Condition(self.lock)
         self._closing = False
         self._threads: list[threading.Thread] = []
 
@@ -63,7 +64,7 @@ class Code2WavWorker:
         with self.lock:
             self._closing = True
             self._waiting.clear()
-            self._wake.notify_all()
+            self._offered.notify_all()
         for thread in self._threads:
             thread.join()
 
@@ -78,7 +79,7 @@ class Code2WavWorker:
             self._waiting.pop(owner, None)
             if wanted := tasks():
                 self._waiting[owner] = wanted
-                self._wake.notify_all()
+                self._offered.notify_all()
         if not self._threads:
             while (run := self._next()) is not None:
                 run()
@@ -104,7 +105,7 @@ class Code2WavWorker:
             while not self._closing:
                 if (run := self._next(takes)) is not None:
                     return run
-                self._wake.wait()
+                self._offered.wait()
         return None
 
     def _run(self, takes: Takes) -> None:
@@ -114,3 +115,4 @@ class Code2WavWorker:
                 run()
             except Exception:  # it reports its own failures; this one must not end everybody's sound
                 log.exception("a Code2Wav task failed")
+            self._wake_engine()

@@ -21,11 +21,12 @@ from runtime.engine.code2wav_worker import Code2WavWorker
 from runtime.engine.completion_waiter import CompletionWaiter
 from runtime.engine.core import Clock, EngineCore
 from runtime.engine.intake import Admission, admit
-from runtime.engine.registry import Entry, Registry
+from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sequence import Sequence
 from runtime.engine.sizing import CPU_SLOTS, GIB, slots_for
 from runtime.engine.text_stream import TextStream
 from runtime.engine.waiting import Command
+from runtime.engine.warm_up import warm_up
 from runtime.errors import (
     CheckpointUnusable,
     EngineDead,
@@ -72,12 +73,12 @@ class Engine:
         self.registry, self.device, self.settings, self.clock = registry, device, settings, clock
         self.dtype = choose_dtype(settings.engine.dtype, device)
         self.alive = True
-        self.code2wav_worker = Code2WavWorker(self._prepare_thread)
+        self._wake = threading.Event()
+        self.code2wav_worker = Code2WavWorker(self._prepare_thread, self._wake.set)
         self._lock = threading.Lock()
         self._commands: deque[Command] = deque()
-        self._open: dict[int, Entry] = {}  # by ticket, of requests that have not ended
+        self._open: dict[int, RegistryEntry] = {}  # by ticket, of requests that have not ended
         self._next_ticket = 1
-        self._wake = threading.Event()
         self.completion_waiter = CompletionWaiter(self._wake.set)
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -297,7 +298,7 @@ class Engine:
 
     # --- checkpoints
 
-    def add(self, entry: Entry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
+    def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
         """Put a loaded checkpoint to work; ``tell`` hears what happens.
 
         Raises:
@@ -314,12 +315,9 @@ class Engine:
         core = EngineCore(
             checkpoint,
             device,
-            dtype,
             slots,
             length,
-            settings.engine,
-            settings.modes,
-            settings.limits,
+            settings,
             entry.waiting,
             self.code2wav_worker,
             self._wake.set,
@@ -328,7 +326,7 @@ class Engine:
         )
         self.device.mark().synchronize()  # the device streams that use it know nothing of this thread's work
         self._prepare_thread(checkpoint)
-        core.prepare(tell)
+        warm_up(core, tell)
         left = device.free_bytes()
         log.info(
             "%s: %d slots; of %.2f GiB memory %.2f were free after the weights, %.2f taken, %.2f left",
@@ -336,7 +334,7 @@ class Engine:
         )
         entry.core = core
 
-    def _load(self, entry: Entry, tell: Tell = lambda step: None) -> None:
+    def _load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
         """Load a checkpoint's weights. Takes seconds to minutes.
 
         Raises:
@@ -347,7 +345,7 @@ class Engine:
         device.lay_out(checkpoint.speech_tokenizer.code2wav)
         self.add(entry, checkpoint, tell)
 
-    def _hold(self, entry: Entry, sequence: Sequence) -> None:
+    def _hold(self, entry: RegistryEntry, sequence: Sequence) -> None:
         """Keep a request until its checkpoint is loaded, which begins now if it has not. Under the lock."""
         entry.waiting.hold(sequence)
         if not entry.is_loading:
@@ -356,7 +354,7 @@ class Engine:
         elif entry.core is not None or entry.has_failed:  # since submit looked
             self._commands.append(partial(self._let_in, entry))
 
-    def _load_late(self, entry: Entry) -> None:
+    def _load_late(self, entry: RegistryEntry) -> None:
         """Load at first use, then let in the requests that waited for it. Thread: loader."""
         try:
             self._load(entry)
@@ -366,7 +364,7 @@ class Engine:
         self._commands.append(partial(self._let_in, entry))
         self._wake.set()
 
-    def _let_in(self, entry: Entry) -> None:
+    def _let_in(self, entry: RegistryEntry) -> None:
         with self._lock:
             released = entry.waiting.release()
         core = entry.core
@@ -387,7 +385,7 @@ class Engine:
 
     # --- helpers of the door
 
-    def _entry(self, mode: Mode) -> Entry:
+    def _entry(self, mode: Mode) -> RegistryEntry:
         entry = self.registry.entry(mode)
         if entry is None:
             raise ModeNotServed(param="task_type", mode=mode, known=", ".join(self.registry.modes))
@@ -402,7 +400,7 @@ class Engine:
     def _seed(request: SpeechRequest) -> int:
         return secrets.randbits(SEED_BITS) if request.seed is None else request.seed
 
-    def _check_room(self, entry: Entry) -> None:
+    def _check_room(self, entry: RegistryEntry) -> None:
         """Raises Overloaded where no more may wait. A request without text yet takes no place. Under the lock."""
         engine, slots = self.settings.engine, self._slots(entry)
         waiting = sum(other is entry for other in self._open.values()) - entry.waiting.unready - slots
@@ -411,7 +409,7 @@ class Engine:
             retry_after_s = round(wait_s, 1) if wait_s else RETRY_AFTER_S
             raise Overloaded(slots=slots, waiting=max(0, waiting), retry_after_s=retry_after_s)
 
-    def _slots(self, entry: Entry) -> int:
+    def _slots(self, entry: RegistryEntry) -> int:
         """Slots of a checkpoint; of one that is not loaded yet, what is likely."""
         return entry.core.slots if entry.core else self.settings.engine.max_slots or CPU_SLOTS
 

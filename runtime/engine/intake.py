@@ -48,7 +48,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PartPlan:
     """How far one part may go. ``at_limit`` says what it means to get there."""
 
     utterance: Utterance
@@ -76,7 +76,7 @@ class Admission:
     may_repeat: bool  # a part that ends long before its text can may be made again
     notes: tuple[str, ...]
 
-    def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> Plan:
+    def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> PartPlan:
         """How a part is spoken after ``made`` frames of others; where it need not fit, as far as the slot goes.
 
         Raises:
@@ -93,14 +93,14 @@ class Admission:
         budget = frame_budget(text)
         allowed = frame_limit(room, min(budget, self.most), asked)
         runs_away = asked is None and allowed == budget
-        return Plan(utterance, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
+        return PartPlan(utterance, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
-    def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> Plan:
+    def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> PartPlan:
         """How a text is spoken that grows while it is: as far as the slot goes, after ``made`` frames of others."""
         utterance = replace(self.utterance, body=tuple(body), is_open=True)
         room, _ = self._room(replace(utterance, body=tuple(body[:1])), tokenizer)
         asked = None if self.asked is None else self.asked - made
-        return Plan(utterance, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
+        return PartPlan(utterance, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
 
     def longest(self, tokenizer: TextTokenizer) -> int:
         """Characters that a slot holds whatever they are: tokens and frames of the slowest script."""

@@ -271,7 +271,6 @@ class ModelRunner:
             memory = self._started.next()
             event = self._to_host(output, memory[:size])
             then(output[:count, :-2])
-        slot_cache.host_frame[slots] = 1
         return LaunchedFrame(slots, memory, event)
 
     @torch.inference_mode()
@@ -300,7 +299,6 @@ class ModelRunner:
             memory = self._outputs.next()
             event = self._to_host(output, memory[:size])
         slot_cache.host_position[slots] += 1
-        slot_cache.host_frame[slots] += 1
         self._last_of.update(dict.fromkeys(slots.tolist(), event))
         return LaunchedFrame(slots, memory, event)
 

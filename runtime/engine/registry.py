@@ -15,7 +15,7 @@ from runtime.settings import Limits
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class RegistryEntry:
     """One checkpoint that the settings name. ``core`` is there once it is loaded."""
 
     reference: str  # folder or Hub id
@@ -31,7 +31,7 @@ class Entry:
     has_failed: bool = False
 
     @classmethod
-    def read(cls, text: str) -> Entry:
+    def read(cls, text: str) -> RegistryEntry:
         """The entry of ``[mode=]PATH_OR_ID``; configurations only, no weights.
 
         Raises:
@@ -70,7 +70,7 @@ class Entry:
 class Registry:
     """Entries by the modes that they serve."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[RegistryEntry] = field(default_factory=list)
 
     @classmethod
     def read(cls, models: Sequence[str]) -> Registry:
@@ -81,14 +81,14 @@ class Registry:
         """
         registry = cls()
         for text in models:
-            entry = Entry.read(text)
+            entry = RegistryEntry.read(text)
             for mode in entry.modes:
                 if registry.entry(mode) is not None:
                     raise InvalidSetting(name="model", value=repr(text), why=f"{mode} is served by another already")
             registry.entries.append(entry)
         return registry
 
-    def entry(self, mode: Mode) -> Entry | None:
+    def entry(self, mode: Mode) -> RegistryEntry | None:
         """The entry that serves a mode."""
         return next((entry for entry in self.entries if mode in entry.modes), None)
 

@@ -64,7 +64,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class SoundChunk:
     """Rows whose next frames are decoded together; ``deadline`` is the first one's.
 
     Shapes: slots, frames [B]. A row with fewer frames than the others has come to its end, and is filled up.
@@ -151,7 +151,7 @@ class Scheduler:
         at_rest = table.ended | (table.made >= table.text) | (table.made >= table.limit)
         return at_rest | self.waits_for_reader(table, table.made)
 
-    def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[Chunk]:
+    def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[SoundChunk]:
         """What Code2Wav does next, most urgent first: first chunks, then the earliest end of a listener's buffer."""
         sizes, is_first = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.company:
@@ -183,7 +183,7 @@ class Scheduler:
 
     def _cut(
         self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_first: bool
-    ) -> Iterator[Chunk]:
+    ) -> Iterator[SoundChunk]:
         """Rows that are due in calls of one size, none larger than work and mode allow."""
         ordered = np.flatnonzero(due)[np.argsort(table.dry_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
@@ -195,7 +195,7 @@ class Scheduler:
                 pending = table.pending[part]
                 frames = np.minimum(sizes[part], pending)
                 at_end = bool((table.ended[part] & (pending == frames)).all())
-                yield Chunk(part, frames, is_first, at_end, float(table.dry_at[part[0]]))
+                yield SoundChunk(part, frames, is_first, at_end, float(table.dry_at[part[0]]))
 
     def hand_out(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
         """Write down that sound of ``size`` frames (of each) went out; returns the rows that ran dry before it came."""
@@ -203,7 +203,6 @@ class Scheduler:
         table.dry_at[slots] = np.maximum(table.dry_at[slots], now) + size * self.frame_s
         table.sent[slots] += size
         table.last_chunk[slots] = size
-        table.in_code2wav[slots] = False
         return starved
 
 

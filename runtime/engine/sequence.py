@@ -1,34 +1,41 @@
-"""A sequence is one request at work, from the door to its last event, with its figures."""
+"""A sequence is one request at work, from the door to its last event: state, slot, text, frames, sound, figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from runtime.engine.code2wav_streams import Following
+from runtime.engine.code2wav_streams import FirstSound
 from runtime.engine.guards import RunawayDetector
-from runtime.engine.intake import Admission, Plan
+from runtime.engine.intake import Admission, PartPlan
 from runtime.engine.prompt import Prompt
+from runtime.engine.scheduler import ENDLESS, SequenceTable
+from runtime.engine.slots import SlotInputs
 from runtime.engine.text_stream import Part, TextStream
 from runtime.engine.voice_cache import ClonedVoice
 from runtime.errors import SpeechError
 from runtime.request import Broken, Finished, Guard, RequestStats, Sink, SpeechRequest, StopReason
+from runtime.settings import ModeSettings
 
 
 class State(Enum):
-    """Where a sequence stands. In the waiting queue it is what it waits for."""
+    """Where a sequence stands. In the waiting queue it is what it waits for; from PREFILL to DRAIN it holds a slot."""
 
     NO_CHECKPOINT = auto()
     NO_TEXT = auto()
     NO_VOICE = auto()
     NO_SLOT = auto()
-    AT_WORK = auto()
+    PREFILL = auto()  # the prompt of a part is read, up to its first frame
+    DECODE = auto()  # frames may be made
+    AT_REST = auto()  # all that came of its text is spoken
+    DRAIN = auto()  # no frame follows; what is left is sound
+    ENDED = auto()
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """What the engine knows of a request. ``opened``, ``following``, ``samples`` and ``sink`` for sound
-    belong to the Code2Wav worker from its first frame on."""
+    """All that the engine knows of a request. What it has of sound belongs to the Code2Wav worker from its first
+    frame on; the rest is the engine thread's."""
 
     ticket: int
     request: SpeechRequest
@@ -37,33 +44,39 @@ class Sequence:
     admission: Admission = field(init=False)
     text_stream: TextStream = field(init=False)
     seed: int = field(init=False)
-    asked: float = field(init=False)  # when it came to its checkpoint
-    place: int = -1  # among those that wait for a slot, as last told
-    queued: float = 0.0
-    admitted: float = 0.0
-    prefilled: float | None = None
-    first_sound: float | None = None
     voice: ClonedVoice | None = None
+    place: int = -1  # among those that wait for a slot, as last told
 
+    # The slot, and this sequence's row of the scheduler's table.
     slot: int = -1
-    part: Part | None = None  # that is spoken
-    plan: Plan | None = None  # of it
+    inputs: SlotInputs = field(init=False)
+    table: SequenceTable = field(init=False)
+    limit: int = 0  # frames that it may make in all
+
+    # The part of the text that is spoken.
+    part: Part | None = None
+    plan: PartPlan | None = None
     prompt: Prompt | None = None  # while it is being read
     prefill_position: int = 0  # positions of it that are read
     before: int = 0  # frames of earlier parts
     tokens: int = 0  # of the part's text
     spent_after: int = 0  # frames of the part after which its text can be taken as spoken
-    resting: bool = False  # holds a slot and has no text to speak
     short_at: int = 0  # characters of text after which it was last told to be short of more
-    growing: bool = False  # the part's text is open: tokens follow
     is_repeat: bool = False  # the part is made again
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
-    opened: bool = False  # its stream of sound has begun
-    following: Following | None = None  # its first sound, which was begun behind its first frame
-    samples: int = 0  # of sound handed out
+    # Its sound.
+    opened: bool = False  # its stream has begun
+    following: FirstSound | None = None  # was begun behind its first frame
+    samples: int = 0  # handed out
     silenced: bool = False  # nothing more of it may be heard
 
+    # Times by the engine's clock, and figures.
+    asked: float = field(init=False)  # when it came to its checkpoint
+    queued: float = 0.0
+    admitted: float = 0.0
+    prefilled: float | None = None
+    first_sound: float | None = None
     parts: int = 0
     repeated: int = 0
     prompt_tokens: int = 0
@@ -78,9 +91,48 @@ class Sequence:
         self.seed = seed
         self.asked = now
 
-    def stats(self, now: float, frame_s: float, frames: int) -> RequestStats:
+    def take_slot(self, slot: int, inputs: SlotInputs, table: SequenceTable, mode: ModeSettings, now: float) -> None:
+        """It has a slot, whose row of the table is clear."""
+        self.slot = slot
+        self.inputs = inputs
+        self.table = table
+        self.admitted = now
+        table.acknowledged[slot] = self.request.acknowledged
+        table.dry_at[slot] = self.asked  # the request whose text came first is served first
+        table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
+        table.largest_chunk[slot] = mode.max_chunk_frames
+        table.batch[slot] = mode.sound_batch
+
+    def enter(self, state: State) -> None:
+        """Go on to another state of a sequence with a slot."""
+        self.state = state
+        self.show()
+
+    def show(self) -> None:
+        """Write down for the scheduler what the sequence may do now."""
+        table, slot = self.table, self.slot
+        table.speaking[slot] = self.state is State.DECODE
+        table.ended[slot] = self.state is State.DRAIN
+        table.limit[slot] = self.limit
+        if self.state is State.AT_REST:
+            table.text[slot] = table.made[slot]  # what was said so far is not held back
+        elif self.state is not State.DRAIN:
+            table.text[slot] = min(self.before + self.inputs.text_frames, ENDLESS)
+
+    @property
+    def made(self) -> int:
+        """Frames that are known, of all parts."""
+        return int(self.table.made[self.slot])
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Why its frames have ended."""
+        return self.cut_short or StopReason.EOS
+
+    def stats(self, now: float, samples_per_frame: int, frame_s: float) -> RequestStats:
         """Figures so far; times in seconds go in, in milliseconds out."""
         admitted = self.admitted or now
+        frames = self.samples // samples_per_frame
         return RequestStats(
             queue_ms=1000 * (admitted - (self.queued or now)),
             prefill_ms=0.0 if self.prefilled is None else 1000 * (self.prefilled - admitted),
@@ -97,6 +149,7 @@ class Sequence:
 
     def end(self, outcome: StopReason | SpeechError, stats: RequestStats) -> None:
         """Say the last word."""
+        self.state = State.ENDED
         self.silenced = True
         if isinstance(outcome, SpeechError):
             self.sink(Broken(outcome, stats))

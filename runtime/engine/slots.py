@@ -1,7 +1,6 @@
 """The slot cache holds the device state of a fixed number of slots, and knows which of them are free.
 
-Joining, pausing and leaving are writes to a row. A slot's generation goes up when it is freed, so that whatever still
-holds its number can tell that it has changed hands. What the host must know of many rows at once lies in numpy arrays
+Joining, pausing and leaving are writes to a row. What the host must know of many rows at once lies in numpy arrays
 beside the tensors, so that no frame asks the device and none walks over its rows.
 """
 
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -41,6 +40,30 @@ class RowSettings:
     talker: LevelChoice
     predictor: LevelChoice
     repetition_penalty: float
+
+
+@dataclass(slots=True, eq=False)
+class SlotInputs:
+    """What a slot is fed for the sequence that holds it, which owns this."""
+
+    settings: RowSettings
+    seed: int
+    trailing: list[int] = field(default_factory=list)  # text ids beside the coming frames, then padding
+    holds_end: bool = False  # the end may not come before the frame that is fed the last of them (tts_eos)
+    is_open: bool = False  # more of them may come
+    is_written: bool = False  # the device knows of it
+
+    @property
+    def text_frames(self) -> int:
+        """Frames that the text allows: frame 0 comes of the prompt, and frame f is fed id f - 1."""
+        return len(self.trailing) + 1 if self.is_open else UNLIMITED
+
+    @property
+    def hold_until(self) -> int:
+        """Frames before the end may come."""
+        if not self.holds_end:
+            return 0
+        return UNLIMITED if self.is_open else len(self.trailing)
 
 
 def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
@@ -168,19 +191,8 @@ class SlotCache:
         self.trailing = ints(length)  # text ids beside the coming frames, then padding
         self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)  # c0 drawn so far
 
-        # On the host: as ``position`` and ``frame``, and how many frames a row may make with the text it has.
-        self.host_position = np.zeros(slots, np.int64)
-        self.host_frame = np.zeros(slots, np.int64)
-        self.text_frames = np.full(slots, UNLIMITED)
-        self._texts = [0] * slots  # ids in ``trailing``
-        self._open = [False] * slots
-        self._holds_end = [False] * slots
-        self._unwritten: dict[int, list[int]] = {}  # by slot: ``trailing``, as long as the device knows nothing of it
-        self._settings: list[tuple[int, RowSettings] | None] = [
-            None
-        ] * slots  # seed and sampling of the sequence that holds a slot
-
-        self.generation = [0] * slots
+        self.host_position = np.zeros(slots, np.int64)  # as ``position``, on the host
+        self.inputs: dict[int, SlotInputs] = {}  # by slot, of the sequence that took it last
         # The slot freed first is taken first: a frame that is still in flight may write to the one freed last.
         self._free = deque(range(slots))
 
@@ -194,84 +206,58 @@ class SlotCache:
         """Slots that nobody holds."""
         return len(self._free)
 
-    @property
-    def next_free(self) -> int:
-        """The slot that `take` gives out next; there must be a free one."""
-        return self._free[0]
-
-    def take(
-        self,
-        settings: RowSettings,
-        seed: int,
-        trailing: Sequence[int] | None,
-        *,
-        holds_end: bool = False,
-        is_open: bool = False,
-    ) -> int:
-        """Give a slot to a request and write its settings; there must be a free one.
-
-        Args:
-            trailing: text ids that follow one a frame; past the slot's length no frame can reach them. None: nothing
-                is written before `restart`.
-            holds_end: the end may not come before the frame that is fed the last of them (tts_eos).
-            is_open: more of them may come.
-        """
+    def take(self, inputs: SlotInputs) -> int:
+        """Give a slot to a sequence; there must be a free one. The device knows nothing of it before `write`."""
         slot = self._free.popleft()
-        self._settings[slot], self._holds_end[slot] = (seed, settings), holds_end
-        self.talker_level.note(slot, settings.talker)
-        self.predictor_level.note(slot, settings.predictor)
-        if trailing is not None:
-            self.restart(slot, trailing, is_open=is_open)
+        self.inputs[slot] = inputs
+        self.talker_level.note(slot, inputs.settings.talker)
+        self.predictor_level.note(slot, inputs.settings.predictor)
+        self.host_position[slot] = 0
         return slot
 
     def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False, seed: int | None = None) -> None:
         """Begin anew in the same hands: the same settings and, unless one is given, the same seed.
 
-        For the next part of a text, or for the same once more.
-
-        The device need not know of it before the first frame (`write`), and reads the prompt meanwhile.
+        For the next part of a text, or for the same once more. The device need not know of it before the first frame
+        (`write`), and reads the prompt meanwhile.
         """
-        if seed is not None and (held := self._settings[slot]) is not None:
-            self._settings[slot] = (seed, held[1])
-        self.host_position[slot] = self.host_frame[slot] = 0
-        self._texts[slot], self._open[slot] = len(trailing), is_open
-        self._count_text(slot)
-        self._unwritten[slot] = [*trailing]
+        inputs = self.inputs[slot]
+        inputs.trailing = [*trailing]
+        inputs.is_open = is_open
+        inputs.is_written = False
+        if seed is not None:
+            inputs.seed = seed
+        self.host_position[slot] = 0
 
     def write(self, slots: Iterable[int]) -> None:
-        """Write what was said of some slots to the device, on its current stream: before their first frame."""
+        """Write the inputs of some slots to the device, on its current stream: before their first frame."""
         for slot in slots:
-            if (trailing := self._unwritten.pop(slot, None)) is None:
+            inputs = self.inputs[slot]
+            if inputs.is_written:
                 continue
-            ints, reals = self._numbers_of(slot)
+            inputs.is_written = True
+            ints, reals = self._numbers_of(inputs)
             fresh = on_device(self._ints.device, np.concatenate((ints, reals.view(np.int64))))
             self._ints[1:, slot] = fresh[: len(ints)]
             self._reals[:, slot] = fresh[len(ints) :].view(torch.float32)[: len(self._reals)]
             self.seen[slot] = False
             beside = np.full(self.length, self.pad)
-            beside[: len(trailing)] = trailing[: self.length]
+            beside[: len(inputs.trailing)] = inputs.trailing[: self.length]
             self.trailing[slot] = on_device(self.trailing.device, beside)
 
-    def append_text(self, slot: int, ids: Sequence[int]) -> None:
-        """More text ids of an open text, beside the frames after those that have some."""
-        start = self._texts[slot]
-        self._texts[slot] += len(ids)
-        if slot in self._unwritten:
-            self._unwritten[slot] += ids
-            self._count_text(slot)
-            return
-        beside = on_device(self.trailing.device, np.array(ids[: max(0, self.length - start)], np.int64))
-        self.trailing[slot, start : start + len(beside)] = beside
-        self._tell_text(slot)
-
-    def close_text(self, slot: int) -> None:
-        """No more text comes; the last id was tts_eos."""
-        self._open[slot] = False
-        self._tell_text(slot)
+    def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
+        """More text ids of an open text, beside the frames after those that have some; tts_eos ends them."""
+        inputs = self.inputs[slot]
+        start = len(inputs.trailing)
+        inputs.trailing = [*inputs.trailing, *ids]
+        inputs.is_open = not is_last
+        if inputs.is_written:
+            beside = on_device(self.trailing.device, np.array(ids[: max(0, self.length - start)], np.int64))
+            self.trailing[slot, start : start + len(beside)] = beside
+            self.hold_until[slot] = inputs.hold_until
 
     def give_back(self, slot: int) -> None:
         """Free a slot. What it held is never read again: the next owner reads only what it has written itself."""
-        self.generation[slot] += 1
         self._free.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
@@ -282,29 +268,11 @@ class SlotCache:
         """Let a slot begin as another did; its prompt is read from ``prefix.length`` on."""
         self._cache[:, :, slot, :, : prefix.length] = prefix.cache
 
-    def _numbers_of(self, slot: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _numbers_of(self, inputs: SlotInputs) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Of the slot's columns but its position; an even number of reals, so that both travel as one."""
-        held = self._settings[slot]
-        assert held is not None
-        seed, settings = held
-        ints, reals = [0, self._count_text(slot), seed], [settings.repetition_penalty]
+        settings = inputs.settings
+        ints, reals = [0, inputs.hold_until, inputs.seed], [settings.repetition_penalty]
         for level, choice in ((self.talker_level, settings.talker), (self.predictor_level, settings.predictor)):
             ints += [choice.top_k or level.vocabulary, choice.greedy]
             reals += [choice.temperature, choice.top_p]
         return np.array(ints, np.int64), np.array([*reals, 0], np.float32)
-
-    def _tell_text(self, slot: int) -> None:
-        count = self._count_text(slot)
-        if slot not in self._unwritten:
-            self.hold_until[slot] = count
-
-    def _count_text(self, slot: int) -> int:
-        """Note how many frames the text allows, and return those before the end may come.
-
-        Frame 0 comes of the prompt, and frame f is fed id f - 1.
-        """
-        texts, is_open = self._texts[slot], self._open[slot]
-        self.text_frames[slot] = texts + 1 if is_open else UNLIMITED
-        if not self._holds_end[slot]:
-            return 0
-        return UNLIMITED if is_open else texts

@@ -19,7 +19,7 @@ from benchmarks.synthetic import TorchDraw
 from runtime.device.cuda import CudaDevice
 from runtime.engine.model_runner import ModelRunner
 from runtime.engine.prompt import Prompt
-from runtime.engine.slots import LevelChoice, RowSettings
+from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from tests.support.checkpoints import TINY, few_layers
 
@@ -78,9 +78,9 @@ def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], toge
     """Frames of some requests in one batch, their prompts read together or not. Shapes: [requests, frames, Q]."""
     slots, prompts, reads = [], [], [0] * len(serials)
     for serial in serials:
-        with runner.starting(runner.slot_cache.next_free):
+        slots.append(runner.slot_cache.take(SlotInputs(settings_of(serial), 7 + serial, [])))
+        with runner.starting(slots[-1]):
             prompts.append(prompt_of(checkpoint, serial))
-            slots.append(runner.slot_cache.take(settings_of(serial), 7 + serial, []))
     firsts: dict[int, Codes] = {}
     while len(firsts) < len(serials):
         waiting = [number for number in range(len(serials)) if number not in firsts][: 8 if together else 1]

@@ -15,7 +15,7 @@ from runtime.device import Device
 from runtime.device.cpu import CpuDevice
 from runtime.engine.core import Clock, EngineCore
 from runtime.engine.engine import PAUSE_S, Engine
-from runtime.engine.registry import Entry, Registry
+from runtime.engine.registry import Registry, RegistryEntry
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import (
     AudioChunk,
@@ -117,7 +117,7 @@ def engine_of(
     engine = Engine(Registry(), device, everything, clock or VirtualClock())
     for checkpoint in checkpoints:
         config, tokenizer = checkpoint.config, checkpoint.speech_tokenizer.config
-        entry = Entry("", checkpoint.name, config.modes, config, tokenizer, checkpoint.fingerprint, created=0)
+        entry = RegistryEntry("", checkpoint.name, config.modes, config, tokenizer, checkpoint.fingerprint, created=0)
         engine.registry.entries.append(entry)
         engine.add(entry, checkpoint)
     return engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,12 +40,19 @@ class Changed(LaunchedFrame):
 
 def change_frames(runner: ModelRunner, change: Change) -> None:
     """Let every frame after a row's first tell what ``change`` makes of it."""
-    step = runner.step
+    step, first, frames = runner.step, runner.first, np.zeros(runner.slot_cache.slots, np.int64)
+
+    def counted(slots: Slots, *words: Any) -> LaunchedFrame:
+        made = first(slots, *words)
+        frames[slots] = 1
+        return made
 
     def changed(slots: Slots) -> LaunchedFrame:
         made = step(slots)
-        return Changed(made.slots, made.output, made.event, runner.slot_cache.host_frame[slots].copy(), change)
+        frames[slots] += 1
+        return Changed(made.slots, made.output, made.event, frames[slots], change)
 
+    runner.first = counted  # type: ignore[method-assign, assignment]
     runner.step = changed  # type: ignore[method-assign]
 
 

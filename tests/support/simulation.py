@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.scheduler import ENDLESS, Chunk, Pace, Scheduler, SequenceTable
+from runtime.engine.scheduler import ENDLESS, Pace, Scheduler, SequenceTable, SoundChunk
 
 FRAME_S = 0.08
 
@@ -47,7 +47,7 @@ class Simulation:
     stepped: list[list[int]] = field(default_factory=list)
     device_free_at: float = 0.0
     _begun: deque[tuple[float, NDArray[np.int64]]] = field(default_factory=deque)  # frames: when they are made, whose
-    _flying: list[tuple[float, Chunk]] = field(default_factory=list)
+    _flying: list[tuple[float, SoundChunk]] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -129,6 +129,7 @@ class Simulation:
     def _land(self, by_slot: dict[int, Listener]) -> None:
         for landed, chunk in [one for one in self._flying if one[0] <= self.now]:
             self._flying.remove((landed, chunk))
+            self.table.in_code2wav[chunk.slots] = False
             self.scheduler.hand_out(self.table, chunk.slots, chunk.frames, landed)
             for slot, frames in zip(chunk.slots, chunk.frames.tolist(), strict=True):
                 one = by_slot[int(slot)]

@@ -18,7 +18,7 @@ from runtime.engine import sampling
 from runtime.engine.engine import Engine
 from runtime.engine.model_runner import ModelRunner
 from runtime.engine.prompt import Prompt
-from runtime.engine.slots import LevelChoice, RowSettings
+from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
 from runtime.engine.sound_graphs import FAMILIES
 from runtime.errors import DeviceUnavailable
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
@@ -173,7 +173,7 @@ def begin(runner: ModelRunner, serial: int, length: int) -> int:
     """Take a slot and read a prompt of so many positions into it."""
     embeds = torch.randn(length, runner.hidden_size, generator=torch.Generator().manual_seed(serial))
     level = SETTINGS[serial % 3]
-    slot = runner.slot_cache.take(RowSettings(level, level, 1.05), serial, [serial % 50, 3])
+    slot = runner.slot_cache.take(SlotInputs(RowSettings(level, level, 1.05), serial, [serial % 50, 3]))
     start, pending = 0, None
     while pending is None:
         start, pending = runner.prefill(slot, Prompt(embeds, [serial % 50, 3]), start)

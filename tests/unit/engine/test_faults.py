@@ -65,7 +65,7 @@ def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[
 def test_a_request_that_fails_at_its_beginning_fails_alone(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    from runtime.engine import core as module
+    from runtime.engine import parts as module
 
     engine = engine_of(speaker, slots=3)
     core = core_of(engine)

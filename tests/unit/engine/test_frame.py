@@ -13,7 +13,7 @@ from torch import Tensor
 from runtime.device import open_device
 from runtime.engine.model_runner import FrameResult, ModelRunner
 from runtime.engine.prompt import Prompt
-from runtime.engine.slots import UNLIMITED, LevelChoice, RowSettings
+from runtime.engine.slots import UNLIMITED, LevelChoice, RowSettings, SlotInputs
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.layers import Operations
 from tests.conftest import Loaded
@@ -56,7 +56,7 @@ def read(runner: ModelRunner, slot: int, prompt: Prompt, start: int = 0) -> Fram
 
 def begin(runner: ModelRunner, serial: int) -> tuple[int, FrameResult]:
     prompt = prompt_of(runner_checkpoint(runner), serial)
-    slot = runner.slot_cache.take(settings_of(serial), serial, prompt.trailing)
+    slot = runner.slot_cache.take(SlotInputs(settings_of(serial), serial, prompt.trailing))
     return slot, read(runner, slot, prompt)
 
 
@@ -119,7 +119,7 @@ def test_a_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:
     assert (result.codes.dtype, result.codes.shape) == (np.int64, (3, speaker.config.talker.num_code_groups))
     for flags in (result.ended, result.finite):
         assert (flags.dtype, flags.shape) == (np.bool_, (3,))
-    assert runner.slot_cache.host_frame[slots].tolist() == runner.slot_cache.frame[slots].tolist() == [2, 2, 2]
+    assert runner.slot_cache.frame[slots].tolist() == [2, 2, 2]
     assert runner.slot_cache.host_position[slots].tolist() == runner.slot_cache.position[slots].tolist()
 
 
@@ -129,7 +129,7 @@ def test_a_prompt_in_pieces_is_the_whole_prompt_but_for_rounding(speaker: Checkp
     made = []
     for chunk in (16, 160):
         runner = runner_of(speaker, slots=1, chunk=chunk)
-        slot = runner.slot_cache.take(settings_of(2), 0, [])
+        slot = runner.slot_cache.take(SlotInputs(settings_of(2), 0, []))
         stops, start, launched = [], 0, None
         while launched is None:
             start, launched = runner.prefill(slot, prompt, start)
@@ -147,7 +147,7 @@ def test_frames_between_the_pieces_of_a_prompt_change_no_bit_of_it_nor_it_of_the
     runner = runner_of(speaker, slots=2)
     other, first = begin(runner, 5)
     prompt = prompt_of(speaker, 2)
-    slot = runner.slot_cache.take(settings_of(2), 2, prompt.trailing)
+    slot = runner.slot_cache.take(SlotInputs(settings_of(2), 2, prompt.trailing))
     beside, start, launched = [first.codes[0]], 0, None
     assert len(prompt.embeds) > runner.chunk
     while launched is None:
@@ -165,15 +165,15 @@ def test_a_prompt_that_begins_as_another_did_need_not_be_read_again(speaker: Che
     common, runner = prompt_of(speaker, 0, 32).embeds, runner_of(speaker)
     tails = [prompt_of(speaker, serial, 9).embeds for serial in (1, 2)]
     one, other = (Prompt(torch.cat((common, tail)), [7, 8]) for tail in tails)
-    first = runner.slot_cache.take(settings_of(0), 1, one.trailing)
+    first = runner.slot_cache.take(SlotInputs(settings_of(0), 1, one.trailing))
     read(runner, first, one)
     prefix = runner.slot_cache.prefix_of(first, 32)
     runner.step(np.array([first]))
     runner.slot_cache.give_back(first)
 
-    whole = runner.slot_cache.take(settings_of(0), 4, other.trailing)
+    whole = runner.slot_cache.take(SlotInputs(settings_of(0), 4, other.trailing))
     expected = read(runner, whole, other)
-    copied = runner.slot_cache.take(settings_of(0), 4, other.trailing)
+    copied = runner.slot_cache.take(SlotInputs(settings_of(0), 4, other.trailing))
     runner.slot_cache.copy_prefix(copied, prefix)
     result = read(runner, copied, other, start=prefix.length)
     assert np.array_equal(result.codes, expected.codes)
@@ -189,16 +189,16 @@ def spoken(runner: ModelRunner, slot: int, prompt: Prompt, frames: int) -> Codes
 def test_text_that_comes_while_it_is_spoken_is_the_text_that_was_there(speaker: Checkpoint) -> None:
     prompt, ids = prompt_of(speaker, 0, 9), [11, 12, 13, 14, 15]
     runner = runner_of(speaker)
-    whole = spoken(runner, runner.slot_cache.take(settings_of(0), 3, ids), prompt, 8)
-    slot = runner.slot_cache.take(settings_of(0), 3, ids[:1], is_open=True)
+    whole = spoken(runner, runner.slot_cache.take(SlotInputs(settings_of(0), 3, ids)), prompt, 8)
+    inputs = SlotInputs(settings_of(0), 3, ids[:1], is_open=True)
+    slot = runner.slot_cache.take(inputs)
     made = [read(runner, slot, prompt).codes[0]]
     for more in ([12, 13], [], [14, 15]):
-        while runner.slot_cache.host_frame[slot] < runner.slot_cache.text_frames[slot]:
+        while len(made) < inputs.text_frames:
             made.append(runner.step(np.array([slot])).result().codes[0])
-        runner.slot_cache.append_text(slot, more)
+        runner.slot_cache.append_text(slot, more, is_last=more == [14, 15])
     assert len(made) == 4
-    runner.slot_cache.close_text(slot)
-    assert runner.slot_cache.text_frames[slot] == UNLIMITED
+    assert inputs.text_frames == UNLIMITED
     made += [runner.step(np.array([slot])).result().codes[0] for _ in range(4)]
     assert np.array_equal(np.stack(made), whole)
 
@@ -206,28 +206,27 @@ def test_text_that_comes_while_it_is_spoken_is_the_text_that_was_there(speaker: 
 def test_a_row_may_make_as_many_frames_as_it_has_text_for(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
     taken = [
-        slot_cache.take(settings_of(0), 0, ids, is_open=is_open)
+        slot_cache.take(SlotInputs(settings_of(0), 0, ids, is_open=is_open))
         for ids, is_open in (([], True), ([1, 2], True), ([1, 2], False), ([], False))
     ]
-    assert slot_cache.text_frames[taken].tolist() == [1, 3, UNLIMITED, UNLIMITED]
+    assert [slot_cache.inputs[slot].text_frames for slot in taken] == [1, 3, UNLIMITED, UNLIMITED]
     slot_cache.write(taken)
     slot_cache.append_text(taken[0], [5] * 200)  # more than the slot has places for: they count, and none is read
-    assert slot_cache.text_frames[taken[0]] == 201
+    assert slot_cache.inputs[taken[0]].text_frames == 201
     assert slot_cache.trailing[taken[0]].tolist() == [5] * 160
     slot_cache.give_back(taken[0])
-    taken.append(slot_cache.take(settings_of(0), 0, [9]))
+    taken.append(slot_cache.take(SlotInputs(settings_of(0), 0, [9])))
     slot_cache.write(taken)
     assert slot_cache.trailing[taken[-1]].tolist() == [9, *[slot_cache.pad] * 159]
 
 
 def test_text_that_comes_before_the_device_knows_of_any_is_not_lost(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
-    slot = slot_cache.take(settings_of(0), 0, [1, 2], holds_end=True, is_open=True)
-    slot_cache.append_text(slot, [3])
-    slot_cache.close_text(slot)
+    slot = slot_cache.take(SlotInputs(settings_of(0), 0, [1, 2], holds_end=True, is_open=True))
+    slot_cache.append_text(slot, [3], is_last=True)
     slot_cache.write([slot])
     assert slot_cache.trailing[slot, :4].tolist() == [1, 2, 3, slot_cache.pad]
-    assert (slot_cache.text_frames[slot], slot_cache.hold_until[slot]) == (UNLIMITED, 3)
+    assert (slot_cache.inputs[slot].text_frames, slot_cache.hold_until[slot]) == (UNLIMITED, 3)
 
 
 @pytest.fixture
@@ -256,7 +255,7 @@ def test_a_held_end_comes_with_the_frame_that_is_fed_the_end_of_the_text(eager: 
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
 
     def end_of(ids: list[int], **words: bool) -> int:
-        return frames_until_the_end(runner, runner.slot_cache.take(settings_of(0), 1, ids, **words), prompt)
+        return frames_until_the_end(runner, runner.slot_cache.take(SlotInputs(settings_of(0), 1, ids, **words)), prompt)
 
     assert end_of([1, 2, 3, 4, 5]) == 2  # the reference's own rule
     assert end_of([1, 2, 3, 4, 5], holds_end=True) == 5
@@ -266,30 +265,29 @@ def test_a_held_end_comes_with_the_frame_that_is_fed_the_end_of_the_text(eager: 
 
 def test_an_open_text_never_ends_and_a_closed_one_does(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
-    slot = runner.slot_cache.take(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True)
+    slot = runner.slot_cache.take(SlotInputs(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True))
     assert not read(runner, slot, prompt).ended[0]
     assert not any(runner.step(np.array([slot])).result().ended[0] for _ in range(3))
-    runner.slot_cache.append_text(slot, [4, 5, 6])
-    runner.slot_cache.close_text(slot)
+    runner.slot_cache.append_text(slot, [4, 5, 6], is_last=True)
     assert [bool(runner.step(np.array([slot])).result().ended[0]) for _ in range(3)] == [False, False, True]
 
 
 def test_a_slot_that_restarts_speaks_as_one_that_is_taken_anew(speaker: Checkpoint) -> None:
     runner, prompts = runner_of(speaker), [prompt_of(speaker, serial, 20) for serial in (1, 2)]
-    fresh = spoken(runner, runner.slot_cache.take(settings_of(0), 6, [3, 4], holds_end=True), prompts[1], FRAMES)
-    slot = runner.slot_cache.take(settings_of(0), 6, [5] * 7, holds_end=True, is_open=True)
+    fresh = spoken(
+        runner, runner.slot_cache.take(SlotInputs(settings_of(0), 6, [3, 4], holds_end=True)), prompts[1], FRAMES
+    )
+    slot = runner.slot_cache.take(SlotInputs(settings_of(0), 6, [5] * 7, holds_end=True, is_open=True))
     spoken(runner, slot, prompts[0], 8)
-    generation = runner.slot_cache.generation[slot]
     runner.slot_cache.restart(slot, [3, 4])
-    assert runner.slot_cache.host_frame[slot] == runner.slot_cache.host_position[slot] == 0
+    assert runner.slot_cache.host_position[slot] == 0
     assert np.array_equal(spoken(runner, slot, prompts[1], FRAMES), fresh)
-    assert runner.slot_cache.generation[slot] == generation
     assert runner.slot_cache.hold_until[slot] == 2
 
 
 def test_settings_of_a_batch_are_those_of_its_rows(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
-    slots = np.array([slot_cache.take(settings_of(serial), 0, []) for serial in range(4)])
+    slots = np.array([slot_cache.take(SlotInputs(settings_of(serial), 0, [])) for serial in range(4)])
     slot_cache.write(slots.tolist())
     level, vocabulary = slot_cache.talker_level, speaker.config.talker.vocab_size
 
@@ -304,7 +302,7 @@ def test_settings_of_a_batch_are_those_of_its_rows(speaker: Checkpoint) -> None:
     assert output(0, 1) == (vocabulary, True, True)
     assert output(2) == (vocabulary, False, False)
     slot_cache.give_back(int(slots[1]))
-    slots[1] = slot_cache.take(dataclasses.replace(settings_of(3)), 0, [])
+    slots[1] = slot_cache.take(SlotInputs(dataclasses.replace(settings_of(3)), 0, []))
     assert level.of(slots[1:2], torch.from_numpy(slots[1:2])).any_top_p is False
 
 

@@ -18,7 +18,7 @@ from runtime.device.fused import Fused
 from runtime.device.kernels import dispatch
 from runtime.engine.model_runner import FrameResult, ModelRunner
 from runtime.engine.prompt import Prompt
-from runtime.engine.slots import LevelChoice, RowSettings
+from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
 from tests.conftest import Loaded
 
 pytestmark = [
@@ -55,7 +55,7 @@ def said(runner: ModelRunner, prompts: list[Prompt]) -> list[FrameResult]:
     """The first frame of each, then frames of both at once, in the order of the slots turned round."""
     slots, results = [], []
     for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
-        slots.append(runner.slot_cache.take(RowSettings(level, level, 1.05), 11 + serial, prompt.trailing))
+        slots.append(runner.slot_cache.take(SlotInputs(RowSettings(level, level, 1.05), 11 + serial, prompt.trailing)))
         start, launched = 0, None
         while launched is None:
             start, launched = runner.prefill(slots[-1], prompt, start)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
-from runtime.engine.registry import Entry
+from runtime.engine.registry import RegistryEntry
 from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoice
 from runtime.request import Broken, Mode, Queued, StopReason
 from runtime.settings import EngineSettings, Limits, Settings
@@ -145,7 +145,7 @@ def test_a_broken_checkpoint_fails_its_own_mode_only(
     engine = waiting_engine(folder_of("quick", "custom_voice"), broken)
     all_wait, load = threading.Event(), engine._load
 
-    def load_once_all_wait(entry: Entry) -> None:
+    def load_once_all_wait(entry: RegistryEntry) -> None:
         assert all_wait.wait(WAIT_S)
         load(entry)
 
@@ -211,7 +211,7 @@ def test_a_cancel_is_answered_while_the_checkpoint_is_still_being_loaded(
 ) -> None:
     gate, load = threading.Event(), Engine._load
 
-    def slow(engine: Engine, entry: Entry) -> None:
+    def slow(engine: Engine, entry: RegistryEntry) -> None:
         assert gate.wait(WAIT_S)
         load(engine, entry)
 

@@ -38,7 +38,7 @@ def short(quick: Checkpoint) -> Checkpoint:
 def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of random networks ends by its budget: after three frames."""
     monkeypatch.setattr("runtime.engine.intake.frame_budget", lambda _: 3)
-    monkeypatch.setattr("runtime.engine.core.frame_budget", lambda _: 3)
+    monkeypatch.setattr("runtime.engine.parts.frame_budget", lambda _: 3)
 
 
 def free(text: str = TEXT, **words: Any) -> SpeechRequest:

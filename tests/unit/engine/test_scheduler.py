@@ -322,12 +322,10 @@ def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], company: f
 def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> None:
     scheduler, table = speaking(3, made=4)
     table.last_chunk[:], table.dry_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
-    table.in_code2wav[:] = True
     starved = scheduler.hand_out(table, np.arange(3), 2, 2.0)
     assert starved.tolist() == [False, True, False]
     assert table.dry_at.tolist() == pytest.approx([2.16, 2.16, 9.16])
     assert table.sent.tolist() == [2, 2, 2]
-    assert not table.in_code2wav.any()
 
 
 @settings(max_examples=examples(200), deadline=None, derandomize=True)

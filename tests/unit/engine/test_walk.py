@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from torch import Tensor
 
 from runtime.device.interface import Stream
-from runtime.engine.code2wav_streams import Following
+from runtime.engine.code2wav_streams import FirstSound
 from runtime.engine.core import EngineCore
 from runtime.engine.model_runner import FrameResult, LaunchedFrame
 from runtime.engine.prompt import Prompt
@@ -47,6 +47,7 @@ class Stand:
         core.code2wav_streams.follow = self.follow  # type: ignore[method-assign]
         core.code2wav_streams.decode = self.decode  # type: ignore[method-assign, assignment]
         self.fails = self.has_failed = False
+        self.made = np.zeros(SLOTS, np.int64)  # by slot: frames of the part
 
     def prefill_chunks(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
         return [
@@ -57,6 +58,7 @@ class Stand:
     def first(self, slots: Slots, then: Callable[[Tensor], None]) -> LaunchedFrame:
         with self.device.stream(Stream.STARTS):
             self.slot_cache.write(slots.tolist())
+            self.made[slots] = 0
             frames = self.frames(slots)
             made = launched(slots, frames, self.device)
             then(torch.from_numpy(frames.codes))
@@ -71,16 +73,16 @@ class Stand:
             self.fails, self.has_failed = False, True
             raise RuntimeError
         seeds = self.slot_cache.seed.numpy()[slots]
-        self.slot_cache.host_frame[slots] += 1
-        frames = self.slot_cache.host_frame[slots]
+        self.made[slots] += 1
+        frames = self.made[slots]
         held = np.array([int(self.slot_cache.hold_until[slot]) for slot in slots]) >= frames
         ended, finite = (frames > 3 + seeds % 17) & ~held, (seeds % 7 != 0) | (frames < 5)
         return FrameResult(np.stack([seeds, frames], axis=1), ended, finite)
 
-    def follow(self, slots: Sequence[int], codes: Tensor) -> list[Following]:
+    def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstSound]:
         sane = torch.zeros(1, dtype=torch.int16)
         sounds = [torch.cat([row[:1].to(torch.int16).repeat(1920), sane]) for row in codes]
-        return [Following(sound, 1920, self.device.mark()) for sound in sounds]
+        return [FirstSound(sound, 1920, self.device.mark()) for sound in sounds]
 
     def decode(self, slots: Sequence[int], codes: Any, stream: Stream, **_: bool) -> list[bytes | None]:
         return [np.repeat(row[:, 0], 1920).astype(np.int16).tobytes() for row in codes.numpy()]

@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from runtime.engine.registry import Entry
+from runtime.engine.registry import RegistryEntry
 from runtime.errors import CheckpointInvalid, CheckpointMissing, SetUpError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from tests.conftest import FolderOf, Loaded
@@ -184,7 +184,7 @@ def test_an_index_that_cannot_be_followed_is_said_so(
     folder: Path, change: Callable[[dict[str, Any]], object], error: type[SetUpError], words: str
 ) -> None:
     index_of(folder, change)
-    for read in (load, lambda where: Entry.read(str(where))):
+    for read in (load, lambda where: RegistryEntry.read(str(where))):
         with pytest.raises(error, match=words):
             read(folder)
 
@@ -215,7 +215,7 @@ def test_quantised_weights_are_refused(folder: Path, file: str, dtype: torch.dty
 def test_missing_weights_are_one_sentence_before_anything_is_loaded(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(CheckpointMissing, match=r"model\.safetensors is missing"):
-        Entry.read(str(folder))
+        RegistryEntry.read(str(folder))
 
 
 def test_what_a_configuration_leaves_out_and_says_beyond_is_one_line(

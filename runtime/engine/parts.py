@@ -1,0 +1,199 @@
+"""Takes sequences in their slots through the parts of their text: prompt, growth, end, repetition."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from runtime.engine.guards import RunawayDetector, spent_after
+from runtime.engine.in_flight import InFlight
+from runtime.engine.intake import PartPlan, seed_of_repeat
+from runtime.engine.model_runner import ModelRunner
+from runtime.engine.prefix_cache import PrefixCache
+from runtime.engine.prompt import Prompt, Utterance, build_prompt
+from runtime.engine.sequence import Sequence, State
+from runtime.engine.text import frame_budget, least_frames
+from runtime.engine.text_stream import Part
+from runtime.errors import GenerationFailed, SpeechError
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Guard, StopReason
+
+log = logging.getLogger(__name__)
+End = Callable[[Sequence, StopReason | SpeechError], None]
+
+
+class Parts:
+    """Engine thread only.
+
+    Args:
+        guarded: whether a part that ends long before its text can is made again.
+        end: ends a sequence.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        runner: ModelRunner,
+        in_flight: InFlight,
+        prefix_cache: PrefixCache,
+        end: End,
+        *,
+        guarded: bool,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._runner = runner
+        self._in_flight = in_flight
+        self._prefix_cache = prefix_cache
+        self._end = end
+        self._guarded = guarded
+        self.prefilling: deque[Sequence] = deque()  # their prompts are not read to the end
+
+    def begin(self, sequence: Sequence) -> None:
+        """Take the next part of the text up; its prompt is to be read. A request that fails here fails alone."""
+        sequence.before = sequence.made
+        part = sequence.part = sequence.text_stream.parts.popleft()
+        try:
+            plan = self._plan(sequence, part)
+            utterance, position = replace(plan.utterance, voice=sequence.voice), 0
+            slot_cache, slot = self._runner.slot_cache, sequence.slot
+            with self._runner.starting(slot):
+                prompt = self.embedded(utterance)
+                seed = seed_of_repeat(sequence.seed) if sequence.is_repeat else sequence.seed
+                slot_cache.restart(slot, prompt.trailing, is_open=utterance.is_open, seed=seed)
+                if prompt.key and (prefix := self._prefix_cache.get(prompt.key)) is not None:
+                    slot_cache.copy_prefix(slot, prefix)
+                    position = prefix.length
+        except SpeechError as error:
+            self._end(sequence, error)
+            return
+        except Exception:
+            log.exception("the prompt of request %d failed", sequence.ticket)
+            self._end(sequence, GenerationFailed())
+            return
+        sequence.plan = plan
+        sequence.prompt = prompt
+        sequence.prefill_position = position
+        sequence.parts += 1
+        sequence.prompt_tokens += len(prompt.embeds)
+        sequence.detector = RunawayDetector()
+        sequence.limit = sequence.before + plan.limit
+        sequence.enter(State.PREFILL)
+        self.prefilling.append(sequence)
+
+    def _plan(self, sequence: Sequence, part: Part) -> PartPlan:
+        """How far the part may go, with the text that there is of it."""
+        admission, tokenizer, before = sequence.admission, self._checkpoint.text_tokenizer, sequence.before
+        if not sequence.text_stream.by_token:
+            sequence.spent_after = spent_after(part.text)
+            return admission.plan(part.text, tokenizer, before, must_fit=False)
+        body = part.take_tokens()
+        sequence.tokens = len(body)
+        sequence.spent_after = 0
+        if not part.closed:
+            return admission.plan_open(body, tokenizer, before)
+        plan = admission.plan(part.spoken, tokenizer, before, must_fit=False)
+        return replace(plan, utterance=replace(plan.utterance, body=tuple(body)))
+
+    def embedded(self, utterance: Utterance) -> Prompt:
+        checkpoint = self._checkpoint
+        with torch.inference_mode():
+            return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
+
+    def begin_to_speak(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
+        """A prompt was read and its first frame is known: frames may follow, and what is worth it is kept."""
+        if prompt.key and keeps:
+            slot_cache, slot = self._runner.slot_cache, sequence.slot
+            with self._runner.starting(slot):
+                self._prefix_cache.keep(prompt.key, lambda: slot_cache.prefix_of(slot, prompt.constant))
+        sequence.prefilled = sequence.prefilled or now
+        sequence.enter(State.DECODE)
+        self.grow(sequence)
+
+    def grow(self, sequence: Sequence) -> None:
+        """Tokens for a part whose text is open; before its first frame is known they wait in the text stream."""
+        part = sequence.part
+        if part is None or sequence.state is not State.DECODE or not sequence.inputs.is_open:
+            return
+        tokens = part.take_tokens()
+        sequence.tokens += len(tokens)
+        if part.closed:
+            tokens.append(self._checkpoint.config.tts_eos_token_id)
+            budget = sequence.before + frame_budget(part.spoken)
+            if sequence.admission.asked is None and budget <= sequence.limit and sequence.plan is not None:
+                sequence.plan = replace(sequence.plan, at_limit=StopReason.RUNAWAY)
+                sequence.limit = max(budget, sequence.made + 1)
+        if tokens:
+            self._runner.slot_cache.append_text(sequence.slot, tokens, is_last=part.closed)
+        sequence.show()
+
+    def reach_limit(self, sequence: Sequence) -> None:
+        """A part has made as many frames as it may."""
+        assert sequence.plan is not None
+        reason = sequence.plan.at_limit
+        self.finish(sequence, reason, Guard.BUDGET if reason is StopReason.RUNAWAY else None)
+
+    def finish(self, sequence: Sequence, reason: StopReason, guard: Guard | None = None) -> None:
+        """A part made its last frame: go on with the next, rest until there is one, or speak no more."""
+        self._in_flight.give_up(sequence.slot)
+        if reason is StopReason.EOS and self._is_short(sequence):
+            if not sequence.is_repeat:
+                self._repeat(sequence)
+                return
+            reason, guard = StopReason.SHORT, Guard.SHORT
+        sequence.is_repeat = False
+        sequence.guard = sequence.guard or guard
+        if reason is not StopReason.EOS:
+            sequence.cut_short = reason
+        asked = sequence.admission.asked
+        if asked is not None and sequence.made >= asked:
+            sequence.enter(State.DRAIN)
+        else:
+            self.go_on(sequence)
+
+    def go_on(self, sequence: Sequence) -> None:
+        """Take up what there is of the text behind a part; without an end of the text the sequence rests."""
+        if sequence.part is not None and not sequence.part.closed:
+            # Its end came before that of its text, and nothing more of it is said.
+            sequence.enter(State.DRAIN)
+        elif sequence.text_stream.parts:
+            self.begin(sequence)
+        else:
+            sequence.enter(State.DRAIN if sequence.text_stream.closed else State.AT_REST)
+
+    def cut_off(self, sequence: Sequence, guard: Guard, left_out: int) -> None:
+        """End a part whose sound the Code2Wav worker has cut off, because it looped or fell silent after its text."""
+        table, slot = sequence.table, sequence.slot
+        # The next part has begun, and stands behind what is left out.
+        if sequence.before >= table.sent[slot] + left_out:
+            table.sent[slot] += left_out
+            sequence.guard = sequence.guard or guard
+            return
+        table.made[slot] = table.sent[slot]
+        if sequence.state is State.DRAIN:  # it came to its end in the same moment
+            sequence.guard = sequence.guard or guard
+            sequence.cut_short = StopReason.RUNAWAY
+        else:
+            self.finish(sequence, StopReason.RUNAWAY, guard)
+
+    def _is_short(self, sequence: Sequence) -> bool:
+        """A part has ended by itself with much less sound than its text can be said in."""
+        part = sequence.part
+        if part is None or not part.closed or not sequence.admission.may_repeat or not self._guarded:
+            return False
+        return sequence.made - sequence.before < least_frames(part.spoken)
+
+    def _repeat(self, sequence: Sequence) -> None:
+        """Make a part again with another seed, behind what of it has been made: that may have been heard already."""
+        part = sequence.part
+        assert part is not None
+        if sequence.text_stream.by_token:
+            part.tokens = self._checkpoint.text_tokenizer.body(part.spoken)
+        sequence.text_stream.parts.appendleft(part)
+        sequence.is_repeat = True
+        sequence.repeated += 1
+        sequence.parts -= 1
+        self.begin(sequence)

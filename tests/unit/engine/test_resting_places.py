@@ -1,0 +1,117 @@
+"""One real request on its way through a dialect and an engine rests in the places that docs/architecture.md names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.engine.engine import Engine
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import AudioChunk, Finished, Mode, SpeechEvent
+from runtime.server.commands import Append, AudioMessage, FinishText, Recall, Submit
+from tests.support.engines import MOST_TICKS, Heard, VirtualClock, cloned, core_of, engine_of
+from tests.support.late_device import LateDevice
+from tests.unit.server.native.driver import Driver, two_voices
+
+ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
+
+
+def named_places() -> list[str]:
+    """The second column of the table."""
+    section = ARCHITECTURE.read_text(encoding="utf-8").partition("## Where a request rests")[2].partition("\n## ")[0]
+    return re.findall(r"^\| \d+ \| ([^|]+?) \|", section, re.MULTILINE)
+
+
+class Way:
+    """The dialect and the engine that serve the request, and where it has been seen."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.core = core_of(engine, Mode.BASE)
+        self.driver = Driver(cards=engine.cards)
+        self.number = self.ticket = -1
+        self.chunks: list[AudioChunk] = []
+        self.taken = 0  # messages of sound that the client has
+        self.has_ended = False
+        self.visited: list[str] = []
+
+    def obey(self) -> None:
+        """What a socket does with the dialect's commands."""
+        for command in self.driver.commands:
+            match command:
+                case Submit(number, request):
+                    self.number = number
+                    self.ticket = self.engine.submit(request, self.on_speech)
+                case Append(_, text):
+                    self.engine.append(self.ticket, text)
+                case FinishText():
+                    self.engine.finish_text(self.ticket)
+        self.look()
+
+    def on_speech(self, event: SpeechEvent) -> None:
+        self.has_ended = isinstance(event, Finished)
+        if isinstance(event, AudioChunk):
+            self.chunks.append(event)
+        self.driver.session.on_speech(self.number, event)
+        self.look()
+
+    def look(self) -> None:
+        """Write down the places where the request is found, and has not been seen in before."""
+        places = [place for place, is_there in self.probes().items() if is_there()]
+        assert places or self.has_ended, f"it is nowhere, after {self.visited}"
+        self.visited += [place for place in places if place not in self.visited]
+
+    def probes(self) -> dict[str, Callable[[], bool]]:
+        core, table = self.core, self.core.table
+        slot = next((slot for slot, sequence in core.holders.items() if sequence.ticket == self.ticket), -1)
+        return {
+            "the dialect's text": lambda: self.ticket < 0,
+            "the engine's command queue": lambda: self.ticket > 0 and bool(self.engine._commands),
+            "the waiting queue": lambda: core.waiting.find(self.ticket) is not None,
+            "a slot": lambda: slot >= 0,
+            "in flight on the device": lambda: (
+                slot >= 0 and bool(core.in_flight.prefill_chunks or table.begun[slot] > table.made[slot])
+            ),
+            "the Code2Wav queue": lambda: slot >= 0 and bool(table.pending[slot] > 0),
+            "the send queue": lambda: len(self.chunks) > self.taken,
+        }
+
+    def read(self) -> bytes:
+        """Take everything that waits for the client; returns its sound."""
+        pcm = b""
+        while (message := self.driver.session.take()) is not None:
+            if isinstance(message, AudioMessage):
+                self.taken += 1
+                pcm += message.data[-2 * message.samples :]
+        return pcm
+
+
+def test_a_request_rests_in_the_places_that_are_named_and_in_no_other(cloner: Checkpoint) -> None:
+    clock, pcm = VirtualClock(), b""
+    engine = engine_of(cloner, slots=1, device=LateDevice(2), clock=clock)  # which is still at it when it is asked
+    other = Heard()
+    engine.submit(cloned(max_frames=3), other)  # has the slot at first
+    engine.tick()
+    way = Way(engine)
+    way.driver.configure(voice="Clara", max_frames=12, seed=7)
+    way.driver.send("input.text", text="Hello world, the old phone is slow.")
+    way.driver.send("input.done")
+    way.look()
+    (recall,) = [command for command in way.driver.commands if isinstance(command, Recall)]
+    way.driver.decoded(recall.upload, two_voices().reference(recall.voice_id))
+    way.obey()
+    for _ in range(MOST_TICKS):
+        engine.tick()
+        clock.now += 0.02
+        way.look()
+        if way.has_ended:
+            break
+        pcm += way.read()
+        engine.taken(way.ticket, len(pcm) // 2)
+    assert way.has_ended
+    assert way.visited == named_places()
+    assert len(way.visited) <= 7
+    assert pcm + way.read() == b"".join(chunk.pcm for chunk in way.chunks)
+    assert len(way.chunks) > 1
+    assert not any(is_there() for is_there in way.probes().values())
