@@ -130,6 +130,11 @@ THOROUGH: dict[str, Row] = {
         "test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_each_says_alone",
     ),
     # What the embedded voice says at length, to a recogniser.
+    "tests/speech/test_demo_voice.py": (
+        "test_every_speaker_is_understood",
+        "test_a_cloned_voice_is_understood",
+        "test_random_weights_are_not_understood",
+    ),
     "tests/speech/test_guards.py": (),
     "tests/speech/test_long_text.py": (),
 }
