@@ -66,9 +66,9 @@ class NpuDevice(CpuDevice):
         npu.set_compile_mode(jit_compile=False)
         self.torch_device = torch.device(KIND, npu.current_device())
         self.holds_graphs = not eager
-        self._streams = {stream: npu.Stream(priority=HIGH if stream in URGENT else NORMAL) for stream in Stream}
+        self.streams = {stream: npu.Stream(priority=HIGH if stream in URGENT else NORMAL) for stream in Stream}
         # Graphs of one stream never run at the same time, so they share their memory.
-        self._pools = {stream: npu.graph_pool_handle() for stream in Stream}
+        self.pools = {stream: npu.graph_pool_handle() for stream in Stream}
         everything = torch.ones(COMPRESSED, COMPRESSED, device=self.torch_device, dtype=torch.bool)
         self._ahead_of_itself = everything.triu(1)
 
@@ -89,7 +89,7 @@ class NpuDevice(CpuDevice):
         return self._attend(q, k, v, unseen[:, None, None], EXPLICIT)
 
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
-        return self._npu.stream(self._streams[stream])
+        return self._npu.stream(self.streams[stream])
 
     def mark(self) -> Event:
         event = self._npu.Event()
@@ -100,7 +100,7 @@ class NpuDevice(CpuDevice):
         self._npu.current_stream().wait_event(event)
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        npu, own = self._npu, self._streams[stream]
+        npu, own = self._npu, self.streams[stream]
         assert not npu.is_current_stream_capturing(), "no capture can begin within another"
         with npu.stream(own):
             for _ in range(WARM_UPS):
@@ -108,7 +108,7 @@ class NpuDevice(CpuDevice):
             own.synchronize()
             graph = npu.NPUGraph()
             # Other threads may use the device meanwhile (a voice that is read): only this one is held to the rules.
-            with npu.graph(graph, pool=self._pools[stream], stream=own, capture_error_mode="thread_local"):
+            with npu.graph(graph, pool=self.pools[stream], stream=own, capture_error_mode="thread_local"):
                 result = work()
         return NpuGraph(graph, result, npu.is_current_stream_capturing)
 

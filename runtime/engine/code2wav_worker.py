@@ -47,7 +47,7 @@ class Code2WavWorker:
         self._waiting: dict[object, list[Code2WavTask]] = {}  # by owner, most urgent first
         self._offered = threading.Condition(self.lock)
         self._closing = False
-        self._threads: list[threading.Thread] = []
+        self.threads: list[threading.Thread] = []
 
     def start(self, *, first_apart: bool = False) -> None:
         """Take tasks up; with ``first_apart`` first chunks on one thread, all else on another."""
@@ -56,7 +56,7 @@ class Code2WavWorker:
             threads = {"first sound": lambda task: task.is_first, "sound": lambda task: not task.is_first}
         for name, takes in threads.items():
             thread = threading.Thread(target=self._run, args=(takes,), name=name, daemon=True)
-            self._threads.append(thread)
+            self.threads.append(thread)
             thread.start()
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Code2WavWorker:
             self._closing = True
             self._waiting.clear()
             self._offered.notify_all()
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join()
 
     def withdraw(self, owner: object) -> None:
@@ -80,7 +80,7 @@ class Code2WavWorker:
             if wanted := tasks():
                 self._waiting[owner] = wanted
                 self._offered.notify_all()
-        if not self._threads:
+        if not self.threads:
             while (run := self._next()) is not None:
                 run()
         elif wanted and wanted[0].is_first:

@@ -18,17 +18,17 @@ class CompletionWaiter:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._queues: dict[Stream, SimpleQueue[Event | None]] = {}
-        self._threads: list[threading.Thread] = []
+        self.threads: list[threading.Thread] = []
 
     @property
     def is_running(self) -> bool:
-        return bool(self._threads)
+        return bool(self.threads)
 
     def start(self, streams: Sequence[Stream]) -> None:
         for stream in streams:
             queue = self._queues[stream] = SimpleQueue()
             thread = threading.Thread(target=self._run, args=(queue,), name=f"wait for {stream}", daemon=True)
-            self._threads.append(thread)
+            self.threads.append(thread)
             thread.start()
 
     def expect(self, stream: Stream, event: Event) -> None:
@@ -40,7 +40,7 @@ class CompletionWaiter:
         """End the threads, after what they were told to wait for."""
         for queue in self._queues.values():
             queue.put(None)
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join()
 
     def _run(self, queue: SimpleQueue[Event | None]) -> None:

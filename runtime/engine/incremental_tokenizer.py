@@ -27,7 +27,7 @@ class IncrementalTokenizer:
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
-        self._tail = ""  # text whose ids are not given out yet
+        self.tail = ""  # text whose ids are not given out yet
         self._begun = False  # something other than white space has come
         self._recent = ""  # end of all the text, in which a control token may have begun
 
@@ -41,20 +41,20 @@ class IncrementalTokenizer:
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)
-        runs_on = text.isalpha() and self._tail[-1:].isalpha()  # letters after a letter end no piece
-        self._tail += text
+        runs_on = text.isalpha() and self.tail[-1:].isalpha()  # letters after a letter end no piece
+        self.tail += text
         return [] if runs_on else self._settled()
 
     def flush(self) -> list[int]:
         """The ids of all the text that has come, but for white space at its end, which may belong to what follows."""
-        text = self._tail.rstrip()
-        self._tail = self._tail[len(text) :]
+        text = self.tail.rstrip()
+        self.tail = self.tail[len(text) :]
         return [token for _, ids in self._tokenizer.pieces(text) for token in ids]
 
     @property
     def holds_words(self) -> bool:
         """There is text to speak whose ids may still change."""
-        return SPOKEN.search(self._tail) is not None
+        return SPOKEN.search(self.tail) is not None
 
     def finish(self) -> list[int]:
         """The text is complete: its last ids."""
@@ -71,12 +71,12 @@ class IncrementalTokenizer:
         White space at the end decides nothing about itself: " " before a word belongs to the word, and before a
         newline to the newline.
         """
-        pieces = self._tokenizer.pieces(self._tail)
-        solid = len(self._tail.rstrip())
+        pieces = self._tokenizer.pieces(self.tail)
+        solid = len(self.tail.rstrip())
         for index in range(len(pieces) - 1, 0, -1):
             start, _ = pieces[index]
-            if start <= solid and _stands_alone(self._tail[start]):
-                self._tail = self._tail[start:]
+            if start <= solid and _stands_alone(self.tail[start]):
+                self.tail = self.tail[start:]
                 return [token for _, ids in pieces[:index] for token in ids]
         return []
 

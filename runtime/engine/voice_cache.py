@@ -81,7 +81,7 @@ class VoiceCache:
         self.checkpoint, self.device, self.capacity = checkpoint, device, capacity
         self._encoders = None if checkpoint.speaker_encoder is None else VoiceEncoders(checkpoint, device)
         self._sound_after = sound_after
-        self._kept: OrderedDict[str, ClonedVoice] = OrderedDict()
+        self.kept: OrderedDict[str, ClonedVoice] = OrderedDict()
         self._reading: dict[str, Future[ClonedVoice]] = {}
         self._reader: Executor | None = None
 
@@ -108,9 +108,9 @@ class VoiceCache:
     def get(self, key: str) -> ClonedVoice | None:
         """A voice that is kept, or None."""
         self._put_by()
-        voice = self._kept.get(key)
+        voice = self.kept.get(key)
         if voice is not None:
-            self._kept.move_to_end(key)
+            self.kept.move_to_end(key)
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
@@ -136,11 +136,11 @@ class VoiceCache:
             Exception: whatever reading it raised.
         """
         self._reading.pop(key, None)
-        voice = self._kept.get(key) or future.result()
-        self._kept[key] = voice
-        self._kept.move_to_end(key)
-        while len(self._kept) > self.capacity:
-            self._kept.popitem(last=False)
+        voice = self.kept.get(key) or future.result()
+        self.kept[key] = voice
+        self.kept.move_to_end(key)
+        while len(self.kept) > self.capacity:
+            self.kept.popitem(last=False)
         return voice
 
     def _put_by(self) -> None:

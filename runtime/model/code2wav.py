@@ -354,15 +354,15 @@ class Code2Wav(nn.Module):
 
         Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
         """
-        return self._vocode(self._latents(codes, state), state)
+        return self.vocode(self.latents(codes, state), state)
 
     def warm(self, codes: Tensor, state: StreamState) -> None:
         """Move a fresh state over reference frames without making their sound (docs/model.md 6.3, ICL warm start).
 
         The transformer sees all of them; the convolutions only as many as they can remember.
         """
-        latents = self._latents(codes, state)
-        self._vocode(latents[:, -self.tail_frames :], state)
+        latents = self.latents(codes, state)
+        self.vocode(latents[:, -self.tail_frames :], state)
 
     @property
     def tail_frames(self) -> int:
@@ -375,10 +375,10 @@ class Code2Wav(nn.Module):
             oldest = -(-(oldest + 6) // ratio)
         return oldest + 1
 
-    def _latents(self, codes: Tensor, state: StreamState) -> Tensor:
+    def latents(self, codes: Tensor, state: StreamState) -> Tensor:
         return self.pre_transformer(self.pre_conv(self.quantizer(codes), state), state)
 
-    def _vocode(self, latents: Tensor, state: StreamState) -> Tensor:
+    def vocode(self, latents: Tensor, state: StreamState) -> Tensor:
         x = latents
         for stage in self.upsample:
             x = stage(x, state)

@@ -45,7 +45,7 @@ class PackedSound:
     # --- SoundNetwork
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
-        return self._vocode(self._latents(rows, codes), rows)
+        return self.vocode(self.latents(rows, codes), rows)
 
     def reset(self, slot: int) -> None:
         self.memory[:, slot] = 0
@@ -70,7 +70,7 @@ class PackedSound:
         return self.state_of(self.side), turn
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
-        return self._latents(rows, codes)  # the convolutions remember no more than the last frames
+        return self.latents(rows, codes)  # the convolutions remember no more than the last frames
 
     def state_of(self, slot: int) -> StreamState:
         return StreamState([self.memory[:, slot].clone()], [self.rings[slot].clone()], [], torch.empty(0))
@@ -80,7 +80,7 @@ class PackedSound:
 
     # --- the network, in the order of its data flow
 
-    def _latents(self, rows: Tensor, codes: Tensor) -> Tensor:
+    def latents(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Codes to the output of the first upsampling. Shapes: [B, n, Q] to [B, n * ratio, latent]."""
         network, eps = self.network, self.eps
         made = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past, squares=True)
@@ -93,7 +93,7 @@ class PackedSound:
         latent = network.stages[0].widen.inputs
         return convolve(network.exit, made.values, rows, norm=(made.squares, eps)).values.view(len(codes), -1, latent)
 
-    def _vocode(self, x: Tensor, rows: Tensor) -> Tensor:
+    def vocode(self, x: Tensor, rows: Tensor) -> Tensor:
         """Latents to s16 and flags. Shapes: [B, n * ratio, latent] to [B, n * samples_per_frame + flags]."""
         network = self.network
         for stage in network.stages:

@@ -45,14 +45,14 @@ class TextTokenizer:
                     why=f"added token {index} does not follow the vocabulary",
                 )
         self.ids = max(self._tokenizer.get_vocab().values()) + 1  # rows that an embedding must have
-        self._reserved = tuple(token["content"] for token in added.values())
-        self.longest_reserved = max(map(len, self._reserved), default=1)  # characters
-        self._role = self._encode("<|im_start|>assistant\n")
+        self.reserved = tuple(token["content"] for token in added.values())
+        self.longest_reserved = max(map(len, self.reserved), default=1)  # characters
+        self._role = self.encode("<|im_start|>assistant\n")
         self._check_template(folder, config)
 
     def reserved_in(self, text: str) -> bool:
         """Whether a client's text holds a token that belongs to the prompt, which would break its layout."""
-        return any(token in text for token in self._reserved)
+        return any(token in text for token in self.reserved)
 
     def role(self) -> list[int]:
         """Ids that open every utterance."""
@@ -60,7 +60,7 @@ class TextTokenizer:
 
     def body(self, text: str) -> list[int]:
         """Ids of the text to speak, or of a reference text."""
-        return self._encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
+        return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
         """Where the pre-tokenizer's pieces of a text start, in characters, and their ids, which no other piece touches.
@@ -79,9 +79,9 @@ class TextTokenizer:
 
     def instruct(self, text: str) -> list[int]:
         """Ids of an instruct turn, used whole."""
-        return self._encode(f"<|im_start|>user\n{text}<|im_end|>\n")
+        return self.encode(f"<|im_start|>user\n{text}<|im_end|>\n")
 
-    def _encode(self, text: str) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         # The Rust tokenizer itself: what transformers does around it takes three times as long as the encoding.
         return list(self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids)
 

@@ -75,7 +75,7 @@ class LateDevice(CpuDevice):
         self._mine = threading.local()  # the stream of each thread
         self._work: dict[Stream | None, deque[Callable[[], None]]] = defaultdict(deque)
         self._copies: dict[Stream | None, deque[tuple[int, Tensor, list[Tensor]]]] = defaultdict(deque)
-        self._asked: dict[Stream | None, int] = defaultdict(int)
+        self.asked: dict[Stream | None, int] = defaultdict(int)
         self._done: dict[Stream | None, int] = defaultdict(int)
         self._told: dict[Stream | None, int] = defaultdict(int)
 
@@ -95,7 +95,7 @@ class LateDevice(CpuDevice):
             self._mine.stream = before
 
     def mark(self) -> Event:
-        return LateEvent(self, self._current, self._asked[self._current])
+        return LateEvent(self, self._current, self.asked[self._current])
 
     def wait(self, event: Event) -> None:
         assert isinstance(event, LateEvent)
@@ -109,7 +109,7 @@ class LateDevice(CpuDevice):
         into.fill_(poison(into.dtype))
         self.put(lambda: snapshot.append(tensor.clone()))
         with self._lock:
-            at = self._asked[self._current]
+            at = self.asked[self._current]
             self._copies[self._current].append((at, into, snapshot))
 
     def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
@@ -124,9 +124,9 @@ class LateDevice(CpuDevice):
         with self._lock:
             stream = self._current
             self._work[stream].append(work)
-            self._asked[stream] += 1
+            self.asked[stream] += 1
             if stream is None:
-                self.tell(None, self._asked[None])
+                self.tell(None, self.asked[None])
 
     def do(self, stream: Stream | None, upto: int) -> None:
         """Do the work of a stream as far as asked."""
@@ -156,7 +156,7 @@ class LateDevice(CpuDevice):
     def catch_up(self) -> None:
         """What comes now comes after all that its stream was asked for before."""
         if not self._works:
-            self.do(self._current, self._asked[self._current])
+            self.do(self._current, self.asked[self._current])
 
     @property
     def _works(self) -> bool:

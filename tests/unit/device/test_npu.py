@@ -94,7 +94,7 @@ def test_nothing_imports_the_library_before_an_npu_is_asked_for() -> None:
 
 
 def test_every_track_has_a_stream_and_first_things_come_first(npu: NpuDevice, ascend: StandIn) -> None:
-    streams: Mapping[Stream, Any] = npu._streams
+    streams: Mapping[Stream, Any] = npu.streams
     assert len({id(stream) for stream in streams.values()}) == len(Stream)
     for stream in Stream:
         with npu.stream(stream):
@@ -109,8 +109,8 @@ def test_a_track_waits_for_the_moment_of_another(npu: NpuDevice) -> None:
     with npu.stream(Stream.FRAMES):
         npu.wait(event)
     assert event.query()
-    assert event.recorded is npu._streams[Stream.STARTS]
-    assert npu._streams[Stream.FRAMES].waited_for == 1
+    assert event.recorded is npu.streams[Stream.STARTS]
+    assert npu.streams[Stream.FRAMES].waited_for == 1
 
 
 def test_memory_is_counted_and_pinned(npu: NpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_graph_does_its_work_again_without_python(npu: NpuDevice, ascend: Stan
 
     def work() -> Tensor:
         calls.append(ascend.npu.is_current_stream_capturing())
-        assert ascend.npu.current_stream() is npu._streams[Stream.SOUND]
+        assert ascend.npu.current_stream() is npu.streams[Stream.SOUND]
         return state.add_(1) * 2
 
     with torch.inference_mode():
@@ -167,7 +167,7 @@ def elsewhere(npu: NpuDevice, state: Tensor) -> None:
 
 
 def test_graphs_of_a_track_share_their_memory_and_those_of_two_do_not(npu: NpuDevice, ascend: StandIn) -> None:
-    assert len(set(map(id, npu._pools.values()))) == len(Stream) == len(ascend.npu.pools)
+    assert len(set(map(id, npu.pools.values()))) == len(Stream) == len(ascend.npu.pools)
 
 
 class Code2WavScheduler(nn.Module):

@@ -285,7 +285,7 @@ def test_sound_that_cannot_be_made_ends_its_own_request_only(
 def test_an_end_does_not_leave_the_sound_of_others_undone(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """All frames are made, and the worker takes one task a turn: what an end withdraws is offered again."""
     engine = engine_of(quick, slots=3)
-    engine.code2wav_worker._threads.append(threading.current_thread())  # so that tasks wait until they are taken
+    engine.code2wav_worker.threads.append(threading.current_thread())  # so that tasks wait until they are taken
     heards = [Heard() for _ in range(3)]
     for index, heard in enumerate(heards):
         engine.submit(custom_voice(max_frames=2 + index), heard)

@@ -175,7 +175,7 @@ def test_chinese_prose_is_held_about_a_clause(tokenizers: dict[str, TextTokenize
     held = []
     for character in prose:
         growing.add(character)
-        held.append(len(growing._tail))
+        held.append(len(growing.tail))
     assert 5 < max(held) < 15
 
 
@@ -186,7 +186,7 @@ def test_thousands_of_tiny_appends_cost_no_more_than_their_number(tokenizers: di
     for _ in range(4000):
         for token in ("the", " old", " pho", "ne", ". "):
             growing.add(token)
-        assert len(growing._tail) < 8
+        assert len(growing.tail) < 8
     assert time.process_time() - started < 20
 
 

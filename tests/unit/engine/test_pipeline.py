@@ -118,7 +118,7 @@ def test_first_frames_that_nobody_wants_any_more_are_not_taken_for_another_s(qui
     alone, device = said(engine_of(quick), request), LateDevice(0, 0.0)
     modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # as on cards
     engine, heard = engine_of(quick, slots=2, device=device, modes=modes), Heard()
-    engine.completion_waiter._threads.append(threading.current_thread())  # so that nobody waits for the device
+    engine.completion_waiter.threads.append(threading.current_thread())  # so that nobody waits for the device
     engine.submit(request, heard)
     engine.tick()
     for seed in range(2, 8):
@@ -126,8 +126,8 @@ def test_first_frames_that_nobody_wants_any_more_are_not_taken_for_another_s(qui
         engine.tick()
         engine.cancel(ticket)
     engine.tick()
-    device.tell(Stream.STARTS, device._asked[Stream.STARTS])
-    engine.completion_waiter._threads.clear()
+    device.tell(Stream.STARTS, device.asked[Stream.STARTS])
+    engine.completion_waiter.threads.clear()
     drain(engine)
     assert_same([heard], [alone])
 
@@ -137,7 +137,7 @@ def test_tokens_that_come_while_the_prompt_is_read_are_not_lost(quick: Checkpoin
     engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), Heard()
     ticket = engine.submit(streamed("", open_text=True, max_frames=12), heard)
     engine.append(ticket, "Hello ")
-    engine.completion_waiter._threads.append(threading.current_thread())  # so that nobody waits for the device
+    engine.completion_waiter.threads.append(threading.current_thread())  # so that nobody waits for the device
     for _ in range(3):
         engine.tick()
     assert not core_of(engine).table.speaking.any()
@@ -145,7 +145,7 @@ def test_tokens_that_come_while_the_prompt_is_read_are_not_lost(quick: Checkpoin
     engine.append(ticket, "speak.")
     engine.finish_text(ticket)
     engine.tick()
-    engine.completion_waiter._threads.clear()
+    engine.completion_waiter.threads.clear()
     drain(engine)
     assert_same([heard], [expected])
 
@@ -160,13 +160,13 @@ def test_a_frame_is_begun_before_the_last_is_known_and_no_more_than_that(quick: 
     engine.submit(custom_voice(max_frames=20), Heard())
     while not core_of(engine).table.speaking.any():
         engine.tick()
-    engine.completion_waiter._threads.append(threading.current_thread())
+    engine.completion_waiter.threads.append(threading.current_thread())
     table = core_of(engine).table
     for _ in range(5):
         engine.tick()
         assert (table.begun - table.made).max() == device.max_in_flight + 1
     assert not engine.tick()
-    engine.completion_waiter._threads.clear()
+    engine.completion_waiter.threads.clear()
     made = int(table.made.max())
     for _ in range(3):
         engine.tick()
@@ -178,11 +178,11 @@ def test_prompts_are_read_beside_each_other_and_beside_the_frames(quick: Checkpo
     engine = engine_of(quick, slots=6, device=LateDevice(0, 0.0), modes=modes)
     for _ in range(5):
         engine.submit(custom_voice(max_frames=4), Heard())
-    engine.completion_waiter._threads.append(threading.current_thread())
+    engine.completion_waiter.threads.append(threading.current_thread())
     for _ in range(4):
         engine.tick()
     assert core_of(engine).in_flight.prefill_chunks == 3
-    engine.completion_waiter._threads.clear()
+    engine.completion_waiter.threads.clear()
     drain(engine)
 
 

@@ -94,14 +94,14 @@ def test_no_more_voices_are_kept_than_the_setting_says(cloner: Checkpoint, monke
         said(engine, cloned(seconds=seconds, x_vector_only=True, max_frames=1))
     lengths = [round(len(args[0].samples) / 24_000, 1) for args in reads]
     assert lengths == [1.2, 1.4, 1.6, 1.4]
-    assert len(voices_of(engine)._kept) == 2
+    assert len(voices_of(engine).kept) == 2
 
 
 def test_a_cache_of_none_still_serves_everybody(cloner: Checkpoint) -> None:
     engine = engine_of(cloner, prompt_cache=0)
     heards = said_together(engine, *[cloned(max_frames=2)] * 2)
     assert [len(heard.codes) for heard in heards] == [2, 2]
-    assert not voices_of(engine)._kept
+    assert not voices_of(engine).kept
 
 
 # --- prompts that come with a reference
@@ -255,7 +255,7 @@ def test_voices_that_nobody_waited_for_are_bounded_too(cloner: Checkpoint, monke
     engine.submit(cloned(seconds=2.0, x_vector_only=True, max_frames=1), Heard())
     settle(engine)
     drain(engine)
-    assert len(voices._kept) == 2
+    assert len(voices.kept) == 2
     assert not voices._reading
 
 

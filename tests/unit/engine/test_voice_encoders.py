@@ -70,7 +70,7 @@ def test_the_first_clone_finds_everything_made(cloner: Checkpoint, monkeypatch: 
     ]
     engine = engine_of(cloner)
     assert [len(calls) for calls in ran] == [1, 1, 1]
-    assert not voices_of(engine)._kept, "it is nobody's voice"
+    assert not voices_of(engine).kept, "it is nobody's voice"
     mel = speaker.prepare()
     said(engine, cloned())
     assert speaker.prepare() is mel
@@ -141,5 +141,5 @@ def test_a_new_voice_is_the_same_alone_and_among_others(cloner: Checkpoint, devi
         (alone,) = said_together(engine(), request)
         assert np.array_equal(heard.codes, alone.codes)
         assert np.array_equal(heard.pcm, alone.pcm)
-    kept = list(core_of(together, Mode.BASE).voice_cache._kept.values())
+    kept = list(core_of(together, Mode.BASE).voice_cache.kept.values())
     assert len({tuple(one.x_vector.tolist()) for one in kept}) == 4

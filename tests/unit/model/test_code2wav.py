@@ -210,8 +210,8 @@ def test_a_warm_start_remembers_exactly_what_the_convolutions_can(precise: Code2
         codes = codes_of(precise, 1)
         with torch.inference_mode():
             state = precise.fresh_state(1)
-            latents = precise._latents(codes[:, :reference], state)
-            precise._vocode(latents[:, -kept:], state)
+            latents = precise.latents(codes[:, :reference], state)
+            precise.vocode(latents[:, -kept:], state)
             return precise(codes[:, reference:], state)
 
     whole = after(reference)

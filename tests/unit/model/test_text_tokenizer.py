@@ -45,7 +45,7 @@ def test_composed_and_decomposed_letters_are_the_same(folder: Path) -> None:
 @pytest.mark.parametrize("text", ["Hello.", "a", "请用声音说", "x\n\ny", "tab\there", "🙂", "ก็ นี่", "\u200d"])
 def test_a_body_is_what_stands_between_the_templates_ends(folder: Path, text: str) -> None:
     tokenizer = tokenizer_of(folder)
-    whole = tokenizer._encode(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")
+    whole = tokenizer.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")
     assert whole == [*tokenizer.role(), *tokenizer.body(text), *whole[-5:]]
     assert len(tokenizer.role()) == 3
 
@@ -70,7 +70,7 @@ def test_pieces_start_where_the_pre_tokenizer_cuts_and_hold_the_ids_of_the_body(
 
 def test_the_longest_control_token_is_known(folder: Path) -> None:
     tokenizer = tokenizer_of(folder)
-    assert tokenizer.longest_reserved == max(map(len, tokenizer._reserved)) > 5
+    assert tokenizer.longest_reserved == max(map(len, tokenizer.reserved)) > 5
 
 
 def test_an_instruct_is_used_whole(folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_an_instruct_is_used_whole(folder: Path) -> None:
     ids = tokenizer.instruct("Speak low.")
     assert ids[0] == 472
     assert ids[1] == VOCABULARY["user"]
-    assert ids[-2:] == tokenizer._encode("<|im_end|>\n")
+    assert ids[-2:] == tokenizer.encode("<|im_end|>\n")
 
 
 def test_other_files_of_the_folder_change_nothing(folder: Path) -> None:
