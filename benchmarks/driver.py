@@ -27,7 +27,7 @@ HEAD_START_S = 0.05  # before the first arrival of an open loop
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class DriveResult:
     """What became of a plan. ``client_cpu``: share of one core that its clients took; None: not told apart."""
 
     traces: list[Trace]
@@ -69,7 +69,7 @@ class ClientProcess:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
-    async def drive(self, plan: Plan) -> Heard:
+    async def drive(self, plan: Plan) -> DriveResult:
         """Have a plan carried out.
 
         Raises:
@@ -84,7 +84,7 @@ class ClientProcess:
         if not line:
             raise SystemExit("the clients' process died; its error is above")
         answer = json.loads(line)
-        return Heard([_trace(fields) for fields in answer["traces"]], answer["client_cpu"])
+        return DriveResult([_trace(fields) for fields in answer["traces"]], answer["client_cpu"])
 
 
 @asynccontextmanager

@@ -70,7 +70,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Playback:
+class SimulatedPlayer:
     """A player without a buffer that begins with the first chunk.
 
     ``underruns``: chunks that came after the player had run dry (it waits, and plays on from there).
@@ -81,10 +81,10 @@ class Playback:
     deficit_s: float
 
 
-def playback(chunks: Sequence[tuple[int, int]]) -> Playback:
+def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
     """Play what arrived. Shapes: chunks of (arrival in ns, bytes), in order."""
     if not chunks:
-        return Playback(0, 0.0)
+        return SimulatedPlayer(0, 0.0)
     began = chunks[0][0] / 1e9
     dry = began  # when the player has nothing left
     heard, underruns, deficit = 0.0, 0, 0.0
@@ -94,7 +94,7 @@ def playback(chunks: Sequence[tuple[int, int]]) -> Playback:
         deficit = max(deficit, arrival - began - heard)
         dry = max(dry, arrival) + length
         heard += length
-    return Playback(underruns, deficit)
+    return SimulatedPlayer(underruns, deficit)
 
 
 def nearest_rank(values: Iterable[float], share: float) -> float | None:

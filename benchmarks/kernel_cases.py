@@ -17,7 +17,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from runtime.device.fused import KVView, Lookup, Norm, QKNormRope, Rules, Sampled, SamplingState, State
+from runtime.device.fused import KVView, Lookup, Norm, QKNormRope, Rules, Sampled, SamplingState, SlotState
 from runtime.device.kernels import decode_attention, frame_io, prefill_attention, sample
 from runtime.model.layers import rotary
 
@@ -141,7 +141,7 @@ def _frame_io(batch: int) -> Iterator[Case]:
         return torch.randint(0, below, (batch + 1, *shape), device=CARD)
 
     seen = torch.zeros(batch + 1, CODES, device=CARD, dtype=torch.bool)
-    state = State(ints(2000), ints(2000), ints(CODES, GROUPS), ints(TEXTS, 2048), seen)
+    state = SlotState(ints(2000), ints(2000), ints(CODES, GROUPS), ints(TEXTS, 2048), seen)
     rows, positions = torch.arange(batch, device=CARD), torch.zeros(batch, device=CARD, dtype=torch.int64)
     finite = torch.ones(batch, GROUPS, device=CARD, dtype=torch.bool)
     sampled = Sampled(state.codes[:batch].clone(), finite)

@@ -15,7 +15,7 @@ from typing import Protocol, Self
 import httpx
 
 from benchmarks.cast import keep_voice
-from benchmarks.driver import ClientProcess, Heard, client_process, drive
+from benchmarks.driver import ClientProcess, DriveResult, client_process, drive
 from benchmarks.plan import Plan
 from benchmarks.sockets import runtime_process
 from benchmarks.speakers import EngineSpeaker
@@ -50,10 +50,10 @@ class Arm:
         return cls(name, pairs)
 
 
-class Door(Protocol):
+class Endpoint(Protocol):
     """What a lane leads to."""
 
-    async def drive(self, plan: Plan) -> Heard: ...
+    async def drive(self, plan: Plan) -> DriveResult: ...
 
     async def busy(self) -> int:
         """Requests that hold a slot or wait for one."""
@@ -66,12 +66,12 @@ class Lane:
 
     arm: str
     transport: str
-    door: Door
+    endpoint: Endpoint
     record: Path | None = None  # a file that every trace is appended to, a line each
 
-    async def drive(self, plan: Plan) -> Heard:
+    async def drive(self, plan: Plan) -> DriveResult:
         """Carry a plan out."""
-        heard = await self.door.drive(plan)
+        heard = await self.endpoint.drive(plan)
         if self.record is not None:
             about = {"arm": self.arm, "transport": self.transport, "mode": plan.mode, "clients": plan.clients}
             with self.record.open("a", encoding="utf-8") as file:
@@ -81,10 +81,10 @@ class Lane:
     async def leaked(self) -> int:
         """Slots that are still held, and requests that still wait, after everybody has gone."""
         for _ in range(round(SETTLED_S / 0.05)):
-            if not await self.door.busy():
+            if not await self.endpoint.busy():
                 break
             await asyncio.sleep(0.05)
-        return await self.door.busy()
+        return await self.endpoint.busy()
 
 
 @asynccontextmanager
@@ -99,8 +99,8 @@ async def opened(
         for arm in arms:
             environment = {**base, "VOICEWRIGHT_VOICES": str(voices), **arm.environment}
             for transport in transports:
-                door = _engine_door(environment) if transport == "in_process" else _socket_door(environment)
-                lanes.append(Lane(arm.name, transport, await stack.enter_async_context(door), record))
+                endpoint = _engine_endpoint(environment) if transport == "in_process" else _socket_endpoint(environment)
+                lanes.append(Lane(arm.name, transport, await stack.enter_async_context(endpoint), record))
         yield lanes
 
 
@@ -121,10 +121,10 @@ class _EngineDoor:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def drive(self, plan: Plan) -> Heard:
+    async def drive(self, plan: Plan) -> DriveResult:
         speaker = EngineSpeaker(self._engine)
         await speaker.prepare(plan)
-        return Heard(await drive(plan, speaker))
+        return DriveResult(await drive(plan, speaker))
 
     async def busy(self) -> int:
         load = self._engine.load()
@@ -133,9 +133,10 @@ class _EngineDoor:
 
 class _SocketDoor:
     def __init__(self, url: str, clients: ClientProcess) -> None:
-        self._url, self._clients = url, clients
+        self._url = url
+        self._clients = clients
 
-    async def drive(self, plan: Plan) -> Heard:
+    async def drive(self, plan: Plan) -> DriveResult:
         return await self._clients.drive(plan)
 
     async def busy(self) -> int:
@@ -145,7 +146,7 @@ class _SocketDoor:
 
 
 @asynccontextmanager
-async def _engine_door(environment: Environment) -> AsyncIterator[Door]:
+async def _engine_endpoint(environment: Environment) -> AsyncIterator[Endpoint]:
     engine = await asyncio.to_thread(Engine.open, settings_of(environment))
     engine.start()
     try:
@@ -155,6 +156,6 @@ async def _engine_door(environment: Environment) -> AsyncIterator[Door]:
 
 
 @asynccontextmanager
-async def _socket_door(environment: Environment) -> AsyncIterator[Door]:
+async def _socket_endpoint(environment: Environment) -> AsyncIterator[Endpoint]:
     async with runtime_process([], environment) as runtime, client_process(runtime.url) as clients:
         yield _SocketDoor(runtime.url, clients)

@@ -28,7 +28,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from benchmarks.cast import recording_base64
-from benchmarks.sockets import RuntimeProcess, runtime_process
+from benchmarks.sockets import BenchRuntime, runtime_process
 from voicewright import PROTOCOL
 
 TEXTS = (
@@ -132,9 +132,12 @@ class Report:
 class Soak:
     """One run against one runtime process."""
 
-    def __init__(self, runtime: RuntimeProcess, wishes: list[Wish], report: Report, seed: int) -> None:
-        self.url, self.http, self.pid = runtime.stream, runtime.url, runtime.pid
-        self.wishes, self.report = wishes, report
+    def __init__(self, runtime: BenchRuntime, wishes: list[Wish], report: Report, seed: int) -> None:
+        self.url = runtime.stream
+        self.http = runtime.url
+        self.pid = runtime.pid
+        self.wishes = wishes
+        self.report = report
         self.solo: dict[str, str] = {}
         self.random = random.Random(seed)
         self.until = 0.0
@@ -176,7 +179,7 @@ class Soak:
                 self.report.replies[kind] += 1
             except TimeoutError:
                 self.report.stalls += 1
-            except Refused as refusal:
+            except RequestRefused as refusal:
                 self.report.refused[refusal.code] += 1
                 await asyncio.sleep(mind.uniform(0.1, 0.6))
             except (ConnectionClosed, OSError, httpx.HTTPError):
@@ -257,7 +260,7 @@ class Soak:
         ):
             if answer.status_code != 200:
                 await answer.aread()
-                raise Refused(answer.json()["error"]["code"])
+                raise RequestRefused(answer.json()["error"]["code"])
             stop_after = mind.randrange(200_000) if mind.random() < 0.3 else None
             async for part in answer.aiter_bytes():
                 sound += part
@@ -285,7 +288,7 @@ class Soak:
             await _say(socket, "input.done")
             try:
                 sound, end = await self._hear(socket)
-            except Refused:
+            except RequestRefused:
                 self.report.refusal_ms.append(1000 * (time.perf_counter() - start))
                 raise
         first_ms = 1000 * (end["first"] - start)
@@ -311,7 +314,7 @@ class Soak:
                 continue
             reply = json.loads(message)
             if reply["type"] == "error":
-                raise Refused(reply.get("code", "error"))
+                raise RequestRefused(reply.get("code", "error"))
             if reply["type"] == end:
                 return bytes(sound), {**reply, "first": first}
 
@@ -333,7 +336,7 @@ class Soak:
         self.report.files.append(len(list((process / "fd").iterdir())))
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server said no."""
 
     def __init__(self, code: str) -> None:
@@ -352,7 +355,7 @@ class _Native:
         connection = await self._connecting.__aenter__()
         created = json.loads(await connection.recv())
         if created["type"] == "error":
-            raise Refused(created["code"])
+            raise RequestRefused(created["code"])
         await _say(connection, "session.config", **self._config)
         return connection
 

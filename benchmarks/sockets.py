@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeProcess:
+class BenchRuntime:
     """A runtime that answers."""
 
     url: str
@@ -27,7 +27,7 @@ class RuntimeProcess:
 @asynccontextmanager
 async def runtime_process(
     arguments: list[str], environment: Mapping[str, str] | None = None
-) -> AsyncIterator[RuntimeProcess]:
+) -> AsyncIterator[BenchRuntime]:
     """Start `voicewright runtime` on a free port; yields it once it is ready."""
     command = [sys.executable, "-m", "runtime.cli", "runtime", "--port", "0", *arguments]
     process = await asyncio.create_subprocess_exec(
@@ -38,7 +38,7 @@ async def runtime_process(
         line = (await process.stdout.readline()).decode()
         if " at http" not in line:
             raise SystemExit("the runtime did not start; its error is above")
-        yield RuntimeProcess(line.rpartition(" at ")[2].strip(), process.pid)
+        yield BenchRuntime(line.rpartition(" at ")[2].strip(), process.pid)
     finally:
         if process.returncode is None:
             process.terminate()

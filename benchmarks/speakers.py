@@ -83,14 +83,17 @@ class EngineSpeaker:
             ticket = engine.submit(request, sink)
         except SpeechError as error:
             trace.outcome = Outcome.REFUSED if error.code in NO_ROOM else Outcome.FAILED
-            trace.code, trace.end_ns = error.code, time.perf_counter_ns()
+            trace.code = error.code
+            trace.end_ns = time.perf_counter_ns()
             return trace
         besides = [asyncio.create_task(work) for work in self._besides(call, ticket, words, trace)]
         try:
             await asyncio.wait_for(ended.wait(), TIMEOUT_S)
         except TimeoutError:
             engine.cancel(ticket)
-            trace.outcome, trace.code, trace.end_ns = Outcome.FAILED, "timeout", time.perf_counter_ns()
+            trace.outcome = Outcome.FAILED
+            trace.code = "timeout"
+            trace.end_ns = time.perf_counter_ns()
         for task in besides:
             task.cancel()
         _check_text(trace)
@@ -127,7 +130,8 @@ class SocketSpeaker:
     """
 
     def __init__(self, url: str, card: dict[str, Any]) -> None:
-        self._url, self._card = url, card
+        self._url = url
+        self._card = card
         self._idle: list[ClientConnection] = []
         self._uploads: dict[int, dict[str, Any]] = {}  # by call; of those that bring a voice of their own
 
@@ -149,9 +153,11 @@ class SocketSpeaker:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._say(connection, call, mode, trace)
         except TimeoutError:
-            trace.outcome, trace.code = Outcome.FAILED, "timeout"
+            trace.outcome = Outcome.FAILED
+            trace.code = "timeout"
         except (ConnectionClosed, InvalidHandshake, OSError) as error:
-            trace.outcome, trace.code = Outcome.FAILED, type(error).__name__
+            trace.outcome = Outcome.FAILED
+            trace.code = type(error).__name__
         trace.end_ns = time.perf_counter_ns()
         trace.sent_ns = trace.sent_ns or trace.end_ns
         _check_text(trace)
@@ -216,7 +222,8 @@ async def _hear(connection: ClientConnection, trace: Trace, slowness: float) -> 
         fields = json.loads(message)
         match fields["type"]:
             case "audio.done":
-                trace.outcome, trace.stop = Outcome.DONE, fields["stop_reason"]
+                trace.outcome = Outcome.DONE
+                trace.stop = fields["stop_reason"]
                 return
             case "context.cancelled":
                 trace.outcome = Outcome.CANCELLED
@@ -252,7 +259,8 @@ async def _later(after_s: float, act: Callable[[], None]) -> None:
 def _check_text(trace: Trace) -> None:
     """A reply that ended before its text was written has not spoken it."""
     if trace.outcome is Outcome.DONE and not trace.text_ns:
-        trace.outcome, trace.code = Outcome.FAILED, "ended_before_its_text"
+        trace.outcome = Outcome.FAILED
+        trace.code = "ended_before_its_text"
 
 
 def _outcome(event: Finished | Broken) -> Outcome:

@@ -107,7 +107,8 @@ class Bench:
         self.weights = [random(*shape) * product.K**-0.5 for _ in range(count)]
         # The first row is the same whatever the rows, so that its bits can be compared from one table to the next.
         count = max(rows, MOST_ROWS)
-        self.x, self.residual = random(count, product.K)[:rows], random(count, product.N)[:rows]
+        self.x = random(count, product.K)[:rows]
+        self.residual = random(count, product.N)[:rows]
 
     def run(self, weight: Tensor, how: Tiles | Way | None = None, rows: int | None = None) -> Tensor:
         x, residual = self.x[:rows], self.residual[:rows] if self.product.residual else None

@@ -26,7 +26,8 @@ class CudaGraph(Graph[Made]):
     """A graph and what it leaves."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph, result: Made) -> None:
-        self._graph, self.result = graph, result
+        self._graph = graph
+        self.result = result
 
     def replay(self) -> None:
         self._graph.replay()
@@ -42,7 +43,8 @@ class CudaDevice(CpuDevice):
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.holds_graphs = not eager
         self._kernels = _kernels()
-        self._streams, self._capturing = _streams(), _streams()
+        self._streams = _streams()
+        self._capturing = _streams()
         # Graphs of one stream never run at the same time, so they share their memory.
         self._pools = {stream: torch.cuda.graph_pool_handle() for stream in Stream}
         # One capture at a time, on streams of their own: what serves others meanwhile must not end up in a graph.

@@ -53,7 +53,7 @@ class Lookup(NamedTuple):
     out: Tensor
 
 
-class State(NamedTuple):
+class SlotState(NamedTuple):
     """Where every slot stands between two frames; the last slot is scratch, and stays at its beginning.
 
     Shapes: position, frame [S] int64, where the next input goes and how many frames were made; codes [S, Q] int64, of
@@ -163,7 +163,7 @@ class Fused(Protocol):
         Shapes: logits [B, V]; rows [B] int64. ``out`` is written at ``codebook``. ``settled``: rows and state are.
         """
 
-    def begin(self, rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+    def begin(self, rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Input and position of each row's next frame: the codes of its last one and its next text id, embedded.
 
         Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; results [B, H] and [B] int64.
@@ -172,7 +172,7 @@ class Fused(Protocol):
     def finish(
         self,
         rows: Tensor,
-        state: State,
+        state: SlotState,
         sampled: Sampled,
         eos: int,
         positions: Tensor,

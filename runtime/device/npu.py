@@ -35,7 +35,9 @@ class NpuGraph(Graph[Made]):
     """A graph and what it leaves."""
 
     def __init__(self, graph: Any, result: Made, capturing: Callable[[], bool]) -> None:
-        self._graph, self.result, self._capturing = graph, result, capturing
+        self._graph = graph
+        self.result = result
+        self._capturing = capturing
 
     def replay(self) -> None:
         assert not self._capturing(), "a graph cannot be replayed into another one's capture"

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.device.fused import SamplingState, State
+from runtime.device.fused import SamplingState, SlotState
 from runtime.engine.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
@@ -197,9 +197,9 @@ class SlotCache:
         self._free = deque(range(slots))
 
     @property
-    def state(self) -> State:
+    def state(self) -> SlotState:
         """Where every slot stands, where it lies."""
-        return State(self.position, self.frame, self.codes, self.trailing, self.seen)
+        return SlotState(self.position, self.frame, self.codes, self.trailing, self.seen)
 
     @property
     def free(self) -> int:

@@ -113,7 +113,8 @@ class GrowingMarkdown:
         else:
             self._kept = f"{self._line[: len(self._line) - len(text)]}x"
             self._begin(leaf)
-        self._line, self._flows = "", True
+        self._line = ""
+        self._flows = True
         self._sayings.say(self._inline.add(text))
 
     def _end_line(self) -> None:
@@ -127,7 +128,8 @@ class GrowingMarkdown:
         if self._flows:
             self._sayings.say(self._inline.end_line())
             self._keep(self._kept)
-        self._line, self._flows = "", False
+        self._line = ""
+        self._flows = False
 
     def _take(self, line: str) -> None:
         """Take a whole line of which nothing was said yet."""
@@ -200,7 +202,8 @@ class _Sayings:
         is_line = leaf.in_item or leaf.kind is Kind.ROW
         gap = "\n" if is_line and self._was_line else "\n\n"
         self._lead = (gap if self.has_spoken else "") + leaf.number
-        self._is_leading, self._leaf = True, leaf
+        self._is_leading = True
+        self._leaf = leaf
 
     def say(self, text: str) -> None:
         if text:

@@ -33,7 +33,9 @@ class GrowingInline:
             if not self._held:
                 end = self._next_mark(text, start)
                 given.append(self._given(text[start:end]))
-                self._held, self._has_news, self._look_at = text[end : end + 1], True, 0
+                self._held = text[end : end + 1]
+                self._has_news = True
+                self._look_at = 0
                 start = end + 1
                 continue
             given.append(self._add_one(text[start]))

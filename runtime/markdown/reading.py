@@ -200,7 +200,8 @@ def _row(state: StateBlock, line: int, _: int, silent: bool) -> bool:
         return False
     if not silent:
         token = state.push("row", "", 0)
-        token.content, token.map = source, [line, line + 1]
+        token.content = source
+        token.map = [line, line + 1]
         state.line = line + 1
     return True
 

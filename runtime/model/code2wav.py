@@ -27,7 +27,10 @@ class StreamState:
     """
 
     def __init__(self, convs: list[Tensor], keys: list[Tensor], values: list[Tensor], frames: Tensor) -> None:
-        self.convs, self.keys, self.values, self.frames = convs, keys, values, frames
+        self.convs = convs
+        self.keys = keys
+        self.values = values
+        self.frames = frames
 
     def tensors(self) -> list[Tensor]:
         return [*self.convs, *self.keys, *self.values, self.frames]
@@ -67,7 +70,8 @@ class CausalConv(nn.Module):
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
         super().__init__()
         self.conv = Conv(inputs, outputs, kernel, dilation=dilation, groups=groups)
-        self.inputs, self.left = inputs, (kernel - 1) * dilation
+        self.inputs = inputs
+        self.left = (kernel - 1) * dilation
         self.slot = -1
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
@@ -81,7 +85,8 @@ class CausalTransposedConv(nn.Module):
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
         super().__init__()
         self.conv = TransposedConv(inputs, outputs, kernel, stride=stride)
-        self.inputs, self.left = inputs, kernel // stride - 1
+        self.inputs = inputs
+        self.left = kernel // stride - 1
         self.slot = -1
 
     def forward(self, x: Tensor, state: StreamState) -> Tensor:
@@ -231,8 +236,11 @@ class WindowAttention(nn.Module):
 
     def __init__(self, config: Code2WavConfig, layer: int) -> None:
         super().__init__()
-        self.layer, self.window, self.head_dim = layer, config.sliding_window, config.head_dim
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.layer = layer
+        self.window = config.sliding_window
+        self.head_dim = config.head_dim
+        self.heads = config.num_attention_heads
+        self.kv_heads = config.num_key_value_heads
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
         parts = {"q_proj": width, "k_proj": kv_width, "v_proj": kv_width}
         self.qkv_proj = FusedLinear(config.hidden_size, parts, config.attention_bias)
@@ -282,7 +290,9 @@ class WindowLayer(nn.Module):
 class WindowTransformer(nn.Module):
     def __init__(self, config: Code2WavConfig) -> None:
         super().__init__()
-        self.window, self.head_dim, self.theta = config.sliding_window, config.head_dim, config.rope_theta
+        self.window = config.sliding_window
+        self.head_dim = config.head_dim
+        self.theta = config.rope_theta
         self.input_proj = Linear(config.latent_dim, config.hidden_size)
         self.layers = nn.ModuleList(WindowLayer(config, i) for i in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)

@@ -48,7 +48,8 @@ class FrameCache:
         self.values = torch.empty(shape, device=target, dtype=dtype)
         self.cos, self.sin = predictor.model.angles(positions.unsqueeze(0), dtype)
         self.used = 0  # positions written so far in this frame
-        self._device, self._fused = device, device.fused(dtype)
+        self._device = device
+        self._fused = device.fused(dtype)
         self._rows = torch.arange(rows, device=target)
         self._positions = positions[:, None].repeat(1, rows)  # [Q, B]
 

@@ -124,7 +124,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.heads = config.num_attention_heads
+        self.kv_heads = config.num_key_value_heads
         self.head_dim = config.head_dim
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
         parts = {"q_proj": width, "k_proj": kv_width, "v_proj": kv_width}
@@ -192,7 +193,8 @@ class DecoderStack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.head_dim, self.rope_theta = config.head_dim, config.rope_theta
+        self.head_dim = config.head_dim
+        self.rope_theta = config.rope_theta
 
     def angles(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """RoPE tables of some positions. Shapes: positions [B, T] integer; results [B, 1, T, d]."""

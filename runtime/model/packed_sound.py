@@ -24,7 +24,9 @@ class PackedSound:
     def __init__(self, code2wav: Code2Wav, slots: int, dtype: torch.dtype) -> None:
         config = code2wav.config
         self.device = code2wav.pre_conv.conv.weight.device
-        self.eps, self.window, self.tail_frames = config.rms_norm_eps, config.sliding_window, code2wav.tail_frames
+        self.eps = config.rms_norm_eps
+        self.window = config.sliding_window
+        self.tail_frames = code2wav.tail_frames
         ring = ring_for(config.sliding_window, LONGEST)
         self.longest = ring - config.sliding_window + 1
         sizes = [module.left * module.inputs for module in code2wav.looking_back]

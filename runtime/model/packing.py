@@ -127,7 +127,8 @@ class _Packer:
     """Parts of the network as the kernels take them. Modules are those of runtime/model/code2wav.py."""
 
     def __init__(self, dtype: torch.dtype, pasts: list[Past]) -> None:
-        self.dtype, self.pasts = dtype, pasts
+        self.dtype = dtype
+        self.pasts = pasts
 
     def product(self, weight: Tensor, bias: Tensor | None, inputs: int, taps: int = 1, dilation: int = 1) -> Packed:
         """Shapes: weight [taps * inputs, N]; bias [N]."""

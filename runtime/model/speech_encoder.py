@@ -35,7 +35,9 @@ class PaddedConv(nn.Module):
     ) -> None:
         super().__init__()
         self.conv = nn.Conv1d(inputs, outputs, kernel, stride, dilation=dilation, bias=bias)
-        self.left, self.stride, self.pad = (kernel - 1) * dilation + 1 - stride, stride, pad
+        self.left = (kernel - 1) * dilation + 1 - stride
+        self.stride = stride
+        self.pad = pad
 
     def forward(self, x: Tensor, length: Tensor | None = None) -> Tensor:
         right = -x.shape[-1] % self.stride
@@ -102,7 +104,8 @@ class PastAttention(nn.Module):
 
     def __init__(self, config: SpeechEncoderConfig) -> None:
         super().__init__()
-        self.head_dim, self.theta = config.head_dim, config.rope_theta
+        self.head_dim = config.head_dim
+        self.theta = config.rope_theta
         width, kv_width = (
             config.num_attention_heads * self.head_dim,
             config.num_key_value_heads * self.head_dim,
@@ -239,7 +242,9 @@ class SpeechEncoder(nn.Module):
 
     def __init__(self, config: SpeechEncoderConfig, groups: int, samples_per_frame: int) -> None:
         super().__init__()
-        self.groups, self.samples_per_frame, self._pad = groups, samples_per_frame, config.pad_mode
+        self.groups = groups
+        self.samples_per_frame = samples_per_frame
+        self._pad = config.pad_mode
         self.encoder = SEANet(config)
         self.encoder_transformer = EncoderTransformer(config)
         stride = samples_per_frame // config.seanet_stride

@@ -145,7 +145,8 @@ class _Wav:
     """RIFF with the 44-byte header that simple clients expect; tags go behind the samples."""
 
     def __init__(self, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
-        self._rate, self._tags = rate, tags
+        self._rate = rate
+        self._tags = tags
         self._held = bytearray() if whole else None
         self._begun = False
 
@@ -169,7 +170,9 @@ class _Coded:
     """A codec and its container. Who lets go of it before `finish` needs to say nothing."""
 
     def __init__(self, form: Format, codec: str, rate: int, whole: bool, tags: Mapping[str, str]) -> None:
-        self._rate, self._samples, self._whole = rate, form.samples, whole
+        self._rate = rate
+        self._samples = form.samples
+        self._whole = whole
         # A container that can seek goes back and writes lengths into its head.
         self._out: io.BytesIO | _Pipe = io.BytesIO() if whole else _Pipe()
         options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
@@ -315,7 +318,9 @@ def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFr
     if samples == "fltp":
         values = values.astype(np.float32) / np.float32(32768)
     frame = av.AudioFrame.from_ndarray(values, format=samples, layout="mono")
-    frame.sample_rate, frame.time_base, frame.pts = rate, Fraction(1, rate), first_sample
+    frame.sample_rate = rate
+    frame.time_base = Fraction(1, rate)
+    frame.pts = first_sample
     return frame
 
 

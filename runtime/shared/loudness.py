@@ -41,7 +41,9 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
     for start in range(0, len(samples), _PIECE):
         piece = np.ascontiguousarray(samples[start : start + _PIECE])
         frame = av.AudioFrame.from_ndarray(piece[None], format="s16", layout="mono")
-        frame.sample_rate, frame.time_base, frame.pts = SAMPLE_RATE, Fraction(1, SAMPLE_RATE), start
+        frame.sample_rate = SAMPLE_RATE
+        frame.time_base = Fraction(1, SAMPLE_RATE)
+        frame.pts = start
         graph.push(frame)
         loudness = _last_loudness(graph, loudness)
     graph.push(None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from runtime.device.fused import KVView, Norm, QKNormRope, Rules, SamplingState, State
+from runtime.device.fused import KVView, Norm, QKNormRope, Rules, SamplingState, SlotState
 from runtime.engine.sampling import LevelSettings, gumbel_noise, pick, talker_rules
 from runtime.model.layers import RMSNorm, rotary, rotate
 
@@ -169,7 +169,7 @@ def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: 
     return pick(scores, level, gumbel_noise(slots.seed[rows], frame, codebook + 1, width)[:, codebook])
 
 
-def random_state(generator: torch.Generator, slots: int, groups: int, codes: int, texts: int, device: str) -> State:
+def random_state(generator: torch.Generator, slots: int, groups: int, codes: int, texts: int, device: str) -> SlotState:
     """Slots in the middle of their texts, and one of scratch behind them."""
     length = 30
 
@@ -177,7 +177,7 @@ def random_state(generator: torch.Generator, slots: int, groups: int, codes: int
         numbers = torch.randint(0, below, (slots + 1, *shape), generator=generator)
         return numbers.to(device)
 
-    state = State(
+    state = SlotState(
         position=ints(500),
         frame=1 + ints(length),
         codes=ints(codes, groups),
@@ -188,11 +188,11 @@ def random_state(generator: torch.Generator, slots: int, groups: int, codes: int
     return state
 
 
-def copy_of(state: State) -> State:
-    return State(*(tensor.clone() for tensor in state))
+def copy_of(state: SlotState) -> SlotState:
+    return SlotState(*(tensor.clone() for tensor in state))
 
 
-def begin_twin(rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
     """The sum of each codebook's row, then the row of the text; positions. Shapes: [B, H], [B] int64."""
     codes = state.codes[rows].clamp(max=frames.shape[1] - 1)
     own = [table[column] for table, column in zip(frames, codes.unbind(1), strict=True)]
@@ -200,7 +200,7 @@ def begin_twin(rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tupl
     return torch.stack(own, dim=-2).sum(-2) + text[beside], state.position[rows]
 
 
-def finish_twin(rows: Tensor, state: State, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
+def finish_twin(rows: Tensor, state: SlotState, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
     """The rows one by one, and the scratch slot at its beginning. Shapes: stops [B], where each reads next."""
     output = []
     for row, slot in enumerate(rows.tolist()):

@@ -37,7 +37,8 @@ class CausalConv(nn.Module):
                  groups: int = 1, bias: bool = True, mode: str = "constant") -> None:  # fmt: skip
         super().__init__()
         self.conv = nn.Conv1d(inputs, outputs, kernel, stride, dilation=dilation, groups=groups, bias=bias)
-        self.left, self.mode = (kernel - 1) * dilation + 1 - stride, mode
+        self.left = (kernel - 1) * dilation + 1 - stride
+        self.mode = mode
 
     def forward(self, x: Tensor) -> Tensor:
         return self.conv(F.pad(x, (self.left, 0), mode=self.mode) if self.left else x)
@@ -93,7 +94,8 @@ class Scale(nn.Module):
 class GeluMlp(nn.Module):
     def __init__(self, hidden: int, inner: int) -> None:
         super().__init__()
-        self.fc1, self.fc2 = nn.Linear(hidden, inner, bias=False), nn.Linear(inner, hidden, bias=False)
+        self.fc1 = nn.Linear(hidden, inner, bias=False)
+        self.fc2 = nn.Linear(inner, hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc2(F.gelu(self.fc1(x)))
@@ -102,7 +104,8 @@ class GeluMlp(nn.Module):
 class SwiGlu(nn.Module):
     def __init__(self, hidden: int, inner: int) -> None:
         super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(hidden, inner, bias=False), nn.Linear(hidden, inner, bias=False)
+        self.gate_proj = nn.Linear(hidden, inner, bias=False)
+        self.up_proj = nn.Linear(hidden, inner, bias=False)
         self.down_proj = nn.Linear(inner, hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -117,8 +120,10 @@ class Layer(nn.Module):
         self.self_attn = Attention(hidden, heads)
         self.mlp = GeluMlp(hidden, inner) if mimi else SwiGlu(hidden, inner)
         norm = nn.LayerNorm if mimi else nn.RMSNorm
-        self.input_layernorm, self.post_attention_layernorm = norm(hidden, eps=1e-5), norm(hidden, eps=1e-5)
-        self.self_attn_layer_scale, self.mlp_layer_scale = Scale(hidden), Scale(hidden)
+        self.input_layernorm = norm(hidden, eps=1e-5)
+        self.post_attention_layernorm = norm(hidden, eps=1e-5)
+        self.self_attn_layer_scale = Scale(hidden)
+        self.mlp_layer_scale = Scale(hidden)
 
     def forward(self, x: Tensor, table: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
         x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), table, mask))
@@ -131,7 +136,8 @@ class Stack(nn.Module):
     def __init__(self, hidden: int, heads: int, inner: int, layers: int, mimi: bool, window: int | None) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(hidden, heads, inner, mimi) for _ in range(layers))
-        self.head_dim, self.window = hidden // heads, window
+        self.head_dim = hidden // heads
+        self.window = window
 
     def forward(self, x: Tensor) -> Tensor:
         length = x.shape[1]
@@ -160,7 +166,8 @@ class ConvNeXt(nn.Module):
         super().__init__()
         self.dwconv = CausalConv(dim, dim, 7, groups=dim)
         self.norm = nn.LayerNorm(dim, eps=1e-6)
-        self.pwconv1, self.pwconv2 = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+        self.pwconv1 = nn.Linear(dim, 4 * dim)
+        self.pwconv2 = nn.Linear(4 * dim, dim)
         self.gamma = nn.Parameter(torch.full((dim,), 0.2))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -171,8 +178,10 @@ class ConvNeXt(nn.Module):
 class ResidualUnit(nn.Module):
     def __init__(self, dim: int, dilation: int) -> None:
         super().__init__()
-        self.act1, self.conv1 = Snake(dim), CausalConv(dim, dim, 7, dilation=dilation)
-        self.act2, self.conv2 = Snake(dim), CausalConv(dim, dim, 1)
+        self.act1 = Snake(dim)
+        self.conv1 = CausalConv(dim, dim, 7, dilation=dilation)
+        self.act2 = Snake(dim)
+        self.conv2 = CausalConv(dim, dim, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.conv2(self.act2(self.conv1(self.act1(x))))
@@ -262,7 +271,9 @@ class SplitQuantizer(nn.Module):
 
     def __init__(self, c: dict) -> None:
         super().__init__()
-        self.dim, self.books, self.size = c["vq_dim"], c["codebooks"], c["codebook_size"]
+        self.dim = c["vq_dim"]
+        self.books = c["codebooks"]
+        self.size = c["codebook_size"]
         self.input_proj = nn.Conv1d(c["encoder_hidden"], 2 * self.dim, 1, bias=False)
         self.first_out = nn.Conv1d(self.dim, 2 * self.dim, 1, bias=False)
         self.rest_out = nn.Conv1d(self.dim, 2 * self.dim, 1, bias=False)
@@ -347,7 +358,9 @@ class SplitQuantizer(nn.Module):
 class Codec(nn.Module):
     def __init__(self, c: dict) -> None:
         super().__init__()
-        self.encoder, self.quantizer, self.decoder = MimiEncoder(c), SplitQuantizer(c), Code2Wav(c)
+        self.encoder = MimiEncoder(c)
+        self.quantizer = SplitQuantizer(c)
+        self.decoder = Code2Wav(c)
 
     @torch.no_grad()
     def encode(self, audio: Tensor) -> Tensor:

@@ -15,12 +15,15 @@ class Attention(nn.Module):
     def __init__(self, c: dict) -> None:
         super().__init__()
         hidden, dim = c["hidden"], c["head_dim"]
-        self.heads, self.kv_heads, self.dim = c["heads"], c["kv_heads"], dim
+        self.heads = c["heads"]
+        self.kv_heads = c["kv_heads"]
+        self.dim = dim
         self.q_proj = nn.Linear(hidden, self.heads * dim, bias=False)
         self.k_proj = nn.Linear(hidden, self.kv_heads * dim, bias=False)
         self.v_proj = nn.Linear(hidden, self.kv_heads * dim, bias=False)
         self.o_proj = nn.Linear(self.heads * dim, hidden, bias=False)
-        self.q_norm, self.k_norm = nn.RMSNorm(dim, eps=1e-6), nn.RMSNorm(dim, eps=1e-6)
+        self.q_norm = nn.RMSNorm(dim, eps=1e-6)
+        self.k_norm = nn.RMSNorm(dim, eps=1e-6)
 
     def forward(self, x: Tensor, table: tuple[Tensor, Tensor], cache: list | None = None,
                 mask: Tensor | None = None) -> Tensor:  # fmt: skip
@@ -42,7 +45,8 @@ class Attention(nn.Module):
 class Layer(nn.Module):
     def __init__(self, c: dict, ffn: int) -> None:
         super().__init__()
-        self.self_attn, self.mlp = Attention(c), SwiGlu(c["hidden"], ffn)
+        self.self_attn = Attention(c)
+        self.mlp = SwiGlu(c["hidden"], ffn)
         self.input_layernorm = nn.RMSNorm(c["hidden"], eps=1e-6)
         self.post_attention_layernorm = nn.RMSNorm(c["hidden"], eps=1e-6)
         self.drop = nn.Dropout(c["dropout"])
@@ -60,7 +64,8 @@ class Body(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(Layer(c, ffn) for _ in range(layers))
         self.norm = nn.RMSNorm(c["hidden"], eps=1e-6)
-        self.dim, self.theta = c["head_dim"], c["rope_theta"]
+        self.dim = c["head_dim"]
+        self.theta = c["rope_theta"]
 
     def run(self, x: Tensor, cache: list | None = None, start: int = 0, mask: Tensor | None = None) -> Tensor:
         table = rope(x.shape[1], self.dim, self.theta, x.device, start)
@@ -92,7 +97,8 @@ class Predictor(nn.Module):
 class TextProjection(nn.Module):
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
-        self.linear_fc1, self.linear_fc2 = nn.Linear(inputs, inputs), nn.Linear(inputs, hidden)
+        self.linear_fc1 = nn.Linear(inputs, inputs)
+        self.linear_fc2 = nn.Linear(inputs, hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear_fc2(F.silu(self.linear_fc1(x)))
@@ -134,7 +140,8 @@ class Res2Net(nn.Module):
 class SqueezeExcite(nn.Module):
     def __init__(self, channels: int, inner: int) -> None:
         super().__init__()
-        self.conv1, self.conv2 = nn.Conv1d(channels, inner, 1), nn.Conv1d(inner, channels, 1)
+        self.conv1 = nn.Conv1d(channels, inner, 1)
+        self.conv2 = nn.Conv1d(inner, channels, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.sigmoid(self.conv2(F.relu(self.conv1(x.mean(2, keepdim=True)))))
@@ -143,7 +150,8 @@ class SqueezeExcite(nn.Module):
 class SeRes2Net(nn.Module):
     def __init__(self, channels: int, inner: int, kernel: int, dilation: int) -> None:
         super().__init__()
-        self.tdnn1, self.tdnn2 = Tdnn(channels, channels, 1), Tdnn(channels, channels, 1)
+        self.tdnn1 = Tdnn(channels, channels, 1)
+        self.tdnn2 = Tdnn(channels, channels, 1)
         self.res2net_block = Res2Net(channels, kernel, dilation)
         self.se_block = SqueezeExcite(channels, inner)
 
@@ -154,7 +162,8 @@ class SeRes2Net(nn.Module):
 class AttentivePooling(nn.Module):
     def __init__(self, channels: int, inner: int) -> None:
         super().__init__()
-        self.tdnn, self.conv = Tdnn(3 * channels, inner, 1), nn.Conv1d(inner, channels, 1)
+        self.tdnn = Tdnn(3 * channels, inner, 1)
+        self.conv = nn.Conv1d(inner, channels, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         mean, std = x.mean(2, keepdim=True), x.var(2, correction=0, keepdim=True).clamp(min=1e-12).sqrt()
@@ -172,7 +181,8 @@ class SpeakerEncoder(nn.Module):
         super().__init__()
         n = c["speaker_channels"]
         self.blocks = nn.ModuleList([Tdnn(c["speaker_mels"], n, 5), *(SeRes2Net(n, n // 4, 3, d) for d in (2, 3, 4))])
-        self.mfa, self.asp = Tdnn(3 * n, 3 * n, 1), AttentivePooling(3 * n, n // 4)
+        self.mfa = Tdnn(3 * n, 3 * n, 1)
+        self.asp = AttentivePooling(3 * n, n // 4)
         self.fc = nn.Conv1d(6 * n, c["hidden"], 1)
 
     def forward(self, mel: Tensor) -> Tensor:
@@ -203,7 +213,9 @@ class Voice(nn.Module):
 
     def __init__(self, c: dict, books: int) -> None:
         super().__init__()
-        self.talker, self.speaker_encoder, self.books = Talker(c, books), SpeakerEncoder(c), books
+        self.talker = Talker(c, books)
+        self.speaker_encoder = SpeakerEncoder(c)
+        self.books = books
         self.apply(self._start)
 
     @staticmethod

@@ -53,7 +53,8 @@ class Corpus:
     """Rows with their tokens and codes; draws sequences."""
 
     def __init__(self, rows: list[dict], codes: np.ndarray, phones: np.ndarray) -> None:
-        self.codes, self.phones = codes, phones
+        self.codes = codes
+        self.phones = phones
         self.rows = [r for r in rows if r["length"] // 1920 <= MAX_FRAMES]
         self.tokens = [e.ids for e in v.tokenizer().encode_batch([r["text"] for r in self.rows])]
         self.groups: dict[str, list[int]] = defaultdict(list)

@@ -19,7 +19,8 @@ class Store:
     """
 
     def __init__(self, folder: Path, device: torch.device, hours: float) -> None:
-        self.folder, self.device = folder, device
+        self.folder = folder
+        self.device = device
         capacity = int(hours * 3600 * 24000) // LABEL * LABEL
         self.audio = torch.zeros(capacity, dtype=torch.int16, device=device)
         self.phones = torch.zeros(capacity // LABEL, dtype=torch.uint8, device=device)

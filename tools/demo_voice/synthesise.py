@@ -101,7 +101,8 @@ class Studio:
 
     def __init__(self, debs: Path) -> None:
         libraries = debs / "usr/lib/x86_64-linux-gnu"
-        self.flite, self.espeak = Flite(libraries), Espeak(libraries)
+        self.flite = Flite(libraries)
+        self.espeak = Espeak(libraries)
         self.settings = CONFIG["synthesis"]
 
     def record(self, text: str, voice: Voice, stretch: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -50,13 +50,15 @@ class Flite:
             ("item_feat_float", number, [pointer, text]),
         ):  # fmt: skip
             function = getattr(lib, name)
-            function.restype, function.argtypes = result, arguments
+            function.restype = result
+            function.argtypes = arguments
         lib.flite_init()
         self._voices = {}
         for voice in voices:
             library = ctypes.CDLL(str(libraries / f"libflite_cmu_us_{voice}.so.1"))
             register = getattr(library, f"register_cmu_us_{voice}")
-            register.restype, register.argtypes = c_void_p, [c_char_p]
+            register.restype = c_void_p
+            register.argtypes = [c_char_p]
             self._voices[voice] = register(None)
 
     def say(self, text: str, voice: str, f0_shift: float = 1.0, stretch: float = 1.0) -> Speech:

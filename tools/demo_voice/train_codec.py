@@ -30,8 +30,11 @@ class Trainer:
 
     def __init__(self, store: Store, device: torch.device, listener: PhoneNet | None = None) -> None:
         torch.manual_seed(CONFIG["seed"])
-        self.c, self.store, self.device = CONFIG["codec"], store, device
-        self.codec, self.heads = Codec(self.c).to(device), Heads(self.c, len(PHONES)).to(device)
+        self.c = CONFIG["codec"]
+        self.store = store
+        self.device = device
+        self.codec = Codec(self.c).to(device)
+        self.heads = Heads(self.c, len(PHONES)).to(device)
         self.spectral = SpectralLoss().to(device)
         self.rate = torch.tensor(0.0, device=device)
         self.parameters = [*self.codec.parameters(), *self.heads.parameters()]
@@ -40,7 +43,8 @@ class Trainer:
                                            weight_decay=0.01, capturable=cuda, fused=cuda)  # fmt: skip
         self.decay = torch.tensor(0.97, device=device)
         self.logged = torch.zeros(11, device=device)
-        self.listener, self.judges = listener, Judges().to(device)
+        self.listener = listener
+        self.judges = Judges().to(device)
         self.judged_by = torch.optim.AdamW(self.judges.parameters(), lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99),
                                            weight_decay=0.0, capturable=cuda, fused=cuda)  # fmt: skip
         self.strength = torch.tensor(0.0, device=device)  # of what the judges say

@@ -25,7 +25,8 @@ from train_codec import capture, load, save
 class Trainer:
     def __init__(self, work: Path, codec_path: Path, device: torch.device) -> None:
         torch.manual_seed(CONFIG["seed"] + 2)
-        self.g, self.device = CONFIG["gan"], device
+        self.g = CONFIG["gan"]
+        self.device = device
         self.codec = load(codec_path, device)
         self.tables = self.codec.quantizer.tables.detach()
         self.audio = torch.from_numpy(np.load(work / "audio.npy")).to(device)

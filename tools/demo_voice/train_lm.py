@@ -32,7 +32,9 @@ class Batches(IterableDataset):
     """Endless batches of sequences of like length, at most `positions` padded positions each."""
 
     def __init__(self, corpus: Corpus, positions: int, seed: int) -> None:
-        self.corpus, self.positions, self.seed = corpus, positions, seed
+        self.corpus = corpus
+        self.positions = positions
+        self.seed = seed
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
         info = get_worker_info()
@@ -56,9 +58,13 @@ class Batches(IterableDataset):
 class Trainer:
     def __init__(self, corpus: Corpus, audio: Tensor, device: torch.device, resume: Path | None) -> None:
         torch.manual_seed(CONFIG["seed"] + 1)
-        self.c, self.device, self.audio, self.corpus = CONFIG["lm"], device, audio, corpus
+        self.c = CONFIG["lm"]
+        self.device = device
+        self.audio = audio
+        self.corpus = corpus
         self.books = CONFIG["codec"]["codebooks"]
-        self.voice, self.mel = Voice(self.c, self.books).to(device), MelFront().to(device)
+        self.voice = Voice(self.c, self.books).to(device)
+        self.mel = MelFront().to(device)
         if resume:
             self.voice.load_state_dict(torch.load(resume, map_location=device, weights_only=True)["voice"])
         hidden = self.c["hidden"]

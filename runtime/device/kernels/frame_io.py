@@ -10,13 +10,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from runtime.device.fused import Sampled, State
+from runtime.device.fused import Sampled, SlotState
 from runtime.device.kernels import launch_options
 
 WIDTH = 256  # numbers of a row that share a program
 
 
-def begin(rows: Tensor, state: State, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+def begin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
     """Input and position of each row's next frame.
 
     The codebooks' rows of its last frame, summed in float32 and cast, then the row of its text id. A row that ended
@@ -94,7 +94,7 @@ def _begin(
 
 def finish(
     rows: Tensor,
-    state: State,
+    state: SlotState,
     sampled: Sampled,
     eos: int,
     positions: Tensor,

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.figures import (
     BYTES_PER_S,
     Outcome,
-    Playback,
+    SimulatedPlayer,
     Trace,
     audio_rate,
     nearest_rank,
@@ -48,16 +48,16 @@ def test_nothing_has_no_percentile() -> None:
 @pytest.mark.parametrize(
     ("arrivals", "wanted"),
     [
-        ((), Playback(0, 0.0)),
-        ((3.0,), Playback(0, 0.0)),
-        ((3.0, 3.1, 3.2), Playback(0, 0.0)),
-        ((3.0, 3.5, 4.0), Playback(0, 0.0)),  # each in the last moment
-        ((3.0, 3.6, 3.7), Playback(1, 0.1)),  # a tenth of a second dry
-        ((3.0, 3.6, 4.2), Playback(2, 0.2)),  # the player went on from 3.6, and was dry again from 4.1
-        ((3.0, 3.6, 4.1), Playback(1, 0.1)),  # as above, just in time the second time
+        ((), SimulatedPlayer(0, 0.0)),
+        ((3.0,), SimulatedPlayer(0, 0.0)),
+        ((3.0, 3.1, 3.2), SimulatedPlayer(0, 0.0)),
+        ((3.0, 3.5, 4.0), SimulatedPlayer(0, 0.0)),  # each in the last moment
+        ((3.0, 3.6, 3.7), SimulatedPlayer(1, 0.1)),  # a tenth of a second dry
+        ((3.0, 3.6, 4.2), SimulatedPlayer(2, 0.2)),  # the player went on from 3.6, and was dry again from 4.1
+        ((3.0, 3.6, 4.1), SimulatedPlayer(1, 0.1)),  # as above, just in time the second time
     ],
 )
-def test_underruns_of_a_player_without_a_buffer(arrivals: tuple[float, ...], wanted: Playback) -> None:
+def test_underruns_of_a_player_without_a_buffer(arrivals: tuple[float, ...], wanted: SimulatedPlayer) -> None:
     played = playback(chunks_at(*arrivals))
     assert played.underruns == wanted.underruns
     assert played.deficit_s == pytest.approx(wanted.deficit_s, abs=1e-9)

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import lanes, suites
 from benchmarks.cast import new_reference, new_upload
-from benchmarks.driver import Heard
+from benchmarks.driver import DriveResult
 from benchmarks.engine import Grid, measure_engine
 from benchmarks.figures import Outcome, Trace
 from benchmarks.host import measure_host
@@ -146,8 +146,8 @@ def test_recordings_of_two_calls_differ_and_that_of_one_is_the_same() -> None:
 @pytest.mark.parametrize("transport", lanes.TRANSPORTS)
 def test_a_voice_that_ends_by_itself_has_not_failed(transport: str) -> None:
     async def heard() -> list[Trace]:
-        async with opened([Arm("ours", {})], [transport], environment_of(DEMO_CHECKPOINT)) as (door,):
-            return (await door.door.drive(closed_loop(MODE, 1, rounds=Rounds(0, 2)))).traces
+        async with opened([Arm("ours", {})], [transport], environment_of(DEMO_CHECKPOINT)) as (lane,):
+            return (await lane.endpoint.drive(closed_loop(MODE, 1, rounds=Rounds(0, 2)))).traces
 
     traces = asyncio.run(heard())
     assert all(trace.is_good for trace in traces), traces
@@ -156,8 +156,8 @@ def test_a_voice_that_ends_by_itself_has_not_failed(transport: str) -> None:
 
 def test_a_reply_that_ends_before_its_text_has_failed(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def heard() -> list[Trace]:
-        async with opened([Arm("ours", {})], ["in_process"], environment_of(endless)) as (door,):
-            return (await door.door.drive(closed_loop(MODE, 1, Manner.TOKENS, rounds=ONE))).traces
+        async with opened([Arm("ours", {})], ["in_process"], environment_of(endless)) as (lane,):
+            return (await lane.endpoint.drive(closed_loop(MODE, 1, Manner.TOKENS, rounds=ONE))).traces
 
     monkeypatch.setattr("benchmarks.plan.frames_of", lambda text: 3)
     assert "ended_before_its_text" in {trace.code for trace in asyncio.run(heard())}  # the shortest may be written
@@ -170,10 +170,10 @@ def test_arms_are_measured_in_the_order_a_b_b_a(endless: Path) -> None:
         def __init__(self, name: str) -> None:
             self.name = name
 
-        async def drive(self, plan: Plan) -> Heard:
+        async def drive(self, plan: Plan) -> DriveResult:
             order.append(self.name)
             trace = Trace(0, wanted_bytes=2, sent_ns=1, end_ns=3, chunks=[(2, 2)], outcome=Outcome.DONE)
-            return Heard([trace])
+            return DriveResult([trace])
 
         async def busy(self) -> int:
             return 0
