@@ -16,8 +16,9 @@ from runtime.server import metrics, websocket_routes
 from runtime.server.access import AccessControl, Tickets
 from runtime.server.cartesia import speech_routes as cartesia_speech
 from runtime.server.cartesia import voices_routes as cartesia_voices
+from runtime.server.descriptions import model_entry
 from runtime.server.host import Host
-from runtime.server.native import protocol, replies
+from runtime.server.native import protocol
 from runtime.server.openai import routes as openai_routes
 from runtime.server.request_ids import HEADER, RequestIds, id_of
 from runtime.server.voices.routes import voices_router
@@ -71,7 +72,7 @@ def create_app(host: Host) -> FastAPI:
     async def models() -> dict[str, Any]:
         """The loaded checkpoints; none while they load."""
         cards = host.engine.cards if host.problem is None else ()
-        return {"object": "list", "data": [replies.card(card) for card in cards]}
+        return {"object": "list", "data": [model_entry(card) for card in cards]}
 
     @app.post("/v1/session_ticket")
     async def session_ticket() -> JSONResponse:

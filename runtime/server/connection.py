@@ -13,7 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -49,7 +49,7 @@ _MAX_READING = 4  # references of one client that are decoded or wait for it; th
 class SpeechSocket:
     """One accepted WebSocket. ``name`` is the dialect's, for log and metrics. Thread: event loop."""
 
-    def __init__(self, websocket: WebSocket, dialect: Dialect, host: Host, *, name: str, session_id: str) -> None:
+    def __init__(self, websocket: WebSocket, dialect: Dialect[Any], host: Host, *, name: str, session_id: str) -> None:
         self._websocket = websocket
         self._dialect = dialect
         self._host = host

@@ -1,64 +1,254 @@
-"""Defines what a WebSocket dialect is to the socket's tasks: a state machine without input or output of its own."""
+"""Defines what a WebSocket dialect is: a state machine without I/O. Messages go in, commands and messages come out.
+
+Like a ``websockets`` Protocol: the connection around it drains `commands` (what the process must do) and `take` (what
+goes to the client, in order). It knows no asyncio, no sockets, no torch, and no clock but the one it is given.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
-from runtime.errors import SpeechError
-from runtime.request import Reference, SpeechEvent
-from runtime.server.commands import Command, Outgoing
+from runtime.errors import BadRequest, Expired, InvalidMessage, SpeechError
+from runtime.request import Mode, ModelCard, Reference, SpeechEvent
+from runtime.server.commands import AudioMessage, Command, Decode, Outgoing, Recall
+from runtime.server.send_queue import SendQueue
+from runtime.server.session_timers import SessionTimers
+from runtime.server.utterance import ChosenVoice, Utterance
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
+from runtime.server.wire import check_size, decode
+from runtime.settings import Limits
+
+Speaking = TypeVar("Speaking", bound=Utterance)
+Config = TypeVar("Config")
+
+_MAX_NAMES = 64  # of refused contexts, for which messages may still be on their way
 
 
-class Dialect(Protocol):
-    """Events in, commands and messages out. Thread: event loop. ``native.session`` is the model of one."""
+class RecentNames:
+    """A set that forgets its oldest members."""
 
-    @property
-    def closed(self) -> bool:
-        """A Close was said; what comes in is ignored."""
-        ...
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}  # ordered
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def remember(self, name: str) -> None:
+        self.forget(name)
+        self._names[name] = None
+        if len(self._names) > _MAX_NAMES:
+            del self._names[next(iter(self._names))]
+
+    def forget(self, name: str) -> None:
+        self._names.pop(name, None)
+
+
+class Dialect(ABC, Generic[Speaking]):
+    """One client on one socket. Thread: event loop."""
+
+    gives_notice = False  # before the session has lasted too long
+
+    def __init__(
+        self, *, limits: Limits, cards: Sequence[ModelCard], library: VoiceLibrary, clock: Callable[[], float]
+    ) -> None:
+        self.closed = False  # a Close was said; what comes in is ignored
+        self._is_new = True  # nothing was heard yet
+        self._limits = limits
+        self._clock = clock
+        self._timers = SessionTimers(limits, clock, gives_notice=self.gives_notice)
+        self._resolver = VoiceResolver(cards, library)
+        self._open: dict[int, Speaking] = {}  # by number: those that events may come for
+        self._uttered = 0  # numbers that were given
+        self._reading: dict[int, ChosenVoice[Any]] = {}  # upload -> the voice that waits for it
+        self._uploads = 0
+        self._muted = RecentNames()  # refused: what the client had sent for them meanwhile is ignored
+        self._commands: list[Command] = []
+        self._send_queue = SendQueue()
+
+    # --- what comes out
+
+    def commands(self) -> list[Command]:
+        """Return what the process must do now; each command once."""
+        commands = self._commands.copy()
+        self._commands.clear()  # its utterances hold this very list
+        return commands
+
+    def take(self) -> Outgoing | None:
+        """Return what goes to the client next, or None. After a Close there is nothing more."""
+        item = self._send_queue.take()
+        if isinstance(item, AudioMessage) and (utterance := self._open.get(item.number)) is not None:
+            utterance.sent_samples += item.samples
+        return item
 
     @property
     def deadline(self) -> float | None:
-        """When `tick` is due, by the clock it was given; None: never."""
-        ...
+        """When `tick` is due, by the clock it was given; None once it is closed."""
+        return None if self.closed else min([self._timers.deadline(self._silence_s), *self._dues()])
 
     @property
     def is_congested(self) -> bool:
         """The client does not take its replies; read no more of it until it does."""
-        ...
+        return self._send_queue.is_congested
 
-    def commands(self) -> list[Command]:
-        """What the process must do now; each command once."""
-        ...
+    # --- what goes in
 
-    def take(self) -> Outgoing | None:
-        """What goes to the client next, or None."""
-        ...
+    def receive_text(self, text: str) -> None:
+        """Take a text message."""
+        if self.closed:
+            return
+        self._is_new = False
+        self._timers.stirred()
+        try:
+            fields = decode(text)
+        except InvalidMessage as error:
+            self._refuse_no_json(text, error)
+            return
+        try:
+            check_size(text, self._size_limit(fields))
+            message = self._read(fields)
+        except BadRequest as error:
+            self._refuse_message(fields, error)
+        else:
+            self._handle(message)
 
-    def receive_text(self, text: str) -> None: ...
-
-    def receive_bytes(self) -> None: ...
+    def receive_bytes(self) -> None:
+        """Take a binary message; the client has none to send."""
+        self.shut(InvalidMessage(why="binary messages are not taken"), 1003)
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
-        """An event of the engine for the utterance of that number."""
-        ...
+        """Take an event of the engine; one of an utterance that was given up meanwhile is dropped."""
+        if (utterance := self._open.get(number)) is not None:
+            self._hear(utterance, event)
 
     def on_refused(self, number: int, error: SpeechError) -> None:
-        """The engine's refusal of a Submit."""
-        ...
+        """Take the engine's refusal of a Submit."""
+        if (utterance := self._open.get(number)) is not None:
+            self._fail(utterance, error)
 
     def on_reference(self, number: int, result: Reference | SpeechError) -> None:
-        """What a Decode or a Recall brought."""
-        ...
+        """Take what a Decode or a Recall brought, or the reason why there is nothing."""
+        voice = self._reading.pop(number, None)
+        if voice is not None and not self.closed:
+            voice.reference = result
+            self._go_on_with(voice)
 
     def tick(self) -> None:
-        """The deadline may have passed."""
-        ...
+        """Speak texts that nothing has followed; end the session if it was silent or has lasted for too long."""
+        if self.closed:
+            return
+        self._look_at_dues(self._clock())
+        if (error := self._timers.expired(self._silence_s)) is not None:
+            self._expire(error)
+        elif (remaining_s := self._timers.notice()) is not None:
+            self._give_notice(remaining_s)
 
     def shut(self, error: SpeechError, code: int) -> None:
-        """End everything because the server must."""
-        ...
+        """End what is being said and the session, because the server must."""
+        if not self.closed:
+            self._give_up_all(error)
+            self._say_error(error)
+            self._close(code, error.code)
 
     def gone(self) -> None:
-        """The client is not there any more: give everything back."""
-        ...
+        """Give everything back: the client is not there any more."""
+        for utterance in tuple(self._open.values()):
+            self._release(utterance)
+        self._send_queue.clear()
+        self.closed = True
+
+    # --- for the dialects
+
+    def _number(self, utterance: Speaking) -> Speaking:
+        """Let the engine's events reach it, under a number of its own."""
+        self._open.pop(utterance.number, None)
+        self._uttered += 1
+        utterance.number = self._uttered
+        self._open[utterance.number] = utterance
+        return utterance
+
+    def _release(self, utterance: Speaking) -> None:
+        """Take an utterance back before its end: its slot, and its sound that was not taken."""
+        if self._open.pop(utterance.number, None) is not None:
+            utterance.cancel()
+            self._send_queue.drop_sound_of(utterance.number)
+
+    def _chosen(self, config: Config, resolved: ResolvedVoice, ref_audio: str | None = None) -> ChosenVoice[Config]:
+        """Have the voice's reference read, where it has one."""
+        voice = ChosenVoice(config, resolved)
+        if resolved.stored is not None or (resolved.mode is Mode.BASE and ref_audio is not None):
+            voice.needs_reference = True
+            self._uploads += 1
+            self._reading[self._uploads] = voice
+            if resolved.stored is not None:
+                self._commands.append(Recall(self._uploads, resolved.stored))
+            elif ref_audio is not None:
+                self._commands.append(Decode(self._uploads, ref_audio))
+        return voice
+
+    def _close(self, code: int, reason: str = "") -> None:
+        self._send_queue.close(code, reason)
+        self.closed = True
+
+    # --- what they say themselves
+
+    @property
+    @abstractmethod
+    def _silence_s(self) -> float | None:
+        """How long the client may say nothing now; None: it owes nothing."""
+
+    def _dues(self) -> Iterator[float]:
+        """When else `tick` is due."""
+        return iter(())
+
+    def _look_at_dues(self, now: float) -> None:
+        """Do what has become due of that."""
+
+    def _size_limit(self, fields: dict[str, Any]) -> int:
+        """Bytes of such a message."""
+        return self._limits.max_message_bytes
+
+    @abstractmethod
+    def _read(self, fields: dict[str, Any]) -> Any:
+        """Check a decoded message.
+
+        Raises:
+            BadRequest: it is none of the dialect's.
+        """
+
+    @abstractmethod
+    def _handle(self, message: Any) -> None: ...
+
+    def _refuse_no_json(self, text: str, error: InvalidMessage) -> None:
+        self.shut(error, error.close_code)
+
+    @abstractmethod
+    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None: ...
+
+    @abstractmethod
+    def _hear(self, utterance: Speaking, event: SpeechEvent) -> None:
+        """Tell the client what the engine says of an utterance."""
+
+    @abstractmethod
+    def _fail(self, utterance: Speaking, error: SpeechError) -> None:
+        """Tell the client that the engine will not speak, or not go on."""
+
+    @abstractmethod
+    def _go_on_with(self, voice: ChosenVoice[Any]) -> None:
+        """The voice's reference was read, or could not be."""
+
+    def _expire(self, error: Expired) -> None:
+        self.shut(error, error.close_code)
+
+    def _give_notice(self, remaining_s: float) -> None:
+        """The session has so much time left."""
+
+    @abstractmethod
+    def _give_up_all(self, error: SpeechError) -> None:
+        """Tell of every utterance that it ends so."""
+
+    @abstractmethod
+    def _say_error(self, error: SpeechError) -> None:
+        """Say an error that is about no utterance."""

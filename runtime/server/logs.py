@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.errors import Failed
 from runtime.request import Broken, Finished, Mode
-from runtime.server.native.replies import metrics
+from runtime.server.descriptions import metrics
 from runtime.settings import ServerSettings
 
 log = logging.getLogger(__name__)

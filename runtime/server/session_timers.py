@@ -11,35 +11,30 @@ _NOTICE_S = 60.0  # before a session has lasted too long, where it may last so l
 
 
 class SessionTimers:
-    """The clocks of one session, in seconds of its own clock."""
+    """The clocks of one session. ``silence_s``: how long its client may say nothing now; None: it owes nothing."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, limits: Limits, clock: Callable[[], float], *, gives_notice: bool = False) -> None:
         self._limits = limits
         self._clock = clock
         self._last_event = clock()
-        self._silence_s = limits.config_s  # idle_s from the first message on
         self._end = clock() + limits.session_s
-        self._notice_s: float | None = min(_NOTICE_S, limits.session_s / 10)  # None once it was given
-
-    def received(self) -> None:
-        """The client has said something."""
-        self._silence_s = self._limits.idle_s
-        self.stirred()
+        # None where none is given, or it was given.
+        self._notice_s = min(_NOTICE_S, limits.session_s / 10) if gives_notice else None
 
     def stirred(self) -> None:
-        """Something has happened to what the client asked for."""
+        """The client has said something, or something has happened to what it asked for."""
         self._last_event = self._clock()
 
-    def deadline(self, *, client_owes: bool) -> float:
-        """When to look again; silence counts only while it is the client that owes something."""
+    def deadline(self, silence_s: float | None) -> float:
+        """When to look again."""
         end = self._end - (self._notice_s or 0.0)
-        return min(end, self._last_event + self._silence_s) if client_owes else end
+        return end if silence_s is None else min(end, self._last_event + silence_s)
 
-    def expired(self, *, client_owes: bool) -> Expired | None:
-        """Why the session must end now, or None."""
+    def expired(self, silence_s: float | None) -> Expired | None:
+        """Why the session must end now, or None: what was due first."""
         now = self._clock()
-        if client_owes and now >= self._last_event + self._silence_s:
-            return SessionIdle(limit=self._silence_s)
+        if silence_s is not None and self._last_event + silence_s <= min(now, self._end):
+            return SessionIdle(limit=silence_s)
         return SessionTooLong(limit=self._limits.session_s) if now >= self._end else None
 
     def notice(self) -> float | None:

@@ -20,10 +20,11 @@ from starlette.types import Receive, Scope, Send
 
 from runtime.errors import Draining, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest, Started
+from runtime.server.descriptions import end_notes
 from runtime.server.host import Host
 from runtime.server.logs import RequestLog
-from runtime.server.native.replies import BYTES_PER_SAMPLE, end_notes
 from runtime.server.speech_engine import SpeechEngine
+from runtime.server.wire import BYTES_PER_SAMPLE
 from runtime.shared.port.sending import send_stream
 
 log = logging.getLogger(__name__)

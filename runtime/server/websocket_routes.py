@@ -9,16 +9,17 @@ from typing import Any
 from fastapi import FastAPI, WebSocket
 
 from runtime.errors import SpeechError, SubprotocolRequired
-from runtime.server.cartesia import contexts as cartesia_contexts
+from runtime.server.cartesia import replies as cartesia_replies
 from runtime.server.cartesia.session import CartesiaSession
 from runtime.server.connection import SpeechSocket
 from runtime.server.dialect import Dialect
 from runtime.server.host import Host
 from runtime.server.native import replies
-from runtime.server.native.replies import PROTOCOL, Reply
+from runtime.server.native.replies import PROTOCOL
 from runtime.server.native.session import Session
 from runtime.server.omni import replies as omni_replies
 from runtime.server.omni.session import OmniSession
+from runtime.server.wire import Reply
 from runtime.shared.encoding import Encoder
 from runtime.version import package_version
 
@@ -53,7 +54,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         await websocket.accept()
         problem, session_id = host.problem, _new_id()
         if problem is not None:
-            await _turn_away(websocket, host, problem, cartesia_contexts.error(problem, None, session_id))
+            await _turn_away(websocket, host, problem, cartesia_replies.error(problem, None, session_id))
         else:
             await speak(websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id)
 
@@ -89,7 +90,7 @@ def _new_id() -> str:
     return secrets.token_hex(8)
 
 
-async def speak(websocket: WebSocket, host: Host, dialect: Dialect, *, name: str, session_id: str) -> None:
+async def speak(websocket: WebSocket, host: Host, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
     """Run a dialect on an accepted socket; ``name`` is the dialect's, for log and metrics."""
     socket = SpeechSocket(websocket, dialect, host, name=name, session_id=session_id)
     host.sockets[socket] = asyncio.current_task()

@@ -25,9 +25,9 @@ from websockets.http11 import Request, Response
 
 import voicewright.wire
 from runtime.request import SAMPLE_RATE, RequestStats
-from runtime.server.native.replies import Metrics
+from runtime.server.descriptions import Metrics
+from runtime.server.native.replies import HEADER
 from runtime.server.native.schema import SessionConfig
-from runtime.server.native.send_queue import HEADER
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import PROTOCOL, same_sound, spoken
 from voicewright import (

@@ -6,15 +6,14 @@ from collections.abc import Set
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
 from runtime.server.cartesia.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
-from runtime.server.lull import Lull
-from runtime.server.native.schema import Name, Text, checked
 from runtime.server.text_filter import FilterName
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
+from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
 from runtime.settings import Limits
 
 # Their codes for the languages that checkpoints of this family know by name.
@@ -41,11 +40,7 @@ MP3_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_0
 Read = TypeVar("Read", bound="CartesiaRequest")
 
 
-class CartesiaFields(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
-
-
-class CartesiaVoice(CartesiaFields):
+class CartesiaVoice(StrictFields):
     mode: Literal["id"] = "id"
     id: Name | None = None
 
@@ -56,7 +51,7 @@ class CartesiaVoice(CartesiaFields):
         return {"id": voice} if isinstance(voice, str) else voice
 
 
-class OutputFormat(CartesiaFields):
+class OutputFormat(StrictFields):
     container: Literal["raw"] = "raw"
     encoding: Encoding = "pcm_s16le"
     sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)] = 24_000
@@ -70,7 +65,7 @@ class OutputFormat(CartesiaFields):
         return PcmWriter(self.encoding, self.sample_rate)
 
 
-class FileFormat(CartesiaFields):
+class FileFormat(StrictFields):
     """``encoding`` is of raw and wav, ``bit_rate`` of mp3."""
 
     container: Literal["raw", "wav", "mp3"] = "raw"
@@ -85,7 +80,7 @@ class FileFormat(CartesiaFields):
         return self
 
 
-class CartesiaRequest(CartesiaFields):
+class CartesiaRequest(StrictFields):
     """The voice and how it speaks; ``seed`` and what follows are ours."""
 
     model_id: Name | None = None
@@ -154,10 +149,10 @@ class Generation(CartesiaRequest):
         return self.text_filter or ("markdown" if self.goes_on else "none")
 
     @property
-    def lull(self) -> Lull:
-        """What watches over the pauses of the text."""
+    def pause_s(self) -> float:
+        """The pause of the text after which it is spoken."""
         asked = self.max_buffer_delay_ms
-        return Lull((MAX_BUFFER_DELAY_MS if asked is None else asked) / 1000)
+        return (MAX_BUFFER_DELAY_MS if asked is None else asked) / 1000
 
     @property
     def speaks_at_once(self) -> bool:
@@ -181,39 +176,16 @@ class SseBody(CartesiaRequest):
     add_timestamps: bool = False
 
 
-def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
-    """Check a decoded message.
+def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
+    """Check a decoded message or body.
 
     Raises:
         BadRequest: a field of the wrong type, out of its range, or for what is not served here.
     """
-    return _read(Generation, fields, limits)
-
-
-def read_bytes_body(fields: dict[str, Any], limits: Limits) -> BytesBody:
-    """Check a decoded body.
-
-    Raises:
-        BadRequest: as above.
-    """
-    return _read(BytesBody, fields, limits)
-
-
-def read_sse_body(fields: dict[str, Any], limits: Limits) -> SseBody:
-    """Check a decoded body.
-
-    Raises:
-        BadRequest: as above.
-    """
-    return _read(SseBody, fields, limits)
-
-
-def _read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     voice = fields.get("voice")
     if isinstance(voice, dict) and voice.get("mode") == "embedding":
         why = "embeddings are not taken; name a voice by its id"
         raise InvalidConfig(where="voice", why=why, param="voice")
     message = checked(kind, {name: value for name, value in fields.items() if value is not None})
-    if message.max_frames is not None and message.max_frames > limits.max_frames:
-        raise InvalidConfig(where="max_frames", why=f"it must be at most {limits.max_frames}", param="max_frames")
+    check_frames(message.max_frames, limits.max_frames)
     return message

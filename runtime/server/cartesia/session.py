@@ -1,4 +1,4 @@
-"""Speaks Cartesia's ``/tts/websocket`` as a state machine without input or output of its own.
+"""Speaks Cartesia's ``/tts/websocket``.
 
 A context is one growing text and one stream of sound, sent as base64 in JSON; several share a socket. It is ``free ->
 open -> complete -> free`` and gets exactly one last message, ``done`` or ``error``, unless it is cancelled: then it
@@ -6,422 +6,286 @@ gets none, because Cartesia's client has forgotten the name by then and takes a 
 what it listens to. One that has been heard as far as its text goes expires if no more text comes. Its text goes to the
 engine as it comes; a flush ends a request and begins the next, in the same voice and with the same seed, so that
 ``flush_done`` comes after the sound of what was flushed. Every message bears a ``context_id``, because clients look
-for it before anything else. Thread: event loop.
+for it before anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from runtime import errors
-from runtime.errors import SpeechError
-from runtime.request import (
-    AudioChunk,
-    Broken,
-    Finished,
-    ModelCard,
-    Queued,
-    Reference,
-    ShortOfText,
-    SpeechEvent,
-    Started,
-)
-from runtime.server.cartesia import contexts as replies
-from runtime.server.cartesia.contexts import Context, RecentNames
-from runtime.server.cartesia.schema import Generation, read_generation
+from runtime.errors import BadRequest, InvalidConfig, OutOfOrder, SpeechError, TooManyContexts
+from runtime.request import AudioChunk, Broken, Finished, ShortOfText, SpeechEvent, Started
+from runtime.server.cartesia import replies
+from runtime.server.cartesia.contexts import Context, Segment
+from runtime.server.cartesia.schema import Generation, read
 from runtime.server.cartesia.word_times import TimedWords, WordTimes
-from runtime.server.commands import Append, Cancel, Command, FinishText, Flush, Outgoing, Recall, Submit
-from runtime.server.native import schema
-from runtime.server.native.replies import BYTES_PER_SAMPLE, PIECE_BYTES, Reply
-from runtime.server.plain_send_queue import PlainSendQueue
-from runtime.server.text_filter import text_filter
-from runtime.server.voices.voice_library import VoiceLibrary
-from runtime.server.voices.voice_resolver import VoiceResolver
-from runtime.settings import Limits
+from runtime.server.dialect import Dialect, RecentNames
+from runtime.server.utterance import ChosenVoice, GrowingText
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_text, pieces
 from runtime.shared.speech_rate import is_speakable
 
 _IDLE_S = 300.0  # Cartesia's own: clients keep a socket ready for as long
 _MAX_SEGMENTS = 64  # of one context, that wait for their turn
-_MAX_NAMES = 64  # of ended contexts for which messages may still be on their way
 
 
-class CartesiaSession:
+class CartesiaSession(Dialect[Segment]):
     """One client on one socket."""
 
-    def __init__(
-        self,
-        *,
-        limits: Limits,
-        cards: Sequence[ModelCard],
-        library: VoiceLibrary,
-        session_id: str,
-        expiry_s: float,
-        clock: Callable[[], float],
-    ) -> None:
-        self.closed = False
-        self._limits = limits
-        self._resolver = VoiceResolver(cards, library)
-        self._models = frozenset(card.name for card in cards)
+    def __init__(self, *, session_id: str, expiry_s: float, **shared: Any) -> None:
+        super().__init__(**shared)
+        self._models = frozenset(card.name for card in shared["cards"])
         self._id = session_id
         self._expiry_s = expiry_s
-        self._clock = clock
-        self._began = self._last_event = clock()
-        self._open: dict[str, Context] = {}
-        self._muted = RecentNames(_MAX_NAMES)  # refused: all that was sent meanwhile is ignored, up to its end
-        self._cancelled = RecentNames(_MAX_NAMES)  # an end that was sent meanwhile is ignored
-        self._numbers = 0
-        self._commands: list[Command] = []
-        self._send_queue = PlainSendQueue()
+        self._contexts: dict[str, Context] = {}
+        self._cancelled = RecentNames()  # an end that was sent meanwhile is ignored
 
-    # --- what comes out
-
-    def commands(self) -> list[Command]:
-        """Return what the process must do now; each command once."""
-        commands, self._commands = self._commands, []
-        return commands
-
-    def take(self) -> Outgoing | None:
-        """Return what goes to the client next, or None. After a Close there is nothing more."""
-        return self._send_queue.take()
+    # --- the clocks
 
     @property
-    def deadline(self) -> float | None:
-        """When `tick` is due: the end of the session, or before it the time that its client may be silent."""
-        if self.closed:
+    def _silence_s(self) -> float | None:
+        """A context that is still open may hold a slot, a socket without any holds nothing."""
+        if any(context.is_complete for context in self._contexts.values()):
             return None
-        lulls = [one.lull.due for one in self._open.values() if one.may_pause and one.lull.due is not None]
-        expiries = [at for one in self._open.values() if (at := one.expires_at(self._expiry_s)) is not None]
-        end = min([self._began + self._limits.session_s, *lulls, *expiries])
-        if any(one.is_complete for one in self._open.values()):
-            return end
-        # A context that is still open may hold a slot, a socket without any holds nothing.
-        return min(end, self._last_event + self._idle_limit_s)
+        return self._limits.idle_s if self._contexts else max(_IDLE_S, self._limits.idle_s)
 
-    @property
-    def is_congested(self) -> bool:
-        """The client does not take its replies; read no more of it until it does."""
-        return self._send_queue.is_congested
+    def _dues(self) -> Iterator[float]:
+        for context in self._contexts.values():
+            for due in (context.pause_due, context.expires_at(self._expiry_s)):
+                if due is not None:
+                    yield due
 
-    # --- what goes in
+    def _look_at_dues(self, now: float) -> None:
+        for context in tuple(self._contexts.values()):
+            if context.pause_due is not None and context.text.has_paused(now):
+                context.head.hold(context.text.flush())
+                self._tell(context, is_flushed=True)
+        for context in tuple(self._contexts.values()):
+            expires_at = context.expires_at(self._expiry_s)
+            if expires_at is not None and expires_at <= now:
+                self._end_unfinished(context)
 
-    def receive_text(self, text: str) -> None:
-        """Take a text message."""
-        if self.closed:
-            return
-        self._last_event = self._clock()
-        try:
-            fields = schema.decode(text)
-        except errors.InvalidMessage as error:
-            self.shut(error, 1007)
-            return
-        try:
-            schema.check_size(text, self._limits.max_message_bytes)
-            message = read_generation(fields, self._limits)
-        except errors.BadRequest as error:
-            self._refuse_message(fields, error)
-            return
-        if message.cancel:
-            self._cancel(message.context_id)
-        else:
-            self._generate(message)
+    # --- the engine
 
-    def receive_bytes(self) -> None:
-        """Take a binary message; the client has none to send."""
-        self.shut(errors.InvalidMessage(why="binary messages are not taken"), 1003)
-
-    def on_speech(self, number: int, event: SpeechEvent) -> None:
-        """Take an event of the engine; one of a context that was cancelled meanwhile is dropped."""
-        one = self._by_number(number)
-        if one is None:
-            return
-        self._last_event = self._clock()
+    def _hear(self, utterance: Segment, event: SpeechEvent) -> None:
+        self._timers.stirred()
+        context = utterance.context
         match event:
-            case Queued():
-                pass  # there is no message for it
             case Started():
-                one.seed = event.seed
+                context.seed = event.seed
             case AudioChunk():
-                self._hear(one, event.pcm)
+                self._sound(context, event.pcm)
             case ShortOfText(chars):
-                if chars == one.head.told_chars:
-                    one.short_since = self._clock()
+                if chars == utterance.told_chars:
+                    context.short_since = self._clock()
             case Finished():
-                self._end_segment(one)
-                self._tell(one)
-                if one.short_since is None and one.segments and not one.head.is_submitted:
-                    one.short_since = self._clock()
+                self._end_segment(context)
+                self._tell(context)
+                if context.short_since is None and context.segments and not context.head.is_submitted:
+                    context.short_since = self._clock()
             case Broken():
-                self._fail(one, event.error)
+                self._fail(utterance, event.error)
 
-    def on_refused(self, number: int, error: SpeechError) -> None:
-        """Take the engine's refusal of a Submit."""
-        if one := self._by_number(number):
-            self._fail(one, error)
+    def _fail(self, utterance: Segment, error: SpeechError) -> None:
+        context = utterance.context
+        self._open.pop(utterance.number)  # its slot is free, and what it has said may be heard
+        del self._contexts[context.name]
+        self._refuse(context.name, error, goes_on=not context.is_complete)
 
-    def on_reference(self, number: int, result: Reference | SpeechError) -> None:
-        """Take what a Recall brought."""
-        one = self._by_number(number)
-        if one is None:
-            return
-        if isinstance(result, SpeechError):
-            self._fail(one, result)
-        else:
-            one.reference = result
-            self._tell(one)
-
-    def tick(self) -> None:
-        """Speak the sentences that nothing has followed; end what has expired; close the session at its deadline."""
-        if self.deadline is None or self._clock() < self.deadline:
-            return
-        lulls = [one for one in self._open.values() if one.may_pause and one.lull.has_come(self._clock())]
-        for one in lulls:
-            one.head.pending += one.filter.flush()
-            self._tell(one, is_flushed=True)
-        expiries = [(one, one.expires_at(self._expiry_s)) for one in self._open.values()]
-        expired = [one for one, at in expiries if at is not None and at <= self._clock()]
-        for one in expired:
-            self._expire(one)
-        if lulls or expired:
-            return
-        if self._clock() >= self._began + self._limits.session_s:
-            self.shut(errors.SessionTooLong(limit=self._limits.session_s), 1008)
-        else:
-            self.shut(errors.SessionIdle(limit=self._idle_limit_s), 1008)
-
-    def shut(self, error: SpeechError, code: int) -> None:
-        """End every context and the session because the server must."""
-        if self.closed:
-            return
-        for one in tuple(self._open.values()):
-            self._release(one)
-            self._say(one.name, replies.error(error, one.name, self._id), is_end=True)
-        self._send_queue.say(replies.error(error, None, self._id))
-        self._send_queue.close(code, error.code)
-        self.closed = True
-
-    def gone(self) -> None:
-        """Give everything back: the client is not there any more."""
-        for one in tuple(self._open.values()):
-            self._release(one)
-        self._send_queue.clear()
-        self.closed = True
+    def _go_on_with(self, voice: ChosenVoice[Generation]) -> None:
+        for context in tuple(self._contexts.values()):
+            if context.voice is voice and isinstance(voice.reference, SpeechError):
+                self._fail(context.head, voice.reference)
+            elif context.voice is voice:
+                self._tell(context)
 
     # --- the client's messages
 
-    def _generate(self, message: Generation) -> None:
-        if message.context_id is None and message.goes_on:
-            error: SpeechError = errors.InvalidConfig(
-                where="context_id", why="a text that goes on needs one", param="context_id"
-            )
-            self._send_queue.say(replies.error(error, None, self._id))
+    def _read(self, fields: dict[str, Any]) -> Generation:
+        return read(Generation, fields, self._limits)
+
+    def _handle(self, message: Generation) -> None:
+        if message.cancel:
+            self._cancel(message.context_id)
             return
-        name = message.context_id or f"context-{self._numbers + 1}"
+        if message.context_id is None and message.goes_on:
+            self._say_error(InvalidConfig(where="context_id", why="a text that goes on needs one", param="context_id"))
+            return
+        name = message.context_id or f"context-{self._uttered + 1}"
         if name in self._muted:
             if not message.goes_on:
-                self._muted.discard(name)
+                self._muted.forget(name)
             return
-        one = self._open.get(name)
+        context = self._contexts.get(name)
         is_blank = not message.transcript.strip()
-        if one is None and is_blank and not message.goes_on:
+        if context is None and is_blank and not message.goes_on:
             if name not in self._cancelled:
-                self._say(name, replies.done(name), is_end=True)  # the end of a text that never was
-            self._cancelled.discard(name)
+                self._say(name, replies.done(name))  # the end of a text that never was
+            self._cancelled.forget(name)
             return
-        if one is not None and one.is_complete:
+        if context is not None and context.is_complete:
             if not is_blank:  # a second end is none
-                error = errors.OutOfOrder(what="transcript", why="the text of that context was said to be complete")
+                error = OutOfOrder(what="transcript", why="the text of that context was said to be complete")
                 self._say(name, {**replies.error(error, name, self._id), "done": False})
             return
         try:
-            self._extend(one or self._opened(name, message), message)
-        except errors.BadRequest as refusal:
+            self._extend(context or self._opened(name, message), message)
+        except BadRequest as refusal:
             self._refuse(name, refusal, goes_on=message.goes_on)
 
     def _opened(self, name: str, message: Generation) -> Context:
-        if len(self._open) >= self._limits.max_contexts:
-            raise errors.TooManyContexts(limit=self._limits.max_contexts)
+        if len(self._contexts) >= self._limits.max_contexts:
+            raise TooManyContexts(limit=self._limits.max_contexts)
         resolved = message.resolve_voice(self._resolver, self._models)
-        self._cancelled.discard(name)
-        self._numbers += 1
-        one = self._open[name] = Context(
-            number=self._numbers,
+        self._cancelled.forget(name)
+        context = self._contexts[name] = Context(
             name=name,
-            how=message,
-            resolved=resolved,
+            voice=self._chosen(message, resolved),
             writer=message.output_format.writer(),
             words=WordTimes() if message.add_timestamps else None,
-            lull=message.lull,
-            filter=text_filter(message.filter_name),
+            text=GrowingText(message.filter_name, message.pause_s),
             said_at=self._clock(),
         )
-        if resolved.stored is not None:
-            self._commands.append(Recall(one.number, resolved.stored))
-        return one
+        context.segments.append(self._number(Segment(commands=self._commands, context=context)))
+        return context
 
-    def _extend(self, one: Context, message: Generation) -> None:
-        one.chars += len(message.transcript)
-        limit = self._limits.max_text_chars
-        if one.chars > limit:
-            raise errors.TextTooLong(count=one.chars, unit="characters", limit=limit, param="transcript")
-        last = one.segments[-1]
-        text = one.tags.add(message.transcript)
+    def _extend(self, context: Context, message: Generation) -> None:
+        context.chars += len(message.transcript)
+        check_text(context.chars, self._limits, param="transcript")
+        last = context.segments[-1]
+        text = context.tags.add(message.transcript)
         if message.speaks_at_once or not message.goes_on:
-            text += one.tags.finish()
-            one.lull.over()
-        else:
-            one.lull.heard(text, self._clock())
-        spoken = one.filter.add(text)
+            text += context.tags.finish()
+        spoken = context.text.add(text, self._clock())
         if not message.goes_on:
-            spoken += one.filter.finish()
+            spoken += context.text.finish()
         elif message.speaks_at_once:
-            spoken += one.filter.flush()
-        last.pending += spoken
-        if message.transcript.strip() and one.short_since is not None:
+            spoken += context.text.flush()
+            context.text.settle()
+        last.hold(spoken)
+        if message.transcript.strip() and context.short_since is not None:
             # The engine does not hear of text of which nothing is spoken, such as code, and says nothing of it again.
-            one.short_since = None if spoken.strip() else self._clock()
+            context.short_since = None if spoken.strip() else self._clock()
         if message.flush:
-            if len(one.segments) >= _MAX_SEGMENTS:
-                raise errors.OutOfOrder(what="flush", why=f"{_MAX_SEGMENTS} flushes of that context wait already")
-            one.flush()
+            if len(context.segments) >= _MAX_SEGMENTS:
+                raise OutOfOrder(what="flush", why=f"{_MAX_SEGMENTS} flushes of that context wait already")
+            context.end_segment(is_flushed=True)
         if not message.goes_on:
-            one.is_complete = one.segments[-1].is_complete = True
-        self._tell(one, is_flushed=message.speaks_at_once)
-        if last.pending and not last.is_complete and message.speaks_at_once:
-            last.pending += " "  # it waits for its voice; what comes next is no part of its last word
+            context.segments[-1].is_complete = True
+            context.is_complete = True
+        self._tell(context, is_flushed=message.speaks_at_once)
+        if last.held and not last.is_complete and message.speaks_at_once:
+            last.hold(" ")  # it waits for its voice; what comes next is no part of its last word
 
     def _cancel(self, name: str | None) -> None:
         if name is None:
             return
-        self._muted.discard(name)
+        self._muted.forget(name)
         self._send_queue.drop_all_about(name)  # its last message too, if it was to have one by now
-        if one := self._open.get(name):
-            self._release(one)
-            if not one.is_complete:
-                self._cancelled.add(name)
+        if context := self._contexts.pop(name, None):
+            self._release(context.head)
+            if not context.is_complete:
+                self._cancelled.remember(name)
 
     # --- contexts
 
-    @property
-    def _idle_limit_s(self) -> float:
-        return self._limits.idle_s if self._open else max(_IDLE_S, self._limits.idle_s)
+    def _tell(self, context: Context, *, is_flushed: bool = False) -> None:
+        """Hand the engine the text that it has not got, as soon as there is something to speak and a voice for it.
 
-    def _by_number(self, number: int) -> Context | None:
-        return next((one for one in self._open.values() if one.number == number), None)
-
-    def _tell(self, one: Context, *, is_flushed: bool = False) -> None:
-        """Hand the engine the text that it has not got, as soon as there is something to speak and a voice for it."""
-        while one.segments and (head := one.head).is_complete and not head.is_submitted:
-            if is_speakable(head.pending):
-                break
-            self._end_segment(one)
-        if not one.segments or head.is_told:
+        A complete segment without a word ends without the engine.
+        """
+        while context.segments and (head := context.head).is_complete and not (head.is_submitted or head.has_words):
+            self._end_segment(context)
+        if not context.segments:
             return
-        if not head.is_submitted and (not one.is_ready or not is_speakable(head.pending)):
-            return
-        if one.words is not None:
-            one.words.add(head.pending)
-        if not head.is_submitted:
-            self._commands.append(Submit(one.number, one.request()))
-        elif head.pending:
-            self._commands.append(Append(one.number, head.pending))
-        if head.is_complete and head.is_submitted:
-            self._commands.append(FinishText(one.number))
-        elif is_flushed and not head.is_complete:
-            self._commands.append(Flush(one.number))
-        head.told_chars += len(head.pending)
-        head.pending = ""
-        head.is_submitted = True
-        head.is_told = head.is_complete
+        told = "".join(piece or "" for piece in context.head.held)
+        context.head.tell(is_flushed=is_flushed)
+        if context.words is not None and not context.head.held:
+            context.words.add(told)
 
-    def _expire(self, one: Context) -> None:
+    def _end_unfinished(self, context: Context) -> None:
         """End a context that waits for text: at once, or, for its slot, once the engine has ended its request.
 
         What the filter holds of it is spoken before that.
         """
-        if is_speakable(held := one.filter.flush()):
-            one.head.pending += held
-            one.short_since = None
-            self._tell(one)
-            return
-        if one.head.is_submitted:
-            one.end_segment()
-            self._tell(one)
+        if is_speakable(rest := context.text.flush()):
+            context.head.hold(rest)
+            context.short_since = None
+            self._tell(context)
+        elif context.head.is_submitted:
+            context.end_segment()
+            self._tell(context)
         else:
-            self._end(one)
+            self._end(context)
 
-    def _hear(self, one: Context, pcm: bytes) -> None:
-        one.short_since = None
-        for start in range(0, len(pcm), PIECE_BYTES):
-            piece = pcm[start : start + PIECE_BYTES]
+    def _sound(self, context: Context, pcm: bytes) -> None:
+        context.short_since = None
+        for piece in pieces(pcm):
             samples = len(piece) // BYTES_PER_SAMPLE
-            one.owed_samples += samples
-            self._send(one, one.writer.add(piece))
-            if one.words is not None:
-                self._time(one, one.words.hear(samples))
+            context.owed_samples += samples
+            self._send(context, context.writer.add(piece))
+            if context.words is not None:
+                self._time(context, context.words.hear(samples))
 
-    def _send(self, one: Context, data: bytes) -> None:
-        if not data:
-            return
-        now = self._clock()
-        message = replies.chunk(one, data, (now - one.said_at) * 1000)
-        self._say(one.name, message, number=one.number, samples=one.owed_samples)
-        one.said_at = now
-        one.owed_samples = 0
+    def _send(self, context: Context, data: bytes) -> None:
+        if data:
+            now = self._clock()
+            message = replies.chunk(context, data, (now - context.said_at) * 1000)
+            self._say(context.name, message, number=context.head.number, samples=context.owed_samples)
+            context.said_at = now
+            context.owed_samples = 0
 
-    def _time(self, one: Context, times: TimedWords) -> None:
+    def _time(self, context: Context, times: TimedWords) -> None:
         if times.words:
-            self._say(one.name, replies.timestamps(one, times), number=one.number)
+            self._say(context.name, replies.timestamps(context, times), number=context.head.number)
 
-    def _end_segment(self, one: Context) -> None:
+    def _end_segment(self, context: Context) -> None:
         """Say that all of the head's sound was sent; the next is the head then, or the context has ended."""
-        self._send(one, one.writer.finish())
-        if one.words is not None:
-            self._time(one, one.words.finish())
-        ended = one.segments.popleft()
+        self._send(context, context.writer.finish())
+        if context.words is not None:
+            self._time(context, context.words.finish())
+        ended = context.segments.popleft()
+        self._open.pop(ended.number)
         if ended.is_flushed:
-            self._say(one.name, replies.flush_done(one.name, ended.flush_id))
-        if one.segments:
-            self._numbers += 1
-            one.number = self._numbers
-            one.writer = one.how.output_format.writer()
+            self._say(context.name, replies.flush_done(context.name, ended.flush_id))
+        if context.segments:
+            self._number(context.head)
+            context.writer = context.voice.config.output_format.writer()
         else:
-            self._end(one)
+            self._end(context)
 
-    def _end(self, one: Context) -> None:
-        del self._open[one.name]
-        self._say(one.name, replies.done(one.name), is_end=True)
+    def _end(self, context: Context) -> None:
+        del self._contexts[context.name]
+        for segment in context.segments:
+            self._open.pop(segment.number, None)
+        self._say(context.name, replies.done(context.name))
 
-    def _fail(self, one: Context, error: SpeechError) -> None:
-        self._open.pop(one.name, None)
-        self._refuse(one.name, error, goes_on=not one.is_complete)
-
-    def _release(self, one: Context) -> None:
-        """Give the context's slot back; its sound that was not taken yet goes too."""
-        del self._open[one.name]
-        if one.head.is_submitted:
-            self._commands.append(Cancel(one.number))
-        self._send_queue.drop_sound_of(one.number)
-
-    def _say(
-        self, name: str, message: Reply, *, number: int | None = None, samples: int = 0, is_end: bool = False
-    ) -> None:
+    def _say(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
         """Queue a message about a context."""
-        self._send_queue.say(message, number=number, samples=samples, is_end=is_end, about=name)
+        self._send_queue.say(message, number=number, samples=samples, about=name)
 
-    # --- refusals
+    # --- refusals and the end
+
+    def _say_error(self, error: SpeechError) -> None:
+        self._send_queue.say(replies.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
         """Refuse a context, whether it is open or not; what the client had sent for it already is ignored."""
-        if one := self._open.get(name):
-            self._release(one)
+        if context := self._contexts.pop(name, None):
+            self._release(context.head)
         if goes_on:
-            self._muted.add(name)
-        self._say(name, replies.error(error, name, self._id), is_end=True)
+            self._muted.remember(name)
+        self._say(name, replies.error(error, name, self._id))
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = fields.get("context_id")
         if not isinstance(name, str):
-            self._send_queue.say(replies.error(error, None, self._id))
+            self._say_error(error)
         elif name not in self._muted:
             self._refuse(name, error, goes_on=fields.get("continue") is True)
+
+    def _give_up_all(self, error: SpeechError) -> None:
+        for context in tuple(self._contexts.values()):
+            self._release(context.head)
+            self._say(context.name, replies.error(error, context.name, self._id))
+        self._contexts.clear()

@@ -11,19 +11,19 @@ from fastapi import FastAPI, Request, Response
 
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, SpeechRequest
-from runtime.server.cartesia import contexts
+from runtime.server.cartesia import replies
 from runtime.server.cartesia.pcm_formats import PcmWriter
-from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read_bytes_body, read_sse_body
+from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.cartesia.tags import without_tags
 from runtime.server.cartesia.word_times import WordTimes
 from runtime.server.host import Host
-from runtime.server.native.replies import Reply
 from runtime.server.openai.routes import read_fields
 from runtime.server.request_ids import id_of
 from runtime.server.speech_stream import SpeechStream, StreamingReply, counted, reply_headers
 from runtime.server.text_filter import filtered
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import VoiceResolver
+from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
@@ -36,7 +36,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post("/tts/bytes", response_model=None)
     async def tts_bytes(request: Request) -> Response:
         """Speak one text."""
-        body = read_bytes_body(await read_fields(request, host), host.settings.limits)
+        body = read(BytesBody, await read_fields(request, host), host.settings.limits)
         file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
         return StreamingReply(
             file.pieces(),
@@ -51,7 +51,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post("/tts/sse", response_model=None)
     async def tts_sse(request: Request) -> Response:
         """Speak one text, in events."""
-        body = read_sse_body(await read_fields(request, host), host.settings.limits)
+        body = read(SseBody, await read_fields(request, host), host.settings.limits)
         file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
         return StreamingReply(
             file.events(body),
@@ -113,22 +113,22 @@ class _SpokenFile:
                     if not piece:
                         continue
                     now = clock()
-                    yield _event(contexts.sound(piece, (now - said_at) * 1000) | told)
+                    yield _event(replies.sound(piece, (now - said_at) * 1000) | told)
                     said_at, begun = now, True
                     if words is not None:
                         heard += len(piece)
                         samples = heard * SAMPLE_RATE // body.output_format.bytes_per_second
                         if (times := words.hear_until(samples)).words:
-                            yield _event(contexts.timed(times) | told)
+                            yield _event(replies.timed(times) | told)
         except SpeechError as error:
             if not begun:
                 raise
             self._host.refused(error)
-            yield _event(contexts.error(error, body.context_id, self._id))
+            yield _event(replies.error(error, body.context_id, self._id))
             return
         if words is not None and (times := words.finish()).words:
-            yield _event(contexts.timed(times) | told)
-        yield _event(contexts.end() | told)
+            yield _event(replies.timed(times) | told)
+        yield _event(replies.end() | told)
 
     async def _request(self) -> SpeechRequest:
         host, body = self._host, self._body

@@ -11,7 +11,7 @@ from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import Mode
 from runtime.server.cartesia.schema import LANGUAGES
 from runtime.server.host import Host
-from runtime.server.native.replies import Reply
+from runtime.server.wire import Reply
 
 GET = ["GET", "HEAD"]
 _CODES = {name: code for code, name in LANGUAGES.items()}

@@ -5,7 +5,8 @@ The types are plain dicts at run time. docs/protocol.md and the JSON schema come
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Annotated, Any, Final, Literal, NotRequired
 
@@ -13,17 +14,17 @@ from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict
 
 from runtime.errors import SpeechError
-from runtime.request import SAMPLE_RATE, Finished, ModelCard, Queued, RequestStats, Started, StopReason
+from runtime.request import SAMPLE_RATE, Finished, ModelCard, Queued, Started
+from runtime.server.descriptions import Metrics, Model, end_notes, metrics, model_entry
 from runtime.server.native.contexts import NativeUtterance
+from runtime.server.wire import BYTES_PER_SAMPLE
 from runtime.settings import Limits
 
 PROTOCOL: Final = "voicewright.speech.v1"
 
-Reply = Mapping[str, Any]
-
-BYTES_PER_SAMPLE = 2  # s16le, mono
-# A quarter of a second: control messages and other contexts pass between the pieces of a long chunk.
-PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
+# Version, kind, channel, number of the message, first sample: 16 bytes, so that the samples stay aligned.
+HEADER = struct.Struct("<BBHIQ")
+_VERSION, _KIND_S16LE = 1, 1
 
 
 def _limits_schema() -> dict[str, Any]:
@@ -31,35 +32,14 @@ def _limits_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
-            one.name: {"type": kinds[type(one.default)], "description": one.metadata["about"]} for one in fields(Limits)
+            limit.name: {"type": kinds[type(limit.default)], "description": limit.metadata["about"]}
+            for limit in fields(Limits)
         },
     }
 
 
 ContextName = Annotated[str, Field(description="the utterance")]
 LimitsNow = Annotated[dict[str, Any], WithJsonSchema(_limits_schema())]
-
-
-class Model(TypedDict):
-    """A loaded checkpoint, as /v1/models lists it too."""
-
-    id: Annotated[str, Field(description="a name, never a path")]
-    object: Literal["model"]
-    created: Annotated[int, Field(description="seconds since the epoch, when its files came here")]
-    owned_by: str
-    modes: Sequence[str]
-    speakers: Sequence[str]
-    languages: Annotated[Sequence[str], Field(description="without auto, which always works")]
-    layouts: Sequence[str]
-    takes_instruct: bool
-    speaks: Annotated[bool, Field(description="false: random weights, it makes sound but not speech")]
-    part_chars: Annotated[int, Field(description="characters that are spoken as one part; longer texts are split")]
-    fingerprint: Annotated[str, Field(description="of configuration and weights")]
-    loaded: Annotated[bool, Field(description="false: it is loaded at its first request")]
-    samples_per_frame: int
-    device: str
-    dtype: str
-    sample_rate: int
 
 
 class AudioFormat(TypedDict):
@@ -105,23 +85,6 @@ class AudioStart(TypedDict):
     voice: Annotated[str | None, Field(description="the speaker or stored voice; null where there is none")]
     seed: int
     notes: Annotated[list[str], Field(description="sentences about what the checkpoint ignores")]
-
-
-class Metrics(TypedDict):
-    """Figures of one utterance, times in milliseconds."""
-
-    queue_ms: float
-    prefill_ms: float
-    ttfa_ms: Annotated[float | None, Field(description="from submission to the first sound; null without sound")]
-    total_ms: float
-    prompt_tokens: int
-    frames: Annotated[int, Field(description="codec frames of 80 ms")]
-    audio_s: float
-    parts: Annotated[int, Field(description="into which the text was split")]
-    repeated: Annotated[int, Field(description="of them that were made twice, being much too short at first")]
-    underruns: Annotated[int, Field(description="chunks that came after a listener without a buffer had run dry")]
-    guard: Annotated[str | None, Field(description="what was wrong: budget, repetition, silence, short")]
-    rtf: Annotated[float | None, Field(description="compute time over audio time")]
 
 
 class AudioDone(TypedDict):
@@ -194,29 +157,6 @@ ServerMessage = (
 )
 
 
-def card(model: ModelCard) -> Model:
-    """Describe a loaded checkpoint as /v1/models and session.created do."""
-    return {
-        "id": model.name,
-        "object": "model",
-        "created": model.created,
-        "owned_by": "voicewright",
-        "modes": model.modes,
-        "speakers": model.speakers,
-        "languages": model.languages,
-        "layouts": model.layouts,
-        "takes_instruct": model.takes_instruct,
-        "speaks": model.speaks,
-        "part_chars": model.part_chars,
-        "fingerprint": model.fingerprint,
-        "loaded": model.loaded,
-        "samples_per_frame": model.samples_per_frame,
-        "device": model.device,
-        "dtype": model.dtype,
-        "sample_rate": SAMPLE_RATE,
-    }
-
-
 def session_created(session_id: str, server: str, cards: Sequence[ModelCard], limits: Limits) -> SessionCreated:
     return {
         "type": "session.created",
@@ -224,9 +164,14 @@ def session_created(session_id: str, server: str, cards: Sequence[ModelCard], li
         "server": server,
         "session_id": session_id,
         "audio": {"encoding": "pcm_s16le", "sample_rate": SAMPLE_RATE, "channels": 1},
-        "models": [card(model) for model in cards],
+        "models": [model_entry(card) for card in cards],
         "limits": asdict(limits),
     }
+
+
+def frame(utterance: NativeUtterance, first_sample: int) -> bytes:
+    """Return the header of a labelled binary message."""
+    return HEADER.pack(_VERSION, _KIND_S16LE, utterance.channel, utterance.messages, first_sample)
 
 
 def queue(context_id: str, event: Queued) -> Queue:
@@ -234,71 +179,44 @@ def queue(context_id: str, event: Queued) -> Queue:
     return {"type": "queue", "context_id": context_id, "position": event.position, "eta_ms": eta_ms}
 
 
-def audio_start(one: NativeUtterance, event: Started) -> AudioStart:
+def audio_start(utterance: NativeUtterance, event: Started) -> AudioStart:
     return {
         "type": "audio.start",
-        "context_id": one.context_id,
-        "channel": one.channel,
-        "frames": one.voice.config.frames,
+        "context_id": utterance.context_id,
+        "channel": utterance.channel,
+        "frames": utterance.voice.config.frames,
         "format": "pcm",
         "sample_rate": SAMPLE_RATE,
-        "mode": one.voice.resolved.mode.value,
+        "mode": utterance.voice.resolved.mode.value,
         "model": event.checkpoint,
-        "voice": one.voice.name,
+        "voice": utterance.voice_name,
         "seed": event.seed,
         "notes": list(event.notes),
     }
 
 
-def audio_done(one: NativeUtterance, event: Finished) -> AudioDone:
+def audio_done(utterance: NativeUtterance, event: Finished) -> AudioDone:
     return {
         "type": "audio.done",
-        "context_id": one.context_id,
-        "channel": one.channel,
-        "total_bytes": one.total_bytes,
-        "total_samples": one.total_bytes // BYTES_PER_SAMPLE,
+        "context_id": utterance.context_id,
+        "channel": utterance.channel,
+        "total_bytes": utterance.samples * BYTES_PER_SAMPLE,
+        "total_samples": utterance.samples,
         "stop_reason": event.stop_reason.value,
-        "seed": one.seed,
+        "seed": utterance.seed,
         "error": False,
         "notes": end_notes(event),
         "metrics": metrics(event.stats),
     }
 
 
-def end_notes(event: Finished) -> list[str]:
-    """Sentences about what is wrong with the speech that has ended."""
-    notes = []
-    if event.stats.repeated:
-        notes.append("A part of the text ended much too early and was spoken again.")
-    if event.stop_reason is StopReason.SHORT:
-        notes.append("The speech is much shorter than its text; words are missing.")
-    return notes
-
-
-def metrics(stats: RequestStats) -> Metrics:
-    return {
-        "queue_ms": round(stats.queue_ms, 3),
-        "prefill_ms": round(stats.prefill_ms, 3),
-        "ttfa_ms": None if stats.ttfa_ms is None else round(stats.ttfa_ms, 3),
-        "total_ms": round(stats.total_ms, 3),
-        "prompt_tokens": stats.prompt_tokens,
-        "frames": stats.frames,
-        "audio_s": round(stats.audio_s, 3),
-        "parts": stats.parts,
-        "repeated": stats.repeated,
-        "underruns": stats.underruns,
-        "guard": stats.guard,
-        "rtf": None if stats.rtf is None else round(stats.rtf, 3),
-    }
-
-
-def context_cancelled(one: NativeUtterance) -> ContextCancelled:
-    sent_ms = one.sent_bytes // BYTES_PER_SAMPLE * 1000 / SAMPLE_RATE
+def context_cancelled(utterance: NativeUtterance) -> ContextCancelled:
+    sent_ms = utterance.sent_samples * 1000 / SAMPLE_RATE
     return {
         "type": "context.cancelled",
-        "context_id": one.context_id,
+        "context_id": utterance.context_id,
         "sent_ms": round(sent_ms, 3),
-        "played_ms": one.played_ms,
+        "played_ms": utterance.played_ms,
     }
 
 

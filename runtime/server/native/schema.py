@@ -6,16 +6,13 @@ are ignored, as there. No sentence of an error quotes what the client sent.
 
 from __future__ import annotations
 
-import json
-import math
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     AliasChoices,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     TypeAdapter,
@@ -23,13 +20,12 @@ from pydantic import (
     model_validator,
 )
 
-from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge
+from runtime.errors import InvalidConfig
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
-from runtime.server.lull import Lull
 from runtime.server.text_filter import FilterName
-from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
+from runtime.server.wire import Name, StrictFields, Text, checked
 from runtime.settings import Limits
-from runtime.shared.validation import first_fault
 
 MODES = {
     **{mode.value: mode for mode in Mode},
@@ -45,16 +41,6 @@ def _mode(word: object) -> object:
     raise ValueError("it must be CustomVoice, VoiceDesign or Base")
 
 
-def _whole(text: str) -> str:
-    if "\x00" in text:
-        raise ValueError("it holds a NUL character")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("it holds half a character (a lone surrogate)") from None
-    return text
-
-
 def _pcm(word: str) -> str:
     if word != "pcm":
         raise ValueError("it must be pcm; other formats are not served on this route")
@@ -62,18 +48,14 @@ def _pcm(word: str) -> str:
 
 
 ContextId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
-Text = Annotated[str, AfterValidator(_whole)]
-Name = Annotated[Text, StringConstraints(max_length=256)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
 Temperature = Annotated[float, Field(gt=0, le=5)]
 TopK = Annotated[int, Field(ge=0, le=100_000)]
 TopP = Annotated[float, Field(gt=0, le=1)]
 
 
-class Message(BaseModel):
+class Message(StrictFields):
     """What all messages share."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
 
     context_id: ContextId | None = Field(None, description="the utterance it is for; null: default")
 
@@ -167,18 +149,34 @@ class SessionConfig(Message):
             return self.text_filter
         return "none" if self.split_granularity == "none" else "markdown"
 
-    def lull(self, limits: Limits) -> Lull | None:
-        """What watches over the pauses of a text; None where they mean nothing."""
+    def pause_s(self, limits: Limits) -> float | None:
+        """The pause of a text after which it is spoken; None where none means anything."""
         if self.waits_for_its_end:
             return None
         asked = self.max_buffer_delay_ms
-        return Lull((limits.max_buffer_delay_ms if asked is None else asked) / 1000)
+        return (limits.max_buffer_delay_ms if asked is None else asked) / 1000
 
     @property
     def layout(self) -> Layout | None:
         if self.non_streaming_mode is None:
             return None
         return Layout.NON_STREAMING if self.non_streaming_mode else Layout.STREAMING
+
+    def resolve_voice(self, resolver: VoiceResolver) -> ResolvedVoice:
+        """Resolve mode and voice.
+
+        Raises:
+            BadRequest: see `VoiceResolver.resolve`.
+        """
+        has_reference = self.ref_audio is not None
+        return resolver.resolve(mode=self.task_type, model=self.model, voice=self.voice, has_reference=has_reference)
+
+    def spoken(self, reference: Reference | None) -> Reference | None:
+        """Return the reference with what is said of it here."""
+        if reference is None:
+            return None
+        x_vector_only = self.x_vector_only_mode or reference.x_vector_only
+        return replace(reference, text=self.ref_text or reference.text, x_vector_only=x_vector_only)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the utterance that this configuration makes of a text."""
@@ -267,38 +265,7 @@ MESSAGES: dict[str, type[ClientMessage]] = {
     "ping": Ping,
     "session.close": SessionClose,
 }
-Checked = TypeVar("Checked", bound=BaseModel)
 _CONTEXT_ID = TypeAdapter(ContextId)
-
-
-def decode(text: str) -> dict[str, Any]:
-    """Read one text message as a JSON object, stricter than ``json.loads``.
-
-    Raises:
-        InvalidMessage: not JSON, not an object, a key twice, a number that is not finite, nested too deep.
-    """
-    try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite)
-    except json.JSONDecodeError as error:
-        raise InvalidMessage(why=f"the syntax breaks at character {error.pos}") from None
-    except RecursionError:
-        raise InvalidMessage(why="it is nested too deep") from None
-    except ValueError:  # an integer of thousands of digits
-        raise InvalidMessage(why="a number in it is too long") from None
-    if not isinstance(value, dict):
-        raise InvalidMessage(why="it is another JSON value")
-    return value
-
-
-def check_size(text: str, limit: int) -> None:
-    """Refuse a message of more than ``limit`` bytes.
-
-    Raises:
-        MessageTooLarge: it is.
-    """
-    # A character has one to four bytes, so most messages need not be encoded to know.
-    if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
-        raise MessageTooLarge(what="The message", size=size, limit=limit)
 
 
 def parse(fields: dict[str, Any]) -> ClientMessage:
@@ -313,45 +280,9 @@ def parse(fields: dict[str, Any]) -> ClientMessage:
     return checked(MESSAGES[kind], fields)
 
 
-def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
-    """Check fields against a model.
-
-    Raises:
-        InvalidConfig: a field of the wrong type or out of its range; the first that is found.
-    """
-    try:
-        return kind.model_validate(fields)
-    except ValidationError as error:
-        raise _sentence(error) from None
-
-
 def context_of(fields: dict[str, Any]) -> str | None:
     """Return the context id of a message that may be wrong elsewhere, or None."""
     try:
         return _CONTEXT_ID.validate_python(fields.get("context_id"), strict=True)
     except ValidationError:
         return None
-
-
-def _sentence(error: ValidationError) -> InvalidConfig:
-    path, why = first_fault(error)
-    where = path.partition(".")[0] if path else None
-    return InvalidConfig(where=where or "The message", why=why, param=where)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise InvalidMessage(why="a key appears twice")
-    return fields
-
-
-def _not_finite(_: str) -> NoReturn:
-    raise InvalidMessage(why="a number in it is not finite")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise InvalidMessage(why="a number in it is not finite")
-    return number

@@ -4,36 +4,37 @@ from __future__ import annotations
 
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE
-from runtime.server.native.replies import Reply, end_notes, metrics
+from runtime.server.descriptions import end_notes, metrics
 from runtime.server.omni.sentence_queue import Sentence, Turn
+from runtime.server.wire import Reply
 
 
-def audio_start(one: Sentence) -> Reply:
+def audio_start(sentence: Sentence) -> Reply:
     reply: Reply = {
         "type": "audio.start",
-        "utterance_index": one.turn.index,
-        "sentence_index": one.index,
-        "sentence_text": one.shown or one.text,
-        "format": one.turn.voice.config.response_format,
+        "utterance_index": sentence.turn.index,
+        "sentence_index": sentence.index,
+        "sentence_text": sentence.shown,
+        "format": sentence.turn.voice.config.response_format,
     }
-    return {**reply, "sample_rate": SAMPLE_RATE, "channels": 1} if one.is_streamed else reply
+    return {**reply, "sample_rate": SAMPLE_RATE, "channels": 1} if sentence.is_streamed else reply
 
 
-def audio_done(one: Sentence) -> Reply:
+def audio_done(sentence: Sentence) -> Reply:
     reply: Reply = {
         "type": "audio.done",
-        "utterance_index": one.turn.index,
-        "sentence_index": one.index,
-        "total_bytes": one.sent_bytes,
-        "error": one.error is not None,
+        "utterance_index": sentence.turn.index,
+        "sentence_index": sentence.index,
+        "total_bytes": sentence.sent_bytes,
+        "error": sentence.error is not None,
     }
-    if one.finished is None:
+    if sentence.finished is None:
         return reply
-    figures = metrics(one.finished.stats)
+    figures = metrics(sentence.finished.stats)
     return {
         **reply,
-        "metrics": {**figures, "stop_reason": one.finished.stop_reason.value, "seed": one.turn.seed},
-        "notes": end_notes(one.finished),
+        "metrics": {**figures, "stop_reason": sentence.finished.stop_reason.value, "seed": sentence.turn.seed},
+        "notes": end_notes(sentence.finished),
     }
 
 
@@ -50,7 +51,7 @@ def error(text: str, problem: SpeechError, *, partial_audio: bool = False) -> Re
     return {**reply, "partial_audio": True, "action": "discard"} if partial_audio else reply
 
 
-def failure(one: Sentence, problem: SpeechError) -> Reply:
+def failure(sentence: Sentence, problem: SpeechError) -> Reply:
     """Say that a sentence failed, and whether what was heard of it is to be thrown away."""
-    text = f"Generation failed for utterance {one.turn.index}, sentence {one.index}: {problem}"
-    return error(text, problem, partial_audio=one.sent_bytes > 0)
+    text = f"Generation failed for utterance {sentence.turn.index}, sentence {sentence.index}: {problem}"
+    return error(text, problem, partial_audio=sentence.sent_bytes > 0)

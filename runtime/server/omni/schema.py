@@ -9,9 +9,10 @@ from pydantic import Field, field_validator, model_validator
 
 from runtime.errors import InvalidConfig
 from runtime.request import SpeechRequest, Split
-from runtime.server.native.schema import SessionConfig, checked
+from runtime.server.native.schema import SessionConfig
 from runtime.server.text_filter import FilterName
 from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.server.wire import check_frames, checked
 from runtime.settings import Limits
 
 FORMATS = ("wav", "pcm", "flac", "mp3", "aac", "opus")
@@ -115,7 +116,6 @@ def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
     if known.get("streaming_mode") in {"token_level", "sentence_commit"}:  # these are streams without saying so
         known = {"response_format": "pcm", **known, "stream_audio": True}
     config = checked(OmniConfig, known)
-    if config.frame_limit is not None and config.frame_limit > limits.max_frames:
-        why = f"it must be at most {limits.max_frames + 1}"
-        raise InvalidConfig(where="max_new_tokens", why=why, param="max_new_tokens")
+    if config.frame_limit is not None:
+        check_frames(config.frame_limit + 1, limits.max_frames + 1, param="max_new_tokens")
     return config

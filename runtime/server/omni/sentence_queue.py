@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from typing import Protocol
 
 from runtime.errors import SpeechError
-from runtime.request import Finished, Reference, SpeechRequest
+from runtime.request import Finished, SpeechRequest
 from runtime.server.omni.schema import OmniConfig
-from runtime.server.text_filter import TextFilter
-from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.server.utterance import ChosenVoice, GrowingText, Utterance
 
 
 class SentenceEncoder(Protocol):
@@ -27,73 +25,47 @@ OpenEncoder = Callable[[str, float], SentenceEncoder]  # response_format, speed
 
 
 @dataclass(slots=True, eq=False)
-class OmniVoice:
-    """An accepted session.config. ``reference`` is None while it is being read, and the error if it cannot be."""
-
-    config: OmniConfig
-    resolved: ResolvedVoice
-    needs_reference: bool
-    reference: Reference | SpeechError | None = None
-
-    @property
-    def is_ready(self) -> bool:
-        return self.reference is not None or not self.needs_reference
-
-    def request(self, text: str, seed: int | None) -> SpeechRequest:
-        """Return the request of a sentence. The voice must be ready, and its reference not an error."""
-        request = self.config.utterance(text, self.resolved, seed)
-        if not isinstance(self.reference, Reference):
-            return request
-        spoken = replace(
-            self.reference,
-            text=self.config.ref_text or self.reference.text,
-            x_vector_only=self.config.x_vector_only_mode or self.reference.x_vector_only,
-        )
-        return replace(request, reference=spoken)
-
-
-@dataclass(slots=True, eq=False)
 class Turn:
-    """An utterance: what is said up to one input.done."""
+    """What is said up to one input.done: that server's utterance."""
 
     index: int
-    voice: OmniVoice
-    filter: TextFilter  # of its text
+    voice: ChosenVoice[OmniConfig]
+    text: GrowingText
     sentences: int = 0
     fragments: int = 0  # of a live text, which that server counts instead
     seed: int | None = None  # of its first sentence, for the others
 
 
-class SentencePhase(Enum):
-    WAITING = auto()  # not handed to the engine
-    SPEAKING = auto()
-    ENDED = auto()
-
-
-@dataclass(slots=True, eq=False)
-class Sentence:
-    """One request, one pair of audio.start and audio.done."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Sentence(Utterance):
+    """One request, one pair of audio.start and audio.done. It has a new number each time that it is submitted."""
 
     turn: Turn
     index: int
-    text: str
-    number: int = 0  # of the request; a new one each time that it is submitted
-    phase: SentencePhase = SentencePhase.WAITING
+    text: str  # what there was of it when it was submitted
+    shown: str  # what the client is told of it
+    is_over: bool = False  # the engine has said its last word of it
     is_announced: bool = False
     has_begun: bool = False  # it holds a slot
     may_go_ahead: bool = True  # False: the engine had no room for it beside the one before
-    held: list[bytes] = field(default_factory=list)  # samples before its turn, or the file that is being written
-    samples: int = 0
+    unsent: list[bytes] = field(default_factory=list)  # samples before its turn, or the file that is being written
     sent_bytes: int = 0
     encoder: SentenceEncoder | None = None
     finished: Finished | None = None
     error: SpeechError | None = None
-    shown: str = ""  # of a live text, what the client is told of it
-    is_open: bool = False  # more of its text follows
 
     @property
     def is_streamed(self) -> bool:
         return self.turn.voice.config.stream_audio
+
+    @property
+    def has_voice(self) -> bool:
+        return self.turn.voice.is_ready
+
+    def request(self, text: str, *, open_text: bool) -> SpeechRequest:
+        voice = self.turn.voice
+        request = voice.config.utterance(text, voice.resolved, self.turn.seed)
+        return replace(request, reference=voice.config.spoken(voice.found), open_text=open_text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,57 +78,19 @@ class Goodbye:
     """session.close: what was asked for before it is still spoken."""
 
 
-class OmniQueue:
+class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
     """First come, first spoken."""
-
-    def __init__(self) -> None:
-        self._items: deque[Sentence | TurnEnd | Goodbye] = deque()
-        self.waiting_chars = 0
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
 
     @property
     def head(self) -> Sentence | TurnEnd | Goodbye | None:
-        return self._items[0] if self._items else None
+        return self[0] if self else None
 
     @property
-    def sentences(self) -> Iterator[Sentence]:
-        return (item for item in self._items if isinstance(item, Sentence))
-
-    def push(self, item: Sentence | TurnEnd | Goodbye) -> None:
-        self._items.append(item)
-        if isinstance(item, Sentence):
-            self.waiting_chars += len(item.text)
-
-    def pop(self) -> None:
-        item = self._items.popleft()
-        if isinstance(item, Sentence):
-            self.waiting_chars -= len(item.text)
-
-    def clear(self) -> None:
-        self._items.clear()
-        self.waiting_chars = 0
-
-    def by_number(self, number: int) -> Sentence | None:
-        """The sentence that speaks under that number: one of the first two, or none."""
-        return next((one for one in self.speaking() if one.number == number), None)
-
-    def speaking(self) -> list[Sentence]:
-        """Sentences that the engine has: at most two, in order."""
-        found: list[Sentence] = []
-        for one in self.sentences:
-            if one.phase is SentencePhase.WAITING:
-                break
-            if one.phase is SentencePhase.SPEAKING:
-                found.append(one)
-        return found
+    def waiting_chars(self) -> int:
+        return sum(len(item.text) for item in self if isinstance(item, Sentence))
 
     def after_head(self) -> Sentence | None:
         """The sentence behind the head, in the same utterance or the next."""
-        sentences = self.sentences
+        sentences = (item for item in self if isinstance(item, Sentence))
         next(sentences, None)
         return next(sentences, None)

@@ -22,10 +22,8 @@ from runtime.errors import (
     UnknownModel,
 )
 from runtime.request import ModelCard
+from runtime.server.descriptions import model_entry
 from runtime.server.host import Host
-from runtime.server.native import replies
-from runtime.server.native.replies import Reply
-from runtime.server.native.schema import decode
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage
 from runtime.server.request_ids import id_of
@@ -33,6 +31,7 @@ from runtime.server.speech_stream import StreamingReply, while_connected
 from runtime.server.voices.routes import OPEN_WEBUI
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import MODEL_ALIASES
+from runtime.server.wire import Reply, decode
 from runtime.shared.encoding import FORMATS
 
 log = logging.getLogger(__name__)
@@ -86,7 +85,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         """Where Open WebUI looks for models: ours and the names of OpenAI's that mean them."""
         cards = host.engine.cards if host.problem is None else ()
         aliases = [_alias(name, cards) for name in sorted(MODEL_ALIASES) if cards]
-        listed = [*(replies.card(card) for card in cards), *aliases]
+        listed = [*(model_entry(card) for card in cards), *aliases]
         return {"object": "list", "data": listed, "models": listed}
 
     @app.api_route("/v1/models/{name:path}", methods=GET)
@@ -95,7 +94,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         cards = host.engine.cards
         for card in cards:
             if card.name == name:
-                return replies.card(card)
+                return model_entry(card)
         if name in MODEL_ALIASES:
             return _alias(name, cards)
         raise UnknownModel(param="model")

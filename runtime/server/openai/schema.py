@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
-from runtime.server.native.schema import Name, SessionConfig, Text, checked
+from runtime.server.native.schema import SessionConfig
 from runtime.server.text_filter import FilterName
+from runtime.server.wire import Name, Text, checked
 from runtime.shared.encoding import FORMATS, SPEEDS
 
 STREAM_FORMATS = ("audio", "sse")

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 
 from runtime.errors import SpeechError
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
+from runtime.server.descriptions import metrics
 from runtime.server.host import Host
-from runtime.server.native import replies
-from runtime.server.native.replies import Reply
 from runtime.server.openai.schema import SpeechBody
 from runtime.server.speech_stream import SpeechStream, counted, reply_headers
 from runtime.server.text_filter import filtered
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
+from runtime.server.wire import Reply
 from runtime.shared.encoding import Encoder
 from runtime.shared.port.error_responses import error_body
 
@@ -165,7 +165,7 @@ class SpeechResponder:
             stop_reason=end.stop_reason.value,
             seed=speech.seed,
             notes=list(speech.notes),
-            metrics=replies.metrics(end.stats),
+            metrics=metrics(end.stats),
         )
 
 

@@ -15,11 +15,10 @@ from fastapi.responses import JSONResponse
 from runtime.errors import InvalidConfig, MessageTooLarge, VoiceNameOfSpeaker, VoiceNotFound
 from runtime.request import SAMPLE_RATE
 from runtime.server.host import Host
-from runtime.server.native.replies import Reply
-from runtime.server.native.schema import decode
 from runtime.server.voices.forms import VoiceForm, edit_of, examined, read_form, voice_of
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voices.voice_resolver import is_speaker
+from runtime.server.wire import Reply, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.shared.file_names import disposition, file_name
 from runtime.voices.checks import Advice

@@ -300,7 +300,7 @@ def test_a_model_of_ours_is_taken_by_name_and_any_other_means_the_default() -> N
     driver.send(generation(context="b", model_id="sonic-english"))
     driver.send(generation(context="d", model_id="clone", voice={"mode": "id", "id": "grandmother"}))
     assert [submit.request.mode for submit in driver.submitted] == [Mode.CUSTOM_VOICE] * 2
-    assert driver.uploads == [Recall(3, "v1")]
+    assert driver.uploads == [Recall(1, "v1")]
 
 
 def test_a_voice_may_be_its_id_alone() -> None:

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 
 from runtime.errors import NonFiniteOutput
 from runtime.request import Broken, Guard, Queued, RequestStats, StopReason
-from runtime.server.native import replies
+from runtime.server.descriptions import Metrics, metrics
 from runtime.server.native.protocol import page, schema
-from runtime.server.native.replies import Metrics, ServerMessage
+from runtime.server.native.replies import ServerMessage
 from runtime.server.native.schema import MESSAGES, ClientMessage
 from runtime.settings import Limits
 from tests.unit.server.native.driver import Driver, ready
@@ -61,6 +61,6 @@ def test_what_is_said_is_what_is_described(message: dict[str, Any]) -> None:
 
 
 def test_metrics_and_limits_are_complete() -> None:
-    assert set(replies.metrics(RequestStats(guard=Guard.SILENCE))) == set(Metrics.__annotations__)
+    assert set(metrics(RequestStats(guard=Guard.SILENCE))) == set(Metrics.__annotations__)
     assert set(Metrics.__annotations__) == {one.name for one in fields(RequestStats)} | {"rtf"}
     assert set(SERVER["session.created"]["properties"]["limits"]["properties"]) == {one.name for one in fields(Limits)}

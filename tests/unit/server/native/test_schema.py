@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import InvalidConfig, InvalidMessage
-from runtime.server.native.schema import MESSAGES, SessionConfig, decode, parse
+from runtime.server.native.schema import MESSAGES, SessionConfig, parse
+from runtime.server.wire import decode
 from tests.support.errors import BY_CODE
 from tests.unit.server.native.driver import Driver
 

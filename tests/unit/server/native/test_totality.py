@@ -107,10 +107,10 @@ class AnySession(RuleBasedStateMachine):
         self.closed = False
         say = self.driver.session._send_queue.say
 
-        def heard(reply: dict[str, Any], *, is_terminal: bool = False) -> None:
+        def heard(reply: dict[str, Any], *, is_terminal: bool = False, **about: Any) -> None:
             if is_terminal:
                 self.said.append(reply)
-            say(reply, is_terminal=is_terminal)
+            say(reply, is_terminal=is_terminal, **about)
 
         self.driver.session._send_queue.say = heard  # type: ignore[method-assign]
         self.driver.configure(frames=frames)
@@ -123,7 +123,7 @@ class AnySession(RuleBasedStateMachine):
         assert all(told[one.context_id] == 1 for one in ended)
         cancelled = {reply["context_id"] for reply in self.said if reply["type"] == "context.cancelled"}
         silenced = {one.number for one in ended if one.context_id in cancelled}
-        for item in self.driver.session._send_queue._items:
+        for item, _ in self.driver.session._send_queue._items:
             assert not (isinstance(item, AudioMessage) and item.number in silenced)
         self.open_before, self.said = now, []
 

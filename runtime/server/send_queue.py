@@ -1,4 +1,4 @@
-"""Queues the messages for one client of a dialect whose sound bears no header."""
+"""Queues the messages for one client, of whichever dialect."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections import deque
 from collections.abc import Callable
 
 from runtime.server.commands import AudioMessage, Close, Outgoing, TextMessage
-from runtime.server.native.replies import Reply
+from runtime.server.wire import Reply
 
 _CONGESTED = 256  # untaken messages without sound; a client that does not read these is not listened to either
 
 
-class PlainSendQueue:
+class SendQueue:
     """A queue of which the sound of one utterance can be taken back, or all that is about one name."""
 
     def __init__(self) -> None:
+        self.untaken_ends = 0  # last messages of utterances that the client cannot have seen yet
         self._items: deque[tuple[Outgoing, str | None]] = deque()  # and the name that it is about
         self._untaken = 0
 
@@ -29,13 +30,14 @@ class PlainSendQueue:
         *,
         number: int | None = None,
         samples: int = 0,
-        is_end: bool = False,
+        is_terminal: bool = False,
         about: str | None = None,
     ) -> None:
         """Queue a JSON message; with ``number`` it is of that utterance's sound, and goes when that is dropped."""
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
-        self._items.append((TextMessage(text, is_end, number, samples), about))
-        self._untaken += number is None
+        item = TextMessage(text, is_terminal, number, samples)
+        self._items.append((item, about))
+        self._count(item, 1)
 
     def sound(self, data: bytes, *, number: int, samples: int) -> None:
         self._items.append((AudioMessage(data, number, samples), None))
@@ -52,21 +54,24 @@ class PlainSendQueue:
         self._keep(lambda _, about: about != name)
 
     def clear(self) -> None:
-        self._items.clear()
-        self._untaken = 0
+        self._keep(lambda *_: False)
 
     def take(self) -> Outgoing | None:
         """Return the next item, or None."""
         if not self._items:
             return None
         item, _ = self._items.popleft()
-        self._untaken -= _is_counted(item)
+        self._count(item, -1)
         return item
 
     def _keep(self, stays: Callable[[Outgoing, str | None], bool]) -> None:
         self._items = deque(entry for entry in self._items if stays(*entry))
-        self._untaken = sum(_is_counted(item) for item, _ in self._items)
+        self._untaken = 0
+        self.untaken_ends = 0
+        for item, _ in self._items:
+            self._count(item, 1)
 
-
-def _is_counted(item: Outgoing) -> bool:
-    return isinstance(item, TextMessage) and item.number is None
+    def _count(self, item: Outgoing, by: int) -> None:
+        if isinstance(item, TextMessage) and item.number is None:
+            self._untaken += by
+            self.untaken_ends += by * item.is_terminal

@@ -1,0 +1,77 @@
+"""Makes the messages of Cartesia's dialect."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from runtime.errors import SpeechError
+from runtime.server.cartesia.contexts import Context
+from runtime.server.cartesia.word_times import TimedWords
+from runtime.server.wire import Reply
+
+_PARTIAL = 206  # status_code of all that is well, the last message too
+
+
+def sound(data: bytes, step_ms: float) -> dict[str, Any]:
+    """The chunk of any route."""
+    return {
+        "type": "chunk",
+        "data": base64.b64encode(data).decode("ascii"),
+        "done": False,
+        "status_code": _PARTIAL,
+        "step_time": round(step_ms, 3),
+    }
+
+
+def timed(times: TimedWords) -> dict[str, Any]:
+    """The times of words of any route."""
+    return {
+        "type": "timestamps",
+        "word_timestamps": {"words": times.words, "start": times.start, "end": times.end},
+        "done": False,
+        "status_code": _PARTIAL,
+    }
+
+
+def end() -> dict[str, Any]:
+    """The last message of any route."""
+    return {"type": "done", "done": True, "status_code": _PARTIAL}
+
+
+def chunk(context: Context, data: bytes, step_ms: float) -> Reply:
+    return {**sound(data, step_ms), "context_id": context.name, "flush_id": context.head.flush_id}
+
+
+def timestamps(context: Context, times: TimedWords) -> Reply:
+    return {**timed(times), "context_id": context.name}
+
+
+def flush_done(name: str, flush_id: int) -> Reply:
+    return {
+        "type": "flush_done",
+        "context_id": name,
+        "flush_id": flush_id,
+        "flush_done": True,
+        "done": False,
+        "status_code": _PARTIAL,
+    }
+
+
+def done(name: str) -> Reply:
+    return {**end(), "context_id": name}
+
+
+def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:
+    """Say what is wrong; with a name it is the last message of that context."""
+    return {
+        "type": "error",
+        "context_id": name,
+        "title": problem.code.replace("_", " ").capitalize(),
+        "message": str(problem),
+        "error_code": problem.code,
+        "status_code": problem.http_status,
+        "request_id": session_id,
+        "retryable": problem.retryable,
+        "done": name is not None,
+    }

@@ -1,0 +1,100 @@
+"""Describes checkpoints, and how requests have ended, in the words of every dialect's replies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from runtime.request import SAMPLE_RATE, Finished, ModelCard, RequestStats, StopReason
+
+
+class Model(TypedDict):
+    """A loaded checkpoint, as /v1/models lists it too."""
+
+    id: Annotated[str, Field(description="a name, never a path")]
+    object: Literal["model"]
+    created: Annotated[int, Field(description="seconds since the epoch, when its files came here")]
+    owned_by: str
+    modes: Sequence[str]
+    speakers: Sequence[str]
+    languages: Annotated[Sequence[str], Field(description="without auto, which always works")]
+    layouts: Sequence[str]
+    takes_instruct: bool
+    speaks: Annotated[bool, Field(description="false: random weights, it makes sound but not speech")]
+    part_chars: Annotated[int, Field(description="characters that are spoken as one part; longer texts are split")]
+    fingerprint: Annotated[str, Field(description="of configuration and weights")]
+    loaded: Annotated[bool, Field(description="false: it is loaded at its first request")]
+    samples_per_frame: int
+    device: str
+    dtype: str
+    sample_rate: int
+
+
+class Metrics(TypedDict):
+    """Figures of one utterance, times in milliseconds."""
+
+    queue_ms: float
+    prefill_ms: float
+    ttfa_ms: Annotated[float | None, Field(description="from submission to the first sound; null without sound")]
+    total_ms: float
+    prompt_tokens: int
+    frames: Annotated[int, Field(description="codec frames of 80 ms")]
+    audio_s: float
+    parts: Annotated[int, Field(description="into which the text was split")]
+    repeated: Annotated[int, Field(description="of them that were made twice, being much too short at first")]
+    underruns: Annotated[int, Field(description="chunks that came after a listener without a buffer had run dry")]
+    guard: Annotated[str | None, Field(description="what was wrong: budget, repetition, silence, short")]
+    rtf: Annotated[float | None, Field(description="compute time over audio time")]
+
+
+def model_entry(model: ModelCard) -> Model:
+    """Describe a loaded checkpoint as /v1/models and session.created do."""
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created,
+        "owned_by": "voicewright",
+        "modes": model.modes,
+        "speakers": model.speakers,
+        "languages": model.languages,
+        "layouts": model.layouts,
+        "takes_instruct": model.takes_instruct,
+        "speaks": model.speaks,
+        "part_chars": model.part_chars,
+        "fingerprint": model.fingerprint,
+        "loaded": model.loaded,
+        "samples_per_frame": model.samples_per_frame,
+        "device": model.device,
+        "dtype": model.dtype,
+        "sample_rate": SAMPLE_RATE,
+    }
+
+
+def end_notes(event: Finished) -> list[str]:
+    """Sentences about what is wrong with the speech that has ended."""
+    notes = []
+    if event.stats.repeated:
+        notes.append("A part of the text ended much too early and was spoken again.")
+    if event.stop_reason is StopReason.SHORT:
+        notes.append("The speech is much shorter than its text; words are missing.")
+    return notes
+
+
+def metrics(stats: RequestStats) -> Metrics:
+    return {
+        "queue_ms": round(stats.queue_ms, 3),
+        "prefill_ms": round(stats.prefill_ms, 3),
+        "ttfa_ms": None if stats.ttfa_ms is None else round(stats.ttfa_ms, 3),
+        "total_ms": round(stats.total_ms, 3),
+        "prompt_tokens": stats.prompt_tokens,
+        "frames": stats.frames,
+        "audio_s": round(stats.audio_s, 3),
+        "parts": stats.parts,
+        "repeated": stats.repeated,
+        "underruns": stats.underruns,
+        "guard": stats.guard,
+        "rtf": None if stats.rtf is None else round(stats.rtf, 3),
+    }

@@ -1,0 +1,179 @@
+"""Holds what an utterance is in every dialect: a voice, a text that grows, and what the engine knows of it. No I/O.
+
+Its text waits here for a voice and for words, and then goes to the engine as it comes. A dialect says when more of it
+has come, when it is to be spoken as far as it has, when it is complete, and when nobody wants it any more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from runtime.errors import SpeechError
+from runtime.request import Reference, SpeechRequest
+from runtime.server.commands import Append, Cancel, Command, FinishText, Flush, Submit
+from runtime.server.text_filter import FilterName, text_filter
+from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.shared.sentence_ends import TAIL, may_end
+from runtime.shared.speech_rate import is_speakable
+
+Config = TypeVar("Config")
+
+
+@dataclass(slots=True, eq=False)
+class ChosenVoice(Generic[Config]):
+    """What a client's configuration asks to speak with.
+
+    ``reference`` is None while it is being read, and the error if it cannot be.
+    """
+
+    config: Config
+    resolved: ResolvedVoice
+    needs_reference: bool = False
+    reference: Reference | SpeechError | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.found is not None or not self.needs_reference
+
+    @property
+    def found(self) -> Reference | None:
+        return self.reference if isinstance(self.reference, Reference) else None
+
+
+class GrowingText:
+    """A text as its client writes it: filtered, and watched for a pause behind a sentence. It has no clock."""
+
+    def __init__(self, filter_name: FilterName, pause_s: float | None) -> None:
+        self._filter = text_filter(filter_name)
+        self._pause_s = pause_s  # after which what there is is spoken; None: a pause means nothing
+        self._tail = ""
+        self.due: float | None = None  # when it is to be spoken as far as it has come; None: not before there is more
+
+    def add(self, text: str, now: float) -> str:
+        """Take more text and return what of it is certainly spoken."""
+        if self._pause_s is not None:
+            self._tail = (self._tail + text)[-2 * TAIL :]
+            self.due = now + self._pause_s if may_end(self._tail) else None
+        return self._filter.add(text)
+
+    def flush(self) -> str:
+        """Return what was held back, because it is to be spoken though the text goes on."""
+        return self._filter.flush()
+
+    def finish(self) -> str:
+        """Return what was held back, because the text is complete."""
+        self.settle()
+        return self._filter.finish()
+
+    def settle(self) -> None:
+        """No pause counts before more text comes."""
+        self._tail = ""
+        self.due = None
+
+    def has_paused(self, now: float) -> bool:
+        """Whether it is time to speak what there is, said once."""
+        if self.due is None or now < self.due:
+            return False
+        self.settle()
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class Utterance(ABC):
+    """One request. ``number`` is never reused, so that a late event cannot reach another one.
+
+    What is held for the engine is one text, or, where it ``keeps_pieces``, the pieces and flushes as they came.
+    """
+
+    commands: list[Command]  # of its session
+    number: int = 0
+    keeps_pieces: bool = False
+    is_submitted: bool = False
+    is_complete: bool = False  # its text
+    is_told: bool = False  # the engine knows that the text is complete
+    held: deque[str | None] = field(default_factory=deque)  # what the engine was not told yet; None: a flush
+    told_chars: int = 0  # of text that the engine has got
+    samples: int = 0  # made
+    sent_samples: int = 0  # taken by the connection
+    seed: int | None = None  # known once it has a slot
+
+    @property
+    @abstractmethod
+    def has_voice(self) -> bool:
+        """The voice is there, so that the text may be spoken."""
+
+    @abstractmethod
+    def request(self, text: str, *, open_text: bool) -> SpeechRequest:
+        """Return the utterance as the engine takes it, as far as its text is known."""
+
+    @property
+    def takes_text(self) -> bool:
+        return not self.is_complete
+
+    @property
+    def has_words(self) -> bool:
+        return any(is_speakable(piece) for piece in self._texts())
+
+    def hold(self, text: str) -> None:
+        """Have the engine told of this text next."""
+        if text and self.held and not self.keeps_pieces:
+            self.held[-1] = (self.held[-1] or "") + text
+        elif text:
+            self.held.append(text)
+
+    def hold_flush(self) -> None:
+        """Have it told to speak what it has by then. Flushes in a row are one; so no client makes this queue long."""
+        if not self.held or self.held[-1] is not None:
+            self.held.append(None)
+
+    def tell(self, *, is_flushed: bool = False) -> None:
+        """Hand the engine what it has not got, once there is a voice and a word to speak; a complete text is enough."""
+        if self.is_told:
+            return
+        if not self.is_submitted:
+            if not self.has_voice or not (self.has_words or self.is_complete):
+                return
+            self._submit()
+        for piece in self.held:
+            self.commands.append(Flush(self.number) if piece is None else Append(self.number, piece))
+            self.told_chars += len(piece or "")
+        self.held.clear()
+        if self.is_complete and not self.is_told:
+            self.is_told = True
+            self.commands.append(FinishText(self.number))
+        elif is_flushed and not self.is_complete:
+            self.commands.append(Flush(self.number))
+
+    def cancel(self) -> None:
+        """Give its slot back; nothing of it is wanted any more."""
+        if self.is_submitted:
+            self.commands.append(Cancel(self.number))
+
+    def _submit(self) -> None:
+        if self.keeps_pieces:
+            # A text without a word is the engine's to judge, and there is nothing to wait for.
+            is_open, text = self.has_words, self._first_words()
+        else:
+            is_open, text = not self.is_complete, "".join(self._texts())
+            self.held.clear()
+        self.is_submitted = True
+        self.is_told = not is_open
+        self.told_chars += len(text)
+        self.commands.append(Submit(self.number, self.request(text, open_text=is_open)))
+
+    def _first_words(self) -> str:
+        """Take what is held up to the piece that brings the first letter or digit; all of it where none does.
+
+        The engine is not asked to begin with a space or a quotation mark. A flush of that is none.
+        """
+        words = ""
+        while self.held and not is_speakable(words):
+            words += self.held.popleft() or ""
+        return words
+
+    def _texts(self) -> Iterator[str]:
+        return (piece for piece in self.held if piece is not None)

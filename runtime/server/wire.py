@@ -1,0 +1,134 @@
+"""Reads and limits what clients send, and holds what the messages of all dialects are made of."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge, TextTooLong
+from runtime.request import SAMPLE_RATE
+from runtime.settings import Limits
+from runtime.shared.validation import first_fault
+
+Reply = Mapping[str, Any]
+
+BYTES_PER_SAMPLE = 2  # s16le, mono
+# A quarter of a second: control messages and other contexts pass between the pieces of a long chunk.
+PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
+
+Checked = TypeVar("Checked", bound=BaseModel)
+
+
+def _whole(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("it holds a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a character (a lone surrogate)") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
+Name = Annotated[Text, StringConstraints(max_length=256)]
+
+
+class StrictFields(BaseModel):
+    """Fields of a message: of their very types, finite; unknown ones are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+def decode(text: str) -> dict[str, Any]:
+    """Read one text message as a JSON object, stricter than ``json.loads``.
+
+    Raises:
+        InvalidMessage: not JSON, not an object, a key twice, a number that is not finite, nested too deep.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise InvalidMessage(why=f"the syntax breaks at character {error.pos}") from None
+    except RecursionError:
+        raise InvalidMessage(why="it is nested too deep") from None
+    except ValueError:  # an integer of thousands of digits
+        raise InvalidMessage(why="a number in it is too long") from None
+    if not isinstance(value, dict):
+        raise InvalidMessage(why="it is another JSON value")
+    return value
+
+
+def check_size(text: str, limit: int) -> None:
+    """Refuse a message of more than ``limit`` bytes.
+
+    Raises:
+        MessageTooLarge: it is.
+    """
+    # A character has one to four bytes, so most messages need not be encoded to know.
+    if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
+        raise MessageTooLarge(what="The message", size=size, limit=limit)
+
+
+def check_text(count: int, limits: Limits, *, param: str = "text") -> None:
+    """Refuse a text of more characters than may be spoken as one.
+
+    Raises:
+        TextTooLong: it is.
+    """
+    if count > limits.max_text_chars:
+        raise TextTooLong(count=count, unit="characters", limit=limits.max_text_chars, param=param)
+
+
+def check_frames(asked: int | None, most: int, *, param: str = "max_frames") -> None:
+    """Refuse a wish for more frames than are made.
+
+    Raises:
+        InvalidConfig: it is.
+    """
+    if asked is not None and asked > most:
+        raise InvalidConfig(where=param, why=f"it must be at most {most}", param=param)
+
+
+def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
+    """Check fields against a model.
+
+    Raises:
+        InvalidConfig: a field of the wrong type or out of its range; the first that is found.
+    """
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise _sentence(error) from None
+
+
+def pieces(pcm: bytes) -> Iterator[bytes]:
+    """Cut sound into messages of a size that lets others pass."""
+    return (pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES))
+
+
+def _sentence(error: ValidationError) -> InvalidConfig:
+    path, why = first_fault(error)
+    where = path.partition(".")[0] if path else None
+    return InvalidConfig(where=where or "The message", why=why, param=where)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise InvalidMessage(why="a key appears twice")
+    return fields
+
+
+def _not_finite(_: str) -> NoReturn:
+    raise InvalidMessage(why="a number in it is not finite")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise InvalidMessage(why="a number in it is not finite")
+    return number
