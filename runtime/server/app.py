@@ -30,6 +30,8 @@ from runtime.version import package_version
 
 GET = ["GET", "HEAD"]
 
+DIALECTS = [websocket_routes, openai_routes, cartesia_speech, cartesia_voices]  # what speaks, and on which routes
+
 
 def create_app(host: Host) -> FastAPI:
     """Return the ASGI application around a host."""
@@ -85,10 +87,8 @@ def create_app(host: Host) -> FastAPI:
         """The messages of our WebSocket protocol as JSON schema."""
         return protocol.schema()
 
-    websocket_routes.add_routes(app, host)
-    openai_routes.add_routes(app, host)
-    cartesia_speech.add_routes(app, host)
-    cartesia_voices.add_routes(app, host)
+    for dialect in DIALECTS:
+        dialect.add_routes(app, host)
     app.include_router(voices_router(host))
 
     @app.exception_handler(SpeechError)

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from runtime.errors import BadRequest, Expired, InvalidMessage, SpeechError
-from runtime.request import Mode, ModelCard, Reference, SpeechEvent
+from runtime.request import AudioChunk, Broken, Finished, Mode, ModelCard, Reference, SpeechEvent, Started
 from runtime.server.commands import AudioMessage, Command, Decode, Outgoing, Recall
 from runtime.server.send_queue import SendQueue
 from runtime.server.session_timers import SessionTimers
-from runtime.server.utterance import ChosenVoice, Utterance
+from runtime.server.utterance import ChosenVoice, SpeechConfig, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import check_size, decode
+from runtime.server.wire import BYTES_PER_SAMPLE, check_size, decode, pieces
 from runtime.settings import Limits
 
-Speaking = TypeVar("Speaking", bound=Utterance)
-Config = TypeVar("Config")
+Speaking = TypeVar("Speaking", bound=Utterance[Any])
+Config = TypeVar("Config", bound=SpeechConfig)
 
 _MAX_NAMES = 64  # of refused contexts, for which messages may still be on their way
 
@@ -120,12 +120,21 @@ class Dialect(ABC, Generic[Speaking]):
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
         """Take an event of the engine; one of an utterance that was given up meanwhile is dropped."""
-        if (utterance := self._open.get(number)) is not None:
-            self._hear(utterance, event)
+        utterance = self._open.get(number)
+        if utterance is None:
+            return
+        match event:
+            case Finished() | Broken():
+                del self._open[number]
+            case Started(seed=seed):
+                utterance.seed = seed
+            case AudioChunk(pcm=pcm):
+                utterance.samples += len(pcm) // BYTES_PER_SAMPLE
+        self._hear(utterance, event)
 
     def on_refused(self, number: int, error: SpeechError) -> None:
         """Take the engine's refusal of a Submit."""
-        if (utterance := self._open.get(number)) is not None:
+        if (utterance := self._open.pop(number, None)) is not None:
             self._fail(utterance, error)
 
     def on_reference(self, number: int, result: Reference | SpeechError) -> None:
@@ -174,6 +183,7 @@ class Dialect(ABC, Generic[Speaking]):
         if self._open.pop(utterance.number, None) is not None:
             utterance.cancel()
             self._send_queue.drop_sound_of(utterance.number)
+            utterance.samples = utterance.sent_samples
 
     def _chosen(self, config: Config, resolved: ResolvedVoice, ref_audio: str | None = None) -> ChosenVoice[Config]:
         """Have the voice's reference read, where it has one."""
@@ -188,6 +198,10 @@ class Dialect(ABC, Generic[Speaking]):
                 self._commands.append(Decode(self._uploads, ref_audio))
         return voice
 
+    def _send_sound(self, utterance: Speaking, pcm: bytes) -> None:
+        for piece in pieces(pcm):
+            self._send_queue.sound(piece, number=utterance.number, samples=len(piece) // BYTES_PER_SAMPLE)
+
     def _close(self, code: int, reason: str = "") -> None:
         self._send_queue.close(code, reason)
         self.closed = True
@@ -195,16 +209,21 @@ class Dialect(ABC, Generic[Speaking]):
     # --- what they say themselves
 
     @property
-    @abstractmethod
     def _silence_s(self) -> float | None:
-        """How long the client may say nothing now; None: it owes nothing."""
+        """How long the client may say nothing now; None: it owes nothing, because a text of its own is complete."""
+        if not all(utterance.takes_text for utterance in self._open.values()):
+            return None
+        return self._limits.config_s if self._is_new else self._limits.idle_s
 
     def _dues(self) -> Iterator[float]:
         """When else `tick` is due."""
-        return iter(())
+        return (utterance.text.due for utterance in self._open.values() if utterance.text.due is not None)
 
     def _look_at_dues(self, now: float) -> None:
         """Do what has become due of that."""
+        for utterance in tuple(self._open.values()):
+            if utterance.text.has_paused(now):
+                utterance.flush()
 
     def _size_limit(self, fields: dict[str, Any]) -> int:
         """Bytes of such a message."""
@@ -224,20 +243,28 @@ class Dialect(ABC, Generic[Speaking]):
     def _refuse_no_json(self, text: str, error: InvalidMessage) -> None:
         self.shut(error, error.close_code)
 
-    @abstractmethod
-    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None: ...
+    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
+        self._say_error(error)
 
     @abstractmethod
     def _hear(self, utterance: Speaking, event: SpeechEvent) -> None:
-        """Tell the client what the engine says of an utterance."""
+        """Tell the client what the engine says of an utterance. One that has ended is not open any more."""
 
     @abstractmethod
     def _fail(self, utterance: Speaking, error: SpeechError) -> None:
-        """Tell the client that the engine will not speak, or not go on."""
+        """Tell the client of an utterance that is spoken no further; it is not open any more."""
 
-    @abstractmethod
     def _go_on_with(self, voice: ChosenVoice[Any]) -> None:
         """The voice's reference was read, or could not be."""
+        for utterance in [utterance for utterance in self._open.values() if utterance.voice is voice]:
+            if isinstance(voice.reference, SpeechError):
+                del self._open[utterance.number]
+                self._fail(utterance, voice.reference)
+            else:
+                self._tell(utterance)
+
+    def _tell(self, utterance: Speaking) -> None:
+        utterance.tell()
 
     def _expire(self, error: Expired) -> None:
         self.shut(error, error.close_code)
@@ -245,9 +272,11 @@ class Dialect(ABC, Generic[Speaking]):
     def _give_notice(self, remaining_s: float) -> None:
         """The session has so much time left."""
 
-    @abstractmethod
     def _give_up_all(self, error: SpeechError) -> None:
         """Tell of every utterance that it ends so."""
+        for utterance in tuple(self._open.values()):
+            self._release(utterance)
+            self._fail(utterance, error)
 
     @abstractmethod
     def _say_error(self, error: SpeechError) -> None:

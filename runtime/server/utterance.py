@@ -6,21 +6,31 @@ has come, when it is to be spoken as far as it has, when it is complete, and whe
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
 
 from runtime.errors import SpeechError
 from runtime.request import Reference, SpeechRequest
 from runtime.server.commands import Append, Cancel, Command, FinishText, Flush, Submit
 from runtime.server.text_filter import FilterName, text_filter
 from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.server.wire import check_text
+from runtime.settings import Limits
 from runtime.shared.sentence_ends import TAIL, may_end
 from runtime.shared.speech_rate import is_speakable
 
-Config = TypeVar("Config")
+
+class SpeechConfig(Protocol):
+    """What a client says of how it is to be spoken, in whichever dialect."""
+
+    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
+        """Return the request that this makes of a text."""
+        ...
+
+
+Config = TypeVar("Config", bound=SpeechConfig)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,13 +55,25 @@ class ChosenVoice(Generic[Config]):
 
 
 class GrowingText:
-    """A text as its client writes it: filtered, and watched for a pause behind a sentence. It has no clock."""
+    """A text as its client writes it: counted, filtered, watched for a pause behind a sentence. It has no clock."""
 
-    def __init__(self, filter_name: FilterName, pause_s: float | None) -> None:
+    def __init__(self, limits: Limits, filter_name: FilterName, pause_s: float | None, *, param: str = "text") -> None:
+        self._limits = limits
+        self._param = param  # the field that it comes in
+        self._chars = 0
         self._filter = text_filter(filter_name)
         self._pause_s = pause_s  # after which what there is is spoken; None: a pause means nothing
         self._tail = ""
         self.due: float | None = None  # when it is to be spoken as far as it has come; None: not before there is more
+
+    def count(self, text: str) -> None:
+        """Count what a client has sent.
+
+        Raises:
+            TextTooLong: that is more than may be spoken as one text.
+        """
+        self._chars += len(text)
+        check_text(self._chars, self._limits, param=self._param)
 
     def add(self, text: str, now: float) -> str:
         """Take more text and return what of it is certainly spoken."""
@@ -83,13 +105,15 @@ class GrowingText:
 
 
 @dataclass(slots=True, eq=False)
-class Utterance(ABC):
+class Utterance(Generic[Config]):
     """One request. ``number`` is never reused, so that a late event cannot reach another one.
 
     What is held for the engine is one text, or, where it ``keeps_pieces``, the pieces and flushes as they came.
     """
 
     commands: list[Command]  # of its session
+    voice: ChosenVoice[Config]
+    text: GrowingText
     number: int = 0
     keeps_pieces: bool = False
     is_submitted: bool = False
@@ -101,14 +125,10 @@ class Utterance(ABC):
     sent_samples: int = 0  # taken by the connection
     seed: int | None = None  # known once it has a slot
 
-    @property
-    @abstractmethod
-    def has_voice(self) -> bool:
-        """The voice is there, so that the text may be spoken."""
-
-    @abstractmethod
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
         """Return the utterance as the engine takes it, as far as its text is known."""
+        voice = self.voice
+        return replace(voice.config.request(text, voice.resolved, voice.found), open_text=open_text)
 
     @property
     def takes_text(self) -> bool:
@@ -118,6 +138,30 @@ class Utterance(ABC):
     def has_words(self) -> bool:
         return any(is_speakable(piece) for piece in self._texts())
 
+    def append(self, text: str, now: float) -> None:
+        """Take more of its text.
+
+        Raises:
+            TextTooLong: that is too much.
+        """
+        self.text.count(text)
+        self.hold(self.text.add(text, now))
+        self.tell()
+
+    def flush(self) -> None:
+        """Speak what there is of its text."""
+        self.text.settle()
+        self.hold(self.text.flush())
+        if self.keeps_pieces and (not self.held or self.held[-1] is not None):
+            self.held.append(None)  # flushes in a row are one, so that no client makes this queue long
+        self.tell(is_flushed=not self.keeps_pieces)
+
+    def finish(self) -> None:
+        """Its text is complete."""
+        self.hold(self.text.finish())
+        self.is_complete = True
+        self.tell()
+
     def hold(self, text: str) -> None:
         """Have the engine told of this text next."""
         if text and self.held and not self.keeps_pieces:
@@ -125,17 +169,12 @@ class Utterance(ABC):
         elif text:
             self.held.append(text)
 
-    def hold_flush(self) -> None:
-        """Have it told to speak what it has by then. Flushes in a row are one; so no client makes this queue long."""
-        if not self.held or self.held[-1] is not None:
-            self.held.append(None)
-
     def tell(self, *, is_flushed: bool = False) -> None:
         """Hand the engine what it has not got, once there is a voice and a word to speak; a complete text is enough."""
         if self.is_told:
             return
         if not self.is_submitted:
-            if not self.has_voice or not (self.has_words or self.is_complete):
+            if not self.voice.is_ready or not (self.has_words or self.is_complete):
                 return
             self._submit()
         for piece in self.held:

@@ -60,23 +60,23 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def _native(host: Host, websocket: WebSocket, session_id: str) -> Session:
-    return Session(**_shared(host, websocket), session_id=session_id, server=package_version())
+    return Session(**shared(host, websocket), session_id=session_id, server=package_version())
 
 
 def _omni(host: Host, websocket: WebSocket) -> OmniSession:
     return OmniSession(
-        **_shared(host, websocket),
+        **shared(host, websocket),
         open_encoder=lambda response_format, speed: Encoder(response_format, speed=speed, whole=True),
     )
 
 
 def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSession:
     return CartesiaSession(
-        **_shared(host, websocket), session_id=session_id, expiry_s=host.settings.server.cartesia_expiry_s
+        **shared(host, websocket), session_id=session_id, expiry_s=host.settings.server.cartesia_expiry_s
     )
 
 
-def _shared(host: Host, websocket: WebSocket) -> dict[str, Any]:
+def shared(host: Host, websocket: WebSocket) -> dict[str, Any]:
     """What every dialect knows of the process, and of the client."""
     return {
         "limits": host.settings.limits,

@@ -14,22 +14,16 @@ from runtime.server.utterance import ChosenVoice, GrowingText, Utterance
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Segment(Utterance):
+class Segment(Utterance[Generation]):
     """The text between two flushes: a request of its own, so that its sound has an end."""
 
     context: Context
     flush_id: int = 1
     is_flushed: bool = False  # by a flush, which is answered after its sound
 
-    @property
-    def has_voice(self) -> bool:
-        return self.context.voice.is_ready
-
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
-        context = self.context
-        voice = context.voice
-        request = voice.config.request(text, voice.resolved, voice.found, open_text=open_text)
-        return request if context.seed is None else replace(request, seed=context.seed)
+        request = Utterance.request(self, text, open_text=open_text)
+        return request if self.context.seed is None else replace(request, seed=self.context.seed)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -45,7 +39,6 @@ class Context:
     segments: deque[Segment] = field(default_factory=deque)  # the head speaks, the last grows
     tags: Tags = field(default_factory=Tags)
     seed: int | None = None  # of its first segment, for the others
-    chars: int = 0
     is_complete: bool = False  # its text
     short_since: float | None = None  # seconds, when the last sound of all its text so far was handed out
     owed_samples: int = 0  # made, but still in the resampler: they count with the next message
@@ -70,4 +63,5 @@ class Context:
         last = self.segments[-1]
         last.is_complete = True
         last.is_flushed = is_flushed
-        self.segments.append(Segment(commands=last.commands, context=self, flush_id=last.flush_id + is_flushed))
+        flush_id = last.flush_id + is_flushed
+        self.segments.append(Segment(last.commands, self.voice, self.text, context=self, flush_id=flush_id))

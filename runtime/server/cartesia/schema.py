@@ -110,9 +110,7 @@ class CartesiaRequest(StrictFields):
         model = self.model_id if self.model_id in models else None
         return resolver.resolve(mode=None, model=model, voice=self.voice.id, has_reference=False)
 
-    def request(
-        self, text: str, resolved: ResolvedVoice, reference: Reference | None, *, open_text: bool
-    ) -> SpeechRequest:
+    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request that this begins."""
         if reference is not None:
             reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
@@ -125,7 +123,6 @@ class CartesiaRequest(StrictFields):
             reference=reference,
             seed=self.seed,
             max_frames=self.max_frames,
-            open_text=open_text,
             holds_end=True,
             acknowledged=True,
         )

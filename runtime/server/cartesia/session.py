@@ -21,8 +21,8 @@ from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read
 from runtime.server.cartesia.word_times import TimedWords, WordTimes
 from runtime.server.dialect import Dialect, RecentNames
-from runtime.server.utterance import ChosenVoice, GrowingText
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_text, pieces
+from runtime.server.utterance import GrowingText
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
 from runtime.shared.speech_rate import is_speakable
 
 _IDLE_S = 300.0  # Cartesia's own: clients keep a socket ready for as long
@@ -59,7 +59,7 @@ class CartesiaSession(Dialect[Segment]):
         for context in tuple(self._contexts.values()):
             if context.pause_due is not None and context.text.has_paused(now):
                 context.head.hold(context.text.flush())
-                self._tell(context, is_flushed=True)
+                self._tell_of(context, is_flushed=True)
         for context in tuple(self._contexts.values()):
             expires_at = context.expires_at(self._expiry_s)
             if expires_at is not None and expires_at <= now:
@@ -80,24 +80,15 @@ class CartesiaSession(Dialect[Segment]):
                     context.short_since = self._clock()
             case Finished():
                 self._end_segment(context)
-                self._tell(context)
+                self._tell_of(context)
                 if context.short_since is None and context.segments and not context.head.is_submitted:
                     context.short_since = self._clock()
             case Broken():
                 self._fail(utterance, event.error)
 
     def _fail(self, utterance: Segment, error: SpeechError) -> None:
-        context = utterance.context
-        self._open.pop(utterance.number)  # its slot is free, and what it has said may be heard
-        del self._contexts[context.name]
+        context = self._contexts.pop(utterance.context.name)
         self._refuse(context.name, error, goes_on=not context.is_complete)
-
-    def _go_on_with(self, voice: ChosenVoice[Generation]) -> None:
-        for context in tuple(self._contexts.values()):
-            if context.voice is voice and isinstance(voice.reference, SpeechError):
-                self._fail(context.head, voice.reference)
-            elif context.voice is voice:
-                self._tell(context)
 
     # --- the client's messages
 
@@ -143,15 +134,15 @@ class CartesiaSession(Dialect[Segment]):
             voice=self._chosen(message, resolved),
             writer=message.output_format.writer(),
             words=WordTimes() if message.add_timestamps else None,
-            text=GrowingText(message.filter_name, message.pause_s),
+            text=GrowingText(self._limits, message.filter_name, message.pause_s, param="transcript"),
             said_at=self._clock(),
         )
-        context.segments.append(self._number(Segment(commands=self._commands, context=context)))
+        segment = Segment(self._commands, context.voice, context.text, context=context)
+        context.segments.append(self._number(segment))
         return context
 
     def _extend(self, context: Context, message: Generation) -> None:
-        context.chars += len(message.transcript)
-        check_text(context.chars, self._limits, param="transcript")
+        context.text.count(message.transcript)
         last = context.segments[-1]
         text = context.tags.add(message.transcript)
         if message.speaks_at_once or not message.goes_on:
@@ -173,7 +164,7 @@ class CartesiaSession(Dialect[Segment]):
         if not message.goes_on:
             context.segments[-1].is_complete = True
             context.is_complete = True
-        self._tell(context, is_flushed=message.speaks_at_once)
+        self._tell_of(context, is_flushed=message.speaks_at_once)
         if last.held and not last.is_complete and message.speaks_at_once:
             last.hold(" ")  # it waits for its voice; what comes next is no part of its last word
 
@@ -189,7 +180,10 @@ class CartesiaSession(Dialect[Segment]):
 
     # --- contexts
 
-    def _tell(self, context: Context, *, is_flushed: bool = False) -> None:
+    def _tell(self, utterance: Segment) -> None:
+        self._tell_of(utterance.context)
+
+    def _tell_of(self, context: Context, *, is_flushed: bool = False) -> None:
         """Hand the engine the text that it has not got, as soon as there is something to speak and a voice for it.
 
         A complete segment without a word ends without the engine.
@@ -211,10 +205,10 @@ class CartesiaSession(Dialect[Segment]):
         if is_speakable(rest := context.text.flush()):
             context.head.hold(rest)
             context.short_since = None
-            self._tell(context)
+            self._tell_of(context)
         elif context.head.is_submitted:
             context.end_segment()
-            self._tell(context)
+            self._tell_of(context)
         else:
             self._end(context)
 
@@ -245,7 +239,7 @@ class CartesiaSession(Dialect[Segment]):
         if context.words is not None:
             self._time(context, context.words.finish())
         ended = context.segments.popleft()
-        self._open.pop(ended.number)
+        self._open.pop(ended.number, None)
         if ended.is_flushed:
             self._say(context.name, replies.flush_done(context.name, ended.flush_id))
         if context.segments:
@@ -283,9 +277,3 @@ class CartesiaSession(Dialect[Segment]):
             self._say_error(error)
         elif name not in self._muted:
             self._refuse(name, error, goes_on=fields.get("continue") is True)
-
-    def _give_up_all(self, error: SpeechError) -> None:
-        for context in tuple(self._contexts.values()):
-            self._release(context.head)
-            self._say(context.name, replies.error(error, context.name, self._id))
-        self._contexts.clear()

@@ -138,7 +138,7 @@ class _SpokenFile:
         if resolved.stored is not None:
             loop = asyncio.get_running_loop()
             reference = await loop.run_in_executor(host.decoders, self._library.reference, resolved.stored)
-        return body.request(_spoken(body), resolved, reference, open_text=False)
+        return body.request(_spoken(body), resolved, reference)
 
 
 class _WavWriter:

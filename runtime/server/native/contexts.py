@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from runtime.request import SpeechRequest
 from runtime.server.native.schema import SessionConfig
-from runtime.server.utterance import ChosenVoice, GrowingText, Utterance
+from runtime.server.utterance import Utterance
 
 _CHANNELS = 2**16
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class NativeUtterance(Utterance):
+class NativeUtterance(Utterance[SessionConfig]):
     """A context in flight; docs/api.md has the table of how far it can be."""
 
     context_id: str
-    voice: ChosenVoice[SessionConfig]
-    text: GrowingText
     keeps_pieces: bool = True
-    chars: int = 0
     messages: int = 0  # of sound, queued
     played_ms: float | None = None  # as the client last reported
 
@@ -35,12 +31,3 @@ class NativeUtterance(Utterance):
     def voice_name(self) -> str | None:
         """Of the speaker or the stored voice; what else a client may have written there names no voice."""
         return self.voice.config.voice if self.voice.resolved.stored else self.voice.resolved.speaker
-
-    @property
-    def has_voice(self) -> bool:
-        return self.voice.is_ready
-
-    def request(self, text: str, *, open_text: bool) -> SpeechRequest:
-        config = self.voice.config
-        request = config.request(text, self.voice.resolved, config.spoken(self.voice.found))
-        return replace(request, open_text=open_text)

@@ -186,7 +186,7 @@ class SessionConfig(Message):
             voice=resolved.speaker,
             language=self.language or "auto",
             instruct=self.instruct,
-            reference=reference,
+            reference=self.spoken(reference),
             layout=self.layout,
             sampling=Sampling(
                 temperature=self.temperature,

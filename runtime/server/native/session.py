@@ -6,7 +6,6 @@ context that was not taken yet is dropped: nothing of it follows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from runtime.errors import BadRequest, OutOfOrder, SpeechError, TooManyContexts
@@ -16,7 +15,7 @@ from runtime.server.dialect import Dialect
 from runtime.server.native import replies, schema
 from runtime.server.native.contexts import NativeUtterance
 from runtime.server.utterance import ChosenVoice, GrowingText
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_frames, check_text, pieces
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_frames, pieces
 
 DEFAULT_CONTEXT = "default"
 
@@ -35,21 +34,6 @@ class Session(Dialect[NativeUtterance]):
 
     # --- the clocks
 
-    @property
-    def _silence_s(self) -> float | None:
-        """The client owes something where nothing is in flight but texts that it has yet to complete."""
-        if not all(utterance.takes_text for utterance in self._open.values()):
-            return None
-        return self._limits.config_s if self._is_new else self._limits.idle_s
-
-    def _dues(self) -> Iterator[float]:
-        return (utterance.text.due for utterance in self._open.values() if utterance.text.due is not None)
-
-    def _look_at_dues(self, now: float) -> None:
-        for utterance in tuple(self._open.values()):
-            if utterance.text.has_paused(now):
-                self._flush(utterance.context_id)
-
     def _give_notice(self, remaining_s: float) -> None:
         self._send_queue.say(replies.session_expiring(round(remaining_s, 3)))
 
@@ -61,7 +45,6 @@ class Session(Dialect[NativeUtterance]):
             case Queued():
                 self._send_queue.say(replies.queue(utterance.context_id, event))
             case Started():
-                utterance.seed = event.seed
                 self._send_queue.say(replies.audio_start(utterance, event))
             case AudioChunk():
                 self._sound(utterance, event)
@@ -79,7 +62,6 @@ class Session(Dialect[NativeUtterance]):
             data = replies.frame(utterance, first_sample) + pcm if utterance.labelled else pcm
             self._send_queue.sound(data, number=utterance.number, samples=samples)
             utterance.messages += 1
-            utterance.samples += samples
             first_sample += samples
 
     def _fail(self, utterance: NativeUtterance, error: SpeechError) -> None:
@@ -87,18 +69,13 @@ class Session(Dialect[NativeUtterance]):
         self._ended(utterance, reply)
 
     def _go_on_with(self, voice: ChosenVoice[schema.SessionConfig]) -> None:
-        users = [utterance for utterance in self._open.values() if utterance.voice is voice]
-        error = voice.reference if isinstance(voice.reference, SpeechError) else None
-        for utterance in users:
-            if error is not None:
-                self._fail(utterance, error)
-            else:
-                utterance.tell()
+        is_used = any(utterance.voice is voice for utterance in self._open.values())
+        super()._go_on_with(voice)
         name = voice.config.context_id
-        if error is not None and self._voices.get(name) is voice:  # no later one took its place
+        if isinstance(voice.reference, SpeechError) and self._voices.get(name) is voice:  # no later one took its place
             del self._voices[name]
-            if not users:
-                self._refuse_name(name or DEFAULT_CONTEXT, error)
+            if not is_used:
+                self._refuse_name(name or DEFAULT_CONTEXT, voice.reference)
 
     # --- the client's messages
 
@@ -147,33 +124,22 @@ class Session(Dialect[NativeUtterance]):
 
     def _append(self, name: str, text: str) -> None:
         utterance = self._taking_text(name, "input.text")
-        if utterance is None or not text:
-            return
-        utterance.chars += len(text)
-        try:
-            check_text(utterance.chars, self._limits)
-        except BadRequest as error:
-            self._give_up(utterance, error)
-        else:
-            utterance.hold(utterance.text.add(text, self._clock()))
-            utterance.tell()
+        if utterance is not None and text:
+            try:
+                utterance.append(text, self._clock())
+            except BadRequest as error:
+                self._give_up(utterance, error)
 
     def _flush(self, name: str) -> None:
         utterance = self._named(name)
-        if utterance is None or not utterance.takes_text:
-            return
-        utterance.hold(utterance.text.flush())
-        utterance.hold_flush()
-        utterance.text.settle()
-        utterance.tell()
+        if utterance is not None and utterance.takes_text:
+            utterance.flush()
 
     def _done(self, name: str) -> None:
         utterance = self._taking_text(name, "input.done")
         self._muted.forget(name)  # this was the last message of a context that was refused
         if utterance is not None:
-            utterance.hold(utterance.text.finish())
-            utterance.is_complete = True
-            utterance.tell()
+            utterance.finish()
 
     def _played(self, name: str, played_ms: float) -> None:
         if utterance := self._named(name):
@@ -221,8 +187,8 @@ class Session(Dialect[NativeUtterance]):
             raise OutOfOrder(what=what, why="no session.config has been accepted yet")
         if len(self._open) + self._send_queue.untaken_ends >= self._limits.max_contexts:
             raise TooManyContexts(limit=self._limits.max_contexts)
-        text = GrowingText(voice.config.filter_name, voice.config.pause_s(self._limits))
-        utterance = NativeUtterance(commands=self._commands, context_id=name, voice=voice, text=text)
+        text = GrowingText(self._limits, voice.config.filter_name, voice.config.pause_s(self._limits))
+        utterance = NativeUtterance(self._commands, voice, text, context_id=name)
         if self._open and not all(each.labelled for each in (utterance, *self._open.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
         self._voices.pop(name, None)  # what was configured for this name serves once
@@ -230,7 +196,6 @@ class Session(Dialect[NativeUtterance]):
 
     def _finish(self, utterance: NativeUtterance, reply: Reply) -> None:
         """Free the context with its terminal message."""
-        self._open.pop(utterance.number, None)
         self._timers.stirred()
         self._send_queue.say(reply, is_terminal=True)
 
@@ -243,7 +208,7 @@ class Session(Dialect[NativeUtterance]):
     def _give_up(self, utterance: NativeUtterance, error: SpeechError) -> None:
         """End a context because its text cannot go on, whatever of it is spoken already."""
         self._release(utterance)
-        self._ended(utterance, _cut_short(utterance, error))
+        self._fail(utterance, error)
 
     # --- refusals and the end
 
@@ -279,12 +244,3 @@ class Session(Dialect[NativeUtterance]):
             self._give_up(utterance, error)
         elif name not in self._muted:
             self._refuse_name(name, error)
-
-    def _give_up_all(self, error: SpeechError) -> None:
-        for utterance in tuple(self._open.values()):
-            self._release(utterance)
-            self._send_queue.say(_cut_short(utterance, error), is_terminal=True)
-
-
-def _cut_short(utterance: NativeUtterance, error: SpeechError) -> Reply:
-    return replies.error(error, utterance.context_id, partial_audio=utterance.sent_samples > 0)

@@ -15,7 +15,7 @@ def audio_start(sentence: Sentence) -> Reply:
         "utterance_index": sentence.turn.index,
         "sentence_index": sentence.index,
         "sentence_text": sentence.shown,
-        "format": sentence.turn.voice.config.response_format,
+        "format": sentence.voice.config.response_format,
     }
     return {**reply, "sample_rate": SAMPLE_RATE, "channels": 1} if sentence.is_streamed else reply
 

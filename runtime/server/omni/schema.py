@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from runtime.errors import InvalidConfig
-from runtime.request import SpeechRequest, Split
+from runtime.request import Reference, SpeechRequest, Split
 from runtime.server.native.schema import SessionConfig
 from runtime.server.text_filter import FilterName
 from runtime.server.voices.voice_resolver import ResolvedVoice
@@ -86,13 +86,12 @@ class OmniConfig(SessionConfig):
         """No pause has its text spoken: it is one sentence, or the client says by input.commit what is."""
         return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
 
-    def utterance(self, text: str, resolved: ResolvedVoice, seed: int | None) -> SpeechRequest:
-        """Return the request that this makes of one sentence; its reference is still to come."""
+    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
+        """Return the request that this makes of one sentence."""
         frames = self.frame_limit
         is_one_part = "split_granularity" in self.model_fields_set and self.split_granularity == "none"
         return replace(
-            self.request(text, resolved, None),
-            seed=self.seed if self.seed is not None else seed,
+            super().request(text, resolved, reference),
             max_frames=None if frames is None else max(1, frames),
             # It is cut here, where each part is announced; the engine cuts live texts, and what is too long for the
             # checkpoint.

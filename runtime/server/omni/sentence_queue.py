@@ -37,12 +37,12 @@ class Turn:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Sentence(Utterance):
+class Sentence(Utterance[OmniConfig]):
     """One request, one pair of audio.start and audio.done. It has a new number each time that it is submitted."""
 
     turn: Turn
     index: int
-    text: str  # what there was of it when it was submitted
+    words: str  # what there was of it when it was submitted
     shown: str  # what the client is told of it
     is_over: bool = False  # the engine has said its last word of it
     is_announced: bool = False
@@ -56,16 +56,11 @@ class Sentence(Utterance):
 
     @property
     def is_streamed(self) -> bool:
-        return self.turn.voice.config.stream_audio
-
-    @property
-    def has_voice(self) -> bool:
-        return self.turn.voice.is_ready
+        return self.voice.config.stream_audio
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
-        voice = self.turn.voice
-        request = voice.config.utterance(text, voice.resolved, self.turn.seed)
-        return replace(request, reference=voice.config.spoken(voice.found), open_text=open_text)
+        request = Utterance.request(self, text, open_text=open_text)
+        return request if request.seed is not None else replace(request, seed=self.turn.seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +82,7 @@ class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
 
     @property
     def waiting_chars(self) -> int:
-        return sum(len(item.text) for item in self if isinstance(item, Sentence))
+        return sum(len(item.words) for item in self if isinstance(item, Sentence))
 
     def after_head(self) -> Sentence | None:
         """The sentence behind the head, in the same utterance or the next."""

@@ -30,7 +30,7 @@ from runtime.server.omni.schema import OmniConfig, read_config
 from runtime.server.omni.sentence_queue import Goodbye, OpenEncoder, Sentence, SentenceQueue, Turn, TurnEnd
 from runtime.server.omni.sentences import Sentences
 from runtime.server.utterance import ChosenVoice, GrowingText
-from runtime.server.wire import BYTES_PER_SAMPLE, check_text, pieces
+from runtime.server.wire import check_text
 
 _IDLE_S = 30.0  # that server's; ours is longer
 _MAX_CONFIG_BYTES = 4 * 2**20
@@ -113,7 +113,7 @@ class OmniSession(Dialect[Sentence]):
             case AudioChunk():
                 self._sound(utterance, event.pcm)
             case Finished():
-                self._end(utterance)
+                utterance.is_over = True
                 utterance.finished = event
             case Broken():
                 self._break(utterance, event.error)
@@ -250,7 +250,7 @@ class OmniSession(Dialect[Sentence]):
             if self._live.is_submitted:
                 self._live.tell()
             else:
-                self._live.text += text
+                self._live.words += text
 
     def _flush(self) -> None:
         """Speak what there is of the text."""
@@ -293,7 +293,9 @@ class OmniSession(Dialect[Sentence]):
     def _opened(self, voice: ChosenVoice[OmniConfig]) -> Turn:
         if self._turn is None:
             config = voice.config
-            self._turn = Turn(self._turns, voice, GrowingText(config.filter_name, config.pause_s(self._limits)))
+            self._turn = Turn(
+                self._turns, voice, GrowingText(self._limits, config.filter_name, config.pause_s(self._limits))
+            )
             self._turns += 1
         return self._turn
 
@@ -304,7 +306,9 @@ class OmniSession(Dialect[Sentence]):
 
     def _enqueue(self, turn: Turn, text: str, *, is_live: bool = False) -> Sentence:
         shown = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "") if is_live else text  # as that server does
-        sentence = Sentence(commands=self._commands, turn=turn, index=turn.sentences, text=text, shown=shown)
+        sentence = Sentence(
+            self._commands, turn.voice, turn.text, turn=turn, index=turn.sentences, words=text, shown=shown
+        )
         sentence.is_complete = not is_live
         sentence.hold(text)
         turn.sentences += 1
@@ -350,7 +354,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _submit(self, sentence: Sentence) -> None:
         """Hand a waiting sentence to the engine as soon as its voice is there."""
-        voice = sentence.turn.voice
+        voice = sentence.voice
         if sentence.is_over or sentence.is_submitted:
             return
         if isinstance(voice.reference, SpeechError):
@@ -366,7 +370,6 @@ class OmniSession(Dialect[Sentence]):
         return sentence.is_submitted and not sentence.is_over
 
     def _sound(self, sentence: Sentence, pcm: bytes) -> None:
-        sentence.samples += len(pcm) // BYTES_PER_SAMPLE
         if sentence.encoder is not None:
             sentence.unsent.append(sentence.encoder.add(pcm))
         elif sentence.is_announced:
@@ -375,22 +378,20 @@ class OmniSession(Dialect[Sentence]):
             sentence.unsent.append(pcm)
 
     def _send(self, sentence: Sentence, pcm: bytes) -> None:
-        for piece in pieces(pcm):
-            self._send_queue.sound(piece, number=sentence.number, samples=len(piece) // BYTES_PER_SAMPLE)
-            sentence.sent_bytes += len(piece)
+        self._send_sound(sentence, pcm)
+        sentence.sent_bytes += len(pcm)
 
     def _end(self, sentence: Sentence) -> None:
         sentence.is_over = True
         self._open.pop(sentence.number, None)
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
-        self._open.pop(sentence.number, None)
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
             # It was only to save time. It is asked for again when its turn comes.
             sentence.is_submitted = False
             sentence.is_told = False
             sentence.may_go_ahead = False
-            sentence.hold(sentence.text)
+            sentence.hold(sentence.words)
         else:
             sentence.is_over = True
             sentence.error = error

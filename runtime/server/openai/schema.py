@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
+from runtime.request import Reference
 from runtime.server.native.schema import SessionConfig
 from runtime.server.text_filter import FilterName
 from runtime.server.wire import Name, Text, checked
@@ -64,6 +65,10 @@ class SpeechBody(SessionConfig):
             why = "times of words are not made here"
             raise InvalidConfig(where="word_timestamps", why=why, param="word_timestamps")
         return fields
+
+    def spoken(self, reference: Reference | None) -> Reference | None:
+        """A stored voice is spoken as it is stored; of a recording the request says it all."""
+        return reference
 
     @property
     def is_whole(self) -> bool:

@@ -53,7 +53,7 @@ class Marked:
 class DialectDriver:
     """A dialect and the process around it, played by a test."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect[Any]) -> None:
         self.dialect = dialect
         self.commands: list[Command] = []
 

@@ -1,0 +1,77 @@
+"""A dialect of two messages: ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``. The core does the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, WebSocket
+
+from runtime.errors import SpeechError
+from runtime.request import AudioChunk, Broken, Finished, Reference, SpeechEvent, SpeechRequest
+from runtime.server.dialect import Dialect
+from runtime.server.host import Host
+from runtime.server.utterance import GrowingText, Utterance
+from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.server.websocket_routes import shared, speak
+from runtime.server.wire import Name, StrictFields, Text, checked
+
+PAUSE_S = 0.3
+
+
+class ToyMessage(StrictFields):
+    say: Text = ""
+    voice: Name | None = None
+    end: bool = False
+    stop: bool = False
+
+    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
+        cast = {"mode": resolved.mode, "voice": resolved.speaker, "reference": reference}
+        return SpeechRequest(text=text, seed=7, max_frames=40, acknowledged=True, holds_end=True, **cast)  # type: ignore[arg-type]
+
+
+class ToyDialect(Dialect[Utterance[ToyMessage]]):
+    """One text at a time."""
+
+    def _read(self, fields: dict[str, Any]) -> ToyMessage:
+        return checked(ToyMessage, fields)
+
+    def _handle(self, message: ToyMessage) -> None:
+        utterance = next(iter(self._open.values()), None)
+        try:
+            if not message.stop:
+                utterance = utterance or self._begun(message)
+                utterance.append(message.say, self._clock())
+                if message.end:
+                    utterance.finish()
+            elif utterance is not None:
+                self._release(utterance)
+                self._send_queue.say({"stopped_after": utterance.sent_samples})
+        except SpeechError as error:
+            self._give_up_all(error) if self._open else self._say_error(error)
+
+    def _begun(self, message: ToyMessage) -> Utterance[ToyMessage]:
+        resolved = self._resolver.resolve(mode=None, model=None, voice=message.voice, has_reference=False)
+        text = GrowingText(self._limits, "markdown", PAUSE_S)
+        return self._number(Utterance(self._commands, self._chosen(message, resolved), text))
+
+    def _hear(self, utterance: Utterance[ToyMessage], event: SpeechEvent) -> None:
+        match event:
+            case AudioChunk(pcm=pcm):
+                self._send_sound(utterance, pcm)
+            case Finished(stop_reason=reason):
+                self._send_queue.say({"done": reason.value, "samples": utterance.samples})
+            case Broken(error=error):
+                self._fail(utterance, error)
+
+    def _fail(self, utterance: Utterance[ToyMessage], error: SpeechError) -> None:
+        self._say_error(error)
+
+    def _say_error(self, error: SpeechError) -> None:
+        self._send_queue.say({"error": error.code, "message": str(error)})
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    @app.websocket("/toy")
+    async def toy(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await speak(websocket, host, ToyDialect(**shared(host, websocket)), name="toy", session_id="toy")
