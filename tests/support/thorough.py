@@ -130,7 +130,10 @@ THOROUGH: dict[str, Row] = {
         "test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_each_says_alone",
     ),
     # Schedules drawn at random stay.
-    "tests/unit/model/test_code2wav.py": ("test_any_schedule_equals_the_full_decode",),
+    "tests/unit/model/test_code2wav.py": (
+        "test_any_schedule_equals_the_full_decode",
+        "test_the_embedded_voice_has_the_same_bits_in_every_chunking_and_every_batch",
+    ),
     "tests/golden/test_utterances.py": ("test_codes_equal_the_reference_all_in_one_batch",),
     # What the embedded voice says at length, to a recogniser.
     "tests/speech/test_demo_voice.py": (
