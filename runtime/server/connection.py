@@ -143,7 +143,7 @@ class SpeechSocket:
                         self._forget(utterance)
                     case Append(utterance, text):
                         if (request_log := self._request_logs.get(utterance)) is not None:
-                            request_log.add(text)
+                            request_log.append(text)
                         self._with_ticket(utterance, partial(_swapped, self._engine.append, text))
                     case Flush(utterance):
                         self._with_ticket(utterance, self._engine.flush)
@@ -184,7 +184,7 @@ class SpeechSocket:
                 mode=request.mode,
                 text="" if self._host.settings.server.log_text else None,
             )
-            request_log.add(request.text)
+            request_log.append(request.text)
             return
         self._host.metrics.refused(refused.code)
         self._dialect.on_refused(utterance, refused)

@@ -29,7 +29,7 @@ class RequestLog:
     text: str | None = None  # None: texts are not to be logged
     is_cancelled: bool = False  # no client waits for it any more, so that its end is no fault
 
-    def add(self, text: str) -> None:
+    def append(self, text: str) -> None:
         """More of its text has come."""
         self.chars += len(text)
         if self.text is not None:

@@ -11,7 +11,6 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -21,8 +20,6 @@ from starlette.types import Receive, Scope, Send
 from runtime.errors import Draining, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest, Started
 from runtime.server.descriptions import end_notes
-from runtime.server.host import Host
-from runtime.server.logs import RequestLog
 from runtime.server.speech_engine import SpeechEngine
 from runtime.server.wire import BYTES_PER_SAMPLE
 from runtime.shared.port.sending import send_stream
@@ -132,22 +129,6 @@ class SpeechStream:
         if error.param == "text":
             error.param = self._text_field
         return error
-
-
-def counted(host: Host, request: SpeechRequest, *, reply_id: str, dialect: str, text_field: str) -> SpeechStream:
-    """A request over HTTP whose end the host counts and logs."""
-    text = request.text if host.settings.server.log_text else None
-    request_log = RequestLog(id=reply_id, dialect=dialect, mode=request.mode, chars=len(request.text), text=text)
-    return SpeechStream(host.engine, request, text_field=text_field, on_end=partial(host.ended, request_log))
-
-
-def reply_headers(sample_rate: int) -> dict[str, str]:
-    """What every reply with sound carries."""
-    return {
-        "X-Sample-Rate": str(sample_rate),
-        "Cache-Control": "no-store",
-        "X-Accel-Buffering": "no",
-    }
 
 
 async def while_connected(

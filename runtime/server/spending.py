@@ -57,7 +57,7 @@ class Spending:
         if spent >= allowance.seconds * _BYTES_PER_S:
             raise SpeechSpent(limit=allowance.seconds, retry_after_s=_DAY_S - now % _DAY_S)
 
-    def add(self, account: str, size: int) -> None:
+    def spend(self, account: str, size: int) -> None:
         """Count bytes that were made."""
         with self._lock:
             self._spent[account] = self._spent.pop(account, 0) + size
@@ -105,7 +105,7 @@ class AccountedEngine:
 
         def counted(event: SpeechEvent) -> None:
             if isinstance(event, AudioChunk):
-                self._spending.add(self._allowance.account, len(event.pcm))
+                self._spending.spend(self._allowance.account, len(event.pcm))
             sink(event)
 
         return self._engine.submit(request, counted)

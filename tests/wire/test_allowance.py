@@ -121,11 +121,11 @@ def test_a_day_begins_anew_and_accounts_are_bounded() -> None:
     spending = Spending(lambda: now)
     allowance = Allowance("a", 1)
     spending.check(allowance)
-    spending.add("a", 48_000)
+    spending.spend("a", 48_000)
     with pytest.raises(SpeechSpent):
         spending.check(allowance)
     now += 86_400
     spending.check(allowance)
     for number in range(70_000):
-        spending.add(str(number), 1)
+        spending.spend(str(number), 1)
     assert len(spending._spent) == 65_536

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -17,12 +16,9 @@ from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, 
 from runtime.server.cartesia.tags import without_tags
 from runtime.server.cartesia.word_times import WordTimes
 from runtime.server.host import Host
-from runtime.server.openai.routes import read_fields
+from runtime.server.http_speech import HttpSpeech, event, read_fields
 from runtime.server.request_ids import id_of
-from runtime.server.speech_stream import SpeechStream, StreamingReply, counted, reply_headers
 from runtime.server.text_filter import filtered
-from runtime.server.voices.voice_library import VoiceLibrary
-from runtime.server.voices.voice_resolver import VoiceResolver
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 
@@ -38,44 +34,23 @@ def add_routes(app: FastAPI, host: Host) -> None:
         """Speak one text."""
         body = read(BytesBody, await read_fields(request, host), host.settings.limits)
         file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
-        return StreamingReply(
-            file.pieces(),
-            media_type=_MEDIA_TYPES[body.output_format.container],
-            headers=reply_headers(body.output_format.sample_rate),
-            late_headers=file.late_headers,
-            send_s=host.settings.server.send_s,
-            replies=host.replies,
-            on_broken=host.refused,
-        )
+        return file.reply(file.pieces(), _MEDIA_TYPES[body.output_format.container])
 
     @app.post("/tts/sse", response_model=None)
     async def tts_sse(request: Request) -> Response:
         """Speak one text, in events."""
         body = read(SseBody, await read_fields(request, host), host.settings.limits)
         file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
-        return StreamingReply(
-            file.events(body),
-            media_type="text/event-stream",
-            headers=reply_headers(body.output_format.sample_rate),
-            late_headers=file.late_headers,
-            send_s=host.settings.server.send_s,
-            replies=host.replies,
-            on_broken=host.refused,
-        )
+        return file.reply(file.events(body), "text/event-stream")
 
 
-class _SpokenFile:
-    """Serves one body, once. Thread: event loop; stored voices are read and sound is encoded by workers."""
+class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
+    dialect = "cartesia"
+    text_field = "transcript"
 
-    def __init__(self, host: Host, body: BytesBody | SseBody, library: VoiceLibrary, request_id: str) -> None:
-        self._id = request_id
-        self._host = host
-        self._body = body
-        self._library = library
-        self._speech: SpeechStream | None = None
-
-    def late_headers(self) -> dict[str, str]:
-        return {} if self._speech is None else self._speech.headers()
+    @property
+    def sample_rate(self) -> int:
+        return self._body.output_format.sample_rate
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """The file as it is made.
@@ -84,16 +59,12 @@ class _SpokenFile:
             SpeechError: the request was refused, or broke.
         """
         request = await self._request()
-        host, loop = self._host, asyncio.get_running_loop()
         writer = _writer(self._body.output_format)
-        self._speech = counted(host, request, reply_id=self._id, dialect="cartesia", text_field="transcript")
-        async with self._speech as speech:
-            async for event in speech:
-                if isinstance(event, AudioChunk) and (
-                    piece := await loop.run_in_executor(host.encoders, writer.add, event.pcm)
-                ):
+        async with self._stream(request) as speech:
+            async for heard in speech:
+                if isinstance(heard, AudioChunk) and (piece := await self._encoding(writer.add, heard.pcm)):
                     yield piece
-        yield await loop.run_in_executor(host.encoders, writer.finish)
+        yield await self._encoding(writer.finish)
 
     async def events(self, body: SseBody) -> AsyncGenerator[bytes, None]:
         """The sound as server-sent events, with estimated times of words. An error after the first is the last of them.
@@ -131,14 +102,10 @@ class _SpokenFile:
         yield _event(replies.end() | told)
 
     async def _request(self) -> SpeechRequest:
-        host, body = self._host, self._body
-        cards = host.engine.cards
-        resolved = body.resolve_voice(VoiceResolver(cards, self._library), {card.name for card in cards})
-        reference = None
-        if resolved.stored is not None:
-            loop = asyncio.get_running_loop()
-            reference = await loop.run_in_executor(host.decoders, self._library.reference, resolved.stored)
-        return body.request(_spoken(body), resolved, reference)
+        body = self._body
+        models = {card.name for card in self._host.engine.cards}
+        resolved = body.resolve_voice(self._resolver(), models)
+        return body.request(_spoken(body), resolved, await self._stored(resolved))
 
 
 class _WavWriter:
@@ -162,8 +129,7 @@ def _spoken(body: BytesBody | SseBody) -> str:
 
 
 def _event(fields: Reply) -> bytes:
-    data = json.dumps({name: value for name, value in fields.items() if value is not None}, separators=(",", ":"))
-    return f"event: {fields['type']}\ndata: {data}\n\n".encode()
+    return event(**{name: value for name, value in fields.items() if value is not None})
 
 
 def _writer(form: FileFormat | OutputFormat) -> PcmWriter | _WavWriter | Encoder:

@@ -34,20 +34,22 @@ def add_routes(app: FastAPI, host: Host) -> None:
         if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:4]) <= _MOST:
             raise InvalidConfig(where="limit", why=f"it must be a number from 1 to {_MOST}", param="limit")
         size, words = int(limit), q.casefold()
-        found = [one for one in _all(host, request) if words in f"{one['name']} {one['description']}".casefold()]
-        ids = [one["id"] for one in found]
+        listed = [
+            found for found in _all(host, request) if words in f"{found['name']} {found['description']}".casefold()
+        ]
+        ids = [found["id"] for found in listed]
         if ending_before in ids:
             end = ids.index(ending_before)
             start = max(0, end - size)
-            return {"data": found[start:end], "has_more": start > 0}
+            return {"data": listed[start:end], "has_more": start > 0}
         start = ids.index(starting_after) + 1 if starting_after in ids else 0
-        return {"data": found[start : start + size], "has_more": start + size < len(found)}
+        return {"data": listed[start : start + size], "has_more": start + size < len(listed)}
 
     @app.api_route("/voices/{voice_id}", methods=GET)
     async def voice(request: Request, voice_id: str) -> Reply:
-        for one in _all(host, request):
-            if voice_id in (one["id"], one["name"]):
-                return one
+        for found in _all(host, request):
+            if voice_id in (found["id"], found["name"]):
+                return found
         raise VoiceNotFound
 
 
@@ -64,8 +66,10 @@ def _all(host: Host, request: Request) -> list[dict[str, Any]]:
         for name in card.speakers
     }
     stored = [
-        _voice(one.id, one.name, one.description or "", one.language, one.created_at, is_owner=library.owns(one.id))
-        for one in library.cards()
+        _voice(
+            card.id, card.name, card.description or "", card.language, card.created_at, is_owner=library.owns(card.id)
+        )
+        for card in library.cards()
     ]
     return [*speakers.values(), *stored]
 

@@ -77,7 +77,7 @@ def _type(field: dict[str, Any], defs: dict[str, Any]) -> str:
         name = field["$ref"].rpartition("/")[2]
         return f"`{name}`" if "properties" in defs[name] else _type(defs[name], defs)
     if "anyOf" in field:
-        return " or ".join(_type(one, defs) for one in field["anyOf"])
+        return " or ".join(_type(option, defs) for option in field["anyOf"])
     if "const" in field:
         return f"`{_json(field['const'])}`"
     if "enum" in field:

@@ -10,28 +10,25 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
-from starlette.requests import ClientDisconnect
 
 from runtime.errors import (
     GenerationFailed,
-    InvalidMessage,
-    MessageTooLarge,
     Overloaded,
-    SessionIdle,
     SpeechError,
     UnknownModel,
 )
 from runtime.request import ModelCard
 from runtime.server.descriptions import model_entry
 from runtime.server.host import Host
+from runtime.server.http_speech import read_fields
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage
 from runtime.server.request_ids import id_of
-from runtime.server.speech_stream import StreamingReply, while_connected
+from runtime.server.speech_stream import while_connected
 from runtime.server.voices.routes import OPEN_WEBUI
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import MODEL_ALIASES
-from runtime.server.wire import Reply, decode
+from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS
 
 log = logging.getLogger(__name__)
@@ -51,15 +48,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
         if body.is_whole:
             whole = await while_connected(request.receive, responder.whole(), host.replies)
             return _gone() if whole is None else _whole_reply(responder, whole)
-        return StreamingReply(
-            responder.as_events() if body.is_events else responder.as_audio(),
-            media_type="text/event-stream" if body.is_events else FORMATS[body.response_format].media_type,
-            headers=responder.headers(),
-            late_headers=responder.late_headers,
-            send_s=host.settings.server.send_s,
-            replies=host.replies,
-            on_broken=host.refused,
-        )
+        if body.is_events:
+            return responder.reply(responder.as_events(), "text/event-stream")
+        return responder.reply(responder.as_audio(), FORMATS[body.response_format].media_type)
 
     @app.post("/v1/audio/speech/batch", response_model=None)
     async def batch(request: Request) -> Reply | Response:
@@ -100,46 +91,6 @@ def add_routes(app: FastAPI, host: Host) -> None:
         raise UnknownModel(param="model")
 
 
-async def read_fields(request: Request, host: Host) -> dict[str, Any]:
-    """Read a JSON body, no further than the limits allow.
-
-    Raises:
-        MessageTooLarge, InvalidMessage: it is too large, cut short, or no JSON object.
-        SessionIdle: nothing of it came for ``config_s``.
-    """
-    limits = host.settings.limits
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limits.max_config_bytes:
-        raise MessageTooLarge(what="The body", size=int(announced), limit=limits.max_config_bytes)
-    body, pieces = bytearray(), request.stream()
-    while True:
-        try:
-            async with asyncio.timeout(limits.config_s):
-                body += await anext(pieces)
-        except StopAsyncIteration:
-            break
-        except TimeoutError:
-            raise SessionIdle(limit=limits.config_s) from None
-        except ClientDisconnect:
-            raise InvalidMessage(why="it was cut short") from None
-        if len(body) > limits.max_config_bytes:
-            raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_config_bytes)
-    if len(body) <= limits.max_message_bytes:
-        return _decoded(bytes(body))
-    # Tens of milliseconds for the largest, and only reference audio needs so much.
-    fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, bytes(body))
-    if "ref_audio" not in fields and "items" not in fields:
-        raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)
-    return fields
-
-
-def _decoded(body: bytes) -> dict[str, Any]:
-    try:
-        return decode(body.decode())
-    except UnicodeDecodeError:
-        raise InvalidMessage(why="it is not UTF-8") from None
-
-
 def _whole_reply(responder: SpeechResponder, whole: Whole) -> Response:
     headers = {
         **responder.headers(),
@@ -158,12 +109,12 @@ async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary,
     """Serve the items, as many at a time as there are slots, so that one batch never fills the queue."""
     room = asyncio.Semaphore(host.engine.load().slots)
 
-    async def one(index: int, fields: dict[str, Any]) -> Reply:
+    async def served(index: int, fields: dict[str, Any]) -> Reply:
         async with room:
             return {"index": index, **await _item(host, fields, library, f"{request_id}/{index}")}
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(index, fields), name="speech-batch") for index, fields in enumerate(items)]
+        tasks = [group.create_task(served(index, fields), name="speech-batch") for index, fields in enumerate(items)]
     return [task.result() for task in tasks]
 
 

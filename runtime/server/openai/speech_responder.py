@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import json
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 
 from runtime.errors import SpeechError
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
 from runtime.server.descriptions import metrics
-from runtime.server.host import Host
+from runtime.server.http_speech import HttpSpeech, event
 from runtime.server.openai.schema import SpeechBody
-from runtime.server.speech_stream import SpeechStream, counted, reply_headers
+from runtime.server.speech_stream import SpeechStream
 from runtime.server.text_filter import filtered
 from runtime.server.voices.uploads import read_upload
-from runtime.server.voices.voice_library import VoiceLibrary
-from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
+from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import Reply
 from runtime.shared.encoding import Encoder
 from runtime.shared.port.error_responses import error_body
@@ -36,23 +33,15 @@ class Whole:
     notes: tuple[str, ...]  # sentences about what was ignored, and what is wrong with the speech
 
 
-class SpeechResponder:
-    """Serves one body, once, in one of three ways. Thread: event loop; decoding and encoding are done by workers."""
+class SpeechResponder(HttpSpeech[SpeechBody]):
+    """Serves one body in one of three ways."""
 
-    def __init__(self, host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> None:
-        self._id = request_id
-        self._host = host
-        self._body = body
-        self._library = library
-        self._speech: SpeechStream | None = None
+    dialect = "openai"
+    text_field = "input"
 
-    def headers(self) -> dict[str, str]:
-        """What every reply carries."""
-        return reply_headers(self._body.sample_rate)
-
-    def late_headers(self) -> dict[str, str]:
-        """What is known once the first sound is there."""
-        return {} if self._speech is None else self._speech.headers()
+    @property
+    def sample_rate(self) -> int:
+        return self._body.sample_rate
 
     async def as_audio(self) -> AsyncGenerator[bytes, None]:
         """Encoded sound as it is made.
@@ -61,9 +50,9 @@ class SpeechResponder:
             SpeechError: the request was refused, or broke.
         """
         encoder = self._encoder()
-        async with self._speech_stream(await self._request()) as speech:
-            async for event in speech:
-                if isinstance(event, AudioChunk) and (audio := await self._encoded(encoder, encoder.add, event.pcm)):
+        async with self._stream(await self._request()) as speech:
+            async for heard in speech:
+                if isinstance(heard, AudioChunk) and (audio := await self._encoded(encoder, encoder.add, heard.pcm)):
                     yield audio
         yield await self._encoded(encoder, encoder.finish)
 
@@ -75,23 +64,23 @@ class SpeechResponder:
         """
         encoder, begun = self._encoder(), False
         try:
-            async with self._speech_stream(await self._request()) as speech:
-                async for event in speech:
-                    if isinstance(event, AudioChunk):
-                        audio = await self._encoded(encoder, encoder.add, event.pcm)
-                    elif isinstance(event, Finished):
+            async with self._stream(await self._request()) as speech:
+                async for heard in speech:
+                    if isinstance(heard, AudioChunk):
+                        audio = await self._encoded(encoder, encoder.add, heard.pcm)
+                    elif isinstance(heard, Finished):
                         audio = await self._encoded(encoder, encoder.finish)
                     else:
                         continue
                     if audio:
                         yield self._delta(audio)
                         begun = True
-                    if isinstance(event, Finished):
-                        yield self._done(event, speech)
+                    if isinstance(heard, Finished):
+                        yield self._done(heard, speech)
         except SpeechError as error:
             if not begun:
                 raise
-            yield _event("speech.audio.error", error=error_body(error), partial_audio=True, action="discard")
+            yield event(type="speech.audio.error", error=error_body(error), partial_audio=True, action="discard")
 
     async def whole(self) -> Whole:
         """The finished sound; a runaway or what is too short is made again with the next seed, as the body allows.
@@ -111,35 +100,24 @@ class SpeechResponder:
 
     async def _collected(self, request: SpeechRequest) -> tuple[bytes, Finished, SpeechStream]:
         chunks: list[bytes] = []
-        async with self._speech_stream(request) as speech:
-            async for event in speech:
-                if isinstance(event, AudioChunk):
-                    chunks.append(event.pcm)
-                elif isinstance(event, Finished):
-                    end = event
+        async with self._stream(request) as speech:
+            async for heard in speech:
+                if isinstance(heard, AudioChunk):
+                    chunks.append(heard.pcm)
+                elif isinstance(heard, Finished):
+                    end = heard
         return b"".join(chunks), end, speech
 
-    def _speech_stream(self, request: SpeechRequest) -> SpeechStream:
-        self._speech = counted(self._host, request, reply_id=self._id, dialect="openai", text_field="input")
-        return self._speech
-
     async def _request(self) -> SpeechRequest:
-        host, body = self._host, self._body
-        resolver = VoiceResolver(host.engine.cards, self._library)
-        resolved = resolver.resolve(
-            mode=body.task_type, model=body.model, voice=body.voice, has_reference=body.ref_audio is not None
-        )
+        body = self._body
+        resolved = body.resolve_voice(self._resolver())
         return body.request(filtered(body.text_filter, body.input), resolved, await self._reference(resolved))
 
     async def _reference(self, resolved: ResolvedVoice) -> Reference | None:
-        host, body, loop = self._host, self._body, asyncio.get_running_loop()
-        if resolved.stored is not None:
-            return await loop.run_in_executor(host.decoders, self._library.reference, resolved.stored)
-        if resolved.mode is not Mode.BASE or body.ref_audio is None:
-            return None
-        samples = await loop.run_in_executor(
-            host.decoders, read_upload, body.ref_audio, host.settings.limits, host.fetcher
-        )
+        host, body = self._host, self._body
+        if resolved.stored is not None or resolved.mode is not Mode.BASE or body.ref_audio is None:
+            return await self._stored(resolved)
+        samples = await self._decoding(read_upload, body.ref_audio, host.settings.limits, host.fetcher)
         if isinstance(samples, SpeechError):
             raise samples
         return Reference(samples=samples, text=body.ref_text, x_vector_only=body.x_vector_only_mode)
@@ -152,15 +130,15 @@ class SpeechResponder:
         """Take a step of the encoder, on the loop only if it does not hold it up."""
         if encoder.is_instant:
             return step(*given)
-        return await asyncio.get_running_loop().run_in_executor(self._host.encoders, step, *given)
+        return await self._encoding(step, *given)
 
     def _delta(self, audio: bytes) -> bytes:
         data = base64.b64encode(audio).decode("ascii")
-        return _event("speech.audio.delta", audio=data, response_format=self._body.response_format)
+        return event(type="speech.audio.delta", audio=data, response_format=self._body.response_format)
 
     def _done(self, end: Finished, speech: SpeechStream) -> bytes:
-        return _event(
-            "speech.audio.done",
+        return event(
+            type="speech.audio.done",
             usage=usage(end),
             stop_reason=end.stop_reason.value,
             seed=speech.seed,
@@ -177,7 +155,3 @@ def usage(end: Finished) -> Reply:
         "output_tokens": made,
         "total_tokens": end.stats.prompt_tokens + made,
     }
-
-
-def _event(kind: str, **fields: object) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields}, separators=(',', ':'))}\n\n".encode()

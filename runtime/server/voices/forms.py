@@ -86,7 +86,9 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
         raise StorageFailed(what="The voice", why="the upload could not be stored while it came") from None
     try:
         fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
-        files = {name: await _content(one, limits) for name, one in form.multi_items() if isinstance(one, UploadFile)}
+        files = {
+            name: await _content(file, limits) for name, file in form.multi_items() if isinstance(file, UploadFile)
+        }
     finally:
         await form.close()
     return _checked(VoiceForm(fields, files.get("audio_sample"), files.get("file")))

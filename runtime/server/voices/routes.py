@@ -171,12 +171,13 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
 def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
     """vLLM-Omni's two lists, and ours."""
     shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
+    problems = (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))
     return {
         "object": "list",
         "voices": [*dict.fromkeys([*speakers, *(card.name for card in cards)])],
         "uploaded_voices": [uploaded(card) for card in cards],
         "data": [entry(library, card) for card in cards],
-        "problems": [asdict(one) for one in (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))],
+        "problems": [asdict(problem) for problem in problems],
     }
 
 
@@ -203,7 +204,7 @@ def checked(found: Examination) -> Reply:
         "speech_s": round(found.speech_s, 3),
         "trim": {"start_s": round(found.start_s, 3), "end_s": round(found.end_s, 3)},
         "levels": {name: None if value is None else round(value, 4) for name, value in asdict(found.levels).items()},
-        "advice": [asdict(one) for one in advice],
+        "advice": [asdict(fault) for fault in advice],
     }
 
 

@@ -59,7 +59,7 @@ class VoiceResolver:
         cards = [card for card in self._cards if model in (None, card.name) or model in MODEL_ALIASES]
         if not cards:
             raise UnknownModel(param="model")
-        served = [one for one in Mode if any(one in card.modes for card in cards)]
+        served = [known for known in Mode if any(known in card.modes for card in cards)]
         stored = None
         if voice and not has_reference and mode in (None, Mode.BASE):
             stored = self._stored(voice, None if mode is Mode.BASE else self._speakers(cards))

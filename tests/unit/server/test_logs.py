@@ -32,8 +32,8 @@ def root() -> Iterator[io.StringIO]:
 
 def spoken(text: str | None = None) -> RequestLog:
     one = RequestLog(id="9b1c/2", dialect="voicewright", mode=Mode.BASE, text=text)
-    one.add("My words, ")
-    one.add("und dann.")
+    one.append("My words, ")
+    one.append("und dann.")
     return one
 
 

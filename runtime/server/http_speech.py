@@ -1,0 +1,136 @@
+"""Speaks one text over HTTP, in whichever dialect: its body is read, its voice is found, its sound is sent as made."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from runtime.errors import InvalidMessage, MessageTooLarge, SessionIdle
+from runtime.request import Reference, SpeechRequest
+from runtime.server.host import Host
+from runtime.server.logs import RequestLog
+from runtime.server.speech_stream import SpeechStream, StreamingReply
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
+from runtime.server.wire import decode
+
+Body = TypeVar("Body")
+Value = TypeVar("Value")
+
+
+class HttpSpeech(Generic[Body]):
+    """Serves one body, once. Thread: event loop; voices are read and sound is encoded by workers."""
+
+    dialect: ClassVar[str]
+    text_field: ClassVar[str]  # what its clients call the text
+
+    def __init__(self, host: Host, body: Body, library: VoiceLibrary, request_id: str) -> None:
+        self._id = request_id
+        self._host = host
+        self._body = body
+        self._library = library
+        self._speech: SpeechStream | None = None
+
+    @property
+    def sample_rate(self) -> int:
+        """Of what is sent."""
+        raise NotImplementedError
+
+    def headers(self) -> dict[str, str]:
+        """What every reply carries."""
+        return {"X-Sample-Rate": str(self.sample_rate), "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+    def late_headers(self) -> dict[str, str]:
+        """What is known once the first sound is there."""
+        return {} if self._speech is None else self._speech.headers()
+
+    def reply(self, pieces: AsyncGenerator[bytes, None], media_type: str) -> StreamingReply:
+        """Send these as they are made."""
+        return StreamingReply(
+            pieces,
+            media_type=media_type,
+            headers=self.headers(),
+            late_headers=self.late_headers,
+            send_s=self._host.settings.server.send_s,
+            replies=self._host.replies,
+            on_broken=self._host.refused,
+        )
+
+    def _stream(self, request: SpeechRequest) -> SpeechStream:
+        """Return the request in flight; the host counts and logs its end."""
+        host = self._host
+        request_log = RequestLog(
+            id=self._id,
+            dialect=self.dialect,
+            mode=request.mode,
+            chars=len(request.text),
+            text=request.text if host.settings.server.log_text else None,
+        )
+        on_end = partial(host.ended, request_log)
+        self._speech = SpeechStream(host.engine, request, text_field=self.text_field, on_end=on_end)
+        return self._speech
+
+    def _resolver(self) -> VoiceResolver:
+        return VoiceResolver(self._host.engine.cards, self._library)
+
+    async def _stored(self, resolved: ResolvedVoice) -> Reference | None:
+        if resolved.stored is None:
+            return None
+        return await self._decoding(self._library.reference, resolved.stored)
+
+    async def _decoding(self, work: Callable[..., Value], *given: Any) -> Value:
+        return await asyncio.get_running_loop().run_in_executor(self._host.decoders, work, *given)
+
+    async def _encoding(self, work: Callable[..., bytes], *given: bytes) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(self._host.encoders, work, *given)
+
+
+def event(**fields: object) -> bytes:
+    """Return a server-sent event of the fields' type."""
+    return f"event: {fields['type']}\ndata: {json.dumps(fields, separators=(',', ':'))}\n\n".encode()
+
+
+async def read_fields(request: Request, host: Host) -> dict[str, Any]:
+    """Read a JSON body, no further than the limits allow.
+
+    Raises:
+        MessageTooLarge, InvalidMessage: it is too large, cut short, or no JSON object.
+        SessionIdle: nothing of it came for ``config_s``.
+    """
+    limits = host.settings.limits
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limits.max_config_bytes:
+        raise MessageTooLarge(what="The body", size=int(announced), limit=limits.max_config_bytes)
+    body, pieces = bytearray(), request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(limits.config_s):
+                body += await anext(pieces)
+        except StopAsyncIteration:
+            break
+        except TimeoutError:
+            raise SessionIdle(limit=limits.config_s) from None
+        except ClientDisconnect:
+            raise InvalidMessage(why="it was cut short") from None
+        if len(body) > limits.max_config_bytes:
+            raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_config_bytes)
+    if len(body) <= limits.max_message_bytes:
+        return _decoded(bytes(body))
+    # Tens of milliseconds for the largest, and only reference audio needs so much.
+    fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, bytes(body))
+    if "ref_audio" not in fields and "items" not in fields:
+        raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)
+    return fields
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        return decode(body.decode())
+    except UnicodeDecodeError:
+        raise InvalidMessage(why="it is not UTF-8") from None
