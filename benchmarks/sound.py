@@ -342,7 +342,7 @@ def main(arguments: list[str]) -> None:
 def _streams(network: Code2Wav, device: CudaDevice, report: dict[str, Any]) -> None:
     streams = Code2WavStreams(network, 32, device, torch.bfloat16)
     free, began = device.free_bytes(), time.perf_counter()
-    streams.prepare()
+    streams.capture()
     report["prepare_s"] = round(time.perf_counter() - began, 1)
     report["graphs_MiB"] = (free - device.free_bytes()) // 2**20
     report["call_ms"] = {

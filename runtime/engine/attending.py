@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.fused import Fused, KVView
+from runtime.device.fused import Fused
 from runtime.engine.slots import SlotCache
 from runtime.model.layers import Attention, join_heads
 from runtime.model.talker import Talker
@@ -18,7 +20,11 @@ class PrefillAttention:
     """A prefill chunk into one slot; the host knows the number and the positions."""
 
     def __init__(self, slot_cache: SlotCache, device: Device, talker: Talker, slot: int, start: int, stop: int) -> None:
-        self._slot_cache, self._device, self._slot, self._start, self._stop = slot_cache, device, slot, start, stop
+        self._slot_cache = slot_cache
+        self._device = device
+        self._slot = slot
+        self._start = start
+        self._stop = stop
         positions = torch.arange(start, stop, device=device.torch_device).unsqueeze(0)
         self._cos, self._sin = talker.angles(positions)
 
@@ -38,13 +44,11 @@ class DecodeAttention:
     def __init__(
         self, slot_cache: SlotCache, device: Device, talker: Talker, rows: Tensor, positions: Tensor, span: int
     ) -> None:
-        self._slot_cache, self._device, self._rows, self._positions, self._span = (
-            slot_cache,
-            device,
-            rows,
-            positions,
-            span,
-        )
+        self._slot_cache = slot_cache
+        self._device = device
+        self._rows = rows
+        self._positions = positions
+        self._span = span
         self._cos, self._sin = talker.angles(positions.unsqueeze(1))
         self._lengths = positions + 1
 
@@ -57,42 +61,38 @@ class DecodeAttention:
         return join_heads(self._device.decode_attention(q, keys, values, self._rows, self._lengths))
 
 
+@dataclass(frozen=True, slots=True)
 class FusedPrefillAttention:
     """Prefill chunks of equal length: slots and starts lie on the device. Shapes: slot, start [n] int64."""
 
-    def __init__(self, slot_cache: SlotCache, fused: Fused, angles: Angles, slot: Tensor, start: Tensor) -> None:
-        self._slot_cache, self._fused, self._angles, self._slot, self._start = slot_cache, fused, angles, slot, start
+    slot_cache: SlotCache
+    fused: Fused
+    angles: Angles
+    slot: Tensor
+    start: Tensor
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
-        slot_cache = self._slot_cache
-        return self._fused.prefill_attention(
-            qkv.flatten(0, 1),
-            attention.qk_norm_rope(*self._angles),
-            KVView(slot_cache.keys[layer], slot_cache.values[layer]),
-            self._slot,
-            self._start,
-        ).view(*qkv.shape[:2], -1)
+        norms, cache = attention.qk_norm_rope(*self.angles), self.slot_cache.view(layer)
+        made = self.fused.prefill_attention(qkv.flatten(0, 1), norms, cache, self.slot, self.start)
+        return made.view(*qkv.shape[:2], -1)
 
 
+@dataclass(frozen=True, slots=True)
 class FusedDecodeAttention:
     """``DecodeAttention`` in one launch a layer. Shapes: rows, positions [B] int64."""
 
-    def __init__(self, slot_cache: SlotCache, fused: Fused, angles: Angles, rows: Tensor, positions: Tensor) -> None:
-        self._slot_cache, self._fused, self._angles, self._rows, self._positions = (
-            slot_cache,
-            fused,
-            angles,
-            rows,
-            positions,
-        )
+    slot_cache: SlotCache
+    fused: Fused
+    angles: Angles
+    rows: Tensor
+    positions: Tensor
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
-        slot_cache = self._slot_cache
-        return self._fused.decode_attention(
+        return self.fused.decode_attention(
             qkv[:, 0],
-            attention.qk_norm_rope(*self._angles),
-            KVView(slot_cache.keys[layer], slot_cache.values[layer]),
-            self._rows,
-            self._positions,
+            attention.qk_norm_rope(*self.angles),
+            self.slot_cache.view(layer),
+            self.rows,
+            self.positions,
             settled=layer > 0,  # the first layer's attention waits for what is ahead, and lets the others find it
         )[:, None]

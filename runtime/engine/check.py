@@ -52,11 +52,11 @@ def check(settings: Settings) -> Checked:
     for entry in registry.entries:
         checkpoints.append(load_checkpoint(entry.reference, torch.device("meta"), dtype, checkpoints))
     names = tuple(entry.name for entry in registry.entries)
-    weights = sum(map(_bytes_of, {id(one): one for all_of in map(_networks, checkpoints) for one in all_of}.values()))
+    weights = sum(map(_bytes_of, {network for checkpoint in checkpoints for network in _networks(checkpoint)}))
     on_cpu = device.torch_device.type == "cpu"
     beside = PROCESS if on_cpu else RESERVE
     least, most = (
-        weights + beside + sum(slots * _slot_bytes(one, settings.engine, dtype) for one in checkpoints)
+        weights + beside + sum(slots * _slot_bytes(checkpoint, settings.engine, dtype) for checkpoint in checkpoints)
         for slots in (
             settings.engine.max_slots or 1,
             settings.engine.max_slots or (CPU_SLOTS if on_cpu else MOST_SLOTS),

@@ -158,7 +158,7 @@ class Code2WavScheduler:
             self._table.in_code2wav[chunk.slots] = False
             rows = zip(output.sequences, output.sounds, strict=True)
             # A slot that was lost is perhaps another's by now.
-            current = [(one, sound) for one, sound in rows if self._sequences.get(one.slot) is one]
+            current = [(row, sound) for row, sound in rows if self._sequences.get(row.slot) is row]
             slots = np.array([sequence.slot for sequence, _ in current], np.int64)
             frames = np.array([sound.frames for _, sound in current], np.int64)
             starved = self._scheduler.hand_out(self._table, slots, frames, at)
@@ -214,7 +214,7 @@ class Code2WavScheduler:
             for place, sequence in enumerate(sequences):
                 if not self._open(sequence):
                     sounds[place] = GenerationFailed()
-            places = [place for place, one in enumerate(sequences) if place not in sounds and one.following is None]
+            places = [place for place, row in enumerate(sequences) if place not in sounds and row.following is None]
             if places:
                 slots = [sequences[place].slot for place in places]
                 made = self._streams.decode(slots, torch.from_numpy(codes[places]), stream, at_end=chunk.at_end)

@@ -14,8 +14,9 @@ from torch import Tensor
 from runtime.device import Device, kernels
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event, Stream
+from runtime.engine.graphs import GraphPool, Progress
 from runtime.engine.reference_sound import ReferenceSound
-from runtime.engine.sound_graphs import Progress, SoundGraphs, pieces
+from runtime.engine.sound_graphs import SoundGraphs, pieces
 from runtime.engine.voice_cache import ClonedVoice
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.code2wav import Code2Wav
@@ -64,23 +65,25 @@ class Code2WavStreams:
         device: Device | None = None,
         dtype: torch.dtype = torch.float32,
         network: SoundNetwork | None = None,
+        graphs: GraphPool | None = None,
     ) -> None:
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
         self.network = network or sound_network(code2wav, slots + 1, self.device, dtype)  # one to spare: Bucket
-        self.graphs = SoundGraphs(self.network, self.device, self.groups, slots, spare=slots)
-        self.after = ReferenceSound(self.network, self.device, self.groups)
+        self._pool = GraphPool(self.device) if graphs is None else graphs
+        self.graphs = SoundGraphs(self.network, self.device, self.groups, slots, slots, self._pool)
+        self.after = ReferenceSound(self.network, self.device, self.groups, self._pool)
         self.uncaptured = 0  # calls that found no graph, though graphs are held
         self._last: dict[int, tuple[Stream, Event]] = {}  # by slot: the last work on its stream, not awaited yet
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)  # slot, turn, frames decoded
         self._rows[:, 0] = np.arange(slots)
 
-    def prepare(self, progress: Progress = lambda done, of: None) -> None:
+    @torch.inference_mode()
+    def capture(self, progress: Progress = lambda done, of: None) -> None:
         """Capture the graphs; where that fails, the same work is done without them."""
         if self.device.holds_graphs:
-            self.graphs.capture(progress)
-            self.after.capture()
+            self._pool.capture([*self.graphs.captures(), *self.after.captures()], progress)
 
     @torch.inference_mode()
     def open(self, slot: int, voice: ClonedVoice | None = None, stream: Stream = Stream.FIRST_SOUND) -> None:

@@ -91,7 +91,7 @@ class Code2WavWorker:
             mine = (
                 (task, owner) for owner, tasks in self._waiting.items() if (task := next(filter(takes, tasks), None))
             )
-            task, owner = min(mine, key=lambda one: one[0].urgency, default=(None, None))
+            task, owner = min(mine, key=lambda offered: offered[0].urgency, default=(None, None))
             if task is None:
                 return None
             self._waiting[owner].remove(task)

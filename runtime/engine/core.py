@@ -15,6 +15,7 @@ from runtime.device.open_device import choose_sound_dtype
 from runtime.engine.code2wav_scheduler import Code2WavScheduler
 from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.code2wav_worker import Code2WavWorker
+from runtime.engine.graphs import GraphPool
 from runtime.engine.in_flight import Expect, InFlight
 from runtime.engine.model_runner import STARTS, FrameLost, FrameResult, ModelRunner
 from runtime.engine.parts import Parts
@@ -71,10 +72,12 @@ class EngineCore:
         on_cpu, dtype = device.torch_device.type == "cpu", checkpoint.talker.codec_head.weight.dtype
         self._prefills = CPU_PREFILLS if on_cpu else STARTS[-1]
         prompts = max((mode.prefills or self._prefills for mode in self.modes.values()), default=self._prefills)
-        self.runner = ModelRunner(checkpoint, device, dtype, slots, length, engine.prompt_piece, prompts)
+        graphs = GraphPool(device)
+        self.runner = ModelRunner(checkpoint, device, dtype, slots, length, engine.prompt_piece, prompts, graphs)
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
-        self.code2wav_streams = Code2WavStreams(code2wav, slots, device, choose_sound_dtype(engine.sound_dtype, device))
+        sound_dtype = choose_sound_dtype(engine.sound_dtype, device)
+        self.code2wav_streams = Code2WavStreams(code2wav, slots, device, sound_dtype, graphs=graphs)
         self.scheduler = Scheduler(
             frame_s=self.frame_s,
             lead_cap_s=engine.lead_cap_s,

@@ -70,7 +70,10 @@ class Engine:
     """
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, clock: Clock = time.monotonic) -> None:
-        self.registry, self.device, self.settings, self.clock = registry, device, settings, clock
+        self.registry = registry
+        self.device = device
+        self.settings = settings
+        self.clock = clock
         self.dtype = choose_dtype(settings.engine.dtype, device)
         self.alive = True
         self._wake = threading.Event()
@@ -308,7 +311,7 @@ class Engine:
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()  # before memory is shared out
         length = min(settings.engine.max_model_len, checkpoint.config.talker.max_position_embeddings)
-        to_come = sum(one.core is None for one in self.registry.entries)
+        to_come = sum(other.core is None for other in self.registry.entries)
         free, total = device.free_bytes(), device.total_bytes()
         slots = slots_for(checkpoint, device, settings.engine, length, dtype.itemsize, to_come)
         tell(f"{entry.name}: {slots} slots of {length} positions")

@@ -46,12 +46,10 @@ class Frame:
         most_rows: int,
         most_starts: int,
     ) -> None:
-        self.config, self.talker, self.device, self.slot_cache = (
-            checkpoint.config,
-            checkpoint.talker,
-            device,
-            slot_cache,
-        )
+        self.config = checkpoint.config
+        self.talker = checkpoint.talker
+        self.device = device
+        self.slot_cache = slot_cache
         talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = Operations() if fused is None else FusedOperations(fused)

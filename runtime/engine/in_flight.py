@@ -61,7 +61,10 @@ class InFlight:
     def __init__(
         self, table: SequenceTable, slots: int, max_in_flight: int, expect: Expect, clock: Callable[[], float]
     ) -> None:
-        self._table, self._max_in_flight, self._expect, self._clock = table, max_in_flight, expect, clock
+        self._table = table
+        self._max_in_flight = max_in_flight
+        self._expect = expect
+        self._clock = clock
         self._given_up = np.zeros(slots, np.int64)  # by slot: how often
         self._frames: deque[_Launch] = deque()
         self._starts: deque[_Launch] = deque()

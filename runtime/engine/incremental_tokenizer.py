@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 
-from runtime.engine.text import refuse_control
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.shared.sentence_ends import SPOKEN
 
@@ -22,22 +21,16 @@ class IncrementalTokenizer:
     average, in ordinary Chinese prose. `flush` gives them out at once; after it in the middle of a piece the ids spell
     the same text but may differ from those of the whole, because BPE could not merge across that place.
 
-    Only the tail that may still change is kept and encoded.
+    Only the tail that may still change is kept and encoded. That the text holds no control token is the caller's care.
     """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
         self.tail = ""  # text whose ids are not given out yet
         self._begun = False  # something other than white space has come
-        self._recent = ""  # end of all the text, in which a control token may have begun
 
     def add(self, text: str) -> list[int]:
-        """More text; the ids that are certain now.
-
-        Raises:
-            InvalidConfig: it holds, or completes, a control token of the model, or it is not Unicode.
-        """
-        self._check(text)
+        """More text; the ids that are certain now."""
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)
@@ -55,15 +48,6 @@ class IncrementalTokenizer:
     def holds_words(self) -> bool:
         """There is text to speak whose ids may still change."""
         return SPOKEN.search(self.tail) is not None
-
-    def finish(self) -> list[int]:
-        """The text is complete: its last ids."""
-        return self.flush()
-
-    def _check(self, text: str) -> None:
-        recent = self._recent + text
-        refuse_control(recent, self._tokenizer, "text")
-        self._recent = recent[-self._tokenizer.longest_reserved :]
 
     def _settled(self) -> list[int]:
         """Cut the tail before its last piece that starts where nothing can join, and return the ids before that.

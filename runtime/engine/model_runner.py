@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,17 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.interface import Event, Graph, Stream
+from runtime.device.interface import Event, Stream
 from runtime.engine.frame import Frame
+from runtime.engine.graphs import Capture, GraphPool, Progress, Shape, Work
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import SlotCache, on_device
-from runtime.errors import SetUpError
 from runtime.model.checkpoint import Checkpoint
 
-log = logging.getLogger(__name__)
-
 Slots = NDArray[np.int64]
-Progress = Callable[[int, int], None]  # graphs captured, of how many
 
 # Positions that a frame's attention reads of every slot, where the device cannot stop at each row's own length.
 SPANS = (512, 2048)
@@ -75,6 +70,7 @@ class ModelRunner:
         chunk: positions of a prompt that are read at once. Where chunks begin depends on the prompt alone, so that it
             gives the same numbers however busy the engine is.
         prompts: whose first frames may be in flight at the same time.
+        graphs: where graphs are held beside those of sound.
     """
 
     def __init__(
@@ -86,8 +82,10 @@ class ModelRunner:
         length: int,
         chunk: int,
         prompts: int = STARTS[-1],
+        graphs: GraphPool | None = None,
     ) -> None:
-        self.device, self.chunk = device, chunk
+        self.device = device
+        self.chunk = chunk
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()
         self.slot_cache = SlotCache(checkpoint.config, slots, length, device.torch_device, dtype)
@@ -96,9 +94,7 @@ class ModelRunner:
         self.frame = Frame(checkpoint, device, self.slot_cache, dtype, largest, self._starts[-1])
         self.hidden_size = checkpoint.config.talker.hidden_size
         self._spans = [span for span in SPANS if span < length and self.frame.fused is None] + [length]
-        self._graphs: dict[tuple[int, int], Graph[Tensor]] = {}  # by rows and span
-        self._prefills: dict[tuple[int, int], Graph[None]] = {}  # by prompts, and positions of each
-        self._firsts: dict[int, Graph[Tensor]] = {}  # by rows
+        self.graphs = GraphPool(device) if graphs is None else graphs
         self._rows = torch.full((largest,), slots, device=device.torch_device)
         self._first_rows = torch.full((STARTS[-1],), slots, device=device.torch_device)
         # Positions that a chunk may be filled up to: no more than what holds a whole one.
@@ -122,44 +118,34 @@ class ModelRunner:
     def capture(self, progress: Progress = lambda done, of: None) -> None:
         """Hold the frame of every batch size, and every shape of prefill chunks, as a graph, where the device can.
 
-        What cannot be captured is said once; the graphs that were made serve, and for all else the same functions
-        without one.
-
         Raises:
             SetUpError: the checkpoint cannot be used on this device at all.
         """
-        if not self.device.holds_graphs:
-            return
-        works, errors = list(self._works()), []
-        for done, (graphs, key, work, stream) in enumerate(works, 1):
-            try:
-                graphs[key] = self.device.capture(work, stream)
-            except SetUpError:
-                raise
-            except Exception as error:
-                errors.append(f"{stream} {key}: {type(error).__name__}: {error}")
-            progress(done, len(works))
-        if errors:
-            log.warning("capture failed for %d of %d, which run without graphs: %s", len(errors), len(works), errors[0])
+        if self.device.holds_graphs:
+            self.graphs.capture(
+                (Capture(work, shape, partial(self.device.capture, *how)) for work, shape, how in self._works()),
+                progress,
+            )
 
     def works(self) -> list[Callable[[], object]]:
         """What is captured of kernels."""
-        return [work for _, _, work, _ in self._works()] if self.frame.fused is not None else []
+        return [run for _, _, (run, _) in self._works()] if self.frame.fused is not None else []
 
-    def _works(self) -> Iterator[tuple[dict[Any, Graph[Any]], Any, Callable[[], Any], Stream]]:
-        """Where each graph is held, by which key, its work and its stream. The largest first: its memory fits all."""
+    def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:
+        """What is captured, in which shape, how it is run and on which stream; the largest first."""
         sizes = [size for size in BATCHES if size <= len(self._rows)]
         chunks = list(self._shapes()) if self.frame.fused is not None else []
         for span, size in product(reversed(self._spans), reversed(sizes)):
             following = partial(self.frame.next, self._rows[:size], span=span)
-            yield self._graphs, (size, span), following, Stream.FRAMES
-        self._places[0], self._places[2] = self.slot_cache.slots, 1
+            yield Work.DECODE, (size, span), (following, Stream.FRAMES)
+        self._places[0] = self.slot_cache.slots
+        self._places[2] = 1
         for count, size in reversed(chunks):
             prefill = partial(self.frame.prefill_padded, *self._chunk(count, size))
-            yield self._prefills, (count, size), prefill, Stream.STARTS
+            yield Work.PREFILL, (count, size), (prefill, Stream.STARTS)
         for count in reversed(self._starts):
             first = partial(self.frame.first, self._first_rows[:count])
-            yield self._firsts, count, first, Stream.STARTS
+            yield Work.FIRST_FRAME, (count,), (first, Stream.STARTS)
 
     def _shapes(self) -> Iterator[tuple[int, int]]:
         """Prompts and positions of chunks that are read at once, small ones first."""
@@ -225,7 +211,7 @@ class ModelRunner:
         while chunks:
             size, count = self._shape_for(chunks)
             now, chunks = chunks[:count], chunks[count:]
-            width = next(one for one in STARTS if one >= len(now))
+            width = next(count for count in STARTS if count >= len(now))
             embeds, *places = self._chunk(width, size)
             embeds.zero_()  # padding is attended to with weight 0, and 0 * NaN is NaN: zero it
             for number, (_, _, part) in enumerate(now):
@@ -233,8 +219,8 @@ class ModelRunner:
             spare = [(self.slot_cache.slots, 0, 1)] * (width - len(now))
             numbers = np.array([*((slot, start, len(part)) for slot, start, part in now), *spare], np.int64)
             self._places[:, :width] = on_device(self._places.device, np.ascontiguousarray(numbers.T))
-            if (width, size) in self._prefills:
-                self._prefills[width, size].replay()
+            if (graph := self.graphs.get(Work.PREFILL, width, size)) is not None:
+                graph.replay()
             else:
                 self.frame.prefill_padded(embeds, *places)
 
@@ -242,8 +228,8 @@ class ModelRunner:
         """Positions of the next shape, and how many of the chunks go into it."""
         size = count = 0
         for number, (_, _, part) in enumerate(chunks[: STARTS[-1]], 1):
-            larger = max(size, next(one for one in self._widths if one >= len(part)))
-            width = next(one for one in STARTS if one >= number)
+            larger = max(size, next(width for width in self._widths if width >= len(part)))
+            width = next(count for count in STARTS if count >= number)
             if number > 1 and width * larger > TOGETHER:
                 break
             size, count = larger, number
@@ -260,14 +246,14 @@ class ModelRunner:
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.STARTS):
             slot_cache.write(slots.tolist())
-            size = min((size for size in self._firsts if size >= count), default=count)
+            (size,), graph = self.graphs.fitting(Work.FIRST_FRAME, count)
             rows = self._first_rows[:size]
             rows.copy_(on_device(rows.device, np.append(slots, [slot_cache.slots] * (size - count)).astype(np.int64)))
-            if size in self._firsts:
-                self._firsts[size].replay()
-                output = self._firsts[size].result
-            else:
+            if graph is None:
                 output = self.frame.first(rows, slots)
+            else:
+                graph.replay()
+                output = graph.result
             memory = self._started.next()
             event = self._to_host(output, memory[:size])
             then(output[:count, :-2])
@@ -285,17 +271,16 @@ class ModelRunner:
         with self.device.stream(Stream.FRAMES):
             # A row that is full and not read yet writes behind its last position, where nobody reads.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
-            fitting = (key for key in self._graphs if key[0] >= count and key[1] >= reach)
-            size, span = key = min(fitting, default=(count, min(span for span in self._spans if span >= reach)))
+            (size, _), graph = self.graphs.fitting(Work.DECODE, count, reach)
             asked = self._asked.next()
             asked[:count], asked[count:size] = torch.from_numpy(slots), slot_cache.slots
             rows = self._rows[:size]
             rows.copy_(asked[:size], non_blocking=True)
-            if key in self._graphs:
-                self._graphs[key].replay()
-                output = self._graphs[key].result
+            if graph is None:
+                output = self.frame.next(rows, slots, min(span for span in self._spans if span >= reach))
             else:
-                output = self.frame.next(rows, slots, span)
+                graph.replay()
+                output = graph.result
             memory = self._outputs.next()
             event = self._to_host(output, memory[:size])
         slot_cache.host_position[slots] += 1
@@ -315,7 +300,8 @@ class Ring:
     """Buffers that are used in turn, so that what the device still reads or writes is left alone."""
 
     def __init__(self, buffers: list[Tensor]) -> None:
-        self._buffers, self._turn = buffers, 0
+        self._buffers = buffers
+        self._turn = 0
 
     def next(self) -> Tensor:
         self._turn = (self._turn + 1) % len(self._buffers)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.device.fused import SamplingState, SlotState
+from runtime.device.fused import KVView, SamplingState, SlotState
 from runtime.engine.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
@@ -100,9 +100,12 @@ class LevelCache:
     """
 
     def __init__(self, reals: Tensor, ints: Tensor, vocabulary: int) -> None:
-        slots, self.vocabulary = reals.shape[1], vocabulary
-        self.temperature, self.top_p = reals
-        self.top_k, self.greedy = ints
+        slots = reals.shape[1]
+        self.vocabulary = vocabulary
+        self.temperature = reals[0]
+        self.top_p = reals[1]
+        self.top_k = ints[0]
+        self.greedy = ints[1]
         self.top_k.fill_(vocabulary)
         self.host_top_k = np.full(slots, vocabulary)
         self.host_top_p = np.ones(slots)
@@ -110,7 +113,8 @@ class LevelCache:
 
     def note(self, slot: int, choice: LevelChoice) -> None:
         """Settings of a slot, for the host and for its next `numbers_of`."""
-        self.host_top_k[slot], self.host_greedy[slot] = choice.top_k or self.vocabulary, choice.greedy
+        self.host_top_k[slot] = choice.top_k or self.vocabulary
+        self.host_greedy[slot] = choice.greedy
         self.host_top_p[slot] = choice.top_p
 
     def sampling(self, seed: Tensor, frame: Tensor) -> SamplingState:
@@ -168,10 +172,13 @@ class SlotCache:
 
     def __init__(self, config: ModelConfig, slots: int, length: int, device: torch.device, dtype: torch.dtype) -> None:
         talker = config.talker
-        self.slots, self.length, self.pad = slots, length, config.tts_pad_token_id
+        self.slots = slots
+        self.length = length
+        self.pad = config.tts_pad_token_id
         shape = (slots + 1, talker.num_key_value_heads, length + 1, talker.head_dim)
         self._cache = torch.empty((2, talker.num_hidden_layers, *shape), device=device, dtype=dtype)
-        self.keys, self.values = (list(layers) for layers in self._cache)
+        self.keys = list(self._cache[0])
+        self.values = list(self._cache[1])
 
         # One number a slot: a column each, so that all of a slot's are written at once.
         self._ints = torch.zeros((8, slots + 1), device=device, dtype=torch.int64)
@@ -200,6 +207,10 @@ class SlotCache:
     def state(self) -> SlotState:
         """Where every slot stands, where it lies."""
         return SlotState(self.position, self.frame, self.codes, self.trailing, self.seen)
+
+    def view(self, layer: int) -> KVView:
+        """Keys and values of a layer."""
+        return KVView(self.keys[layer], self.values[layer])
 
     @property
     def free(self) -> int:

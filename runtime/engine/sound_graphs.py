@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +13,9 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.interface import Event, Stream
+from runtime.engine.graphs import Capture, GraphPool, Work
 from runtime.engine.slots import on_device
 from runtime.model.sound import ROW, SoundNetwork
-
-log = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]  # captures done, captures in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +37,12 @@ FAMILIES = {
     Stream.SOUND: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 
+WORKS = {
+    Stream.FIRST_SOUND: Work.FIRST_SOUND,
+    Stream.STARTS: Work.FOLLOWING_SOUND,
+    Stream.SOUND: Work.SOUND,
+}
+
 
 def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
     """A chunk as a sum of sizes, largest first; what is left over, where 1 is not among them, comes last."""
@@ -58,7 +60,9 @@ class Bucket:
     def __init__(
         self, network: SoundNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
     ) -> None:
-        self._device, self._stream, self._spare = device, stream, spare
+        self._device = device
+        self._stream = stream
+        self._spare = spare
         self._numbers = device.host_memory(batch * (ROW + frames * groups), dtype=torch.int32)
         self._numbers.zero_()
         self._host_rows, self._host_codes = self._parts(self._numbers, frames, batch)
@@ -105,29 +109,23 @@ class Bucket:
 
 
 class SoundGraphs:
-    """The buckets of every device stream. What could not be captured is not there."""
+    """The buckets of every device stream, in the pool of all graphs. What could not be captured is not there."""
 
-    def __init__(self, network: SoundNetwork, device: Device, groups: int, slots: int, spare: int) -> None:
-        self._network, self._device, self._groups, self._spare = network, device, groups, spare
+    def __init__(
+        self, network: SoundNetwork, device: Device, groups: int, slots: int, spare: int, graphs: GraphPool
+    ) -> None:
+        self._network = network
+        self._device = device
+        self._groups = groups
+        self._spare = spare
+        self._graphs = graphs
         self._families = {stream: family.up_to(slots) for stream, family in FAMILIES.items()}
-        self._buckets: dict[Stream, dict[tuple[int, int], Bucket]] = {stream: {} for stream in FAMILIES}
 
-    @torch.inference_mode()
-    def capture(self, progress: Progress) -> None:
-        """Capture every bucket, the largest first: the others find room in its memory. What cannot be is said once."""
-        wanted = self._wanted()
-        before, errors = self._device.free_bytes(), []
-        for done, (stream, frames, batch) in enumerate(wanted, start=1):
-            try:
-                bucket = Bucket(self._network, self._device, stream, frames, batch, self._groups, self._spare)
-                self._buckets[stream][frames, batch] = bucket
-            except Exception as error:
-                errors.append(f"{stream}, {frames} frames of {batch}: {type(error).__name__}: {error}")
-            progress(done, len(wanted))
-        taken = (before - self._device.free_bytes()) / 2**20
-        log.info("Code2Wav: %d graphs, %.0f MiB", len(wanted) - len(errors), taken)
-        if errors:
-            log.warning("capture failed for %d of %d, which run without: %s", len(errors), len(wanted), errors[0])
+    def captures(self) -> Iterator[Capture]:
+        """Every bucket, the largest first."""
+        for stream, frames, batch in self._wanted():
+            make = partial(Bucket, self._network, self._device, stream, frames, batch, self._groups, self._spare)
+            yield Capture(WORKS[stream], (frames, batch), make)
 
     def works(self) -> Iterator[Callable[[], object]]:
         """What is captured, over rows and codes that are nobody's."""
@@ -145,16 +143,17 @@ class SoundGraphs:
             for frames in family.frames
             for batch in family.batches
         ]
-        return sorted(wanted, key=lambda one: -one[1] * one[2])
+        return sorted(wanted, key=lambda shape: -shape[1] * shape[2])
 
     def sizes(self, stream: Stream) -> list[int]:
         """Frames that a piece can have; none where nothing was captured."""
-        return sorted({frames for frames, _ in self._buckets.get(stream, {})})
+        return sorted({frames for frames, _ in self._graphs.of(WORKS[stream])})
 
     def widest(self, stream: Stream) -> int:
-        return max(batch for _, batch in self._buckets[stream])
+        return max(batch for _, batch in self._graphs.of(WORKS[stream]))
 
     def bucket(self, stream: Stream, frames: int, rows: int) -> Bucket | None:
         """The smallest that holds so many rows, if any does."""
-        fitting = [batch for size, batch in self._buckets[stream] if size == frames and batch >= rows]
-        return self._buckets[stream][frames, min(fitting)] if fitting else None
+        buckets = self._graphs.of(WORKS[stream])
+        fitting = [shape for shape in buckets if shape[0] == frames and shape[1] >= rows]
+        return buckets[min(fitting)] if fitting else None

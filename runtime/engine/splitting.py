@@ -50,17 +50,15 @@ class Splitter:
         parts: list[str] = []
         while SPOKEN.search(self._text):
             parts += self._take((not whole and self._certain_end()) or len(self._text))
-        self._text, self._decided, self._later = "", 0, 0
+        self._text = ""
+        self._decided = 0
+        self._later = 0
         return parts
 
     @property
     def holds_words(self) -> bool:
         """There is text to speak that may still be part of a longer part."""
         return SPOKEN.search(self._text) is not None
-
-    def finish(self) -> list[str]:
-        """The text is complete: its last parts."""
-        return self.flush()
 
     def _certain_end(self) -> int:
         """Where the first part ends, 0 if that is not certain, the end of the text if there is too much for a part."""
@@ -82,7 +80,8 @@ class Splitter:
             part, end = _shortened(part, self._longest)
         rest = self._text[end:].lstrip()
         self._later -= len(self._text) - len(rest)
-        self._text, self._decided = rest, 0
+        self._text = rest
+        self._decided = 0
         return [part] if part else []
 
 

@@ -50,14 +50,20 @@ class TextStream:
         self.parts: deque[Part] = deque()  # not taken up yet
         self.closed = False
         self.by_token = by_token
-        self._tokenizer, self._limits, self._longest = tokenizer, limits, longest
+        self._tokenizer = tokenizer
+        self._limits = limits
+        self._longest = longest
         self._splitter = Splitter(split, None if by_token else longest)
-        self._incremental = IncrementalTokenizer(tokenizer)
-        self._last = Part("", closed=False)  # the one that grows by tokens
-        self._tokenized = 0  # characters of it that tokens are made of
-        self._offered = False  # it stands in ``parts``, or did
+        self._begin_part()
         self.text = ""
         self._speakable = False
+
+    def _begin_part(self) -> None:
+        """Begin the part that grows by tokens."""
+        self._last = Part("", closed=False)
+        self._incremental = IncrementalTokenizer(self._tokenizer)
+        self._tokenized = 0  # characters of it that tokens are made of
+        self._offered = False  # it stands in ``parts``, or did
 
     def add(self, text: str) -> None:
         """More text.
@@ -106,7 +112,7 @@ class TextStream:
         if self.by_token:
             self._close_last()
         else:
-            self.parts += map(Part, self._splitter.finish())
+            self.parts += map(Part, self._splitter.flush())
 
     @property
     def is_silent(self) -> bool:
@@ -156,7 +162,6 @@ class TextStream:
 
     def _close_last(self) -> None:
         self._tokenize_to(len(self._last.text))
-        self._give(self._incremental.finish())
+        self._give(self._incremental.flush())
         self._last.closed = True
-        self._last, self._incremental = Part("", closed=False), IncrementalTokenizer(self._tokenizer)
-        self._tokenized, self._offered = 0, False
+        self._begin_part()

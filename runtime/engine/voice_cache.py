@@ -78,7 +78,9 @@ class VoiceCache:
         capacity: int,
         sound_after: Callable[[Tensor], VoiceSound],
     ) -> None:
-        self.checkpoint, self.device, self.capacity = checkpoint, device, capacity
+        self.checkpoint = checkpoint
+        self.device = device
+        self.capacity = capacity
         self._encoders = None if checkpoint.speaker_encoder is None else VoiceEncoders(checkpoint, device)
         self._sound_after = sound_after
         self.kept: OrderedDict[str, ClonedVoice] = OrderedDict()

@@ -60,7 +60,8 @@ class VoiceEncoders:
 
     def __init__(self, checkpoint: Checkpoint, device: Device) -> None:
         assert checkpoint.speaker_encoder is not None, "intake lets Base requests only to Base checkpoints"
-        self._speaker, self._speech = checkpoint.speaker_encoder, checkpoint.speech_tokenizer.encoder
+        self._speaker = checkpoint.speaker_encoder
+        self._speech = checkpoint.speech_tokenizer.encoder
         self._device = device
         self._buckets: dict[int, _Bucket] = {}  # by samples
 

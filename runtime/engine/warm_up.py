@@ -25,7 +25,7 @@ def warm_up(core: EngineCore, tell: Callable[[str], None]) -> None:
             tell(f"compiling kernels of {name}")
             core.device.precompile([*runner.works(), *streams.graphs.works(), *streams.after.works()])
         runner.capture(lambda done, of: tell(f"capturing graphs of {name}: {done} of {of}"))
-        streams.prepare(lambda done, of: tell(f"capturing sound of {name}: {done} of {of}"))
+        streams.capture(lambda done, of: tell(f"capturing sound of {name}: {done} of {of}"))
     except Exception:
         log.exception("graphs of %s could not be captured; what has none is run eagerly", name)
     _run_once(core)

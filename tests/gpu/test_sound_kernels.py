@@ -53,7 +53,7 @@ def codes(network: Code2Wav) -> Tensor:
 def streams(network: Code2Wav, device: CudaDevice) -> Code2WavStreams:
     made = Code2WavStreams(network, SLOTS, device, torch.bfloat16)
     torch.cuda.synchronize()  # the device streams that use it know nothing of this thread's work
-    made.prepare()
+    made.capture()
     assert made.graphs.sizes(Stream.SOUND), "nothing was captured"
     return made
 

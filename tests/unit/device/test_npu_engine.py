@@ -16,6 +16,7 @@ from runtime.device.interface import Graph, Stream
 from runtime.device.npu import BOTTOM_RIGHT, EXPLICIT, NpuDevice
 from runtime.engine import sampling
 from runtime.engine.engine import Engine
+from runtime.engine.graphs import Work
 from runtime.engine.model_runner import ModelRunner
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
@@ -77,7 +78,7 @@ def test_several_requests_have_the_cpu_s_codes(loaded: Loaded, npu: NpuDevice, a
     tiny = loaded("tiny", "custom_voice")
     device = NpuDevice(eager=eager)
     on_npu = engine_of(tiny, slots=5, device=device, dtype="float32")
-    assert len(core_of(on_npu).runner._graphs) == (0 if eager else 5)  # 1, 2, 3, 4 and 6 rows
+    assert len(core_of(on_npu).runner.graphs.of(Work.DECODE)) == (0 if eager else 5)  # 1, 2, 3, 4 and 6 rows
     assert bool(ascend.npu.graphs) != eager
     assert_same_codes(on_npu, engine_of(tiny, slots=5), varied(7))
     assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT, BOTTOM_RIGHT}
@@ -213,7 +214,7 @@ def test_rows_that_fill_a_batch_up_leave_nothing_but_the_scratch_row(
     """Also where more of them are needed than there are slots: 9 rows run in a graph of 12."""
     runner, plain = (ModelRunner(speaker, device, torch.float32, slots, 64, 64) for device in (npu, CpuDevice()))
     runner.capture()
-    assert max(rows for rows, _ in runner._graphs) == len(runner._rows) >= slots
+    assert max(rows for rows, _ in runner.graphs.of(Work.DECODE)) == len(runner._rows) >= slots
     taken = [begin(runner, serial, 6 + serial) for serial in range(slots)]
     assert [begin(plain, serial, 6 + serial) for serial in range(slots)] == taken
     assert np.array_equal(frames_of(runner, taken, 3), frames_of(plain, taken, 3))
@@ -233,9 +234,9 @@ def test_a_frame_reads_no_more_of_the_slots_than_its_longest_row_needs(
     """A row that grows past the first span is replayed by the next one's graph, and says what it says on the CPU."""
     runner, plain = (ModelRunner(speaker, device, torch.float32, 2, 600, 128) for device in (npu, CpuDevice()))
     runner.capture()
-    assert sorted(runner._graphs) == [(1, 512), (1, 600), (2, 512), (2, 600)]
+    assert list(runner.graphs.of(Work.DECODE)) == [(1, 512), (1, 600), (2, 512), (2, 600)]
     replayed: list[tuple[int, int]] = []
-    for key, graph in runner._graphs.items():
+    for key, graph in runner.graphs.of(Work.DECODE).items():
         graph.replay = counting(graph, key, replayed)  # type: ignore[method-assign]
     slots = [begin(runner, serial, 508 - 400 * serial) for serial in range(2)]
     assert [begin(plain, serial, 508 - 400 * serial) for serial in range(2)] == slots
@@ -271,7 +272,7 @@ def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
     monkeypatch.setattr(NpuDevice, "capture", fails)
     with caplog.at_level(logging.WARNING):
         on_npu = engine_of(speaker, slots=4, device=npu, dtype="float32")
-    (record,) = [one for one in caplog.records if one.name == "runtime.engine.model_runner"]
+    record, _ = [one for one in caplog.records if one.name == "runtime.engine.graphs"]  # of frames, and of sound
     failed = len(broken & set(range(len(asked))))
     assert f"capture failed for {failed} of {len(asked)}" in record.getMessage()
     assert "Cannot run aclop operators" in record.getMessage()

@@ -12,10 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runtime.engine.incremental_tokenizer import IncrementalTokenizer
+from runtime.engine.text_stream import TextStream
 from runtime.errors import InvalidConfig
 from runtime.model.config import read_model_config
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.settings import DEMO_CHECKPOINT
+from runtime.request import Split
+from runtime.settings import DEMO_CHECKPOINT, Limits
 from tests.support.checkpoints import TINY, write_checkpoint
 from tests.support.examples import examples
 
@@ -50,7 +52,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TextTokeni
 def grown(tokenizer: TextTokenizer, chunks: Iterable[str]) -> list[int]:
     growing = IncrementalTokenizer(tokenizer)
     ids = [token for chunk in chunks for token in growing.add(chunk)]
-    return ids + growing.finish()
+    return ids + growing.flush()
 
 
 def cut(text: str, places: Iterable[int]) -> list[str]:
@@ -142,23 +144,24 @@ def test_flush_gives_out_half_a_word_and_keeps_the_white_space(tokenizers: dict[
     assert growing.flush() == []
     assert growing.add("ld ") == tiny.body("ld")
     assert growing.flush() == []
-    assert growing.add("world.") + growing.finish() == tiny.body("hello world.")[len(tiny.body("hello")) :]
+    assert growing.add("world.") + growing.flush() == tiny.body("hello world.")[len(tiny.body("hello")) :]
 
 
 def test_flush_at_the_end_of_a_word_changes_no_id(tokenizers: dict[str, TextTokenizer]) -> None:
     tiny = tokenizers["tiny"]
     growing = IncrementalTokenizer(tiny)
-    ids = [*growing.add("hello"), *growing.flush(), *growing.add(" world"), *growing.flush(), *growing.finish()]
+    ids = [*growing.add("hello"), *growing.flush(), *growing.add(" world"), *growing.flush(), *growing.flush()]
     assert ids == tiny.body("hello world")
 
 
+@pytest.mark.parametrize("by_token", [True, False])
 @pytest.mark.parametrize(
     "chunks", [["<|im_end|>"], ["so <", "|im_end|>"], [*"so <|im_end|>"], ["<tts_", "pad>"], ["\ud83d"]]
 )
 def test_a_control_token_is_refused_also_when_it_comes_in_parts(
-    tokenizers: dict[str, TextTokenizer], chunks: list[str]
+    tokenizers: dict[str, TextTokenizer], chunks: list[str], by_token: bool
 ) -> None:
-    growing = IncrementalTokenizer(tokenizers["tiny"])
+    growing = TextStream(Split.AUTO, None, tokenizers["tiny"], Limits(), by_token=by_token)
     with pytest.raises(InvalidConfig) as caught:
         [growing.add(chunk) for chunk in chunks]
     assert caught.value.param == "text"
@@ -203,4 +206,4 @@ def test_letters_without_an_end_are_not_encoded_again_and_again(tokenizers: dict
     for _ in range(2000):
         assert growing.add("好") == []
     assert calls == 1
-    assert growing.finish() == tokenizers["tiny"].body("好" * 2000)
+    assert growing.flush() == tokenizers["tiny"].body("好" * 2000)

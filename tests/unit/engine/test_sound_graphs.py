@@ -98,7 +98,7 @@ def test_graphs_make_the_sound_of_the_plain_path_for_every_shape(code2wav: Code2
     device = GraphDevice()
     captured, plain = Code2WavStreams(code2wav, SLOTS, device), Code2WavStreams(code2wav, SLOTS)
     seen: list[tuple[int, int]] = []
-    captured.prepare(lambda done, of: seen.append((done, of)))
+    captured.capture(lambda done, of: seen.append((done, of)))
     assert seen == [(done, device.captured) for done in range(1, device.captured + 1)]
     codes = codes_of(code2wav, 3, 10)
     slots = [4, 0, 2]
@@ -110,7 +110,7 @@ def test_more_rows_than_the_widest_bucket_run_in_groups(code2wav: Code2Wav, monk
     families = {Stream.FIRST_SOUND: Family((1,), (1,)), Stream.SOUND: Family((1, 2), (1, 2))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
     captured, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
-    captured.prepare()
+    captured.capture()
     codes = codes_of(code2wav, 5, 3)
     slots = [3, 1, 4, 0, 2]
     assert decoded(captured, slots, codes, [3]) == decoded(plain, slots, codes, [3])
@@ -124,7 +124,7 @@ def test_a_stream_that_cannot_be_decoded_fails_alone_in_the_middle_of_a_chunk(
 ) -> None:
     """Seven frames are pieces of 4, 2 and 1; a code that no codebook has makes the network raise at the second."""
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice() if graphs else None)
-    streams.prepare()
+    streams.capture()
     codes, slots = codes_of(code2wav, 5, 12), [3, 1, 4, 0, 2]
     plain = decoded(Code2WavStreams(code2wav, SLOTS), slots, codes, [2, 9, 12])
     sounds = decoded(streams, slots, codes, [2])
@@ -143,7 +143,7 @@ def test_a_stream_that_cannot_be_decoded_fails_alone_in_the_middle_of_a_chunk(
 
 def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
-    streams.prepare()
+    streams.capture()
     assert streams.graphs.sizes(Stream.FIRST_SOUND) == [1, 2]
     codes = codes_of(code2wav, 1, 2)
     streams.open(1)
@@ -157,7 +157,7 @@ def test_a_track_that_lacks_a_size_makes_it_of_its_own_pieces(
     families = {Stream.FIRST_SOUND: Family((1, 2), (1,)), Stream.SOUND: Family((4,), (1,))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
-    streams.prepare()
+    streams.capture()
     codes = codes_of(code2wav, 1, 3)
     streams.open(1)
     first = streams.decode([1], codes, Stream.FIRST_SOUND)
@@ -173,7 +173,7 @@ def test_the_end_of_a_reply_is_filled_up_to_one_call(
     families = {Stream.FIRST_SOUND: Family((1, 4, 8), (2,)), Stream.SOUND: Family((1,), (1,))}
     monkeypatch.setattr("runtime.engine.sound_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
-    streams.prepare()
+    streams.capture()
     calls: list[int] = []
     monkeypatch.setattr(streams, "_piece", counted(streams._piece, calls))
     codes, slots = codes_of(code2wav, 2, frames), [3, 1]
@@ -204,7 +204,7 @@ def test_first_sound_that_follows_its_frames_is_the_same_and_goes_on_elsewhere(
     device = LateDevice(3)
     streams = Code2WavStreams(code2wav, SLOTS, device)
     assert not streams.can_follow(None), "nothing was captured"
-    streams.prepare()
+    streams.capture()
     assert streams.can_follow(None)
     assert not streams.can_follow(ClonedVoice(torch.zeros(1), torch.zeros((3, 16), dtype=torch.int64), "Words."))
     codes, slots = codes_of(code2wav, 3, 4), [4, 0, 2]
@@ -220,7 +220,7 @@ def test_first_sound_that_follows_its_frames_is_the_same_and_goes_on_elsewhere(
 def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:
     """A bucket's rows to spare belong to a slot of their own, also after a larger batch has used them."""
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
-    streams.prepare()
+    streams.capture()
     codes = codes_of(code2wav, 4, 2)
     whole = decoded(Code2WavStreams(code2wav, SLOTS), [0, 1, 2, 3], codes, [2])
     first = decoded(streams, [0, 1, 2, 3], codes, [1])  # a bucket of four
@@ -232,7 +232,7 @@ def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:
 
 def test_what_cannot_be_captured_runs_without_graphs_and_is_counted(code2wav: Code2Wav) -> None:
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice(broken=range(99)))
-    streams.prepare()
+    streams.capture()
     codes = codes_of(code2wav, 2, 3)
     assert decoded(streams, [1, 3], codes, [1, 3]) == decoded(Code2WavStreams(code2wav, SLOTS), [1, 3], codes, [1, 3])
     assert streams.uncaptured == 2
@@ -245,7 +245,7 @@ def test_shapes_that_cannot_be_captured_leave_the_other_graphs_in_use(
     """The largest alone, holes, and all the small ones, without which a chunk is no sum of buckets."""
     device = GraphDevice(broken)
     streams, plain = Code2WavStreams(code2wav, SLOTS, device), Code2WavStreams(code2wav, SLOTS)
-    streams.prepare()
+    streams.capture()
     assert [record.getMessage() for record in caplog.records if "no graph today" in record.getMessage()]
     assert 0 < device.captured < device.asked
     codes, slots = codes_of(code2wav, SLOTS, 38), [4, 0, 2, 1, 3]

@@ -21,7 +21,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "live-text.md"
 def split_whole(text: str, split: Split, longest: int | None = None) -> list[str]:
     """The parts of a text that is there at once."""
     splitter = Splitter(split, longest)
-    return splitter.add(text) + splitter.finish()
+    return splitter.add(text) + splitter.flush()
 
 
 def bare(text: str) -> str:
@@ -30,7 +30,7 @@ def bare(text: str) -> str:
 
 def fed(chunks: list[str], split: Split, longest: int | None = None) -> list[str]:
     splitter = Splitter(split, longest)
-    return [part for chunk in chunks for part in splitter.add(chunk)] + splitter.finish()
+    return [part for chunk in chunks for part in splitter.add(chunk)] + splitter.flush()
 
 
 # "|" stands where the text is cut.
@@ -111,7 +111,7 @@ def test_none_waits_for_the_end() -> None:
     splitter = Splitter(Split.NONE)
     assert splitter.add("One. Two. ") == []
     assert splitter.add("Three.\n\nFour.") == []
-    assert splitter.finish() == ["One. Two. Three.\n\nFour."]
+    assert splitter.flush() == ["One. Two. Three.\n\nFour."]
 
 
 @pytest.mark.parametrize("split", Split)
@@ -131,7 +131,7 @@ def test_auto_gives_a_sentence_when_a_later_text_has_come_behind_it() -> None:
     assert splitter.add("Three. Four") == ["One.", "Two."]
     assert splitter.add(". Five. Six") == ["Three."]
     assert splitter.add(" seven.") == ["Four.", "Five."]
-    assert splitter.finish() == ["Six seven."]
+    assert splitter.flush() == ["Six seven."]
 
 
 def test_auto_token_by_token_is_sentence_by_sentence() -> None:
@@ -147,7 +147,7 @@ def test_a_sentence_is_given_out_as_soon_as_the_next_begins() -> None:
         ['It rained."'],
         [],
     ]
-    assert splitter.finish() == ["(Nobody came."]
+    assert splitter.flush() == ["(Nobody came."]
 
 
 def test_flush_gives_out_what_there_is() -> None:
@@ -159,8 +159,8 @@ def test_flush_gives_out_what_there_is() -> None:
     assert splitter.flush() == ["Smith who"]
     assert splitter.add("... ") == []
     assert splitter.add("came. And") == ["... came."]
-    assert splitter.finish() == ["And"]
-    assert splitter.finish() == []
+    assert splitter.flush() == ["And"]
+    assert splitter.flush() == []
 
 
 @pytest.mark.parametrize("split", Split)
@@ -199,7 +199,7 @@ def test_a_sentence_without_an_end_is_given_out_when_it_is_too_long() -> None:
     assert splitter.add("th") == []
     assert splitter.add("r") == ["one two"]
     assert splitter.add("ee four") == []
-    assert splitter.finish() == ["three four"]
+    assert splitter.flush() == ["three four"]
 
 
 MIXED = ("word", "Dr", "e.g", "no", "12", "3.14", "A", "я", "好", "한", "ก็", "e\u0301", "😀", "\u200d", "http://x.y?z")
@@ -249,7 +249,7 @@ def test_flushes_lose_no_word(chunks: list[str], flushes: list[bool]) -> None:
     for chunk, flush in zip(chunks, flushes, strict=False):
         parts += splitter.add(chunk)
         parts += splitter.flush() if flush else []
-    parts += splitter.finish()
+    parts += splitter.flush()
     letters = [character for character in "".join(chunks) if character.isalnum()]
     assert [character for part in parts for character in part if character.isalnum()] == letters
 
@@ -268,5 +268,5 @@ def test_thousands_of_tiny_texts_are_split_in_no_time() -> None:
     splitter = Splitter(Split.SENTENCE)
     for _ in range(20_000):
         assert splitter.add("a ") == []
-    assert len(splitter.finish()) == 1
+    assert len(splitter.flush()) == 1
     assert time.process_time() - started < 5

@@ -15,6 +15,7 @@ pytest.importorskip("triton")
 from benchmarks.sound import rounded, snr_db
 from runtime.device.kernels import convolution, pointwise, residual_unit
 from runtime.device.kernels.convolution import Tile
+from runtime.engine.graphs import GraphPool
 from runtime.engine.reference_sound import ReferenceSound
 from runtime.model.code2wav import Code2Wav
 from runtime.model.packed_sound import PackedSound
@@ -154,8 +155,10 @@ def test_going_over_a_reference_in_captured_steps_is_going_over_it_at_once(small
     codes = codes_of(small, 1, reference + 4)
     truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
     streams, device = packed(small), GraphDevice()
-    after = ReferenceSound(streams.sound, device, small.config.num_quantizers)
-    after.capture()
+    graphs = GraphPool(device)
+    after = ReferenceSound(streams.sound, device, small.config.num_quantizers, graphs)
+    with torch.inference_mode():
+        graphs.capture(after.captures())
     assert device.captured == len(list(after.works()))
     after(codes_of(small, 1, 9, seed=4)[0])  # another's, of which nothing may be left
     sound = after(codes[0, :reference])

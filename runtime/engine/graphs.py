@@ -1,0 +1,89 @@
+"""Holds every graph of a checkpoint by its work and shape: decode, prefill, first frames, Code2Wav, references."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from operator import ge
+from typing import Any
+
+from runtime.device import Device
+from runtime.errors import SetUpError
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]  # captures done, of how many
+Shape = tuple[int, ...]
+
+
+class Work(StrEnum):
+    """What a graph does; its shape's numbers are in brackets."""
+
+    DECODE = "decode steps"  # rows, span
+    PREFILL = "prefill chunks"  # prompts, positions of each
+    FIRST_FRAME = "first frames"  # rows
+    FOLLOWING_SOUND = "sound behind first frames"  # frames, rows
+    FIRST_SOUND = "first sound"  # frames, rows
+    SOUND = "sound"  # frames, rows
+    REFERENCE = "references"  # frames
+    REFERENCE_END = "ends of references"  # frames
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """How a graph comes about; ``capture`` returns it, or what holds it beside its own memory."""
+
+    work: Work
+    shape: Shape
+    capture: Callable[[], Any]
+
+
+class GraphPool:
+    """What could not be captured is not in it; the same work is then done without a graph."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}  # small shapes first
+
+    def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:
+        """Capture graphs in the order that is given, the largest first: the others find room in its memory.
+
+        What cannot be captured is said once.
+
+        Raises:
+            SetUpError: the checkpoint cannot be used on this device at all.
+        """
+        wanted = list(captures)
+        before, errors = self._device.free_bytes(), []
+        for done, capture in enumerate(wanted, 1):
+            try:
+                self._graphs[capture.work][capture.shape] = capture.capture()
+            except SetUpError:
+                raise
+            except Exception as error:
+                errors.append(f"{capture.work} {capture.shape}: {type(error).__name__}: {error}")
+            progress(done, len(wanted))
+        self._graphs = {work: dict(sorted(graphs.items())) for work, graphs in self._graphs.items()}
+        taken = (before - self._device.free_bytes()) / 2**20
+        log.info("%d graphs captured, %.0f MiB", len(wanted) - len(errors), taken)
+        if errors:
+            log.warning(
+                "capture failed for %d of %d, which run without graphs: %s", len(errors), len(wanted), errors[0]
+            )
+
+    def of(self, work: Work) -> dict[Shape, Any]:
+        """Every graph of a work, by shape."""
+        return self._graphs[work]
+
+    def get(self, work: Work, *shape: int) -> Any | None:
+        """The graph of a shape, or None."""
+        return self._graphs[work].get(shape)
+
+    def fitting(self, work: Work, *least: int) -> tuple[Shape, Any | None]:
+        """The smallest graph with at least so much in every dimension; ``least`` and None where there is none."""
+        for shape, graph in self._graphs[work].items():
+            if all(map(ge, shape, least)):
+                return shape, graph
+        return least, None
