@@ -311,13 +311,12 @@ class EngineCore:
             through = [stop == len(prompt.embeds) for stop, (_, prompt, _) in zip(stops, wanted, strict=True)]
             if not all(through):
                 with self.device.stream(Stream.STARTS):
-                    self.in_flight.prefilling(slots[np.logical_not(through)], self.device.mark())
+                    self.in_flight.add(Stream.STARTS, slots[np.logical_not(through)], self.device.mark())
             if any(through):
                 prompts = [prompt for (_, prompt, _), is_through in zip(wanted, through, strict=True) if is_through]
                 spoken = [sequence for sequence, is_through in zip(sequences, through, strict=True) if is_through]
-                self.in_flight.first_frames(
-                    self.runner.first(slots[through], partial(self.code2wav_scheduler.follow, spoken)), prompts
-                )
+                first = self.runner.first(slots[through], partial(self.code2wav_scheduler.follow, spoken))
+                self.in_flight.add(Stream.STARTS, first.slots, first.event, first, prompts)
         except Exception as error:
             log.exception("the prefill of %d requests failed", len(sequences))
             if len(sequences) == 1 or isinstance(error, FrameLost):
@@ -338,7 +337,8 @@ class EngineCore:
         A frame that fails has moved nothing on (runtime/engine/frame.py), so the others make the frame they would have.
         """
         try:
-            self.in_flight.frame(self.runner.step(slots), began)
+            step = self.runner.step(slots)
+            self.in_flight.add(Stream.FRAMES, slots, step.event, step, began=began)
             return
         except Exception as error:
             log.exception("a frame of %d rows failed", len(slots))

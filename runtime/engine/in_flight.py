@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -80,19 +80,28 @@ class InFlight:
         """Prefill chunks that are in flight, wanted or not."""
         return sum(len(launch.slots) for launch in self._starts)
 
-    def frame(self, launched: LaunchedFrame, began: float) -> None:
-        """A frame of some rows was launched."""
-        self._table.begun[launched.slots] += 1
-        self._add(self._frames, Stream.FRAMES, launched.slots, launched.event, launched, [], began)
+    def add(
+        self,
+        stream: Stream,
+        slots: Slots,
+        event: Event,
+        launched: LaunchedFrame | None = None,
+        prompts: Sequence[Prompt] = (),
+        began: float | None = None,
+    ) -> None:
+        """Something was launched for some rows: a frame, or, on ``Stream.STARTS``, prefill chunks.
 
-    def prefilling(self, slots: Slots, event: Event) -> None:
-        """Prefill chunks were launched that no frame follows."""
-        self._add(self._starts, Stream.STARTS, slots, event, None, [], self._clock())
-
-    def first_frames(self, launched: LaunchedFrame, prompts: list[Prompt]) -> None:
-        """The last prefill chunks of some prompts were launched, and the first frames behind them."""
-        self._table.begun[launched.slots] += 1
-        self._add(self._starts, Stream.STARTS, launched.slots, launched.event, launched, prompts, self._clock())
+        Args:
+            launched: the frame; None where none follows the chunks.
+            prompts: those that it is the first frame of.
+            began: when the device could begin, if not now.
+        """
+        if launched is not None:
+            self._table.begun[slots] += 1
+        began = self._clock() if began is None else began
+        launches = self._frames if stream is Stream.FRAMES else self._starts
+        launches.append(_Launch(slots, self._given_up[slots], event, launched, [*prompts], began))
+        self._expect(stream, event)
 
     def give_up(self, slot: int) -> None:
         """Whatever was begun for a row until now is not wanted any more."""
@@ -123,19 +132,6 @@ class InFlight:
             with suppress(Exception):  # `outputs` meets the same error, and knows the requests
                 launches[0].event.synchronize()
         return bool(launches)
-
-    def _add(
-        self,
-        launches: deque[_Launch],
-        stream: Stream,
-        slots: Slots,
-        event: Event,
-        launched: LaunchedFrame | None,
-        prompts: list[Prompt],
-        began: float,
-    ) -> None:
-        launches.append(_Launch(slots, self._given_up[slots], event, launched, prompts, began))
-        self._expect(stream, event)
 
     def _wanted(self, launch: _Launch, result: FrameResult | None) -> StepOutput:
         wanted = self._given_up[launch.slots] == launch.given_up
