@@ -4,6 +4,7 @@ PORT ?= 7860
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := .venv-clients
+JS := tools/js
 
 # Which torch: the locked one from your package index, or your own choice (README, "Your card's torch").
 TORCH ?=
@@ -34,10 +35,12 @@ test: $(VENV)/.ready-dev
 test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready
 	$(PYTEST) -m "thorough or examples" $(TESTS)
 
-check: $(VENV)/.ready-dev
+check: $(VENV)/.ready-dev $(JS)/node_modules/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/node $(JS)/check.js
+	$(BIN)/node $(JS)/node_modules/eslint/bin/eslint.js --config $(JS)/eslint.config.js assets/js clients/js tests/js $(JS)
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
@@ -66,7 +69,7 @@ lock: $(VENV)/.ready-dev
 	$(BIN)/python tools/lock.py
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) build dist artifacts .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENTS) $(JS)/node_modules build dist artifacts .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Voicewright needs Python 3.11 or 3.12; set PYTHON=/path/to/it."; exit 1; }
@@ -86,6 +89,11 @@ $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	grep -v -e '^torch==' $$($(BIN)/python -c 'import torch; print("-e ^triton==" * bool(torch.version.cuda))') \
 		requirements-dev.lock > $(VENV)/without-torch.txt
 	$(BIN)/pip install --quiet -r $(VENV)/without-torch.txt
+	@touch $@
+
+# What checks the page's JavaScript. Nothing of it runs while it is installed.
+$(JS)/node_modules/.ready: $(JS)/package-lock.json $(VENV)/.ready-dev
+	cd $(JS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Other people's clients, whose pins are not ours. Every pin is in the lock: nothing is resolved.

@@ -7,7 +7,9 @@ export class StudioError extends Error {
   /** @param {{code: string, message: string, param?: string|null, status?: number}} fields */
   constructor({ code, message, param = null, status = 0 }) {
     super(message);
-    Object.assign(this, { code, param, status });
+    this.code = code;
+    this.param = param;
+    this.status = status;
   }
 
   /** Whether this studio simply has no such route. */
@@ -28,6 +30,7 @@ export function address(path) {
 
 /** @param {Response} response */
 async function refusal(response) {
+  /** @type {Object<string, any>} */
   let fields = {};
   try {
     fields = (await response.json()).error ?? {};
@@ -55,9 +58,10 @@ async function ask(path, options = {}) {
   return response;
 }
 
-/** @param {string} method @param {string} path @param {Object} [json] */
+/** @param {string} method @param {string} path @param {Object<string, any>} [json] */
 async function send(method, path, json) {
   const body = json === undefined ? undefined : JSON.stringify(json);
+  /** @type {Record<string, string>} */
   const headers = body === undefined ? {} : { 'content-type': 'application/json' };
   const response = await ask(path, { method, headers, body });
   return response.status === 204 ? null : response.json();
@@ -66,10 +70,15 @@ async function send(method, path, json) {
 export const api = {
   /** The answer itself, or a StudioError. */
   ask,
+  /** @param {string} path */
   get: (path) => send('GET', path),
+  /** @param {string} path @param {Object<string, any>} [json] */
   post: (path, json = {}) => send('POST', path, json),
+  /** @param {string} path @param {Object<string, any>} json */
   patch: (path, json) => send('PATCH', path, json),
+  /** @param {string} path @param {Object<string, any>} json */
   put: (path, json) => send('PUT', path, json),
+  /** @param {string} path */
   delete: (path) => send('DELETE', path),
   /** @param {string} path @param {FormData} data @param {string} [method] */
   form: async (path, data, method = 'POST') => (await ask(path, { method, body: data })).json(),

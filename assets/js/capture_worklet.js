@@ -9,6 +9,7 @@ class Capture extends AudioWorkletProcessor {
     this.filled = 0;
   }
 
+  /** @param {Float32Array[][]} inputs */
   process(inputs) {
     const heard = inputs[0][0];
     if (!heard) return true;

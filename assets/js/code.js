@@ -3,7 +3,7 @@
  *
  * @typedef {Object} Request
  * @property {'custom_voice'|'voice_design'|'base'} mode
- * @property {Object} config
+ * @property {Object<string, any>} config
  * @property {string} text
  * @property {number} seed
  * @property {string} [model]      id of the model that spoke
@@ -24,7 +24,7 @@ function body(request) {
   return { input: request.text, ...speechConfig(request), response_format: 'wav', stream: false };
 }
 
-/** @param {Object} value @param {number} [indent] */
+/** @param {Object<string, any>} value @param {number} [indent] */
 function json(value, indent = 0) {
   return JSON.stringify(value, null, 2).replaceAll('\n', `\n${' '.repeat(indent)}`);
 }
@@ -34,7 +34,7 @@ function shellQuoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A JSON value as Python writes it. */
+/** A JSON value as Python writes it. @param {any} value @param {string} [indent] @returns {string} */
 function python(value, indent = '') {
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
@@ -96,6 +96,7 @@ export function pythonCode(request, base) {
 
 /** Reads the reference into `reference`, as base64. @param {Request} request */
 function referenceInJavaScript(request) {
+  /** @param {string} bytes */
   const base64 = (bytes) => `Buffer.from(${bytes}).toString('base64')`;
   return request.referenceUrl
     ? `const recording = await fetch('${request.referenceUrl}');\nconst reference = ${base64('await recording.arrayBuffer()')};\n`

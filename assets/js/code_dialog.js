@@ -19,7 +19,8 @@ function requestOf({ mode, config, text, seed, id, reference, start, record, mod
 export class CodeDialog {
   /** @param {HTMLDialogElement} dialog @param {import('./studio.js').Studio} studio */
   constructor(dialog, studio) {
-    Object.assign(this, { dialog, studio });
+    this.dialog = dialog;
+    this.studio = studio;
     this.tabs = dialog.querySelector('[role=tablist]');
     this.text = dialog.querySelector('#vw-code-text');
     this.language = 'curl';

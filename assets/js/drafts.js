@@ -8,7 +8,7 @@
 const PREFIX = 'voicewright.draft.';
 const REST_MS = 400; // between something written and its being kept
 
-/** @typedef {{id: string, draft?: () => Object|null, recall?: (draft: Object) => void, reopen?: (draft: Object) => void}} Source */
+/** @typedef {{id: string, draft?: () => Object<string, any>|null, recall?: (draft: Object<string, any>) => void, reopen?: (draft: Object<string, any>) => void}} Source */
 
 export class Drafts {
   /** @param {Source[]} sources */
@@ -16,6 +16,8 @@ export class Drafts {
     this.sources = sources.filter(({ draft }) => draft);
     /** As this page read or wrote them last, by id: a page that only stands there overwrites nothing of another's. */
     this.known = new Map();
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.timer = undefined;
     for (const event of ['input', 'change', 'click']) document.addEventListener(event, () => this.touch());
     document.addEventListener('visibilitychange', () => document.hidden && this.keep());
     addEventListener('pagehide', () => this.keep());
@@ -29,14 +31,14 @@ export class Drafts {
         source.recall?.(draft);
         source.reopen?.(draft);
       }
-      this.known.set(source.id, JSON.stringify(source.draft()));
+      this.known.set(source.id, JSON.stringify(source.draft?.()));
     }
   }
 
-  /** @param {string} id @returns {Object|null} */
+  /** @param {string} id @returns {Object<string, any>|null} */
   read(id) {
     try {
-      return JSON.parse(localStorage.getItem(PREFIX + id));
+      return JSON.parse(localStorage.getItem(PREFIX + id) ?? 'null');
     } catch {
       return null; // no place, or not ours
     }
@@ -51,7 +53,7 @@ export class Drafts {
     clearTimeout(this.timer);
     this.timer = undefined;
     for (const source of this.sources) {
-      const text = JSON.stringify(source.draft());
+      const text = JSON.stringify(source.draft?.());
       if (text === this.known.get(source.id)) continue;
       this.known.set(source.id, text);
       try {

@@ -2,9 +2,10 @@
 
 /** @param {HTMLElement} place @param {(files: File[]) => void} take */
 export function takeDrops(place, take) {
+  /** @param {boolean} on */
   const hover = (on) => place.classList.toggle('vw-drop', on);
   place.ondragover = (event) => {
-    if (!event.dataTransfer.types.includes('Files')) return;
+    if (!event.dataTransfer?.types.includes('Files')) return;
     event.preventDefault();
     hover(true);
   };
@@ -12,6 +13,6 @@ export function takeDrops(place, take) {
   place.ondrop = (event) => {
     event.preventDefault();
     hover(false);
-    take([...event.dataTransfer.files]);
+    take([...(event.dataTransfer?.files ?? [])]);
   };
 }

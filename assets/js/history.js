@@ -7,20 +7,22 @@ import { Take } from './take.js';
 const PAGE = 30;
 
 export class TakeHistory extends EventTarget {
-  /** @type {Object[]} records */
+  /** @type {Object<string, any>[]} records */
   list = [];
   /** @type {string|null} */
   next = null;
   /** What is listed: search, room, favourite. */
+  /** @type {{search?: string, room?: string, favourite?: string}} */
   wanted = {};
 
-  /** @param {import('./speech.js').Speech} speech @param {(key: string, values?: Object) => string} t */
+  /** @param {import('./speech.js').Speech} speech @param {(key: string, values?: Object<string, any>) => string} t */
   constructor(speech, t) {
     super();
-    Object.assign(this, { speech, t });
+    this.speech = speech;
+    this.t = t;
   }
 
-  /** List anew. @param {{search?: string, room?: string, favourite?: boolean}} [wanted] */
+  /** List anew. @param {{search?: string, room?: string, favourite?: string}} [wanted] */
   async refresh(wanted = this.wanted) {
     this.wanted = wanted;
     const { takes, next } = await this.page(null);
@@ -34,45 +36,51 @@ export class TakeHistory extends EventTarget {
     this.show([...this.list, ...takes], next);
   }
 
+  /** @param {string|null} cursor */
   page(cursor) {
-    const query = new URLSearchParams({ limit: PAGE });
+    const query = new URLSearchParams({ limit: String(PAGE) });
     for (const [name, value] of Object.entries({ ...this.wanted, cursor })) if (value) query.set(name, value);
     return api.get(`studio/takes?${query}`);
   }
 
+  /** @param {Object<string, any>[]} list @param {string|null} [next] */
   show(list, next = this.next) {
-    Object.assign(this, { list, next });
+    this.list = list;
+    this.next = next;
     this.dispatchEvent(new Event('change'));
   }
 
-  /** @param {string} id @param {Object} fields name, tags, favourite, notes */
+  /** @param {string} id @param {Object<string, any>} fields name, tags, favourite, notes */
   async change(id, fields) {
     const record = await api.patch(`studio/takes/${id}`, fields);
     this.show(this.list.map((take) => (take.id === id ? record : take)));
     return record;
   }
 
+  /** @param {string} id @param {boolean} on */
   favourite(id, on) {
     return this.change(id, { favourite: on });
   }
 
+  /** @param {string} id */
   async remove(id) {
     await api.delete(`studio/takes/${id}`);
     this.show(this.list.filter((take) => take.id !== id));
   }
 
+  /** @param {string} id */
   async restore(id) {
     await api.post(`studio/takes/${id}/restore`);
     await this.refresh();
   }
 
-  /** A kept take with its sound, ready for the stage. @param {Object} record */
+  /** A kept take with its sound, ready for the stage. @param {Object<string, any>} record */
   async load(record) {
     const blob = await api.blob(`studio/takes/${record.id}/audio?format=pcm&inline=1`);
     return Take.kept(record, new Int16Array(await blob.arrayBuffer()));
   }
 
-  /** @param {Object} record @returns {Promise<Blob|null>} */
+  /** @param {Object<string, any>} record @returns {Promise<Blob|null>} */
   async reference(record) {
     return record.reference ? api.blob(`studio/takes/${record.id}/reference`) : null;
   }
@@ -95,7 +103,7 @@ export class TakeHistory extends EventTarget {
     return { take, identical, why: this.t(key, values) };
   }
 
-  /** A take was kept just now: it comes first, where it belongs to what is listed. @param {Object} record */
+  /** A take was kept just now: it comes first, where it belongs to what is listed. @param {Object<string, any>} record */
   add(record) {
     const { search, room, favourite } = this.wanted;
     if (search || favourite || (room && room !== record.room)) return;

@@ -11,7 +11,7 @@ export class Keep {
     this.code = root.querySelector('#vw-copy-code');
     /** @type {import('./take.js').Take|null} whose file is behind the link */
     this.offered = null;
-    /** @type {Object|null} its record when that was put there */
+    /** @type {Object<string, any>|null} its record when that was put there */
     this.record = null;
     this.star.onclick = () => stage.dispatchEvent(new Event('star'));
     this.code.onclick = () => stage.dispatchEvent(new Event('code'));
@@ -42,7 +42,8 @@ export class Keep {
     wav.setAttribute('aria-disabled', String(!take));
     const record = take?.record ?? null;
     if (this.offered === take && this.record === record) return;
-    Object.assign(this, { offered: take, record });
+    this.offered = take;
+    this.record = record;
     if (wav.href.startsWith('blob:')) URL.revokeObjectURL(wav.href);
     if (!take) return wav.removeAttribute('href');
     wav.href = record ? kept(record, 'wav') : URL.createObjectURL(take.wav());
@@ -50,7 +51,7 @@ export class Keep {
   }
 }
 
-/** Where a kept take's file lies. @param {Object} record @param {string} format */
+/** Where a kept take's file lies. @param {Object<string, any>} record @param {string} format */
 export function kept(record, format) {
   return String(api.address(`studio/takes/${record.id}/audio?format=${format}`));
 }

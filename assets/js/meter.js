@@ -6,7 +6,7 @@ const FRAME_SAMPLES = 1920;
 const NONE = '–';
 
 export class Meter {
-  /** @param {ParentNode} page @param {(key: string, values?: Object) => string} t */
+  /** @param {ParentNode} page @param {(key: string, values?: Object<string, any>) => string} t */
   constructor(page, t) {
     this.t = t;
     const names = ['queue', 'prefill', 'ttfa', 'audible', 'rtf', 'frames', 'underruns', 'reason'];
@@ -15,6 +15,7 @@ export class Meter {
 
   /** @param {import('./take.js').Take|null} take */
   show(take) {
+    /** @type {Object<string, string|undefined>} */
     const figures = take ? this.figures(take) : {};
     for (const [name, cell] of Object.entries(this.cells)) {
       const text = figures[name] ?? NONE;
@@ -22,6 +23,7 @@ export class Meter {
     }
   }
 
+  /** @param {Object<string, any>} take */
   figures({ queue, metrics, samples, stopReason, timing }) {
     return {
       queue: queue ? `${queue.position + 1}.` : milliseconds(metrics?.queue_ms),

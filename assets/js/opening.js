@@ -7,7 +7,7 @@ import { preferred, Words } from './words.js';
 
 const ASK_MS = 500;
 
-const asked = new URLSearchParams(location.search).get('__theme');
+const asked = new URLSearchParams(location.search).get('__theme') ?? '';
 const isDark = ['light', 'dark'].includes(asked) ? asked === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
 document.documentElement.classList.toggle('dark', isDark);
 

@@ -23,7 +23,7 @@ export function neededStart(arrivals) {
   // Backwards: `latest` is the last moment at which everything from here on would still have come in time, counted
   // as if all sound before had been played by then.
   const received = [0];
-  for (const { samples } of arrivals) received.push(received.at(-1) + samples);
+  for (const { samples } of arrivals) received.push(received[received.length - 1] + samples);
   let latest = -Infinity;
   let needed = received[1] ?? 0;
   for (let i = arrivals.length - 1; i >= 0; i--) {

@@ -10,8 +10,8 @@ const known = new WeakMap();
 export class Peaks {
   /** Those of a take, brought up to its last chunk. @param {import('./take.js').Take} take */
   static of(take) {
-    if (!known.has(take)) known.set(take, new Peaks());
-    const peaks = known.get(take);
+    const peaks = known.get(take) ?? new Peaks();
+    known.set(take, peaks);
     for (; peaks.chunks < take.chunks.length; peaks.chunks++) peaks.append(take.chunks[peaks.chunks]);
     return peaks;
   }

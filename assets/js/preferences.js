@@ -7,7 +7,7 @@ const THEMES = ['system', 'light', 'dark'];
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
 export class Preferences extends EventTarget {
-  /** @param {Object} me GET studio/me @param {Object<string, string>} languages names by code */
+  /** @param {Object<string, any>} me GET studio/me @param {Object<string, string>} languages names by code */
   constructor(me, languages) {
     super();
     const { language, theme } = me.preferences ?? {};

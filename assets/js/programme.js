@@ -18,7 +18,8 @@ const SILENCE = new Int16Array(SAMPLE_RATE / 10);
 export class Programme {
   /** @param {Iterable<Item>|AsyncIterable<Item>} items @param {{gainDb?: number}} [options] */
   constructor(items, { gainDb = 0 } = {}) {
-    this.source = items[Symbol.asyncIterator]?.() ?? items[Symbol.iterator]();
+    /** @type {Iterator<Item>|AsyncIterator<Item>} */
+    this.source = Symbol.asyncIterator in items ? items[Symbol.asyncIterator]() : items[Symbol.iterator]();
     /** @type {Promise<IteratorResult<Item>>[]} */
     this.asked = [];
     this.gain = 10 ** (gainDb / 20);
@@ -39,7 +40,9 @@ export class Programme {
    * @returns {AsyncGenerator<Int16Array>}
    */
   async *pieces({ index = 0, at = 0 } = {}) {
-    const spans = (this.spans = []);
+    /** @type {Span[]} */
+    const spans = [];
+    this.spans = spans;
     let start = 0;
     for (let skip = at; ; index++, skip = 0) {
       const { done, value: item } = await this.item(index);

@@ -29,44 +29,53 @@ export class Recorder {
     /** @type {Float32Array[]} */
     this.blocks = [];
     this.seconds = 0;
+    /** @type {MediaStream|null} */
+    this.stream = null;
+    /** @type {AudioContext|null} */
+    this.context = null;
   }
 
   /** Ask for the microphone and begin. Rejects with the key of a sentence where it is refused. */
   async start() {
+    let stream;
     try {
-      this.stream = await navigator.mediaDevices.getUserMedia({
+      stream = await navigator.mediaDevices.getUserMedia({
         // A voice to clone is wanted as it is, not as a telephone call would like it.
         audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
       });
     } catch (refusal) {
-      throw new Error(refusalKey(refusal));
+      throw new Error(refusalKey(refusal), { cause: refusal });
     }
-    this.context = new AudioContext();
-    await this.context.audioWorklet.addModule(new URL('./capture_worklet.js', import.meta.url));
-    const tap = new AudioWorkletNode(this.context, 'voicewright-capture', {
+    this.stream = stream;
+    const context = new AudioContext();
+    this.context = context;
+    await context.audioWorklet.addModule(new URL('./capture_worklet.js', import.meta.url));
+    const tap = new AudioWorkletNode(context, 'voicewright-capture', {
       numberOfOutputs: 0,
       channelCount: 1,
       channelCountMode: 'explicit',
     });
-    tap.port.onmessage = ({ data }) => this.hear(data);
-    this.context.createMediaStreamSource(this.stream).connect(tap);
-    await this.context.resume();
+    tap.port.onmessage = ({ data }) => this.hear(data, context.sampleRate);
+    context.createMediaStreamSource(stream).connect(tap);
+    await context.resume();
   }
 
-  /** @param {Float32Array} block */
-  hear(block) {
+  /** @param {Float32Array} block @param {number} rate of its samples */
+  hear(block, rate) {
     if (this.seconds >= this.maxSeconds) return;
     this.blocks.push(block);
-    this.seconds += block.length / this.context.sampleRate;
+    this.seconds += block.length / rate;
     this.onLevel(Math.min(1, peak(block)), this.seconds);
     if (this.seconds >= this.maxSeconds) this.onFull();
   }
 
   /** Give the microphone back and return what was heard, mono, 24 kHz. @returns {Promise<Int16Array>} */
   async stop() {
-    for (const track of this.stream.getTracks()) track.stop();
-    const rate = this.context.sampleRate;
-    await this.context.close();
+    const { stream, context } = this;
+    if (!stream || !context) return new Int16Array(); // it was never begun
+    for (const track of stream.getTracks()) track.stop();
+    const rate = context.sampleRate;
+    await context.close();
     const samples = await resample(join(this.blocks), rate);
     return toInt16(samples);
   }
@@ -90,7 +99,7 @@ function join(blocks) {
   return all;
 }
 
-/** @param {Float32Array} samples @param {number} rate */
+/** @param {Float32Array<ArrayBuffer>} samples @param {number} rate */
 async function resample(samples, rate) {
   if (samples.length === 0 || rate === SAMPLE_RATE) return samples;
   const length = Math.ceil((samples.length / rate) * SAMPLE_RATE);
@@ -106,6 +115,7 @@ async function resample(samples, rate) {
 
 /** @param {DOMException} refusal */
 function refusalKey(refusal) {
+  /** @type {Object<string, string>} */
   const keys = { NotFoundError: 'clone.microphone.not_found', NotAllowedError: 'clone.microphone.refused' };
   return keys[refusal.name] ?? 'clone.microphone.busy';
 }

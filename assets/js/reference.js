@@ -15,13 +15,17 @@ export class Reference {
   /**
    * @param {Object} given
    * @param {Int16Array|null} given.pcm     mono, 24 kHz; null: not decoded here
-   * @param {Blob} [given.file]             what is sent where there are no samples
+   * @param {Blob|null} [given.file]             what is sent where there are no samples
    * @param {string} given.name
    * @param {'recording'|'upload'} given.source
    * @param {number} given.maxSeconds       that may be used
    */
   constructor({ pcm, file = null, name, source, maxSeconds }) {
-    Object.assign(this, { pcm, file, name, source, maxSeconds });
+    this.pcm = pcm;
+    this.file = file;
+    this.name = name;
+    this.source = source;
+    this.maxSeconds = maxSeconds;
     this.start = 0;
     this.end = Math.min(this.seconds, maxSeconds);
     /** @type {Blob|null} */
@@ -57,10 +61,10 @@ export class Reference {
 
   /** The chosen samples. */
   get chosen() {
-    return this.pcm.subarray(Math.round(this.start * SAMPLE_RATE), Math.round(this.end * SAMPLE_RATE));
+    return (this.pcm ?? new Int16Array()).subarray(Math.round(this.start * SAMPLE_RATE), Math.round(this.end * SAMPLE_RATE));
   }
 
-  /** What is sent: the same object for as long as the choice is the same. @returns {Blob} */
+  /** What is sent: the same object for as long as the choice is the same. @returns {Blob|null} */
   sent() {
     this.blob ??= this.pcm ? wavBlob([this.chosen], SAMPLE_RATE) : this.file;
     return this.blob;

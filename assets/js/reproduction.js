@@ -28,24 +28,26 @@ function difference(one, other) {
   return { count, most };
 }
 
+/** @param {Object<string, any>} model */
 const device = ({ device: name, dtype }) => [name, dtype].filter(Boolean).join(', ');
 
 /**
  * @param {import('./take.js').Take} before  the kept take, with its sound
  * @param {import('./take.js').Take} after   the new one
- * @returns {{identical: boolean, key: string, values: Object}}  the sentence that says it
+ * @returns {{identical: boolean, key: string, values: Object<string, any>}}  the sentence that says it
  */
 export function compare(before, after) {
+  /** @param {string} key @param {Object<string, any>} [values] */
   const different = (key, values = {}) => ({ identical: false, key: `library.different.${key}`, values });
   if (after.state === 'stopped') return different('stopped');
   // What was stopped is compared as far as it had come.
   const wasStopped = before.state === 'stopped';
   const sameLength = wasStopped ? before.samples <= after.samples : before.samples === after.samples;
-  const { count, most } = sameLength ? difference(before, after) : {};
+  const { count, most } = sameLength ? difference(before, after) : { count: undefined, most: Infinity };
   const bySamples = wasStopped || after.record === null;
-  const same = bySamples ? count === 0 : before.record.sha256 === after.record.sha256;
+  const same = bySamples ? count === 0 : before.record?.sha256 === after.record?.sha256;
   if (same) return { identical: true, key: `library.identical${wasStopped ? '_so_far' : ''}`, values: { n: before.samples } };
-  const [then, now] = [before.record.model ?? {}, after.model ?? {}];
+  const [then, now] = [before.record?.model ?? {}, after.model ?? {}];
   if (then.id && now.id && then.id !== now.id) return different('model', { then: then.id, now: now.id });
   if (then.fingerprint && then.fingerprint !== now.fingerprint) return different('weights', { now: now.id });
   if (device(then) !== device(now)) return different('device', { then: device(then), now: device(now) });

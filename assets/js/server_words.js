@@ -11,17 +11,22 @@ const MEGABYTE = 2 ** 20;
 
 /** @type {import('./words.js').Words|null} */
 let words = null;
-/** English phrases without places, and those with some as patterns; values are keys. */
+/**
+ * English phrases without places, and those with some as patterns; values are keys.
+ *
+ * @type {{whole: Map<string, string>, patterns: {key: string, pattern: RegExp}[]}}
+ */
 let phrases = { whole: new Map(), patterns: [] };
 
 /** Speak by these words from here on. @param {import('./words.js').Words} chosen */
 export function sayWith(chosen) {
   words = chosen;
-  const keys = Object.keys(words.english).filter((key) => key.startsWith(PHRASE));
-  const [plain, placed] = [false, true].map((is) => keys.filter((key) => words.english[key].includes('{') === is));
+  const { english } = chosen;
+  const keys = Object.keys(english).filter((key) => key.startsWith(PHRASE));
+  const [plain, placed] = [false, true].map((is) => keys.filter((key) => english[key].includes('{') === is));
   phrases = {
-    whole: new Map(plain.map((key) => [words.english[key], key])),
-    patterns: placed.map((key) => ({ key, pattern: patternOf(words.english[key]) })),
+    whole: new Map(plain.map((key) => [english[key], key])),
+    patterns: placed.map((key) => ({ key, pattern: patternOf(english[key]) })),
   };
 }
 
@@ -36,7 +41,7 @@ export function phrase(said) {
   if (key) return words.t(key);
   for (const one of phrases.patterns) {
     const match = one.pattern.exec(said);
-    if (match) return words.t(one.key, Object.fromEntries(Object.entries(match.groups).map(([name, value]) => [name, phrase(value) ?? value])));
+    if (match) return words.t(one.key, Object.fromEntries(Object.entries(match.groups ?? {}).map(([name, value]) => [name, phrase(value) ?? value])));
   }
   return null;
 }
@@ -54,7 +59,7 @@ export function inPageWords(said) {
  */
 export function sentenceOf({ code, message, facts = {} }) {
   const template = words && (words.chosen[ERROR + code] ?? words.english[ERROR + code]);
-  if (!template) return message;
+  if (!words || !template) return message;
   const values = valuesOf(facts);
   const isSaid = typeof facts.why !== 'string' || words.language === 'en' || phrase(facts.why) !== null;
   const key = isSaid ? ERROR + code : `${ERROR}${code}.plain`;
@@ -64,8 +69,9 @@ export function sentenceOf({ code, message, facts = {} }) {
   return sentence[0].toUpperCase() + sentence.slice(1);
 }
 
-/** Facts as they are written in a sentence. @param {Object<string, string|number>} facts */
+/** Facts as they are written in a sentence. @param {Object<string, any>} facts @returns {Object<string, any>} */
 function valuesOf(facts) {
+  /** @type {Object<string, any>} */
   const values = {};
   for (const [name, fact] of Object.entries(facts)) {
     if (typeof fact === 'string') values[name] = inPageWords(fact);

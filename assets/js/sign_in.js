@@ -4,8 +4,8 @@ import { api } from './api.js';
 
 /**
  * @param {ParentNode} page
- * @param {Object} me GET studio/me
- * @param {(key: string, values?: Object) => string} t
+ * @param {Object<string, any>} me GET studio/me
+ * @param {(key: string, values?: Object<string, any>) => string} t
  */
 export function offerSigningIn(page, me, t) {
   if (!me.features?.oauth) return;

@@ -28,9 +28,13 @@ export class Sparkline {
   }
 }
 
-/** The newest point stands at the right edge, the largest at the top. */
+/**
+ * The newest point stands at the right edge, the largest at the top.
+ *
+ * @param {(number|null)[]} points @param {number} length @param {number} most
+ */
 function path(points, length, most) {
-  return points
+  return /** @type {any[]} */ (points)
     .map((value, index) => [value, WIDTH - ((points.length - 1 - index) * WIDTH) / (length - 1)])
     .filter(([value]) => value !== null)
     .map(([value, x]) => `${x.toFixed(2)},${(HEIGHT - (value / most) * HEIGHT).toFixed(2)}`)

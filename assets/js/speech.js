@@ -13,14 +13,19 @@ export class Speech {
   /**
    * @param {import('../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {Object} studio
-   * @param {(id: string) => Object} studio.modelOf  id, fingerprint, device and dtype of a model
+   * @param {(id: string) => Object<string, any>} studio.modelOf  id, fingerprint, device and dtype of a model
    * @param {(take: Take) => void} studio.onWhole
    * @param {(take: Take) => void} studio.onFailed
    * @param {(take: Take) => void} studio.onKept
    * @param {(take: Take, error: Error) => void} studio.onUnkept
    */
   constructor(socket, { modelOf, onWhole, onFailed, onKept, onUnkept }) {
-    Object.assign(this, { socket, modelOf, onWhole, onFailed, onKept, onUnkept });
+    this.socket = socket;
+    this.modelOf = modelOf;
+    this.onWhole = onWhole;
+    this.onFailed = onFailed;
+    this.onKept = onKept;
+    this.onUnkept = onUnkept;
     /** Takes whose sound may still come. @type {Set<Take>} */
     this.live = new Set();
     /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
@@ -41,10 +46,11 @@ export class Speech {
     return take;
   }
 
-  /** @param {Blob} reference */
+  /** @param {Blob} reference @returns {Promise<string>} */
   travelling(reference) {
-    if (!this.urls.has(reference)) this.urls.set(reference, dataUrl(reference));
-    return this.urls.get(reference);
+    const url = this.urls.get(reference) ?? dataUrl(reference);
+    this.urls.set(reference, url);
+    return url;
   }
 
   /** @param {Take} take @param {string|null} referenceUrl */
@@ -77,6 +83,7 @@ export class Speech {
     });
   }
 
+  /** @param {import('./take.js').Take} take @param {Error} error */
   fail(take, error) {
     this.live.delete(take);
     Object.assign(take, { error, stopReason: 'error', queue: null });
@@ -86,6 +93,7 @@ export class Speech {
 
   /** Hand a finished take to the studio's store. @param {Take} take */
   async keep(take) {
+    /** @param {any} error */
     const unkept = (error) => {
       const isNew = !take.unkept;
       take.unkept = true;
@@ -95,11 +103,12 @@ export class Speech {
     if (!this.keeps || take.isSample) return unkept(null);
     const form = new FormData();
     form.append('take', JSON.stringify(describe(take)));
-    form.append('pcm', new Blob(take.chunks, { type: 'application/octet-stream' }), 'take.pcm');
+    form.append('pcm', new Blob(/** @type {BlobPart[]} */ (take.chunks), { type: 'application/octet-stream' }), 'take.pcm');
     if (take.reference) form.append('reference', take.reference, take.reference.name ?? 'reference.wav');
     try {
-      take.record = await api.form('studio/takes', form);
-      take.id = take.record.id;
+      const record = await api.form('studio/takes', form);
+      take.record = record;
+      take.id = record.id;
       take.tell('stored');
       this.onKept(take);
     } catch (error) {

@@ -50,8 +50,9 @@ export class Stage extends EventTarget {
   place(page) {
     const [figures, dock, footer] = ['.vw-meter', '#vw-stage', '.vw-footer'].map((part) => page.querySelector(part));
     const narrow = matchMedia('(max-width: 40rem)');
-    narrow.onchange = () => (narrow.matches ? footer.before(figures) : dock.append(figures));
-    narrow.onchange();
+    const settle = () => (narrow.matches ? footer.before(figures) : dock.append(figures));
+    narrow.onchange = settle;
+    settle();
   }
 
   listen() {
@@ -101,12 +102,17 @@ export class Stage extends EventTarget {
     if (this.sounding) this.stop();
     this.programme = take && new Programme([take]);
     this.onItem = null;
-    Object.assign(this, { index: 0, at: 0 });
+    this.index = 0;
+    this.at = 0;
     this.put(take);
   }
 
   begin(programme, { index = 0, at = 0 } = {}, onItem = null) {
-    Object.assign(this, { programme, onItem, index, at, told: -1 });
+    this.programme = programme;
+    this.onItem = onItem;
+    this.index = index;
+    this.at = at;
+    this.told = -1;
     const playing = this.player.begin();
     this.playing = playing;
     const pumped = this.pump(programme, playing, { index, at });
@@ -131,7 +137,8 @@ export class Stage extends EventTarget {
 
   resume() {
     if (this.sounding || !this.programme) return;
-    if (this.take && !this.take.live && this.at >= this.take.samples) Object.assign(this, { index: 0, at: 0 });
+    if (this.take && !this.take.live && this.at >= this.take.samples) this.index = 0;
+    this.at = 0;
     this.player.arm().catch(() => {});
     this.begin(this.programme, { index: this.index, at: this.at }, this.onItem);
   }
@@ -144,7 +151,8 @@ export class Stage extends EventTarget {
   /** Be silent now, and begin from the beginning next time. */
   stop() {
     this.silence();
-    Object.assign(this, { index: 0, at: 0 });
+    this.index = 0;
+    this.at = 0;
   }
 
   silence() {

@@ -15,7 +15,7 @@ export class Status extends EventTarget {
   /**
    * @param {ParentNode} page
    * @param {import('../../clients/js/voicewright.js').SpeechSocket} socket
-   * @param {(key: string) => string} t
+   * @param {(key: string, values?: Object<string, any>) => string} t
    */
   constructor(page, socket, t) {
     super();
@@ -60,7 +60,7 @@ export class Status extends EventTarget {
     this.asking = true;
     while (this.socket.state !== 'open') {
       const status = await this.asked();
-      if (this.socket.state === 'open') break;
+      if (/** @type {string} */ (this.socket.state) === 'open') break; // meanwhile
       if (!status) this.interrupt();
       else {
         this.interrupted = false;
@@ -114,6 +114,7 @@ export class Status extends EventTarget {
       .join(' · ');
   }
 
+  /** @param {string} state @param {string} sentence */
   show(state, sentence) {
     this.line.dataset.state = state;
     this.line.textContent = sentence;

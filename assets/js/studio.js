@@ -37,7 +37,12 @@ const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 export class Studio {
   /** @param {HTMLElement} page @param {{presets: Object, me: Object, words: Words, preferences: Preferences}} given */
   constructor(page, { presets, me, words, preferences }) {
-    Object.assign(this, { page, me, words, preferences, api, given: presets });
+    this.page = page;
+    this.me = me;
+    this.words = words;
+    this.preferences = preferences;
+    this.api = api;
+    this.given = presets;
     this.localise();
     this.t = (key, values) => words.t(key, values);
     sayWith(words);
@@ -97,7 +102,7 @@ export class Studio {
     // Who writes on has that to undo, and not what was replaced before.
     this.page.addEventListener('input', ({ target }) => {
       this.undo = null;
-      this.mended(target);
+      this.mended(/** @type {HTMLElement} */ (target));
     });
     for (const link of this.page.querySelectorAll('[data-room]')) link.onclick = () => this.go(link.dataset.room);
     this.page.querySelector('[role=tablist]').onkeydown = (event) => this.onTabKey(event);

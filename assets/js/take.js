@@ -7,7 +7,7 @@
  * @typedef {Object} Asked
  * @property {string} room
  * @property {'custom_voice'|'voice_design'|'base'} mode
- * @property {Object} config      fields of session.config without seed and ref_audio
+ * @property {Object<string, any>} config      fields of session.config without seed and ref_audio
  * @property {string} text
  * @property {number} seed
  * @property {string} [label]     what stands beside the waveform
@@ -27,7 +27,17 @@ export class Take extends EventTarget {
   /** @param {Asked} asked */
   constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true }) {
     super();
-    Object.assign(this, { room, mode, config, text, seed, label, parent, reference, isQuiet, isSample, keepsStopped });
+    this.room = room;
+    this.mode = mode;
+    this.config = config;
+    this.text = text;
+    this.seed = seed;
+    this.label = label;
+    this.parent = parent;
+    this.reference = reference;
+    this.isQuiet = isQuiet;
+    this.isSample = isSample;
+    this.keepsStopped = keepsStopped;
     /** @type {string|null} */
     this.id = null;
     /** @type {'queued'|'streaming'|'done'|'stopped'|'failed'} */
@@ -37,28 +47,32 @@ export class Take extends EventTarget {
     this.samples = 0;
     /** When its sound came. @type {{at: number, samples: number}[]} */
     this.arrivals = [];
-    /** The model that speaks: id, fingerprint, device, dtype. @type {Object|null} */
+    /** The model that speaks: id, fingerprint, device, dtype. @type {Object<string, any>|null} */
     this.model = null;
-    /** @type {Object|null} audio.start */
+    /** @type {Object<string, any>|null} audio.start */
     this.start = null;
-    /** @type {Object|null} metrics of audio.done */
+    /** @type {Object<string, any>|null} metrics of audio.done */
     this.metrics = null;
     /** @type {string|null} */
     this.stopReason = null;
     /** @type {{position: number, etaMs: number|null}|null} */
     this.queue = null;
-    /** @type {Object|null} the stored JSON */
+    /** @type {Object<string, any>|null} the stored JSON */
     this.record = null;
+    /** @type {Error|null} */
     this.error = null;
+    /** @type {Object<string, any>|null} of the client's */
     this.utterance = null;
+    /** @type {Promise<unknown>|null} settled by the next change */
+    this.changing = null;
     this.unkept = false; // the studio has no place for it
     /** What this page measured, ms after `clicked` (performance.now()). */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }
 
-  /** A kept take with its sound, to be played and shown like a fresh one. @param {Object} record @param {Int16Array} pcm */
+  /** A kept take with its sound, to be played and shown like a fresh one. @param {Object<string, any>} record @param {Int16Array} pcm */
   static kept(record, pcm) {
-    const take = new Take({ ...record, reference: null });
+    const take = new Take(/** @type {Asked} */ ({ ...record, reference: null }));
     take.append(pcm);
     const state = record.stop_reason === 'cancelled' ? 'stopped' : 'done';
     Object.assign(take, { metrics: record.metrics, stopReason: record.stop_reason, state });
@@ -109,7 +123,7 @@ export class Take extends EventTarget {
 
   /** @param {string} event */
   tell(event) {
-    this.wake?.();
+    this.wake?.(undefined);
     this.changing = null;
     this.dispatchEvent(new Event(event));
   }

@@ -32,9 +32,11 @@ const MARKUP = `
 const FORMATS = ['wav', 'mp3', 'flac', 'opus'];
 
 export class TakeRow {
-  /** @param {Object} record @param {import('./studio.js').Studio} studio */
+  /** @param {Object<string, any>} record @param {import('./studio.js').Studio} studio */
   constructor(record, studio) {
-    Object.assign(this, { record, studio, open: false });
+    this.record = record;
+    this.studio = studio;
+    this.open = false;
     this.element = document.createElement('li');
     this.element.className = 'vw-take';
     this.element.dataset.take = record.id;
@@ -81,7 +83,7 @@ export class TakeRow {
     }
   }
 
-  /** @param {Object} record the same take, changed */
+  /** @param {Object<string, any>} record the same take, changed */
   update(record) {
     if (record === this.record) return;
     this.record = record;
@@ -111,6 +113,7 @@ export class TakeRow {
   }
 
   get date() {
+    /** @type {Intl.DateTimeFormatOptions} */
     const style = { dateStyle: 'medium', timeStyle: 'short' };
     return new Intl.DateTimeFormat(this.studio.words.language, style).format(this.record.created_at * 1000);
   }
@@ -140,7 +143,7 @@ export class TakeRow {
     this.find('.vw-take-files').replaceChildren(this.find('.vw-take-files').firstElementChild, ...links);
   }
 
-  /** Everything that the take was made with, and what came of it. @returns {[string, string][]} */
+  /** Everything that the take was made with, and what came of it. @returns {string[][]} */
   settings() {
     const { t } = this.studio;
     const { mode, model, voice, language, seed, config, metrics, lufs, sha256, stop_reason: reason, reference } = this.record;

@@ -7,7 +7,8 @@ const TYPING_MS = 200;
 export class TakesPanel {
   /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio */
   constructor(root, studio) {
-    Object.assign(this, { root, studio });
+    this.root = root;
+    this.studio = studio;
     this.search = root.querySelector('#vw-takes-search');
     this.room = root.querySelector('#vw-takes-room');
     this.starred = root.querySelector('#vw-takes-starred');

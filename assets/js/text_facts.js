@@ -8,9 +8,12 @@ const LONG = 600; // characters: as a script it is heard sooner, and mended line
 const MOST_NAMED = 3; // languages
 
 export class TextFacts {
+  /** @type {number|undefined} */
+  frame;
+
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
-    Object.assign(this, { studio });
+    this.studio = studio;
     this.count = page.querySelector('#vw-text-count');
     this.script = page.querySelector('#vw-text-script');
     this.tongue = page.querySelector('#vw-text-tongue');
@@ -35,6 +38,7 @@ export class TextFacts {
     if (this.tongue.textContent !== hint) this.tongue.textContent = hint;
   }
 
+  /** @param {string} text */
   facts(text) {
     const { language } = this.studio.words;
     const segments = new Intl.Segmenter(language, { granularity: 'word' }).segment(text);
@@ -44,12 +48,13 @@ export class TextFacts {
     return { words: number.format(words), characters: number.format([...text].length), time: this.time(expectedSeconds(text)) };
   }
 
+  /** @param {number} seconds */
   time(seconds) {
     const whole = Math.max(1, Math.round(seconds));
     return this.studio.t(whole < 60 ? 'shell.seconds' : 'shell.minutes', { m: Math.floor(whole / 60), s: whole % 60 });
   }
 
-  /** What the checkpoint of this room may not know of the text; empty: nothing. */
+  /** What the checkpoint of this room may not know of the text; empty: nothing. @param {string} text */
   hint(text) {
     const { studio } = this;
     const card = studio.cards.get(studio.current?.mode);
@@ -58,7 +63,7 @@ export class TextFacts {
     const page = studio.words.language;
     const name = unknown.script
       ? new Intl.DisplayNames([page], { type: 'script' }).of(unknown.script)
-      : new Intl.DisplayNames([page], { type: 'language' }).of(unknown.language);
+      : new Intl.DisplayNames([page], { type: 'language' }).of(unknown.language ?? '');
     const { length } = card.languages;
     const known = new Intl.ListFormat(page, { type: 'conjunction' }).format(card.languages.map((one) => languageName(one, page)));
     const languages = length > MOST_NAMED ? studio.t('shell.languages', { n: length }) : known;

@@ -2,7 +2,11 @@
  * Whether a text is in a language that a checkpoint does not know: by its letters, and for Latin ones by its words. Pure.
  */
 
-/** Languages of the published checkpoints by the script that they are written in; of other scripts they know none. */
+/**
+ * Languages of the published checkpoints by the script that they are written in; of other scripts they know none.
+ *
+ * @type {Object<string, string[]>}
+ */
 const WRITTEN = {
   Latn: ['english', 'french', 'german', 'italian', 'portuguese', 'spanish'],
   Hani: ['chinese', 'japanese'],
@@ -13,6 +17,7 @@ const WRITTEN = {
 };
 for (const script of ['Arab', 'Hebr', 'Deva', 'Beng', 'Taml', 'Telu', 'Thai', 'Grek', 'Geor', 'Armn', 'Ethi', 'Khmr', 'Mymr', 'Sinh', 'Guru', 'Gujr', 'Laoo']) WRITTEN[script] = [];
 const KNOWN = new Set(Object.values(WRITTEN).flat());
+/** @type {[string, RegExp][]} */
 const LETTERS = Object.keys(WRITTEN).map((script) => [script, new RegExp(`\\p{Script=${script}}`, 'gu')]);
 
 /** The words that come most often, by the language's tag. */
@@ -28,7 +33,9 @@ const COMMON = {
   sv: 'och att det som en är på jag inte med för har den till',
   tr: 'bir ve bu için de ne var çok ama daha gibi ben',
 };
+/** @type {Object<string, string>} */
 const NAMES = { en: 'english', de: 'german', fr: 'french', es: 'spanish', it: 'italian', pt: 'portuguese' };
+/** @type {[string, Set<string>][]} */
 const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.split(' '))]);
 
 const READ = 3000; // characters that are looked at
@@ -41,12 +48,13 @@ const FAMILIAR = 0.15; // of the words are among the commonest
  *
  * @param {string} text
  * @param {string[]} languages  of the checkpoint, by its own names
- * @returns {{script: string}|{language: string}|null}  an ISO 15924 code, or a BCP 47 tag
+ * @returns {{script?: string, language?: string}|null}  an ISO 15924 code, or a BCP 47 tag
  */
 export function unknownTongue(text, languages) {
   const known = languages.map((name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' : name.toLowerCase()));
   if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // nothing to judge by
   const read = text.slice(0, READ);
+  /** @type {[string, number][]} */
   const counts = LETTERS.map(([script, letters]) => [script, read.match(letters)?.length ?? 0]);
   const all = counts.reduce((sum, [, count]) => sum + count, 0);
   const foreign = counts.filter(([script, count]) => count > SHARE * all && !WRITTEN[script].some((name) => known.includes(name)));
@@ -54,7 +62,11 @@ export function unknownTongue(text, languages) {
   return latinTongue(read, known);
 }
 
-/** The language of a text in Latin letters, where it is plainly none that is known. */
+/**
+ * The language of a text in Latin letters, where it is plainly none that is known.
+ *
+ * @param {string} text @param {string[]} known
+ */
 function latinTongue(text, known) {
   const words = text.toLowerCase().match(/\p{L}+/gu) ?? [];
   if (words.length < FEWEST) return null;

@@ -28,7 +28,9 @@ const MARKUP = `
 export class VoiceRow {
   /** @param {Object} voice as the runtime lists it @param {import('./studio.js').Studio} studio */
   constructor(voice, studio) {
-    Object.assign(this, { voice, studio, open: false });
+    this.voice = voice;
+    this.studio = studio;
+    this.open = false;
     this.element = document.createElement('li');
     this.element.className = 'vw-voice-row';
     this.element.dataset.voice = voice.id;
@@ -131,7 +133,7 @@ export class VoiceRow {
     this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [cell('dt', term), cell('dd', said)]));
   }
 
-  /** What is known of the voice, in words. @returns {[string, string][]} */
+  /** What is known of the voice, in words. @returns {string[][]} */
   facts() {
     const { voice, studio } = this;
     const { t } = studio;

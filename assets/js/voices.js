@@ -3,7 +3,7 @@
 import { api } from './api.js';
 
 export class Voices extends EventTarget {
-  /** @type {Object[]} voice cards: id, name, … */
+  /** @type {any[]} voice cards: id, name, … */
   list = [];
 
   async refresh() {

@@ -9,8 +9,14 @@ const SUFFIX = '.voice';
 export class VoicesPanel {
   /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio */
   constructor(root, studio) {
-    Object.assign(this, { root, studio });
-    for (const name of ['search', 'file', 'list', 'empty', 'error', 'consent']) this[name] = root.querySelector(`#vw-voices-${name}`);
+    this.root = root;
+    this.studio = studio;
+    this.search = root.querySelector('#vw-voices-search');
+    this.file = root.querySelector('#vw-voices-file');
+    this.list = root.querySelector('#vw-voices-list');
+    this.empty = root.querySelector('#vw-voices-empty');
+    this.error = root.querySelector('#vw-voices-error');
+    this.consent = root.querySelector('#vw-voices-consent');
     /** @type {Map<string, VoiceRow>} by the voice's id */
     this.rows = new Map();
     this.search.oninput = () => this.paint();

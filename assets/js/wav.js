@@ -8,6 +8,7 @@
 export function wavBlob(chunks, sampleRate) {
   const bytes = chunks.reduce((sum, pcm) => sum + pcm.byteLength, 0);
   const header = new DataView(new ArrayBuffer(44));
+  /** @param {number} at @param {string} word */
   const text = (at, word) => [...word].forEach((c, i) => header.setUint8(at + i, c.charCodeAt(0)));
   text(0, 'RIFF');
   header.setUint32(4, 36 + bytes, true);
@@ -21,7 +22,7 @@ export function wavBlob(chunks, sampleRate) {
   header.setUint16(34, 16, true);
   text(36, 'data');
   header.setUint32(40, bytes, true);
-  return new Blob([header, ...chunks], { type: 'audio/wav' });
+  return new Blob([header, .../** @type {BlobPart[]} */ (chunks)], { type: 'audio/wav' });
 }
 
 /** Round [-1, 1] floats to 16 bits. @param {Float32Array} samples */

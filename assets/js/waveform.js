@@ -66,6 +66,7 @@ export function paintBars(canvas, peaks, bins, colour) {
   if (width === 0 || height === 0) return;
   if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
   const pen = canvas.getContext('2d');
+  if (!pen) return;
   pen.clearRect(0, 0, width, height);
   pen.fillStyle = getComputedStyle(canvas).getPropertyValue('--vw-line');
   pen.fillRect(0, Math.floor(height / 2), width, Math.max(1, Math.floor(ratio)));

@@ -17,14 +17,16 @@ export class Words {
     const [english, chosen] = await Promise.all(
       ['en', language].map((code) => (code === 'en' && this.english['shell.language'] ? this.english : api.get(`studio/i18n/${code}`))),
     );
-    Object.assign(this, { english, chosen, language });
+    this.english = english;
+    this.chosen = chosen;
+    this.language = language;
   }
 
   /**
    * One sentence, its {places} filled.
    *
    * @param {string} key
-   * @param {Object<string, string|number>} [values]
+   * @param {Object<string, any>} [values]
    */
   t(key, values = {}) {
     const sentence = this.chosen[key] ?? this.english[key] ?? key;
@@ -44,7 +46,7 @@ export class Words {
 /**
  * Presets in one language: what is there by language, as {en: …, zh: …}, becomes what it is in that one.
  *
- * @param {*} value @param {string} language
+ * @param {any} value @param {string} language @returns {any}
  */
 export function localised(value, language) {
   if (Array.isArray(value)) return value.map((one) => localised(one, language));

@@ -30,6 +30,29 @@ const REPORT_S = 0.1;
 const QUANTUM = 128; // samples between two calls of process
 
 class PcmPlayer extends AudioWorkletProcessor {
+  /** @type {Int16Array[]} */
+  chunks = [];
+  offset = 0; // in chunks[0]
+  buffered = 0;
+  take = 0;
+  target = 0;
+  hold = 0;
+  held = 0; // since the first samples came
+  /** @type {string} */
+  state = 'idle';
+  ended = false;
+  finished = false;
+  played = 0;
+  last = 0;
+  fadeIn = 0;
+  dry = 0; // silence since the queue ran dry; becomes an underrun if more sound comes
+  isDry = false;
+  underruns = 0;
+  underrunSamples = 0;
+  /** @type {number|null} */
+  firstTime = null;
+  sinceReport = 0;
+
   constructor() {
     super();
     this.ramp = Math.round(RAMP_S * sampleRate);
@@ -43,21 +66,20 @@ class PcmPlayer extends AudioWorkletProcessor {
 
   /** Forget the take before and wait for the next. @param {number} take @param {number} target @param {number} hold */
   clear(take, target, hold = Infinity) {
-    /** @type {Int16Array[]} */
     this.chunks = [];
-    this.offset = 0; // in chunks[0]
+    this.offset = 0;
     this.buffered = 0;
     this.take = take;
     this.target = target;
     this.hold = hold;
-    this.held = 0; // since the first samples came
+    this.held = 0;
     this.state = 'idle';
     this.ended = false;
     this.finished = false;
     this.played = 0;
     this.last = 0;
     this.fadeIn = 0;
-    this.dry = 0; // silence since the queue ran dry; becomes an underrun if more sound comes
+    this.dry = 0;
     this.isDry = false;
     this.underruns = 0;
     this.underrunSamples = 0;
@@ -65,6 +87,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.sinceReport = 0;
   }
 
+  /** @param {any} message */
   receive(message) {
     switch (message.type) {
       case 'begin':
@@ -87,6 +110,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     }
   }
 
+  /** @param {Int16Array} pcm */
   push(pcm) {
     if (pcm.length === 0) return;
     this.chunks.push(pcm);
@@ -121,6 +145,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.last = 0;
   }
 
+  /** @param {string} state */
   enter(state) {
     this.state = state;
     this.report();
@@ -131,6 +156,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.enter('idle');
   }
 
+  /** @param {Float32Array[][]} _inputs @param {Float32Array[][]} outputs */
   process(_inputs, outputs) {
     const out = outputs[0][0];
     if (this.state === 'buffering') this.startIfReady();

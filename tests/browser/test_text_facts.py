@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from runtime.shared.file_names import file_name
-from runtime.shared.speech_rate import expected_seconds
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import line, text_of, texts
 from tests.browser.steps import SHORT, enter, prepare, speaker
@@ -17,64 +15,6 @@ from tests.browser.test_page import complaints
 pytestmark = pytest.mark.browser
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and goes on. "
-PUBLISHED = [
-    "Chinese",
-    "English",
-    "French",
-    "German",
-    "Italian",
-    "Japanese",
-    "Korean",
-    "Portuguese",
-    "Russian",
-    "Spanish",
-]
-TEXTS = [
-    "",
-    "Hi.",
-    SENTENCE * 3,
-    "水刚刚烧开。坐下歇一会儿吧。",
-    "오늘 아침에는 안개가",
-    "ねえ、12 の",
-    "مرحبا بالعالم",
-    "x" * 70 + " y 7",
-]
-
-
-def test_lengths_and_names_are_those_of_the_runtime(blank: Page) -> None:
-    body = """async (texts) => {
-      const { expectedSeconds } = await import('/js/speech_rate.js');
-      const { fileName } = await import('/js/file_name.js');
-      return texts.map((text) => [expectedSeconds(text), fileName(text, 'wav')]);
-    }"""
-    for text, (seconds, name) in zip(TEXTS, blank.evaluate(body, TEXTS), strict=True):
-        assert abs(seconds - expected_seconds(text)) <= 0.0401, text  # whole frames there
-        assert name == file_name(text, "wav"), text
-
-
-@pytest.mark.parametrize(
-    ("text", "known", "unknown"),
-    [
-        ("مرحبا بالعالم، كيف حالك اليوم؟", ["english"], {"script": "Arab"}),
-        ("مرحبا بالعالم، كيف حالك اليوم؟", PUBLISHED, {"script": "Arab"}),
-        ("水刚刚烧开。坐下歇一会儿吧。", ["english"], {"script": "Hani"}),
-        ("水刚刚烧开。坐下歇一会儿吧。", ["english", "sichuan_dialect"], None),
-        ("今朝は雪が降っていました。", ["chinese", "english"], {"script": "Hira"}),
-        ("Der Zug kam pünktlich und der Kaffee war heiß, es ist nicht mehr weit.", ["english"], {"language": "de"}),
-        ("Der Zug kam pünktlich und der Kaffee war heiß, es ist nicht mehr weit.", PUBLISHED, None),
-        ("Het was een mooie dag en ik ging met de trein naar het strand.", PUBLISHED, {"language": "nl"}),
-        ("Naïve café owners met Dvořák, and in the end they all agreed.", ["english"], None),
-        ("My friend 李明 came to the door this morning.", ["english"], None),
-        ("Kwisatz haderach, Arrakis, Dune, Shai-Hulud!", ["english"], None),
-        ("مرحبا", [], None),
-        ("مرحبا", ["arabic"], None),
-    ],
-)
-def test_a_text_of_another_language_is_told_from_names_in_it(
-    blank: Page, text: str, known: list[str], unknown: dict[str, Any] | None
-) -> None:
-    body = "async (given) => (await import('/js/tongues.js')).unknownTongue(...given)"
-    assert blank.evaluate(body, [text, known]) == unknown
 
 
 def test_the_page_warns_of_a_language_before_it_is_spoken_and_writes_from_the_right(studio: Page) -> None:

@@ -11,7 +11,8 @@ export class Clinic {
    * @param {{onRefused: (error: Error) => void, onTrim: () => void}} tell
    */
   constructor(root, studio, { onRefused, onTrim }) {
-    Object.assign(this, { studio, onRefused });
+    this.studio = studio;
+    this.onRefused = onRefused;
     this.list = root.querySelector('#vw-clone-clinic');
     this.levels = root.querySelector('#vw-clone-levels');
     this.tidy = root.querySelector('#vw-clone-tidy');

@@ -11,11 +11,13 @@ export class KeepForm extends EventTarget {
    */
   constructor(root, studio, given) {
     super();
-    Object.assign(this, { studio, given });
+    this.studio = studio;
+    this.given = given;
     this.form = root.querySelector('#vw-clone-keep');
     this.name = root.querySelector('#vw-clone-keep-name');
     this.consent = root.querySelector('#vw-clone-consent');
     this.button = root.querySelector('#vw-clone-keep-button');
+    /** @param {SubmitEvent} event */
     this.form.onsubmit = (event) => {
       event.preventDefault();
       this.submit();

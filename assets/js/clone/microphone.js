@@ -37,6 +37,7 @@ export class Microphone extends EventTarget {
     this.count.hidden = state !== 'counting';
   }
 
+  /** @param {'idle'|'counting'|'recording'} state */
   enter(state) {
     this.state = state;
     this.paint();
@@ -77,7 +78,7 @@ export class Microphone extends EventTarget {
 
   async finish() {
     const { recorder } = this;
-    if (this.state !== 'recording') return;
+    if (this.state !== 'recording' || !recorder) return;
     this.recorder = null;
     this.enter('idle');
     const pcm = await recorder.stop();

@@ -33,7 +33,8 @@ export class TakeCard extends EventTarget {
    */
   constructor(template, letter, key, t) {
     super();
-    Object.assign(this, { letter, t });
+    this.letter = letter;
+    this.t = t;
     this.element = /** @type {HTMLElement} */ (template.content.firstElementChild.cloneNode(true));
     const find = (selector) => this.element.querySelector(selector);
     this.article = find('article');
@@ -50,7 +51,7 @@ export class TakeCard extends EventTarget {
     /** @type {Take|null} */
     this.take = null;
     this.dropped = false;
-    /** @type {Object|null} what it was kept as */
+    /** @type {Object<string, any>|null} what it was kept as */
     this.voice = null;
     this.favourite = false;
     /** What it was made after. @type {Origin|null} */
@@ -106,7 +107,14 @@ export class TakeCard extends EventTarget {
       this.take?.removeEventListener(change, this.onTake);
       take.addEventListener(change, this.onTake);
     }
-    Object.assign(this, { take, origin, description, dropped: false, voice: null, favourite: false, gainDb: 0, matched: false });
+    this.take = take;
+    this.origin = origin;
+    this.description = description;
+    this.dropped = false;
+    this.voice = null;
+    this.favourite = false;
+    this.gainDb = 0;
+    this.matched = false;
     this.playing = false;
     this.seed.value = String(take.seed);
     this.wave.show(take);
@@ -186,7 +194,8 @@ export class TakeCard extends EventTarget {
 
   /** @param {number} gainDb @param {boolean} matched whether it is known how loud this and another are */
   level(gainDb, matched) {
-    Object.assign(this, { gainDb, matched });
+    this.gainDb = gainDb;
+    this.matched = matched;
     this.refresh();
   }
 

@@ -8,10 +8,11 @@ export class DesignedVoices {
   /**
    * @param {HTMLElement} root the room's panel
    * @param {import('../studio.js').Studio} studio
-   * @param {{again: (voice: Object) => void}} acts
+   * @param {{again: (voice: Object<string, any>) => void}} acts
    */
   constructor(root, studio, { again }) {
-    Object.assign(this, { studio, again });
+    this.studio = studio;
+    this.again = again;
     this.section = root.querySelector('#vw-design-voices');
     this.list = root.querySelector('#vw-design-voices-list');
     studio.voices.addEventListener('change', () => this.refresh());
@@ -25,7 +26,7 @@ export class DesignedVoices {
     this.list.replaceChildren(...designed.map((voice) => this.entry(voice, open.has(voice.id))));
   }
 
-  /** @param {Object} voice @param {boolean} open */
+  /** @param {Object<string, any>} voice @param {boolean} open */
   entry(voice, open) {
     const { t } = this.studio;
     const entry = make('li', {}, [
@@ -42,6 +43,7 @@ export class DesignedVoices {
     return entry;
   }
 
+  /** @param {string} key @param {Object<string, any>} voice @param {() => void} onclick */
   button(key, voice, onclick) {
     const textContent = this.studio.t(key);
     return make('button', { type: 'button', textContent, onclick, ariaLabel: `${textContent}: ${voice.name}` });
@@ -59,7 +61,7 @@ export class DesignedVoices {
   }
 }
 
-/** @param {string} tag @param {Object} [properties] @param {Node[]} [children] */
+/** @param {string} tag @param {Object<string, any>} [properties] @param {Node[]} [children] */
 function make(tag, properties = {}, children = []) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);

@@ -29,13 +29,14 @@ export class Kept {
     if (room.cards.some(({ take }) => take)) return; // new ones were made meanwhile
     room.lay(Math.max(room.cards.length, takes.length));
     found.forEach((take, index) => {
-      if (!take) return;
+      const kept = takes[index];
+      if (!take || !kept) return;
       const card = room.cards[index];
       const seed = card.lock.checked ? card.seed.value : null;
-      const { origin, description, voice } = takes[index];
+      const { origin, description, voice } = kept;
       room.watch(card, take, { origin, description });
       if (seed !== null) card.seed.value = seed;
-      Object.assign(card, { voice, favourite: Boolean(take.record.favourite) && !voice });
+      Object.assign(card, { voice, favourite: Boolean(take.record?.favourite) && !voice });
       card.refresh();
     });
     room.match();

@@ -12,9 +12,11 @@ const FAILED_BELOW = 20;
  * @returns {{level: number|null, gains: number[]}}  the common level, and what each is turned down by, dB
  */
 export function matched(levels) {
-  const known = levels.filter((level) => Number.isFinite(level));
+  /** @param {number|null} level @returns {level is number} */
+  const isKnown = (level) => Number.isFinite(level);
+  const known = levels.filter(isKnown);
   if (known.length < 2) return { level: null, gains: levels.map(() => 0) };
   const loudest = Math.max(...known);
   const level = Math.min(...known.filter((one) => one > loudest - FAILED_BELOW));
-  return { level, gains: levels.map((one) => (Number.isFinite(one) ? Math.min(0, level - one) : 0)) };
+  return { level, gains: levels.map((one) => (isKnown(one) ? Math.min(0, level - one) : 0)) };
 }

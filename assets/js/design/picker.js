@@ -13,11 +13,12 @@ export class PresetPicker extends EventTarget {
   /**
    * @param {ParentNode} root
    * @param {Design[]} designs
-   * @param {(key: string, values?: Object) => string} t
+   * @param {(key: string, values?: Object<string, any>) => string} t
    */
   constructor(root, designs, t) {
     super();
-    Object.assign(this, { designs, t });
+    this.designs = designs;
+    this.t = t;
     this.use = root.querySelector('#vw-design-use');
     this.tongue = root.querySelector('#vw-design-tongue');
     this.chips = root.querySelector('#vw-design-chips');

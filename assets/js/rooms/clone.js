@@ -16,14 +16,24 @@ import { FieldError, fillLanguages, fillSelect, preselect } from './fields.js';
 export class CloneRoom {
   static id = 'clone';
   id = 'clone';
+  /** @type {'base'} */
   mode = 'base';
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
-    Object.assign(this, { root, studio });
-    for (const name of ['transcript', 'xvector', 'language', 'voice', 'file', 'name', 'recording', 'reading', 'span', 'play', 'transcribe']) {
-      this[name] = root.querySelector(`#vw-clone-${name}`);
-    }
+    this.root = root;
+    this.studio = studio;
+    this.transcript = root.querySelector('#vw-clone-transcript');
+    this.xvector = root.querySelector('#vw-clone-xvector');
+    this.language = root.querySelector('#vw-clone-language');
+    this.voice = root.querySelector('#vw-clone-voice');
+    this.file = root.querySelector('#vw-clone-file');
+    this.name = root.querySelector('#vw-clone-name');
+    this.recording = root.querySelector('#vw-clone-recording');
+    this.reading = root.querySelector('#vw-clone-reading');
+    this.span = root.querySelector('#vw-clone-span');
+    this.play = root.querySelector('#vw-clone-play');
+    this.transcribe = root.querySelector('#vw-clone-transcribe');
     this.same = root.querySelector('#vw-clone-same');
     this.asr = root.querySelector('#vw-clone-asr');
     this.cut = root.querySelector('#vw-clone-cut');

@@ -28,7 +28,9 @@ export class DesignRoom {
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
-    Object.assign(this, { root, studio, t: studio.t });
+    this.root = root;
+    this.studio = studio;
+    this.t = studio.t;
     const find = (name) => root.querySelector(`#vw-design-${name}`);
     this.description = find('description');
     this.language = find('language');
@@ -278,7 +280,7 @@ export class DesignRoom {
     this.play(card, { clicked });
   }
 
-  /** What Base was asked for once, with what the text says now. @param {import('../take.js').Take} take */
+  /** What Base was asked for once, with what the text says now. @param {{config: Object, reference: Blob|null}} take */
   after({ config, reference }) {
     return { room: this.id, mode: 'base', config, reference, text: this.studio.text };
   }
@@ -292,6 +294,7 @@ export class DesignRoom {
     const asked = card.closer ? this.after({ config: this.like(take), reference: take.wav() }) : this.described(card);
     const seeds = drawn(MORE, this.cards.flatMap((other) => other.take?.seed ?? []));
     this.lay(Math.min(LETTERS.length, first + MORE));
+    /** @type {import('../design/card.js').Origin} */
     const origin = { letter, by: card.closer ? 'sound' : 'description' };
     const places = this.cards.slice(first);
     places.forEach((place, index) => this.begin(place, asked, seeds[index], { parent: take.id, origin, description }));
@@ -385,7 +388,7 @@ export class DesignRoom {
   /** @param {KeyboardEvent} event */
   onKey({ code, shiftKey }) {
     const [, digit] = /^(?:Digit|Numpad)([1-9])$/.exec(code) ?? [];
-    const card = this.cards[digit - 1];
+    const card = this.cards[Number(digit) - 1];
     if (card) this.toggle(card, { shift: shiftKey });
     return Boolean(card);
   }

@@ -6,6 +6,9 @@
  * @property {string[]} modes
  * @property {string[]} speakers
  * @property {string[]} languages  without auto
+ * @property {string} fingerprint
+ * @property {string} device
+ * @property {string} dtype
  * @property {boolean} takes_instruct
  * @property {boolean} speaks      false: random weights
  */
@@ -19,14 +22,18 @@ export class FieldError extends Error {
   }
 }
 
-/** Replace a select's choices and keep what was chosen where it still exists. */
+/** Replace a select's choices and keep what was chosen where it still exists. @param {HTMLSelectElement} select @param {string[][]} choices */
 export function fillSelect(select, choices) {
   const before = select.value;
   select.replaceChildren(...choices.map(([value, label]) => new Option(label, value)));
   if (choices.some(([value]) => value === before)) select.value = before;
 }
 
-/** BCP 47 tags of the checkpoints' languages; what is not here is written as the checkpoint names it. */
+/**
+ * BCP 47 tags of the checkpoints' languages; what is not here is written as the checkpoint names it.
+ *
+ * @type {Object<string, string>}
+ */
 const TAGS = {
   chinese: 'zh',
   english: 'en',
@@ -43,7 +50,7 @@ const TAGS = {
 /** A checkpoint's language in the language of the page. @param {string} name @param {string} [page] */
 export function languageName(name, page = document.documentElement.lang || 'en') {
   const tag = TAGS[name.toLowerCase()];
-  return tag ? new Intl.DisplayNames([page], { type: 'language' }).of(tag) : title(name);
+  return (tag && new Intl.DisplayNames([page], { type: 'language' }).of(tag)) || title(name);
 }
 
 /** @param {HTMLSelectElement} select @param {ModelCard} card @param {(key: string) => string} t */

@@ -34,13 +34,26 @@ export class HostRoom {
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
-    Object.assign(this, { root, studio, key: '', open: false });
+    this.root = root;
+    this.studio = studio;
+    this.key = '';
+    this.open = false;
     const find = (id) => root.querySelector(`#vw-host-${id}`);
-    Object.assign(this, {
-      door: find('door'), inside: find('inside'), state: find('state'), models: find('models'), form: find('load'),
-      wanted: find('wanted'), loadError: find('load-error'), doorError: find('door-error'), submit: find('submit'),
-      giveUp: find('give-up'), progress: find('progress'), settings: find('settings'), known: find('known'), voices: find('voices'), voiceProblems: find('voice-problems'),
-    });
+    this.door = find('door');
+    this.inside = find('inside');
+    this.state = find('state');
+    this.models = find('models');
+    this.form = find('load');
+    this.wanted = find('wanted');
+    this.loadError = find('load-error');
+    this.doorError = find('door-error');
+    this.submit = find('submit');
+    this.giveUp = find('give-up');
+    this.progress = find('progress');
+    this.settings = find('settings');
+    this.known = find('known');
+    this.voices = find('voices');
+    this.voiceProblems = find('voice-problems');
     this.door.onsubmit = (event) => this.knock(event, find('key').value);
     this.form.onsubmit = (event) => this.load(event);
     this.giveUp.onclick = () => this.send('studio/host/models', 'DELETE');

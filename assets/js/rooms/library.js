@@ -9,7 +9,8 @@ export class LibraryRoom {
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
-    Object.assign(this, { root, studio });
+    this.root = root;
+    this.studio = studio;
     this.takes = new TakesPanel(root.querySelector('#vw-library-takes'), studio);
     this.voices = new VoicesPanel(root.querySelector('#vw-library-voices'), studio);
   }

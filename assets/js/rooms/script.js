@@ -27,12 +27,15 @@ export class ScriptRoom {
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
-    Object.assign(this, { root, studio });
+    this.root = root;
+    this.studio = studio;
     const part = (name) => root.querySelector(`#vw-script-${name}`);
     this.parts = Object.fromEntries(
       ['add', 'file', 'gap', 'total', 'export', 'shape', 'format', 'loudness', 'go', 'progress', 'told', 'export-error', 'live']
         .map((name) => [name, part(name)]),
     );
+    /** @type {Promise<void>|null} */
+    this.begun = null;
     this.casting = new Casting(studio);
     this.maker = new Maker(studio, this.casting);
     this.lines = new LinesView(part('lines'), part('line'), this);
@@ -61,6 +64,7 @@ export class ScriptRoom {
       for (const field of [parts.format, parts.loudness]) field.disabled = parts.shape.value === 'srt';
     };
     this.root.addEventListener('input', () => this.forgetTold());
+    /** @param {any} event */
     this.onScriptChange = ({ detail }) => (detail.lines ? this.arrange() : this.showSoon());
   }
 

@@ -10,11 +10,13 @@ const SAMPLE_SEED = 7;
 export class SpeakersRoom {
   static id = 'speakers';
   id = 'speakers';
+  /** @type {'custom_voice'} */
   mode = 'custom_voice';
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
-    Object.assign(this, { root, studio });
+    this.root = root;
+    this.studio = studio;
     this.holder = root.querySelector('#vw-speakers-cards');
     this.language = root.querySelector('#vw-speakers-language');
     this.instruct = root.querySelector('#vw-speakers-instruct');
@@ -60,7 +62,7 @@ export class SpeakersRoom {
     const unknown = { language: null, character: this.studio.t('speakers.plain', { model: id }), sample: null };
     return speakers
       .map((name) => ({ ...(known[place(name)] ?? unknown), name, place: place(name) }))
-      .sort((one, other) => (one.place < 0) - (other.place < 0) || one.place - other.place);
+      .sort((one, other) => Number(one.place < 0) - Number(other.place < 0) || one.place - other.place);
   }
 
   row(speaker) {

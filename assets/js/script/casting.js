@@ -14,7 +14,7 @@
 import { title } from '../rooms/fields.js';
 
 export class Casting {
-  /** @param {{cards: Map<string, ModelCard>, voices: {list: Object[]}}} studio */
+  /** @param {{cards: Map<string, ModelCard>, voices: {list: Object<string, any>[]}}} studio */
   constructor(studio) {
     this.studio = studio;
   }
@@ -41,7 +41,7 @@ export class Casting {
     return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
   }
 
-  /** A voice for a new role: the first that no line has, or else the first of all. @param {Line[]} lines */
+  /** A voice for a new role: the first that no line has, or else the first of all. @param {Line[]} lines @returns {Voice|null} */
   unused(lines) {
     const taken = new Set(lines.map(({ voice }) => voice && valueOf(voice)));
     const choices = [...this.speakers(), ...this.kept()];
@@ -80,9 +80,10 @@ export class Casting {
    * What is asked for to speak a stretch of a line: everything but text and seed.
    *
    * @param {Line} line
-   * @returns {{mode: string, config: Object}}
+   * @returns {{mode: string, config: Object<string, any>}}
    */
   request({ voice, instruct }) {
+    if (!voice) throw new Error('a line without a voice is not spoken');
     const { mode, language = 'auto' } = voice;
     const how = this.takesInstruct(voice) ? instruct.trim() : '';
     const instructions = [mode === 'voice_design' && voice.description?.trim(), how].filter(Boolean).join(' ');
@@ -101,6 +102,7 @@ function choice(voice, label) {
   return { value: valueOf(voice), label, voice };
 }
 
+/** @param {string} name */
 function plain(name) {
   return name.trim().toLowerCase().replaceAll(/[\s_]+/g, ' ');
 }

@@ -39,7 +39,7 @@ export function newLine(values = {}) {
 }
 
 export class Script extends EventTarget {
-  /** @param {Object} [stored]  as GET studio/scripts/{id} gives it */
+  /** @param {Object<string, any>} [stored]  as GET studio/scripts/{id} gives it */
   constructor(stored = {}) {
     super();
     /** @type {string} */
@@ -58,7 +58,7 @@ export class Script extends EventTarget {
     return { id: this.id, name: this.name, gap_s: this.gap, lines: this.lines, updated_at: this.updatedAt };
   }
 
-  /** Values of the whole script: name, gap. @param {Object} values */
+  /** Values of the whole script: name, gap. @param {Object<string, any>} values */
   set(values) {
     Object.assign(this, values);
     this.tell(false);
@@ -69,6 +69,7 @@ export class Script extends EventTarget {
     return this.lines.find((line) => line.id === id);
   }
 
+  /** @param {string} id its place; -1 where there is none */
   at(id) {
     return this.lines.findIndex((line) => line.id === id);
   }
@@ -85,7 +86,7 @@ export class Script extends EventTarget {
   cast(id, voice) {
     const chosen = this.line(id);
     for (const line of this.lines) {
-      if (line === chosen || (chosen.name && line.name === chosen.name)) line.voice = { ...voice };
+      if (line === chosen || (chosen?.name && line.name === chosen.name)) line.voice = { ...voice };
     }
     this.tell(false);
   }
@@ -122,6 +123,7 @@ export class Script extends EventTarget {
     this.tell(true);
   }
 
+  /** @param {(line: Line) => boolean} rule */
   keep(rule) {
     this.lines = this.lines.filter(rule);
     this.tell(true);

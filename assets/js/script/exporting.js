@@ -14,10 +14,11 @@ import { fileName } from '../file_name.js';
  *
  * @param {import('./making.js').Maker} maker
  * @param {(made: number, of: number) => void} onProgress
- * @returns {Promise<Object[]>}
+ * @returns {Promise<Object<string, any>[]>}
  */
 export async function collectClips(maker, onProgress) {
   const { script } = maker;
+  if (!script) return [];
   const lines = script.lines.filter((line) => maker.plan(line).length > 0);
   const clips = [];
   for (const [made, line] of lines.entries()) {
@@ -31,9 +32,9 @@ export async function collectClips(maker, onProgress) {
 }
 
 /**
- * @param {Object} api
+ * @param {Object<string, any>} api
  * @param {import('./document.js').Script} script
- * @param {Object[]} clips
+ * @param {Object<string, any>[]} clips
  * @param {Wanted} wanted
  * @returns {Promise<{file: Blob, name: string}>}
  */

@@ -17,7 +17,8 @@ const PAUSE = /\[\s*pause\b[^\]]*\]/giu;
 export class LineView {
   /** @param {Line} line @param {Object} acts @param {HTMLTemplateElement} template */
   constructor(line, acts, template) {
-    Object.assign(this, { line, acts });
+    this.line = line;
+    this.acts = acts;
     this.element = template.content.firstElementChild.cloneNode(true);
     acts.studio.words.apply(this.element);
     this.element.dataset.line = line.id;

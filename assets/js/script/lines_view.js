@@ -15,7 +15,9 @@ export class LinesView {
    * @param {Object} room  studio, casting, maker; playFrom(id), remake(id)
    */
   constructor(list, template, room) {
-    Object.assign(this, { list, template, room });
+    this.list = list;
+    this.template = template;
+    this.room = room;
     this.studio = room.studio;
     this.casting = room.casting;
     this.maker = room.maker;
@@ -122,7 +124,7 @@ export class LinesView {
     this.studio.toast(t('script.removed', { n: at + 1 }), { action: t('shell.undo'), onAction: undo });
   }
 
-  /** @param {string} id @param {number} by @param {HTMLElement} [focus] what keeps the focus */
+  /** @param {string} id @param {number} by @param {any} [focus] what keeps the focus */
   move(id, by, focus = document.activeElement) {
     this.script.move(id, this.script.at(id) + by);
     focus.focus();

@@ -7,11 +7,12 @@
  *
  * @typedef {import('./document.js').Line} Line
  *
- * @typedef {Object} Stretch     what is spoken between pauses
- * @property {string} text
- * @property {string|null} key   null while the line has no voice or no seed
- * @property {string} mode
- * @property {Object} config
+ * @typedef {Object} Stretch     what is spoken between pauses, or a pause
+ * @property {number} [silence]  seconds; then there is nothing else
+ * @property {string} [text]
+ * @property {any} [key]        a text; null while the line has no voice or no seed
+ * @property {any} [mode]
+ * @property {Object<string, any>} [config]
  *
  * @typedef {Object} LineState
  * @property {'empty'|'unmade'|'coming'|'made'|'failed'} state
@@ -25,7 +26,7 @@ import { Take } from '../take.js';
 import { readParts } from './parts.js';
 
 export class Maker extends EventTarget {
-  /** @param {Object} studio @param {import('./casting.js').Casting} casting */
+  /** @param {Object<string, any>} studio @param {import('./casting.js').Casting} casting */
   constructor(studio, casting) {
     super();
     this.studio = studio;
@@ -47,7 +48,7 @@ export class Maker extends EventTarget {
     this.changed();
   }
 
-  /** A line as stretches to speak and silences. @param {Line} line @returns {(Stretch|{silence: number})[]} */
+  /** A line as stretches to speak and silences. @param {Line} line @returns {Stretch[]} */
   plan(line) {
     const { seed, voice } = line;
     const { parts } = readParts(line.text);
@@ -63,6 +64,7 @@ export class Maker extends EventTarget {
   /** @param {Line} line @returns {LineState} */
   state(line) {
     const plan = this.plan(line);
+    /** @type {any[]} */
     const known = plan.filter(({ silence }) => !silence).map(({ key }) => this.takes.get(key) ?? this.kept.get(key));
     const samples = known.reduce((sum, sound) => sum + (sound?.samples ?? 0), 0);
     const pauses = plan.reduce((sum, { silence }) => sum + (silence ?? 0), 0);
@@ -99,7 +101,7 @@ export class Maker extends EventTarget {
 
   /** Bring back the sound that is kept; forget it where it was deleted meanwhile. @param {string} key */
   async fetch(key) {
-    const { take: id } = this.kept.get(key);
+    const id = this.kept.get(key)?.take;
     const { api } = this.studio;
     try {
       const [record, file] = await Promise.all([
@@ -108,7 +110,7 @@ export class Maker extends EventTarget {
       ]);
       this.takes.set(key, Take.kept(record, new Int16Array(await file.arrayBuffer())));
     } catch (error) {
-      if (error.status !== 404) throw error;
+      if (/** @type {any} */ (error).status !== 404) throw error;
       this.kept.delete(key);
     }
   }
@@ -117,9 +119,10 @@ export class Maker extends EventTarget {
   ask({ key, mode, config, text }, line) {
     const { script } = this;
     this.errors.delete(key);
-    const label = `${script.name}, ${script.at(line.id) + 1}`;
+    const label = script && `${script.name}, ${script.at(line.id) + 1}`;
     const take = this.studio.say({ room: 'script', mode, config, text, seed: line.seed, label, isQuiet: true, keepsStopped: false });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
+    /** @param {string} event @param {() => void} then */
     const on = (event, then) =>
       take.addEventListener(event, () => {
         if (this.script !== script) return;
@@ -161,11 +164,12 @@ export class Maker extends EventTarget {
 
   /** @param {Stretch} stretch @param {Line} line @returns {Promise<string>} the stored take's id */
   async store(stretch, line) {
-    if (this.kept.has(stretch.key)) return this.kept.get(stretch.key).take;
+    const kept = this.kept.get(stretch.key);
+    if (kept) return kept.take;
     const take = this.takes.get(stretch.key) ?? this.ask(stretch, line);
     await take.stored();
     if (take.id) return take.id;
-    throw new Error(this.studio.t('script.not_stored', { n: this.script.at(line.id) + 1 }));
+    throw new Error(this.studio.t('script.not_stored', { n: (this.script?.at(line.id) ?? 0) + 1 }));
   }
 
   /** Forget a line's sound, so that it is made anew: with a new seed, unless it is locked. @param {Line} line */

@@ -6,7 +6,7 @@
  *
  * A pause is `[pause 0.5s]`, `[pause 300ms]`, `[pause 2]` (seconds) or `[pause]`; a colon may stand for the space.
  *
- * @typedef {{text: string} | {silence: number}} Part  silence in seconds
+ * @typedef {{text?: string, silence?: number}} Part  one of both, silence in seconds
  */
 
 export const LONGEST_PAUSE_S = 30;
@@ -58,6 +58,7 @@ function readLength(words) {
   return seconds <= LONGEST_PAUSE_S ? seconds : null;
 }
 
+/** @param {Part[]} parts @param {string} stretch */
 function addText(parts, stretch) {
   const text = stretch.trim();
   if (!text) return;

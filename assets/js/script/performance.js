@@ -39,12 +39,13 @@ export class Performance {
     const { maker, ids } = this;
     for (let place = 0; place < ids.length; place++) {
       await this.near(place);
-      const line = maker.script.line(ids[place]);
+      const line = maker.script?.line(ids[place]);
       if (!line) continue;
       maker.prepare(line);
       const plan = maker.plan(line);
-      if (plan.length > 0 && this.given.length > 0) yield this.give({ silence: maker.script.gap }, place);
+      if (plan.length > 0 && this.given.length > 0) yield this.give({ silence: maker.script?.gap ?? 0 }, place);
       for (const part of plan) {
+        /** @type {any} */
         const item = part.silence ? part : await maker.take(part, line);
         yield this.give(item, place);
         if (!part.silence && !(await whole(item))) return;
@@ -52,6 +53,7 @@ export class Performance {
     }
   }
 
+  /** @param {Item} item @param {number} place */
   give(item, place) {
     this.given.push({ item, place });
     return item;
@@ -59,7 +61,7 @@ export class Performance {
 
   /** Resolve when a line may be prepared. @param {number} place */
   async near(place) {
-    while (place - this.sounding > AHEAD) await new Promise((wake) => (this.wake = wake));
+    while (place - this.sounding > AHEAD) await new Promise((wake) => (this.wake = () => wake(undefined)));
   }
 }
 

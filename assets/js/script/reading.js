@@ -52,39 +52,43 @@ function toParagraphs(text) {
   return blocks.flatMap(unwrap).filter(Boolean);
 }
 
-/** Join the wrapped rows of a paragraph; a row that begins with a name is a paragraph of its own. */
+/** Join the wrapped rows of a paragraph; a row that begins with a name is a paragraph of its own. @param {string} block */
 function unwrap(block) {
+  /** @type {string[]} */
   const paragraphs = [];
   for (const row of block.split('\n').map((row) => row.trim())) {
     if (paragraphs.length === 0 || PREFIX.test(row) || PAUSES_ONLY.test(row)) paragraphs.push(row);
-    else paragraphs.push(join(paragraphs.pop(), row));
+    else paragraphs.push(join(paragraphs.pop() ?? '', row));
   }
   return paragraphs;
 }
 
-/** Chinese and Japanese put no space where a row was broken. */
+/** Chinese and Japanese put no space where a row was broken. @param {string} before @param {string} after */
 function join(before, after) {
   const wide = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}。，、！？：；”」』]$/u;
   return wide.test(before) ? before + after : `${before} ${after}`.trim();
 }
 
+/** @param {string[]} paragraphs @param {(name: string) => boolean} known @returns {(name: string) => boolean} */
 function nameRule(paragraphs, known) {
   const counts = new Map();
   for (const paragraph of paragraphs) {
     const name = PREFIX.exec(paragraph)?.[1].toLowerCase();
     if (name) counts.set(name, (counts.get(name) ?? 0) + 1);
   }
+  /** @param {string} name */
   const capitals = (name) => name.length > 1 && name === name.toUpperCase() && name !== name.toLowerCase();
   return (name) => known(name) || capitals(name) || counts.get(name.toLowerCase()) > 1;
 }
 
-/** Cut a text between sentences into pieces of at most LONGEST_LINE characters; a longer sentence at clauses, then words. */
+/** Cut a text between sentences into pieces of at most LONGEST_LINE characters; a longer sentence at clauses, then words. @param {string} text */
 function divide(text) {
   if (text.length <= LONGEST_LINE) return text ? [text] : [];
   const pieces = [''];
   const sentences = [...new Intl.Segmenter(undefined, { granularity: 'sentence' }).segment(text)].map(({ segment }) => segment);
   for (const segment of sentences.flatMap(shortened)) {
-    if (pieces.at(-1) && pieces.at(-1).length + segment.trimEnd().length > LONGEST_LINE) pieces.push('');
+    const last = pieces[pieces.length - 1];
+    if (last && last.length + segment.trimEnd().length > LONGEST_LINE) pieces.push('');
     pieces.push(pieces.pop() + segment);
   }
   return pieces.map((piece) => piece.trim()).filter(Boolean);

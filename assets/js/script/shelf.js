@@ -9,7 +9,7 @@ import { Script } from './document.js';
 const REST_MS = 700; // of the hands, before what they wrote is saved
 
 export class Shelf extends EventTarget {
-  /** @param {{get: Function, put: Function, delete: Function, address: Function}} api */
+  /** @param {{get: Function, post: Function, put: Function, delete: Function, address: Function}} api */
   constructor(api) {
     super();
     this.api = api;

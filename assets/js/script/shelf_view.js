@@ -3,7 +3,9 @@
 export class ShelfView {
   /** @param {HTMLElement} root the room's panel @param {Object} room  studio, shelf; sample(preset), empty() */
   constructor(root, room) {
-    Object.assign(this, { room, studio: room.studio, shelf: room.shelf });
+    this.room = room;
+    this.studio = room.studio;
+    this.shelf = room.shelf;
     const names = ['name', 'saved', 'shelf', 'list', 'new', 'delete', 'samples', 'conflict'];
     this.parts = Object.fromEntries(names.map((name) => [name, root.querySelector(`#vw-script-${name}`)]));
     this.listen();

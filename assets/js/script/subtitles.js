@@ -34,8 +34,9 @@ export function readCues(text) {
   return blocks.flatMap((block) => {
     const rows = block.split('\n');
     const at = rows.findIndex((row) => TIMES.test(row));
-    if (at < 0) return [];
-    const [, start, end] = TIMES.exec(rows[at]);
+    const times = TIMES.exec(rows[at] ?? '');
+    if (!times) return [];
+    const [, start, end] = times;
     const words = rows.slice(at + 1).join(' ').replace(MARKUP, '').replace(/\s+/g, ' ').trim();
     return words ? [{ start: seconds(start), end: seconds(end), words }] : [];
   });

@@ -1,27 +1,20 @@
-"""What the script room reads: pauses inside a line, whole texts with names, subtitles. The modules alone, in a page."""
+"""What the script room reads: pauses inside a line, whole texts with names, subtitles. The modules alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
 
-pytestmark = pytest.mark.browser
-
-
-def call(page: Page, module: str, name: str, *given: Any) -> Any:
-    """One exported function of a module of the script room."""
-    body = "async ([module, name, given]) => (await import(`/js/script/${module}.js`))[name](...given)"
-    return page.evaluate(body, [module, name, list(given)])
+from tests.js.conftest import Node
 
 
-def lines(page: Page, text: str, *known: str) -> list[tuple[str | None, str]]:
+def lines(node: Node, text: str, *known: str) -> list[tuple[str | None, str]]:
     body = """async ([text, known]) => {
       const { readText } = await import('/js/script/reading.js');
       return readText(text, (name) => known.includes(name.toLowerCase()));
     }"""
-    return [(line["name"], line["text"]) for line in page.evaluate(body, [text, list(known)])]
+    return [(line["name"], line["text"]) for line in node.evaluate(body, [text, list(known)])]
 
 
 @pytest.mark.parametrize(
@@ -40,18 +33,18 @@ def lines(page: Page, text: str, *known: str) -> list[tuple[str | None, str]]:
         ("", []),
     ],
 )
-def test_a_line_is_stretches_to_speak_and_pauses(blank: Page, text: str, parts: list[dict[str, Any]]) -> None:
-    assert call(blank, "parts", "readParts", text) == {"parts": parts, "fault": None}
+def test_a_line_is_stretches_to_speak_and_pauses(node: Node, text: str, parts: list[dict[str, Any]]) -> None:
+    assert node.call("script/parts", "readParts", text) == {"parts": parts, "fault": None}
 
 
 @pytest.mark.parametrize("fault", ["[pause for a while]", "[pause 31s]", "[pause -1s]", "[pause 0.5 minutes]"])
-def test_a_bracket_that_is_no_pause_is_named(blank: Page, fault: str) -> None:
-    assert call(blank, "parts", "readParts", f"One. {fault} Two. [pause x]")["fault"] == fault
+def test_a_bracket_that_is_no_pause_is_named(node: Node, fault: str) -> None:
+    assert node.call("script/parts", "readParts", f"One. {fault} Two. [pause x]")["fault"] == fault
 
 
-def test_paragraphs_are_lines_and_wrapped_rows_are_joined(blank: Page) -> None:
+def test_paragraphs_are_lines_and_wrapped_rows_are_joined(node: Node) -> None:
     text = "The kettle\nis on.\n\n  \nSit down.\r\n\r\n水刚刚\n烧开。\n\n[pause 2s]"
-    assert lines(blank, text) == [
+    assert lines(node, text) == [
         (None, "The kettle is on."),
         (None, "Sit down."),
         (None, "水刚刚烧开。"),
@@ -59,13 +52,13 @@ def test_paragraphs_are_lines_and_wrapped_rows_are_joined(blank: Page) -> None:
     ]
 
 
-def test_without_empty_lines_every_row_is_a_line(blank: Page) -> None:
-    assert lines(blank, "One.\nTwo.\n") == [(None, "One."), (None, "Two.")]
+def test_without_empty_lines_every_row_is_a_line(node: Node) -> None:
+    assert lines(node, "One.\nTwo.\n") == [(None, "One."), (None, "Two.")]
 
 
-def test_names_say_who_speaks_until_the_next_name(blank: Page) -> None:
+def test_names_say_who_speaks_until_the_next_name(node: Node) -> None:
     text = "A room.\n\nANNA: Is it on?\nTOM: Nearly.\n\nI think so.\n\n[pause 1s]\n\n**clara:** Note: it is 10:30."
-    assert lines(blank, text, "clara") == [
+    assert lines(node, text, "clara") == [
         (None, "A room."),
         ("ANNA", "Is it on?"),
         ("TOM", "Nearly."),
@@ -75,32 +68,32 @@ def test_names_say_who_speaks_until_the_next_name(blank: Page) -> None:
     ]
 
 
-def test_a_word_before_a_colon_is_a_name_only_if_it_is_known_or_returns(blank: Page) -> None:
-    assert lines(blank, "Note: it is late.\n\nhttp://example.org is a page.") == [
+def test_a_word_before_a_colon_is_a_name_only_if_it_is_known_or_returns(node: Node) -> None:
+    assert lines(node, "Note: it is late.\n\nhttp://example.org is a page.") == [
         (None, "Note: it is late."),
         (None, "http://example.org is a page."),
     ]
-    assert lines(blank, "Anna: One.\n\nTom: Two.\n\nAnna: Three.\n\nTom: Four.") == [
+    assert lines(node, "Anna: One.\n\nTom: Two.\n\nAnna: Three.\n\nTom: Four.") == [
         ("Anna", "One."),
         ("Tom", "Two."),
         ("Anna", "Three."),
         ("Tom", "Four."),
     ]
-    assert lines(blank, "说书人：从前有座山。\n\n说书人：山上有座庙。") == [
+    assert lines(node, "说书人：从前有座山。\n\n说书人：山上有座庙。") == [
         ("说书人", "从前有座山。"),
         ("说书人", "山上有座庙。"),
     ]
 
 
-def test_how_to_say_it_stands_in_brackets_behind_the_name(blank: Page) -> None:
-    (line,) = call(blank, "reading", "readText", "ANNA (softly): Good morning.")
+def test_how_to_say_it_stands_in_brackets_behind_the_name(node: Node) -> None:
+    (line,) = node.call("script/reading", "readText", "ANNA (softly): Good morning.")
     assert line == {"name": "ANNA", "instruct": "softly", "text": "Good morning."}
 
 
-def test_a_long_paragraph_is_cut_between_sentences_and_loses_nothing(blank: Page) -> None:
+def test_a_long_paragraph_is_cut_between_sentences_and_loses_nothing(node: Node) -> None:
     sentence = "The boat came back at 10.30 in the evening, and nobody on the quay said a word about it. "
     text = "ANNA: " + (sentence * 20).strip()
-    read = lines(blank, text)
+    read = lines(node, text)
     assert len(read) >= 3
     assert {name for name, _ in read} == {"ANNA"}
     assert all(len(piece) <= 600 and piece.endswith(".") for _, piece in read)
@@ -125,31 +118,31 @@ ANNA: Yes.
 """
 
 
-def test_cues_are_paragraphs_and_long_gaps_are_pauses(blank: Page) -> None:
-    assert call(blank, "subtitles", "areSubtitles", SRT) is True
-    assert call(blank, "subtitles", "readCues", SRT) == [
+def test_cues_are_paragraphs_and_long_gaps_are_pauses(node: Node) -> None:
+    assert node.call("script/subtitles", "areSubtitles", SRT) is True
+    assert node.call("script/subtitles", "readCues", SRT) == [
         {"start": 1, "end": 2.5, "words": "ANNA: The kettle is on."},
         {"start": 2.6, "end": 3, "words": "TOM: Good."},
         {"start": 3605, "end": 3606, "words": "ANNA: Yes."},
     ]
-    text = call(blank, "subtitles", "subtitlesToText", SRT, 0.1)
-    assert lines(blank, text) == [
+    text = node.call("script/subtitles", "subtitlesToText", SRT, 0.1)
+    assert lines(node, text) == [
         ("ANNA", "The kettle is on."),
         ("TOM", "Good. [pause 30s]"),
         ("ANNA", "Yes."),
     ]
 
 
-def test_webvtt_is_read_as_well_and_plain_text_is_no_subtitle(blank: Page) -> None:
+def test_webvtt_is_read_as_well_and_plain_text_is_no_subtitle(node: Node) -> None:
     vtt = "WEBVTT\n\n00:01.000 --> 00:02.000\nOne.\n\nsecond\n00:03.000 --> 00:04.000 align:start\nTwo.\n"
-    assert call(blank, "subtitles", "areSubtitles", vtt) is True
-    assert call(blank, "subtitles", "subtitlesToText", vtt, 0.4) == "One. [pause 0.6s]\n\nTwo."
-    assert call(blank, "subtitles", "areSubtitles", "Meet me --> there at 10:30.") is False
+    assert node.call("script/subtitles", "areSubtitles", vtt) is True
+    assert node.call("script/subtitles", "subtitlesToText", vtt, 0.4) == "One. [pause 0.6s]\n\nTwo."
+    assert node.call("script/subtitles", "areSubtitles", "Meet me --> there at 10:30.") is False
 
 
-def test_how_it_is_said_may_stand_before_or_behind_the_colon(blank: Page) -> None:
-    read = call(
-        blank, "reading", "readText", "TOM: (warmly) Hello.\n\nANNA (low): Yes (really).\n\n(See below.) No name."
+def test_how_it_is_said_may_stand_before_or_behind_the_colon(node: Node) -> None:
+    read = node.call(
+        "script/reading", "readText", "TOM: (warmly) Hello.\n\nANNA (low): Yes (really).\n\n(See below.) No name."
     )
     assert [(line["name"], line["instruct"], line["text"]) for line in read] == [
         ("TOM", "warmly", "Hello."),
@@ -158,10 +151,10 @@ def test_how_it_is_said_may_stand_before_or_behind_the_colon(blank: Page) -> Non
     ]
 
 
-def test_a_sentence_without_an_end_is_cut_at_clauses_and_words(blank: Page) -> None:
+def test_a_sentence_without_an_end_is_cut_at_clauses_and_words(node: Node) -> None:
     clauses = "word " * 60 + "and then, "
-    read = lines(blank, clauses * 8)
+    read = lines(node, clauses * 8)
     assert all(len(text) <= 600 for _, text in read)
     assert all(text.endswith(("then,", "word", "and")) for _, text in read)
     assert " ".join(text for _, text in read).split() == (clauses * 8).split()
-    assert [len(text) for _, text in lines(blank, "字" * 1500)] == [600, 600, 300]
+    assert [len(text) for _, text in lines(node, "字" * 1500)] == [600, 600, 300]

@@ -1,26 +1,17 @@
-"""The design room's rules by themselves, in a real page: seeds, loudness, names, where a voice comes from."""
+"""The design room's rules by themselves: seeds, loudness, names, where a voice comes from."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from playwright.sync_api import Page
 
 from runtime.shared.names import LONGEST, checked_name
-
-pytestmark = pytest.mark.browser
+from tests.js.conftest import Node
 
 MOST = 2**32 - 1
 
 
-def call(page: Page, module: str, name: str, *values: Any) -> Any:
-    body = "async ([module, name, values]) => (await import(`/js/design/${module}.js`))[name](...values)"
-    return page.evaluate(body, [module, name, values])
-
-
-def test_drawn_seeds_differ_from_each_other_and_from_those_there(blank: Page) -> None:
-    seeds = call(blank, "seeds", "drawn", 500)
+def test_drawn_seeds_differ_from_each_other_and_from_those_there(node: Node) -> None:
+    seeds = node.call("design/seeds", "drawn", 500)
     assert len(set(seeds)) == 500
     assert all(isinstance(seed, int) and 0 <= seed <= MOST for seed in seeds)
     assert max(seeds) > MOST // 2  # all 32 bits are in use
@@ -31,7 +22,7 @@ def test_drawn_seeds_differ_from_each_other_and_from_those_there(blank: Page) ->
       crypto.getRandomValues = (array) => array.fill(numbers.shift());
       try { return drawn(2, [8]); } finally { crypto.getRandomValues = before; }
     }"""
-    assert blank.evaluate(body) == [7, 9]
+    assert node.evaluate(body) == [7, 9]
 
 
 @pytest.mark.parametrize(
@@ -43,8 +34,8 @@ def test_drawn_seeds_differ_from_each_other_and_from_those_there(blank: Page) ->
         *((no_seed, None) for no_seed in (str(MOST + 1), "", "-1", "1.5", "1e3", "99999999999")),
     ],
 )
-def test_a_typed_seed_is_a_whole_number_of_32_bits(blank: Page, typed: str, seed: int | None) -> None:
-    assert call(blank, "seeds", "parsed", typed) == seed
+def test_a_typed_seed_is_a_whole_number_of_32_bits(node: Node, typed: str, seed: int | None) -> None:
+    assert node.call("design/seeds", "parsed", typed) == seed
 
 
 @pytest.mark.parametrize(
@@ -58,9 +49,9 @@ def test_a_typed_seed_is_a_whole_number_of_32_bits(blank: Page, typed: str, seed
     ],
 )
 def test_takes_are_turned_down_to_the_quietest(
-    blank: Page, levels: list[float | None], level: float | None, gains: list[float]
+    node: Node, levels: list[float | None], level: float | None, gains: list[float]
 ) -> None:
-    assert call(blank, "loudness", "matched", levels) == {"level": level, "gains": gains}
+    assert node.call("design/loudness", "matched", levels) == {"level": level, "gains": gains}
 
 
 @pytest.mark.parametrize(
@@ -76,19 +67,19 @@ def test_takes_are_turned_down_to_the_quietest(
     ],
 )
 def test_a_proposed_name_is_short_and_free(
-    blank: Page, preset: str, description: str, others: list[str], name: str
+    node: Node, preset: str, description: str, others: list[str], name: str
 ) -> None:
-    assert call(blank, "names", "proposed", preset, description, others) == name
+    assert node.call("design/names", "proposed", preset, description, others) == name
     assert checked_name(name) == name
 
 
-def test_a_long_name_stays_within_the_library_s_limit(blank: Page) -> None:
+def test_a_long_name_stays_within_the_library_s_limit(node: Node) -> None:
     long = "n" * LONGEST
-    name = call(blank, "names", "free", long, [long])
+    name = node.call("design/names", "free", long, [long])
     assert name.endswith(" 2")
     assert checked_name(name) == name
 
 
-def test_a_reference_under_three_seconds_is_short(blank: Page) -> None:
-    assert call(blank, "lineage", "isShort", {"seconds": 2.99}) is True
-    assert call(blank, "lineage", "isShort", {"seconds": 3}) is False
+def test_a_reference_under_three_seconds_is_short(node: Node) -> None:
+    assert node.call("design/lineage", "isShort", {"seconds": 2.99}) is True
+    assert node.call("design/lineage", "isShort", {"seconds": 3}) is False

@@ -1,0 +1,52 @@
+"""The page's modules that have no DOM, under Node: one process for all tests, a call is a millisecond."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import node as system
+
+EVALUATE = Path(__file__).with_name("evaluate.js")
+
+
+class Node:
+    """Calls JavaScript functions as Playwright's pages do."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def evaluate(self, body: str, value: Any = None) -> Any:
+        """Call the function that ``body`` is with a value of JSON, and return what it returns, or resolves to.
+
+        Raises:
+            AssertionError: it threw.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"body": body, "value": value}) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        assert "error" not in answer, answer["error"]
+        return answer.get("result")
+
+    def call(self, module: str, name: str, *values: Any) -> Any:
+        """Call one exported function of a module of the page."""
+        body = f"async (values) => (await import('/js/{module}.js')).{name}(...values)"
+        return self.evaluate(body, list(values))
+
+
+@pytest.fixture(scope="package")
+def node() -> Iterator[Node]:
+    command = [*system.command(), str(EVALUATE.relative_to(system.ROOT)), str(system.ROOT / "assets")]
+    with subprocess.Popen(
+        command, cwd=system.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    ) as process:
+        yield Node(process)
+        assert process.stdin is not None
+        process.stdin.close()

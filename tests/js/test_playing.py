@@ -1,0 +1,135 @@
+"""What is played as one, and how early a take starts: programme.js and pace.js alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.js.conftest import Node
+
+
+def module(node: Node, body: str, **given: Any) -> Any:
+    return node.evaluate(f"async (given) => {{ {body} }}", given)
+
+
+def test_a_sequence_is_handed_out_in_order_from_wherever_it_is_begun(node: Node) -> None:
+    """Takes and silences, one of them still being made, without a gap and without a sample twice."""
+    handed = module(
+        node,
+        """
+        const { Programme } = await import('/js/programme.js');
+        const { Take } = await import('/js/take.js');
+        const take = (first) => Object.assign(new Take({ config: {}, text: '' }), { first });
+        const ramp = (from, count) => Int16Array.from({ length: count }, (_, i) => from + i);
+        const [one, two] = [take(), take()];
+        one.append(ramp(0, 100));
+        one.append(ramp(100, 50));
+        one.enter('done', 'done');
+        async function* items() { yield one; yield { silence: 0.01 }; yield two; }
+        const programme = new Programme(items());
+        const read = async (from) => {
+          const all = [];
+          for await (const pcm of programme.pieces(from)) all.push(...pcm);
+          return all;
+        };
+        const whole = read();
+        two.append(ramp(1000, 30));
+        two.tell('progress');
+        await new Promise((resolve) => setTimeout(resolve));
+        two.append(ramp(1030, 30));
+        two.tell('progress');
+        two.enter('done', 'done');
+        const louder = new Programme([one], { gainDb: 20 * Math.log10(2) });
+        const loud = [];
+        for await (const pcm of louder.pieces()) loud.push(...pcm);
+        return {
+          whole: await whole,
+          place: [0, 149, 150, 389, 390, 449].map((at) => programme.locate(at)).map(({ span, at }) => [span.index, at]),
+          again: await read({ index: 2, at: 40 }),
+          loud,
+        };
+        """,
+    )
+    first, second = list(range(150)), list(range(1000, 1060))
+    assert handed["whole"] == first + [0] * 240 + second
+    assert handed["place"] == [[0, 0], [0, 149], [1, 0], [1, 239], [2, 0], [2, 59]]
+    assert handed["again"] == second[40:]
+    assert handed["loud"] == [2 * sample for sample in first]
+
+
+FRAME = 1920
+
+
+@pytest.mark.parametrize(
+    ("arrivals_ms", "frames"),
+    [
+        ([0, 40, 80, 120], 1),  # twice as fast as it is heard
+        ([0, 80, 160, 240], 1),  # just in time
+        ([0, 300, 310, 320], 2),  # a stall behind the first chunk
+        ([0, 100, 200, 300, 400], 2),  # a little too slow: what is behind must hold to the end
+        ([0, 160, 320, 480], 3),  # half as fast as it is heard
+        ([0, 10, 20, 500], 4),  # a stall that only the end can outwait
+    ],
+)
+def test_the_start_waits_for_as_much_as_the_last_take_needed(node: Node, arrivals_ms: list[int], frames: int) -> None:
+    needed = module(
+        node,
+        """
+        const { neededStart } = await import('/js/pace.js');
+        return neededStart(given.arrivals.map((at) => ({ at, samples: 1920 })));
+        """,
+        arrivals=arrivals_ms,
+    )
+    assert needed == frames * FRAME
+    # By trial: begun with so much it never runs dry, begun with one chunk less it does.
+    at = np.array(arrivals_ms) / 1000
+    dry = [bool(np.any(at[k:] > at[k - 1] + np.arange(k, len(at)) * 0.08 + 1e-9)) for k in range(1, len(at) + 1)]
+    assert dry.index(False) + 1 == frames
+
+
+@pytest.mark.parametrize(
+    ("arrivals_ms", "hold_ms"),
+    [
+        ([0, 40, 80, 120], 0),
+        ([0, 80, 160, 240], 0),
+        ([0, 85, 90, 100], 5),  # 5 ms late, once
+        ([0, 100, 200, 300, 400], 80),
+        ([0, 10, 20, 500], 260),
+    ],
+)
+def test_the_start_is_held_for_as_long_as_the_last_take_was_late(
+    node: Node, arrivals_ms: list[int], hold_ms: int
+) -> None:
+    hold = module(
+        node,
+        """
+        const { neededHold } = await import('/js/pace.js');
+        return neededHold(given.arrivals.map((at) => ({ at, samples: 1920 })));
+        """,
+        arrivals=arrivals_ms,
+    )
+    assert hold == pytest.approx(24 * hold_ms)
+    # By trial: begun so late it never runs dry, begun a millisecond earlier it does.
+    played_until = hold_ms + 80 * np.arange(len(arrivals_ms))
+    assert not np.any(np.array(arrivals_ms) > played_until)
+    assert hold_ms == 0 or np.any(np.array(arrivals_ms) > played_until - 1)
+
+
+def test_the_start_rises_at_once_and_eases_slowly(node: Node) -> None:
+    targets = module(
+        node,
+        """
+        const { Pace } = await import('/js/pace.js');
+        const pace = new Pace();
+        const at = (times) => times.map((at) => ({ at, samples: 1920 }));
+        const seen = [pace.target];
+        for (const times of [[0, 160, 320, 480], [0, 10, 20], [0, 10, 20], [0, 9000, 18000]]) {
+          pace.learn(at(times));
+          seen.push(Math.round(pace.target));
+        }
+        return seen;
+        """,
+    )
+    assert targets == [1920, 5760, 4608, 3686, 5760]
