@@ -137,8 +137,10 @@ export class Stage extends EventTarget {
 
   resume() {
     if (this.sounding || !this.programme) return;
-    if (this.take && !this.take.live && this.at >= this.take.samples) this.index = 0;
-    this.at = 0;
+    if (this.take && !this.take.live && this.at >= this.take.samples) {
+      this.index = 0;
+      this.at = 0;
+    }
     this.player.arm().catch(() => {});
     this.begin(this.programme, { index: this.index, at: this.at }, this.onItem);
   }

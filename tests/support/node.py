@@ -20,7 +20,7 @@ def command() -> list[str]:
     """How to start Node: the one that `make` installs, or else the system's."""
     path = shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
     if path is None:
-        pytest.skip("Node was not found; get it with: make .venv/.ready-dev")
+        pytest.skip("Node was not found; get it with: make check")
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     major = int(version.removeprefix("v").split(".")[0])
     if major < NEEDED:

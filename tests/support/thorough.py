@@ -179,7 +179,6 @@ KEPT: dict[str, Row] = {
         "test_the_loudspeaker_gets_the_served_samples_bit_for_bit",
         "test_stop_silences_at_once_and_frees_the_slot",
     ),
-    "tests/browser/test_stage.py": (),
     "tests/browser/test_text_facts.py": ("test_a_long_text_is_counted_and_becomes_a_script_with_one_click",),
     "tests/browser/test_whole_path.py": (),  # a voice is designed, kept, spoken with, put into a script and exported
     "tests/browser/test_worklet.py": (),
