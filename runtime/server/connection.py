@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -41,12 +41,24 @@ from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.shared.port.sending import within
 
 log = logging.getLogger(__name__)
-Value = TypeVar("Value")
 
 _MAX_READING = 4  # references of one client that are decoded or wait for it; their messages are large
 
 
-class SpeechSocket:
+@dataclass(slots=True)
+class _Running:
+    """A request that the engine has."""
+
+    ticket: int
+    log: RequestLog
+    sent: int = 0  # samples that have left for the client
+
+    @property
+    def is_wanted(self) -> bool:
+        return not self.log.is_cancelled
+
+
+class Connection:
     """One accepted WebSocket. ``name`` is the dialect's, for log and metrics. Thread: event loop."""
 
     def __init__(self, websocket: WebSocket, dialect: Dialect[Any], host: Host, *, name: str, session_id: str) -> None:
@@ -58,9 +70,7 @@ class SpeechSocket:
         self._session_id = session_id
         self._send_s = host.settings.server.send_s
         self._loop = asyncio.get_running_loop()
-        self._tickets: dict[int, int] = {}  # utterance -> engine's ticket
-        self._request_logs: dict[int, RequestLog] = {}  # utterances whose end has not come
-        self._sent: defaultdict[int, int] = defaultdict(int)  # samples of each that has a ticket
+        self._running: dict[int, _Running] = {}  # utterances whose end has not come
         self._reading: set[asyncio.Future[Reference]] = set()
         self._wake = asyncio.Event()  # there may be something to write
         self._eased = asyncio.Event()  # something was written, or a reference was read
@@ -124,11 +134,15 @@ class SpeechSocket:
             log.exception("the session %s failed", self._session_id)
             self._dialect.shut(GenerationFailed(), 1011)
             self._obey()
-        if self._draining and not self._tickets and not self._dialect.closed:
+        if self._draining and not self._is_speaking and not self._dialect.closed:
             self._dialect.shut(Draining(), 1001)
             self._obey()
         self._wake.set()
         self._set_timer()
+
+    @property
+    def _is_speaking(self) -> bool:
+        return any(running.is_wanted for running in self._running.values())
 
     def _obey(self) -> None:
         while commands := self._dialect.commands():
@@ -136,55 +150,50 @@ class SpeechSocket:
                 match command:
                     case Submit(utterance, request):
                         self._submit(utterance, request)
-                    case Cancel(utterance):
-                        if (request_log := self._request_logs.get(utterance)) is not None:
-                            request_log.is_cancelled = True
-                        self._with_ticket(utterance, self._engine.cancel)
-                        self._forget(utterance)
-                    case Append(utterance, text):
-                        if (request_log := self._request_logs.get(utterance)) is not None:
-                            request_log.append(text)
-                        self._with_ticket(utterance, partial(_swapped, self._engine.append, text))
-                    case Flush(utterance):
-                        self._with_ticket(utterance, self._engine.flush)
-                    case FinishText(utterance):
-                        self._with_ticket(utterance, self._engine.finish_text)
-                    case Played(utterance, ms):
-                        self._with_ticket(utterance, partial(_swapped, self._engine.played, ms))
                     case Decode(upload, ref_audio):
                         self._read_reference(upload, partial(_decoded, ref_audio, self._host))
                     case Recall(upload, voice_id):
-                        self._read_reference(
-                            upload, partial(_recalled, self._host.owner_library(self._websocket.headers), voice_id)
-                        )
+                        library = self._host.owner_library(self._websocket.headers)
+                        self._read_reference(upload, partial(_recalled, library, voice_id))
+                    case _:
+                        if (running := self._running.get(command.utterance)) is not None and running.is_wanted:
+                            self._tell(running, command)
 
-    def _with_ticket(self, utterance: int, tell: Callable[[int], None]) -> None:
-        if (ticket := self._tickets.get(utterance)) is not None:
-            tell(ticket)
-
-    def _forget(self, utterance: int) -> None:
-        self._tickets.pop(utterance, None)
-        self._sent.pop(utterance, None)
+    def _tell(self, running: _Running, command: Append | Flush | FinishText | Played | Cancel) -> None:
+        match command:
+            case Append(text=text):
+                running.log.append(text)
+                self._engine.append(running.ticket, text)
+            case Flush():
+                self._engine.flush(running.ticket)
+            case FinishText():
+                self._engine.finish_text(running.ticket)
+            case Played(ms=ms):
+                self._engine.played(running.ticket, ms)
+            case Cancel():
+                running.log.is_cancelled = True
+                self._engine.cancel(running.ticket)
 
     def _submit(self, utterance: int, request: SpeechRequest) -> None:
         refused: SpeechError
         try:
             if not self._may_submit:
                 raise Draining
-            self._tickets[utterance] = self._engine.submit(request, partial(self._hand_over, utterance))
+            ticket = self._engine.submit(request, partial(self._hand_over, utterance))
         except SpeechError as error:
             refused = error
         except Exception:
             log.exception("the engine failed at a request of the session %s", self._session_id)
             refused = GenerationFailed()
         else:
-            request_log = self._request_logs[utterance] = RequestLog(
+            request_log = RequestLog(
                 id=f"{self._session_id}/{utterance}",
                 dialect=self._name,
                 mode=request.mode,
                 text="" if self._host.settings.server.log_text else None,
             )
             request_log.append(request.text)
+            self._running[utterance] = _Running(ticket, request_log)
             return
         self._host.metrics.refused(refused.code)
         self._dialect.on_refused(utterance, refused)
@@ -196,10 +205,8 @@ class SpeechSocket:
             self._loop.call_soon_threadsafe(self._on_speech, utterance, event)
 
     def _on_speech(self, utterance: int, event: SpeechEvent) -> None:
-        if isinstance(event, Finished | Broken):
-            self._forget(utterance)
-            if (request_log := self._request_logs.pop(utterance, None)) is not None:
-                self._host.ended(request_log, event)
+        if isinstance(event, Finished | Broken) and (running := self._running.pop(utterance, None)) is not None:
+            self._host.ended(running.log, event)
         self._feed(partial(self._dialect.on_speech, utterance, event), goes_on=True)
 
     def _read_reference(self, upload: int, read: Callable[[], Reference]) -> None:
@@ -251,9 +258,10 @@ class SpeechSocket:
                 return
             if isinstance(item, Close):
                 return
-            if item.samples and item.number in self._tickets:
-                self._sent[item.number] += item.samples
-                self._engine.taken(self._tickets[item.number], self._sent[item.number])
+            running = None if item.number is None else self._running.get(item.number)
+            if item.samples and running is not None and running.is_wanted:
+                running.sent += item.samples
+                self._engine.taken(running.ticket, running.sent)
 
     async def _send(self, item: Outgoing) -> None:
         match item:
@@ -281,10 +289,6 @@ class SpeechSocket:
             future.cancel()
         if self._timer is not None:
             self._timer.cancel()
-
-
-def _swapped(tell: Callable[[int, Value], None], value: Value, ticket: int) -> None:
-    tell(ticket, value)
 
 
 def _decoded(ref_audio: str, host: Host) -> Reference:

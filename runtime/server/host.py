@@ -26,7 +26,7 @@ from runtime.voices.library import Library, library_folder
 from runtime.voices.owner_libraries import OwnerLibraries, OwnerLibrary
 
 if TYPE_CHECKING:
-    from runtime.server.connection import SpeechSocket
+    from runtime.server.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Host:
             Library(library_folder(settings.server.voices, settings.server.data)) if library is None else library
         )
         self.owner_libraries = OwnerLibraries(self.library, settings.server.owned_voices)
-        self.sockets: dict[SpeechSocket, asyncio.Task[None] | None] = {}  # and the task that serves each
+        self.sockets: dict[Connection, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")

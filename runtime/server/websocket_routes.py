@@ -11,7 +11,7 @@ from fastapi import FastAPI, WebSocket
 from runtime.errors import SpeechError, SubprotocolRequired
 from runtime.server.cartesia import replies as cartesia_replies
 from runtime.server.cartesia.session import CartesiaSession
-from runtime.server.connection import SpeechSocket
+from runtime.server.connection import Connection
 from runtime.server.dialect import Dialect
 from runtime.server.host import Host
 from runtime.server.native import replies
@@ -92,7 +92,7 @@ def _new_id() -> str:
 
 async def speak(websocket: WebSocket, host: Host, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
     """Run a dialect on an accepted socket; ``name`` is the dialect's, for log and metrics."""
-    socket = SpeechSocket(websocket, dialect, host, name=name, session_id=session_id)
+    socket = Connection(websocket, dialect, host, name=name, session_id=session_id)
     host.sockets[socket] = asyncio.current_task()
     try:
         with host.metrics.session(name):
