@@ -14,6 +14,9 @@ from runtime.errors import SetUpError
 
 log = logging.getLogger(__name__)
 
+# Rows of a decode graph. A batch runs in the next larger bucket: five rows in that of six.
+DECODE_BUCKETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+
 Progress = Callable[[int, int], None]  # captures done, of how many
 Shape = tuple[int, ...]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.device.interface import Event, Stream
 from runtime.engine.frame import Frame
-from runtime.engine.graphs import Capture, GraphPool, Progress, Shape, Work
+from runtime.engine.graphs import DECODE_BUCKETS, Capture, GraphPool, Progress, Shape, Work
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
@@ -25,7 +25,6 @@ Slots = NDArray[np.int64]
 
 # Positions that a frame's attention reads of every slot, where the device cannot stop at each row's own length.
 SPANS = (512, 2048)
-BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)  # rows of a graph
 CHUNKS = (16, 32, 64, 128, 256, 512)  # positions of a prefill chunk
 TOGETHER = 128  # positions of several prompts' chunks in one go
 STARTS = (1, 2, 4, 8)  # prompts that are read at once, and rows whose first frames are drawn at once
@@ -89,7 +88,7 @@ class ModelRunner:
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()
         self.slot_cache = SlotCache(checkpoint.config, slots, length, device.torch_device, dtype)
-        largest = next((size for size in BATCHES if size >= slots), slots)
+        largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
         self._starts = [size for size in STARTS if size < 2 * slots]  # up to what holds them all
         self.frame = Frame(checkpoint, device, self.slot_cache, dtype, largest, self._starts[-1])
         self.hidden_size = checkpoint.config.talker.hidden_size
@@ -133,7 +132,7 @@ class ModelRunner:
 
     def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:
         """What is captured, in which shape, how it is run and on which stream; the largest first."""
-        sizes = [size for size in BATCHES if size <= len(self._rows)]
+        sizes = [size for size in DECODE_BUCKETS if size <= len(self._rows)]
         chunks = list(self._shapes()) if self.frame.fused is not None else []
         for span, size in product(reversed(self._spans), reversed(sizes)):
             following = partial(self.frame.next, self._rows[:size], span=span)

@@ -18,7 +18,7 @@ from runtime.server.cartesia import speech_routes as cartesia_speech
 from runtime.server.cartesia import voices_routes as cartesia_voices
 from runtime.server.descriptions import model_entry
 from runtime.server.host import Host
-from runtime.server.native import protocol
+from runtime.server.native import protocol_page
 from runtime.server.openai import routes as openai_routes
 from runtime.server.request_ids import HEADER, RequestIds, id_of
 from runtime.server.voices.routes import voices_router
@@ -85,7 +85,7 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/v1/audio/speech/stream/schema", methods=GET)
     async def stream_schema() -> dict[str, Any]:
         """The messages of our WebSocket protocol as JSON schema."""
-        return protocol.schema()
+        return protocol_page.schema()
 
     for dialect in DIALECTS:
         dialect.add_routes(app, host)

@@ -121,7 +121,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/dialect.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/session_timers.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/voices/voice_resolver.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
-    "runtime/server/native/protocol.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/native/protocol_page.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/access.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
 }
 

@@ -26,7 +26,7 @@ from websockets.http11 import Request, Response
 import voicewright.wire
 from runtime.request import SAMPLE_RATE, RequestStats
 from runtime.server.descriptions import Metrics
-from runtime.server.native.replies import HEADER
+from runtime.server.native.binary_frame import HEADER
 from runtime.server.native.schema import SessionConfig
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import PROTOCOL, same_sound, spoken

@@ -1,11 +1,10 @@
 """Makes the server's messages of ``voicewright.speech.v1``: their types, and one function each.
 
-The types are plain dicts at run time. docs/protocol.md and the JSON schema come from them (protocol.py).
+The types are plain dicts at run time. docs/protocol.md and the JSON schema come from them (protocol_page.py).
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Annotated, Any, Final, Literal, NotRequired
@@ -21,10 +20,6 @@ from runtime.server.wire import BYTES_PER_SAMPLE
 from runtime.settings import Limits
 
 PROTOCOL: Final = "voicewright.speech.v1"
-
-# Version, kind, channel, number of the message, first sample: 16 bytes, so that the samples stay aligned.
-HEADER = struct.Struct("<BBHIQ")
-_VERSION, _KIND_S16LE = 1, 1
 
 
 def _limits_schema() -> dict[str, Any]:
@@ -167,11 +162,6 @@ def session_created(session_id: str, server: str, cards: Sequence[ModelCard], li
         "models": [model_entry(card) for card in cards],
         "limits": asdict(limits),
     }
-
-
-def frame(utterance: NativeUtterance, first_sample: int) -> bytes:
-    """Return the header of a labelled binary message."""
-    return HEADER.pack(_VERSION, _KIND_S16LE, utterance.channel, utterance.messages, first_sample)
 
 
 def queue(context_id: str, event: Queued) -> Queue:

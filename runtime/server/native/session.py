@@ -12,7 +12,7 @@ from runtime.errors import BadRequest, OutOfOrder, SpeechError, TooManyContexts
 from runtime.request import AudioChunk, Broken, Finished, Queued, SpeechEvent, Started, StopReason
 from runtime.server.commands import Played
 from runtime.server.dialect import Dialect
-from runtime.server.native import replies, schema
+from runtime.server.native import binary_frame, replies, schema
 from runtime.server.native.contexts import NativeUtterance
 from runtime.server.utterance import ChosenVoice, GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_frames, pieces
@@ -59,7 +59,7 @@ class Session(Dialect[NativeUtterance]):
         first_sample = chunk.first_sample
         for pcm in pieces(chunk.pcm):
             samples = len(pcm) // BYTES_PER_SAMPLE
-            data = replies.frame(utterance, first_sample) + pcm if utterance.labelled else pcm
+            data = binary_frame.header(utterance, first_sample) + pcm if utterance.labelled else pcm
             self._send_queue.sound(data, number=utterance.number, samples=samples)
             utterance.messages += 1
             first_sample += samples

@@ -1,0 +1,17 @@
+"""Packs the header before the sound of a labelled binary message (docs/api.md)."""
+
+from __future__ import annotations
+
+import struct
+
+from runtime.server.native.contexts import NativeUtterance
+
+# Version, kind, channel, number of the message, first sample: 16 bytes, so that the samples stay aligned.
+HEADER = struct.Struct("<BBHIQ")
+VERSION = 1
+KIND_S16LE = 1
+
+
+def header(utterance: NativeUtterance, first_sample: int) -> bytes:
+    """The header of the utterance's next message of sound."""
+    return HEADER.pack(VERSION, KIND_S16LE, utterance.channel, utterance.messages, first_sample)
