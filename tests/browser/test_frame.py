@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import LETTERS, act, expect_state
@@ -157,6 +158,23 @@ def test_nothing_moves_while_the_page_loads_or_from_room_to_room(window: Callabl
         enter(page, room)
         tops.add(page.evaluate("document.querySelector('#vw-stage').getBoundingClientRect().top"))
     assert len(tops) == 1, f"the player stands at {tops}"
+
+
+def test_a_style_that_comes_late_moves_nothing(open_studio: OpenStudio) -> None:
+    page = open_studio()
+
+    def late(route: Route) -> None:
+        time.sleep(0.7)  # a busy machine, a slow line
+        route.continue_()
+
+    page.route("**/studio/css/st*.css", late)
+    page.add_init_script(SHIFTS)
+    page.reload()
+    page.locator("#vw-speak:enabled").wait_for()
+    expect(page.locator("#vw-stage")).to_be_visible()
+    page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+    shifts = page.evaluate("shifts")
+    assert sum(shift["value"] for shift in shifts) < MOST_SHIFT, shifts
 
 
 def test_a_window_too_low_for_three_rows_scrolls_as_a_whole(open_studio: OpenStudio) -> None:
