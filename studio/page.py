@@ -18,7 +18,7 @@ ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 # Gradio puts the head's links in by script, so that they do not hold the page back: on a slow machine it would be seen
 # without its style first, and everything would move. It is shown once the style is there, or does not come.
 MOUNT = """
-const links = [...document.querySelectorAll(`link[rel=stylesheet][href^="studio/css/"]`)];
+const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/css/"]')];
 const sheets = links.filter((link) => !link.sheet);
 const styled = Promise.all(sheets.map((link) => new Promise((done) => { link.onload = link.onerror = done; })));
 const late = new Promise((done) => setTimeout(done, 5000));

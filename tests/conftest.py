@@ -69,6 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is for `make test-all`, and what it says again with all its examples; long rooms first."""
     if (half := config.getoption("--half")) is not None:
+        config.hook.pytest_deselected(items=[item for item in items if half_of(item.nodeid) != half])
         items[:] = [item for item in items if half_of(item.nodeid) == half]
     if rows := gone():
         raise pytest.UsageError(f"tests/support/thorough.py has rows of files that are gone: {', '.join(rows)}")

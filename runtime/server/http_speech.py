@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
@@ -24,7 +25,7 @@ Body = TypeVar("Body")
 Value = TypeVar("Value")
 
 
-class HttpSpeech(Generic[Body]):
+class HttpSpeech(ABC, Generic[Body]):
     """Serves one body, once. Thread: event loop; voices are read and sound is encoded by workers."""
 
     dialect: ClassVar[str]
@@ -38,9 +39,9 @@ class HttpSpeech(Generic[Body]):
         self._speech: SpeechStream | None = None
 
     @property
+    @abstractmethod
     def sample_rate(self) -> int:
         """Of what is sent."""
-        raise NotImplementedError
 
     def headers(self) -> dict[str, str]:
         """What every reply carries."""

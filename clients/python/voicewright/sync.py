@@ -165,7 +165,7 @@ class _Loop:
         self._loop = loop
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it there, and wait for it; who is interrupted meanwhile (Ctrl-C) leaves nothing behind."""
+        """Do it there, and wait for it; a wait that is interrupted (Ctrl-C) cancels the work."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
