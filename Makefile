@@ -23,6 +23,9 @@ run: $(VENV)/.ready
 JOBS ?= logical
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
+# Each process that a test starts would compile the whole of the code anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tensors are tiny, and a second thread of torch's only takes a core from the other process.
 test test-all: export OMP_NUM_THREADS = 1
 
