@@ -36,6 +36,9 @@ THOROUGH: dict[str, Row] = {
     # Suites of benchmarks, each with a runtime of its own and clients in processes.
     "tests/unit/benchmarks/test_suites.py": (),
     "tests/unit/benchmarks/test_pipeline.py": (),
+    "tests/unit/benchmarks/test_synthetic.py": ("test_speech_goes_on_until_it_is_stopped",),
+    # A frame on the card's side for every batch and span; three of them stand for all.
+    "tests/unit/device/test_graph_lint.py": ("test_the_whole_frame_can_be_held_by_a_graph",),
     # The wire: crowds, abuse, whole processes, every route compared with every other, limits waited out.
     "tests/wire/test_cartesia.py": (
         "test_a_context_whose_text_does_not_go_on_expires_and_gives_its_slot_back",
@@ -78,6 +81,7 @@ THOROUGH: dict[str, Row] = {
     "tests/wire/test_peers.py": (),
     "tests/wire/test_process.py": (
         "test_a_signal_ends_it_while_it_loads",
+        "test_a_signal_ends_it_while_it_speaks[2]",
         "test_signals_end_it_cleanly_in_the_middle_of_a_network",
         "test_a_second_signal_ends_it_cleanly_while_it_speaks",
         "test_verbose_may_stand_behind_the_command",
@@ -99,6 +103,7 @@ THOROUGH: dict[str, Row] = {
         "test_many_uploads_at_once_are_all_answered",
         "test_uploads_end_at_the_limit_announced_or_not",
     ),
+    "tests/unit/engine/test_voice_encoders.py": ("test_a_new_voice_is_the_same_alone_and_among_others[graphs]",),
     # The engine: the same for another shape of checkpoint, another place of the fault, another cut.
     "tests/unit/engine/test_batches.py": (
         "test_requests_with_different_sampling_share_a_batch",
@@ -196,7 +201,17 @@ KEPT: dict[str, Row] = {
         "test_keys_tickets_and_origins_by_real_sockets",
         "test_what_a_client_writes_is_neither_said_back_nor_logged",
     ),
-    "tests/chaos/test_app.py": ("test_a_signal_ends_both_processes_in_the_middle_of_a_sentence",),
+    "tests/chaos/test_app.py": ("test_a_signal_ends_both_processes_in_the_middle_of_a_sentence[2]",),
+    "tests/unit/benchmarks/test_synthetic.py": (
+        "test_speech_goes_on_until_it_is_stopped[default-custom_voice]",
+        "test_speech_goes_on_until_it_is_stopped[wild-base]",
+        "test_speech_goes_on_until_it_is_stopped[greedy-voice_design]",
+    ),
+    "tests/unit/device/test_graph_lint.py": (
+        "test_the_whole_frame_can_be_held_by_a_graph[tiny-dtype0-3-512]",
+        "test_the_whole_frame_can_be_held_by_a_graph[tiny-dtype1-1-None]",
+        "test_the_whole_frame_can_be_held_by_a_graph[odd-dtype2-8-512]",
+    ),
 }
 
 

@@ -23,7 +23,7 @@ Serving = Callable[..., AbstractContextManager[RunningServer]]  # as `running_se
 @pytest.fixture(scope="session")
 def server(folder_of: FolderOf) -> Iterator[RunningServer]:
     """Custom voice, voice design and base on four slots each."""
-    folders = [folder_of("tiny", mode) for mode in ("custom_voice", "voice_design", "base")]
+    folders = [folder_of("brief", mode) for mode in ("custom_voice", "voice_design", "base")]
     with running_server(*folders, engine=EngineSettings(threads=1, max_slots=4)) as running:
         yield running
 

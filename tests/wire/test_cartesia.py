@@ -264,7 +264,7 @@ def test_tags_are_not_read_aloud(server: RunningServer) -> None:
 
 
 def test_the_key_may_stand_in_the_address(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
+    with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
 
         async def opened(query: str) -> int:
             try:

@@ -27,7 +27,7 @@ def draining(
     """Run a scenario against a server whose drain it begins; return the server's exit status."""
     engine = EngineSettings(threads=1, max_slots=slots)
     settings = ServerSettings(drain_s=drain_s)
-    with running_server(folder_of("tiny", "custom_voice"), engine=engine, server=settings) as server:
+    with running_server(folder_of("brief", "custom_voice"), engine=engine, server=settings) as server:
         asyncio.run(scenario(server))
         end = time.monotonic() + 15
         while server.exit_status is None and time.monotonic() < end:
@@ -121,7 +121,7 @@ def test_patience_ends(folder_of: FolderOf) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signals) -> None:
-    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="3600")
+    child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="3600")
     assert child.stdout is not None
     try:
         url = child.stdout.readline().rpartition(" ")[2].strip()
@@ -144,7 +144,7 @@ def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signa
 
 
 def test_a_process_drains_at_sigterm(folder_of: FolderOf) -> None:
-    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="240")
+    child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="240")
     assert child.stdout is not None
     try:
         url = child.stdout.readline().rpartition(" ")[2].strip()

@@ -127,7 +127,7 @@ def test_sentences_come_in_order_each_with_its_pair(server: RunningServer) -> No
 
 def test_sentences_come_in_order_where_there_is_one_slot(folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
-    with running_server(folder_of("tiny", "custom_voice"), engine=engine) as server:
+    with running_server(folder_of("brief", "custom_voice"), engine=engine) as server:
         text = "Good morning. How are you? Fine. Good. Bye."
         found, end = asyncio.run(speak(server, text, split_granularity="sentence", **SHORT, **STREAM))
     assert [reply.done["error"] for reply in found] == [False] * 5
@@ -206,7 +206,7 @@ def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) -> Non
 def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(
     serving: Serving, folder_of: FolderOf
 ) -> None:
-    with serving(folder_of("tiny", "custom_voice"), limits=Limits(config_s=0.3, idle_s=1)) as server:
+    with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3, idle_s=1)) as server:
 
         async def ending(*messages: str) -> tuple[list[str], int | None]:
             texts = []

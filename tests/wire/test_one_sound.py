@@ -240,7 +240,7 @@ def test_the_command_line_brings_them_too(
     cast = casts[who]
     reference, out = tmp_path / "reference.wav", tmp_path / "out.wav"
     words = ["--out", str(out), "--seed", str(SEED), "--max-frames", str(FRAMES)]
-    words += ["--mode", cast["task_type"], "--model", str(folder_of("tiny", cast["task_type"]))]
+    words += ["--mode", cast["task_type"], "--model", str(folder_of("brief", cast["task_type"]))]
     if "voice" in cast:
         words += ["--voice", cast["voice"]]
     if "instructions" in cast:
@@ -270,7 +270,7 @@ def test_a_text_of_parts_is_the_same_however_it_comes(folder_of: FolderOf) -> No
             return take.pcm
 
     engine = EngineSettings(threads=1, max_slots=1, guard=False)
-    with running_server(folder_of("tiny", "custom_voice"), engine=engine) as server:
+    with running_server(folder_of("brief", "custom_voice"), engine=engine) as server:
         whole = asyncio.run(spoken(server.socket, "".join(texts), **cast)).pcm
         assert same_sound(asyncio.run(in_pieces(server)), whole)
         assert same_sound(

@@ -257,7 +257,7 @@ def test_a_body_without_a_length_is_counted_as_it_comes(either: RunningServer) -
 
 def test_a_queue_that_is_full_says_when_to_come_again(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
-    with serving(folder_of("tiny", "custom_voice"), engine=engine) as server:
+    with serving(folder_of("brief", "custom_voice"), engine=engine) as server:
         with raw(server, LONG) as connection:
             wait_for_sound(server, connection)
             reply = post(server)
@@ -271,7 +271,7 @@ def test_a_queue_that_is_full_says_when_to_come_again(serving: Serving, folder_o
 @pytest.mark.logs_errors
 def test_half_a_reply_is_never_taken_for_a_whole_one(serving: Serving, folder_of: FolderOf) -> None:
     """The engine dies in the middle: raw sound is broken off, events say so."""
-    with serving(folder_of("tiny", "custom_voice")) as server:
+    with serving(folder_of("brief", "custom_voice")) as server:
         assert server.engine is not None
         bodies = [LONG, {**LONG, "response_format": "mp3"}, {**LONG, "stream_format": "sse"}]
         heard: dict[int, bytes] = {}
@@ -339,7 +339,7 @@ def test_the_encoder_of_who_hangs_up_ends_its_threads_without_the_collector(
 
 
 def test_who_hangs_up_in_the_queue_leaves_it(serving: Serving, folder_of: FolderOf) -> None:
-    with serving(folder_of("tiny", "custom_voice"), engine=EngineSettings(threads=1, max_slots=1)) as server:
+    with serving(folder_of("brief", "custom_voice"), engine=EngineSettings(threads=1, max_slots=1)) as server:
         with raw(server, LONG) as speaking:
             wait_for_sound(server, speaking)
             waiting = [raw(server, {**LONG, **extra}) for extra in ({}, {"stream": False}, {"stream_format": "sse"})]
@@ -393,7 +393,7 @@ def test_100_hang_ups_leave_nothing_behind(either: RunningServer, ref_audio: str
 def test_a_client_that_reads_nothing_is_dropped(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
     patience = ServerSettings(send_s=0.5, send_buffer_bytes=4096)
-    with serving(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
+    with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
         with raw(server, LONG, receive_bytes=4096):
             end = time.monotonic() + 60
             while not server.tasks() and time.monotonic() < end:
@@ -416,7 +416,7 @@ def test_a_slow_reader_pauses_its_row_and_goes_on(
 
     monkeypatch.setattr(SpeechStream, "_hand_over", counted)
     server_settings = ServerSettings(send_buffer_bytes=4096)
-    with serving(folder_of("tiny", "custom_voice"), server=server_settings) as server:
+    with serving(folder_of("brief", "custom_voice"), server=server_settings) as server:
         with raw(server, LONG, receive_bytes=4096) as connection:
             while not made:
                 time.sleep(0.01)
@@ -434,7 +434,7 @@ def test_a_slow_reader_pauses_its_row_and_goes_on(
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(serving: Serving, folder_of: FolderOf) -> None:
-    with serving(folder_of("tiny", "custom_voice"), limits=Limits(config_s=0.3)) as server:
+    with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3)) as server:
         with sockets.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
             connection.settimeout(60)
@@ -491,7 +491,7 @@ def test_a_batch_is_a_list_of_objects(server: RunningServer, items: Any) -> None
 
 def test_a_batch_waits_outside_a_queue_that_is_full(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
-    with serving(folder_of("tiny", "custom_voice"), engine=engine) as server:
+    with serving(folder_of("brief", "custom_voice"), engine=engine) as server:
         with raw(server, LONG) as connection:
             wait_for_sound(server, connection)
             answers: list[httpx.Response] = []
@@ -608,7 +608,7 @@ def test_the_clients_own_request_id_comes_back_where_it_is_safe(
 
 
 def test_who_has_no_key_is_told_how_to_send_one(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as server:
+    with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as server:
         reply = httpx.post(f"{server.http}{PATH}", json=BODY)
         assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
         assert re.fullmatch("[0-9a-f]{16}", reply.headers["x-request-id"])

@@ -30,7 +30,7 @@ Counts = dict[tuple[str, ...], float]
 @pytest.fixture
 def running(folder_of: FolderOf) -> Iterator[RunningServer]:
     engine, limits = EngineSettings(threads=1, max_slots=1), Limits(queue_s=0.3)
-    with running_server(folder_of("tiny", "custom_voice"), engine=engine, limits=limits) as server:
+    with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=limits) as server:
         yield server
 
 

@@ -167,7 +167,7 @@ def deaf_socket(port: int) -> sockets.socket:
 def test_a_client_that_reads_nothing_is_told_why_it_was_dropped(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
     patience = ServerSettings(send_s=1.0, send_buffer_bytes=4096)
-    with serving(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
+    with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
 
         async def scenario() -> None:
             deaf = deaf_socket(server.port)
@@ -205,7 +205,7 @@ def test_twenty_clients_that_read_nothing_cost_no_memory_and_their_neighbours_ar
 ) -> None:
     engine = EngineSettings(threads=1, max_slots=24, reader_s=0.5)
     patience = ServerSettings(send_s=4.0, send_buffer_bytes=4096)
-    with serving(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
+    with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
 
         async def scenario() -> None:
             crowd = await asyncio.gather(*(deafness(server, **LONG) for _ in range(20)))
@@ -226,7 +226,7 @@ def test_the_row_of_who_reads_nothing_costs_no_work_and_goes_on_where_it_stopped
 ) -> None:
     engine = EngineSettings(threads=1, max_slots=2, reader_s=0.5)
     patience = ServerSettings(send_buffer_bytes=4096)
-    with serving(folder_of("tiny", "custom_voice"), engine=engine, server=patience) as server:
+    with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
 
         async def scenario() -> float:
             one, connection = await deafness(server, **{**LONG, "max_frames": 800})
@@ -258,7 +258,7 @@ def memory() -> int:
     ids=["silent", "half a line", "half a header", "all but the end"],
 )
 def test_a_request_that_does_not_come_is_not_waited_for(serving: Serving, folder_of: FolderOf, begun: bytes) -> None:
-    with serving(folder_of("tiny", "custom_voice"), server=ServerSettings(header_s=0.4)) as server:
+    with serving(folder_of("brief", "custom_voice"), server=ServerSettings(header_s=0.4)) as server:
 
         async def dawdle(*first: bytes) -> float:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -286,7 +286,7 @@ def test_silent_connections_take_nobodys_place(
     serving: Serving, folder_of: FolderOf, caplog: pytest.LogCaptureFixture
 ) -> None:
     few = ServerSettings(max_connections=20, header_s=60)
-    with serving(folder_of("tiny", "custom_voice"), server=few) as server:
+    with serving(folder_of("brief", "custom_voice"), server=few) as server:
 
         async def crowd() -> int:
             silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(300)]
@@ -304,7 +304,7 @@ def test_silent_connections_take_nobodys_place(
 
 
 def test_a_session_is_told_before_it_has_lasted_too_long(serving: Serving, folder_of: FolderOf) -> None:
-    with serving(folder_of("tiny", "custom_voice"), limits=Limits(session_s=2)) as server:
+    with serving(folder_of("brief", "custom_voice"), limits=Limits(session_s=2)) as server:
 
         async def scenario() -> None:
             async with talk(server.socket, **LONG) as one:
@@ -318,7 +318,7 @@ def test_a_session_is_told_before_it_has_lasted_too_long(serving: Serving, folde
 
 def test_keys_tickets_and_origins_by_real_sockets(folder_of: FolderOf) -> None:
     settings = ServerSettings(api_keys="s3cret", origins="https://app.example")
-    with running_server(folder_of("tiny", "custom_voice"), server=settings) as server:
+    with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
         headers = {"Authorization": "Bearer s3cret"}
         preflight = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
         with httpx.Client(base_url=server.http) as client:
@@ -392,7 +392,7 @@ def test_what_a_client_writes_is_neither_said_back_nor_logged(
                 said.append(await one.closed())
 
     keys = ServerSettings(api_keys="s3cret")
-    with running_server(folder_of("tiny", "custom_voice"), folder_of("tiny", "base"), server=keys) as server:
+    with running_server(folder_of("brief", "custom_voice"), folder_of("brief", "base"), server=keys) as server:
         asyncio.run(scenario(server, {"X-API-Key": "s3cret"}))
         bad = {"X-API-Key": canary, "Origin": f"https://{canary}"}
         for headers in ({}, bad, {"X-API-Key": "s3cret"}):
@@ -402,6 +402,6 @@ def test_what_a_client_writes_is_neither_said_back_nor_logged(
         said.append(httpx.get(f"{server.http}/metrics", headers={"X-API-Key": "s3cret"}).text)
     assert "request ended" in caplog.text
     assert len(said) == 3 * len(configs) + 7
-    for secret in (canary, "s3cret", str(folder_of("tiny", "custom_voice").parent)):
+    for secret in (canary, "s3cret", str(folder_of("brief", "custom_voice").parent)):
         assert secret not in str(said)
         assert secret not in caplog.text

@@ -44,7 +44,7 @@ def start(*arguments: str, **settings: str) -> subprocess.Popen[str]:
 @pytest.fixture
 def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A runtime process that is ready, and its address."""
-    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="0.5")
+    child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="0.5")
     assert child.stdout is not None
     line = child.stdout.readline()
     found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
@@ -161,7 +161,7 @@ def test_an_old_client_hears_speech_without_chunks(either: RunningServer) -> Non
 
 @pytest.mark.logs_errors
 def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice")) as server:
+    with running_server(folder_of("brief", "custom_voice")) as server:
         engine = server.engine
         assert engine is not None
 
@@ -195,7 +195,7 @@ def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
     from runtime.settings import ServerSettings, Settings
 
     gate, reached = threading.Event(), threading.Event()
-    settings = Settings(models=(str(folder_of("tiny", "custom_voice")),), server=ServerSettings(port=0))
+    settings = Settings(models=(str(folder_of("brief", "custom_voice")),), server=ServerSettings(port=0))
 
     def open_when_told(settings: Settings, progress: Progress) -> Engine:
         progress(0, 1, "waiting to be told")
@@ -256,7 +256,7 @@ def test_a_signal_ends_it_while_it_speaks(process: tuple[subprocess.Popen[str], 
 def test_a_signal_ends_it_while_it_loads(folder_of: FolderOf) -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", str(port))
+    child = start("--model", str(folder_of("brief", "custom_voice")), "--port", str(port))
     try:
         end = time.monotonic() + 120
         while time.monotonic() < end:
@@ -278,7 +278,7 @@ def test_signals_end_it_cleanly_in_the_middle_of_a_network(folder_of: FolderOf, 
     """The loader's thread is inside torch then, which would abort an interpreter that ends under it."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    models = [word for mode in ("custom_voice", "base") for word in ("--model", str(folder_of("tiny", mode)))]
+    models = [word for mode in ("custom_voice", "base") for word in ("--model", str(folder_of("brief", mode)))]
     child = start(*models, "--port", str(port))
     try:
         step, end = "", time.monotonic() + 120
@@ -317,7 +317,7 @@ def test_a_second_signal_ends_it_cleanly_while_it_speaks(process: tuple[subproce
 
 
 def test_verbose_may_stand_behind_the_command(folder_of: FolderOf) -> None:
-    child = start("-v", "--model", str(folder_of("tiny", "custom_voice")), "--port", "0")
+    child = start("-v", "--model", str(folder_of("brief", "custom_voice")), "--port", "0")
     try:
         assert child.stdout is not None
         url = child.stdout.readline().split()[-1]
@@ -343,7 +343,7 @@ def test_a_port_in_use_is_one_sentence_before_torch_is_imported(folder_of: Folde
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        child = start("--model", str(folder_of("tiny", "custom_voice")), "--port", str(port), PYTHONPATH=str(tmp_path))
+        child = start("--model", str(folder_of("brief", "custom_voice")), "--port", str(port), PYTHONPATH=str(tmp_path))
         sentence = one_sentence(child)
         assert "port_in_use" in sentence
         assert str(port) in sentence
@@ -356,7 +356,7 @@ def test_a_host_that_is_not_ours_is_one_sentence() -> None:
 
 @pytest.mark.parametrize("command", ["runtime", "say"])
 def test_a_missing_weights_file_is_one_sentence(folder_of: FolderOf, tmp_path: Path, command: str) -> None:
-    folder = Path(shutil.copytree(folder_of("tiny", "custom_voice"), tmp_path / "weightless"))
+    folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "weightless"))
     (folder / "model.safetensors").unlink()
     words = ["--port", "0"] if command == "runtime" else ["Hello.", "--device", "cpu"]
     child = subprocess.Popen(

@@ -57,7 +57,7 @@ def recording(seconds: float) -> str:
 
 
 def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(serving: Serving, folder_of: FolderOf) -> None:
-    with serving(folder_of("tiny", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
+    with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
 
         async def scenario() -> None:
             await spoken(server.socket, "First.", **VOICE)  # there is something to judge by from here on
@@ -81,7 +81,7 @@ def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(serving: Serving, 
 
 def test_live_sessions_without_text_hold_no_slot_and_no_place_in_the_queue(folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=1)
-    with running_server(folder_of("tiny", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
+    with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
 
         async def scenario() -> None:
             async with talk(server.socket, **VOICE, frames="labelled") as idle:
@@ -105,7 +105,7 @@ def test_live_sessions_without_text_hold_no_slot_and_no_place_in_the_queue(folde
 
 def test_requests_that_come_too_fast(folder_of: FolderOf) -> None:
     settings = ServerSettings(requests_per_minute=2)
-    with running_server(folder_of("tiny", "custom_voice"), server=settings) as server:
+    with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
         assert [httpx.get(f"{server.http}/v1/models").status_code for _ in range(2)] == [200, 200]
         refused(httpx.get(f"{server.http}/v1/models"), "rate_limited")
         assert handshake(server) == "rate_limited"
@@ -114,7 +114,7 @@ def test_requests_that_come_too_fast(folder_of: FolderOf) -> None:
 
 def test_connections_beyond_the_limit(serving: Serving, folder_of: FolderOf) -> None:
     settings = ServerSettings(max_connections=1)
-    with serving(folder_of("tiny", "custom_voice"), server=settings) as server:
+    with serving(folder_of("brief", "custom_voice"), server=settings) as server:
 
         async def scenario() -> None:
             async with talk(server.socket, **VOICE) as one:
@@ -144,7 +144,7 @@ def handshake(server: RunningServer) -> str:
 
 
 def test_contexts_out_of_order_and_too_many(serving: Serving, folder_of: FolderOf) -> None:
-    with serving(folder_of("tiny", "custom_voice"), limits=Limits(max_contexts=2)) as server:
+    with serving(folder_of("brief", "custom_voice"), limits=Limits(max_contexts=2)) as server:
 
         async def scenario() -> None:
             async with talk(server.socket) as one:
@@ -162,7 +162,7 @@ def test_contexts_out_of_order_and_too_many(serving: Serving, folder_of: FolderO
 
 def test_requests_that_this_checkpoint_cannot_serve(folder_of: FolderOf, tmp_path: Path) -> None:
     folder = tmp_path / "one-layout"
-    shutil.copytree(folder_of("tiny", "custom_voice"), folder)
+    shutil.copytree(folder_of("brief", "custom_voice"), folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "voicewright_layouts": ["streaming"]}))
     with running_server(folder, engine=EngineSettings(threads=1, max_slots=1, max_model_len=256)) as server:
@@ -174,7 +174,7 @@ def test_requests_that_this_checkpoint_cannot_serve(folder_of: FolderOf, tmp_pat
 
 @pytest.mark.parametrize(("seconds", "code"), [(0.5, "ref_too_short"), (3.5, "ref_too_long")])
 def test_references_that_are_too_short_or_too_long(folder_of: FolderOf, seconds: float, code: str) -> None:
-    with running_server(folder_of("tiny", "base"), limits=Limits(max_reference_s=3)) as server:
+    with running_server(folder_of("brief", "base"), limits=Limits(max_reference_s=3)) as server:
         refused(post(server, ref_audio=recording(seconds), ref_text="Words."), code)
         assert post(server, ref_audio=recording(2), ref_text="Words.").status_code == 200
 
@@ -182,10 +182,10 @@ def test_references_that_are_too_short_or_too_long(folder_of: FolderOf, seconds:
 @pytest.mark.logs_errors
 def test_a_checkpoint_that_cannot_be_loaded_fails_its_own_mode_only(folder_of: FolderOf, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
-    shutil.copytree(folder_of("tiny", "voice_design"), broken)
+    shutil.copytree(folder_of("brief", "voice_design"), broken)
     (broken / "model.safetensors").write_bytes(b"\x08" + bytes(40))
     engine = EngineSettings(threads=1, max_slots=1, loads="first_use")
-    with running_server(folder_of("tiny", "custom_voice"), broken, engine=engine) as server:
+    with running_server(folder_of("brief", "custom_voice"), broken, engine=engine) as server:
         for _ in range(2):  # the second is refused at the door
             reply = post(server, task_type="VoiceDesign", instructions="Calm.")
             refused(reply, "checkpoint_unusable")
@@ -195,7 +195,7 @@ def test_a_checkpoint_that_cannot_be_loaded_fails_its_own_mode_only(folder_of: F
 
 @pytest.mark.logs_errors
 def test_numbers_that_are_not_finite_end_the_request_and_not_the_server(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice")) as server:
+    with running_server(folder_of("brief", "custom_voice")) as server:
         assert server.engine is not None
         weight = core_of(server.engine, Mode.CUSTOM_VOICE).checkpoint.talker.model.norm.weight
         good = weight.data.clone()
@@ -207,7 +207,7 @@ def test_numbers_that_are_not_finite_end_the_request_and_not_the_server(folder_o
 
 @pytest.mark.logs_errors
 def test_a_fault_of_ours_is_said_without_its_cause(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    with running_server(folder_of("tiny", "custom_voice")) as server:
+    with running_server(folder_of("brief", "custom_voice")) as server:
         assert server.engine is not None
         runner = core_of(server.engine, Mode.CUSTOM_VOICE).runner
 

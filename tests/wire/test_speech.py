@@ -52,7 +52,7 @@ def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
 
 
 def test_the_sound_is_the_engines(server: RunningServer, folder_of: FolderOf) -> None:
-    engine = Engine.open(Settings(models=(str(folder_of("tiny", "custom_voice")),)))
+    engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),)))
     request = SpeechRequest(
         text="Good morning.", mode=Mode.CUSTOM_VOICE, sampling=Sampling(greedy=True), seed=1, max_frames=9
     )
@@ -248,7 +248,7 @@ def test_what_is_not_the_protocol_closes_with_its_code(
 
 def test_oversized_messages(serving: Serving, folder_of: FolderOf) -> None:
     limits = Limits(max_config_bytes=20_000, max_message_bytes=5_000)
-    with serving(folder_of("tiny", "custom_voice"), limits=limits) as server:
+    with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
 
         async def speak() -> None:
             async with talk(server.socket, **VOICE) as one:
@@ -318,7 +318,7 @@ def test_compression_is_not_negotiated(either: RunningServer) -> None:
 
 def test_nobody_configures_and_nobody_speaks(serving: Serving, folder_of: FolderOf) -> None:
     limits = Limits(config_s=0.3, idle_s=3.0)
-    with serving(folder_of("tiny", "custom_voice"), limits=limits) as server:
+    with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
 
         async def wait(**config: Any) -> tuple[float, tuple[int, str]]:
             start = time.monotonic()

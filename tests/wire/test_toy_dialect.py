@@ -27,7 +27,7 @@ def server(folder_of: FolderOf) -> Iterator[RunningServer]:
     """One whose app knows the toy beside the others."""
     app.DIALECTS.append(sys.modules[toy_dialect.__name__])
     try:
-        with running_server(folder_of("tiny", "custom_voice"), limits=Limits(max_text_chars=100)) as running:
+        with running_server(folder_of("brief", "custom_voice"), limits=Limits(max_text_chars=100)) as running:
             yield running
     finally:
         app.DIALECTS.pop()

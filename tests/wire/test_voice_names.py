@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(folder: Path, folder_of: FolderOf) -> Iterator[RunningServer]:
-    models = [folder_of("tiny", mode) for mode in ("custom_voice", "base")]
+    models = [folder_of("brief", mode) for mode in ("custom_voice", "base")]
     engine, server = EngineSettings(threads=1, max_slots=2), ServerSettings(voices=str(folder))
     with running_server(*models, engine=engine, server=server) as running:
         yield running

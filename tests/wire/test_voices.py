@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(folder: Path, folder_of: FolderOf) -> Iterator[RunningServer]:
-    models = [folder_of("tiny", mode) for mode in ("custom_voice", "base")]
+    models = [folder_of("brief", mode) for mode in ("custom_voice", "base")]
     with running_server(
         *models, engine=EngineSettings(threads=1, max_slots=2), server=ServerSettings(voices=str(folder))
     ) as server:
@@ -227,7 +227,7 @@ def spoken_over_socket(running: RunningServer, voice: str, headers: dict[str, st
 def test_an_owner_keeps_no_more_voices_than_it_may(folder_of: FolderOf, tmp_path: Path) -> None:
     settings = ServerSettings(voices=str(tmp_path / "v"), owned_voices=1)
     with (
-        running_server(folder_of("tiny", "base"), server=settings) as server,
+        running_server(folder_of("brief", "base"), server=settings) as server,
         httpx.Client(base_url=server.http, timeout=30) as client,
     ):
         client.headers["X-Voice-Owner"] = "anna"
@@ -370,7 +370,7 @@ def test_uploads_end_at_the_limit_announced_or_not(folder_of: FolderOf, tmp_path
     limits = Limits(max_upload_bytes=300_000)
     with (
         running_server(
-            folder_of("tiny", "base"), limits=limits, server=ServerSettings(voices=str(tmp_path / "v"))
+            folder_of("brief", "base"), limits=limits, server=ServerSettings(voices=str(tmp_path / "v"))
         ) as server,
         httpx.Client(base_url=server.http, timeout=30) as client,
     ):
@@ -407,7 +407,7 @@ def test_the_server_speaks_though_voices_cannot_be_kept(folder_of: FolderOf, tmp
 
 def check_closed_folder(folder_of: FolderOf, folder: Path) -> None:
     with (
-        running_server(folder_of("tiny", "base"), server=ServerSettings(voices=str(folder))) as server,
+        running_server(folder_of("brief", "base"), server=ServerSettings(voices=str(folder))) as server,
         httpx.Client(base_url=server.http, timeout=30) as client,
     ):
         assert client.get(VOICES).json()["data"] == []
@@ -446,7 +446,7 @@ def test_open_webui_finds_stored_voices_beside_the_speakers_and_speaks_with_them
 
 
 def test_the_form_of_the_list_can_be_set_for_all_and_asked_for_by_one(folder_of: FolderOf) -> None:
-    with running_server(folder_of("tiny", "custom_voice"), server=ServerSettings(voices_as="objects")) as running:
+    with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(voices_as="objects")) as running:
         assert httpx.get(running.http + VOICES).json()["voices"][0].keys() == {"id", "name"}
         assert isinstance(httpx.get(f"{running.http}{VOICES}?of=names").json()["voices"][0], str)
         assert httpx.get(f"{running.http}{VOICES}?of=songs").status_code == 400
