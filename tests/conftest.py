@@ -106,7 +106,8 @@ def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         bundle = tmp_path_factory.mktemp("certificates") / "one.pem"
         first, end, _ = Path(certifi.where()).read_text("utf-8").partition(END_OF_CERTIFICATE)
         bundle.write_text(first + end, "utf-8")
-        patch.setattr(certifi, "where", lambda: str(bundle))
+        patch.setenv("SSL_CERT_FILE", str(bundle))
+        patch.delenv("SSL_CERT_DIR", raising=False)
         yield
 
 
