@@ -76,6 +76,7 @@ THOROUGH: dict[str, Row] = {
         "test_half_a_reply_is_never_taken_for_a_whole_one",
         "test_a_batch_waits_outside_a_queue_that_is_full",
         "test_each_curl_of_the_page_works",
+        "test_every_format_brings_the_sound",
         "test_each_python_of_the_page_works",
     ),
     "tests/wire/test_peers.py": (),
@@ -132,6 +133,8 @@ THOROUGH: dict[str, Row] = {
     ),
     "tests/unit/engine/test_guards.py": ("test_a_guard_strikes_at_the_same_frame_however_the_sound_is_cut",),
     "tests/unit/engine/test_pipeline.py": (),
+    # What may be drawn is compared for every setting; how often it is, for the shipped ones and one of each kind.
+    "tests/unit/engine/test_sampling.py": ("test_draws_follow_the_reference_exactly",),
     "tests/unit/engine/test_sound.py": (
         "test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_each_says_alone",
     ),
@@ -139,6 +142,7 @@ THOROUGH: dict[str, Row] = {
     "tests/unit/model/test_code2wav.py": (
         "test_any_schedule_equals_the_full_decode",
         "test_the_embedded_voice_has_the_same_bits_in_every_chunking_and_every_batch",
+        "test_warming_equals_decoding_the_reference_and_dropping_its_sound",
     ),
     "tests/golden/test_utterances.py": ("test_codes_equal_the_reference_all_in_one_batch",),
     # What the embedded voice says at length, to a recogniser.
@@ -193,6 +197,27 @@ KEPT: dict[str, Row] = {
         "test_a_frame_is_begun_before_the_last_is_known_and_no_more_than_that",
         "test_prompts_are_read_beside_each_other_and_beside_the_frames",
         "test_a_started_engine_is_woken_by_the_device",
+    ),
+    "tests/unit/engine/test_sampling.py": tuple(
+        f"test_draws_follow_the_reference_exactly[{setting}]"
+        for setting in ("default", "nucleus_of_top_k", "strong_penalty", "reward")
+    ),
+    "tests/unit/model/test_code2wav.py": tuple(
+        f"test_warming_equals_decoding_the_reference_and_dropping_its_sound[{case}]"
+        for case in ("tiny-1", "tiny-11", "odd-10", "odd-40")
+    ),
+    "tests/wire/test_openai.py": tuple(
+        f"test_every_format_brings_the_sound[{case}]"
+        for case in (
+            "mp3-plain",
+            "opus-plain",
+            "aac-plain",
+            "flac-plain",
+            "wav-plain",
+            "pcm-plain",
+            "mp3-sse",
+            "wav-whole",
+        )
     ),
     "tests/wire/test_text_filter.py": ("test_a_whole_text_over_http_sounds_the_same_where_it_is_filtered",),
     "tests/wire/test_peers.py": (
