@@ -19,13 +19,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from tests.support.app import ROOT, START_S, App, running_app
-from tests.support.checkpoints import TINY, write_checkpoint
+from tests.support.checkpoints import BRIEF, write_checkpoint
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoint") / "tiny"
-    write_checkpoint(folder, TINY, "custom_voice", seed=1)
+    write_checkpoint(folder, BRIEF, "custom_voice", seed=1)
     return folder
 
 

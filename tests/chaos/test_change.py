@@ -14,7 +14,7 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from tests.support.app import App, running_app
-from tests.support.checkpoints import TINY, write_checkpoint
+from tests.support.checkpoints import BRIEF, write_checkpoint
 
 SPOKEN = ("audio.done", None)
 WITHIN_S = 120.0  # a start, with other tests on every core
@@ -24,7 +24,7 @@ WITHIN_S = 120.0  # a start, with other tests on every core
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoints")
     for name in ("first", "second", "torn"):
-        write_checkpoint(folder / name, TINY, "custom_voice", seed=len(name))
+        write_checkpoint(folder / name, BRIEF, "custom_voice", seed=len(name))
     weights = folder / "torn" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4096])
     return folder

@@ -10,9 +10,10 @@ from dataclasses import replace
 from benchmarks.layout.files import GENERATION, model_config, write_checkpoint
 from benchmarks.layout.published import LARGE
 from benchmarks.layout.spec import MODES, CheckpointSpec
-from tests.support.checkpoint_spec import ODD, SPECS, TINY, TINY_0B6, TINY_EOS
+from tests.support.checkpoint_spec import BRIEF, ODD, SPECS, TINY, TINY_0B6, TINY_EOS
 
 __all__ = [
+    "BRIEF",
     "GENERATION",
     "MODES",
     "ODD",

@@ -13,6 +13,7 @@ import soundfile
 
 from runtime.cli import main
 from tests.conftest import FolderOf
+from tests.support.checkpoint_spec import BRIEF
 from tests.support.signals import voice
 
 TEXT = "Hello world."
@@ -27,7 +28,7 @@ def reference(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def models(folder_of: FolderOf) -> dict[str, str]:
-    return {mode: str(folder_of("tiny", mode)) for mode in ("custom_voice", "voice_design", "base")}
+    return {mode: str(folder_of("brief", mode)) for mode in ("custom_voice", "voice_design", "base")}
 
 
 def say(models: dict[str, str], *words: str, mode: str = "custom_voice") -> int:
@@ -52,7 +53,7 @@ def test_each_mode_writes_its_sound_and_its_codes(
     assert say(models, TEXT, *own, *written, "--greedy", "--max-frames", "5", mode=mode) == 0
     made = np.load(codes)
     assert made.dtype == np.int64
-    assert made.shape == (5, 16)
+    assert made.shape == (5, BRIEF.code_groups)
     with wave.open(str(sound)) as file:
         assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 24_000)
         assert file.getnframes() == 5 * 1920
@@ -108,7 +109,7 @@ def test_the_text_without_a_frame_limit_ends_by_itself_or_by_its_budget(
 def test_bfloat16_speaks(models: dict[str, str], tmp_path: Path) -> None:
     codes = tmp_path / "codes.npy"
     assert say(models, TEXT, "--dtype", "bfloat16", "--max-frames", "4", "--codes-out", str(codes)) == 0
-    assert np.load(codes).shape == (4, 16)
+    assert np.load(codes).shape == (4, BRIEF.code_groups)
 
 
 @pytest.mark.parametrize("shape", ["stereo", "odd_rate", "flac"])

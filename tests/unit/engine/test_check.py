@@ -23,7 +23,7 @@ WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
     """A checkpoint of its own, to be spoiled."""
-    return Path(shutil.copytree(folder_of("tiny", "base"), tmp_path / "spoiled"))
+    return Path(shutil.copytree(folder_of("brief", "base"), tmp_path / "spoiled"))
 
 
 def checked(*folders: Path) -> checking.Checked:
@@ -45,7 +45,7 @@ def damage_json(path: Path) -> None:
 
 
 def test_what_can_be_loaded_passes_without_a_weight_being_read(folder_of: FolderOf) -> None:
-    base, custom = (folder_of("tiny", mode) for mode in ("base", "custom_voice"))
+    base, custom = (folder_of("brief", mode) for mode in ("base", "custom_voice"))
     told = checked(base, custom)
     assert told.modes == ("base", "custom_voice")
     assert told.fits_beside
@@ -77,13 +77,13 @@ def test_what_could_not_be_loaded_is_refused(
 
 def test_two_that_serve_the_same_are_refused(folder_of: FolderOf) -> None:
     with pytest.raises(InvalidSetting):
-        checked(folder_of("tiny", "base"), folder_of("tiny", "base"))
+        checked(folder_of("brief", "base"), folder_of("tiny", "base"))
 
 
 def test_what_is_larger_than_the_memory_is_refused_and_what_is_larger_than_what_is_free_does_not_fit_beside(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = folder_of("tiny", "base")
+    folder = folder_of("brief", "base")
     need = checked(folder).need
     monkeypatch.setattr(checking, "_memory", lambda device: (2 * need, need - 1))
     assert not checked(folder).fits_beside

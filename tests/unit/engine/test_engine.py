@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from runtime.engine.engine import Engine
 from runtime.errors import EngineDead, InvalidSetting, ModeNotServed, Overloaded, UnknownVoice
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoint import Checkpoint
 from runtime.request import (
     AudioChunk,
     Broken,
@@ -28,7 +27,7 @@ from runtime.request import (
 )
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf, Loaded
-from tests.support.checkpoints import TINY, write_checkpoint
+from tests.support.checkpoint_spec import QUICK
 from tests.support.engines import (
     Heard,
     VirtualClock,
@@ -46,11 +45,9 @@ WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
-def endless(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+def endless(loaded: Loaded) -> Checkpoint:
     """A checkpoint whose most probable code is never the end."""
-    folder = tmp_path_factory.mktemp("endless")
-    write_checkpoint(folder, replace(TINY, eos_scale=0.0), "custom_voice", 1)
-    return load_checkpoint(str(folder), torch.device("cpu"), torch.float32)
+    return loaded("quick", "custom_voice")
 
 
 def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int, Heard]]:
@@ -80,7 +77,7 @@ def test_the_talker_ends_a_request_but_not_before_two_frames(speaker: Checkpoint
 def test_max_frames_is_exact(endless: Checkpoint, frames: int) -> None:
     heard = said(engine_of(endless), custom_voice(max_frames=frames))
     assert heard.end.stop_reason is StopReason.MAX_TOKENS
-    assert heard.codes.shape == (frames, 16)
+    assert heard.codes.shape == (frames, QUICK.code_groups)
     assert len(heard.pcm) == frames * 1920
 
 
@@ -392,7 +389,7 @@ def settings_of(*models: str) -> Settings:
 
 
 def test_an_engine_holds_a_checkpoint_a_mode_and_one_speech_tokenizer(folder_of: FolderOf) -> None:
-    folders = [str(folder_of("tiny", mode)) for mode in ("custom_voice", "voice_design", "base")]
+    folders = [str(folder_of("brief", mode)) for mode in ("custom_voice", "voice_design", "base")]
     engine = Engine.open(settings_of(folders[0], f"voice_design={folders[1]}", folders[2]))
     assert [card.modes for card in engine.cards] == [(Mode.CUSTOM_VOICE,), (Mode.VOICE_DESIGN,), (Mode.BASE,)]
     tokenizers = {id(core.checkpoint.speech_tokenizer) for core in engine.registry.cores}
@@ -427,19 +424,19 @@ def test_a_card_says_what_a_checkpoint_can_do(folder_of: FolderOf) -> None:
 def test_entries_that_contradict_each_other_are_refused(
     folder_of: FolderOf, entries: tuple[str, ...], words: str
 ) -> None:
-    folders = {mode: str(folder_of("tiny", mode)) for mode in ("custom_voice", "base")}
+    folders = {mode: str(folder_of("brief", mode)) for mode in ("custom_voice", "base")}
     with pytest.raises(InvalidSetting, match=words):
         Engine.open(settings_of(*(entry.format(**folders) for entry in entries)))
 
 
 def test_an_equals_sign_in_a_path_is_no_mode(folder_of: FolderOf, tmp_path: Path) -> None:
     link = tmp_path / "a=b"
-    link.symlink_to(folder_of("tiny", "custom_voice"))
+    link.symlink_to(folder_of("brief", "custom_voice"))
     assert Engine.open(settings_of(str(link))).cards[0].modes == (Mode.CUSTOM_VOICE,)
 
 
 def test_a_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loaded) -> None:
-    base = loaded("tiny", "custom_voice")
+    base = loaded("brief", "custom_voice")
     both = replace(base, config=replace(base.config, modes=(Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)))
     engine = engine_of(both)
     heards = said_together(engine, custom_voice(max_frames=4), voice_design(max_frames=4))

@@ -27,7 +27,7 @@ DESIGNED: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def running(folder_of: FolderOf) -> Iterator[RunningServer]:
-    with running_server(folder_of("tiny", "base"), engine=EngineSettings(threads=1, max_slots=2)) as server:
+    with running_server(folder_of("brief", "base"), engine=EngineSettings(threads=1, max_slots=2)) as server:
         yield server
 
 
