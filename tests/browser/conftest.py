@@ -112,10 +112,17 @@ def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
 
 @pytest.fixture(scope="package")
 def app(chromium: str) -> Iterator[App]:
-    """The studio as `make run` starts it: the demo voice, which serves every mode."""
+    """The studio before a runtime whose sound is there at once, for every test of the page."""
     with running_app(
-        [], VOICEWRIGHT_TRANSCRIBER="tests.support.sphinx:transcriber", VOICEWRIGHT_HOSTS=INSECURE_HOST
+        [], instant=True, VOICEWRIGHT_TRANSCRIBER="tests.support.sphinx:transcriber", VOICEWRIGHT_HOSTS=INSECURE_HOST
     ) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def app_with_demo_voice(chromium: str) -> Iterator[App]:
+    """The studio as `make run` starts it: the demo voice, which serves every mode. For whole paths and for sound."""
+    with running_app([]) as running:
         yield running
 
 
@@ -123,13 +130,13 @@ OpenStudio = Callable[..., Page]
 
 
 @pytest.fixture(scope="package")
-def first_window(browser: Browser, app: App) -> Iterator[BrowserContext]:
+def first_window(browser: Browser) -> Iterator[BrowserContext]:
     """One window for the first page of every test: a page that follows another in it costs half of a first one's time.
 
     What makes it so is the renderer's process, which a page without a script keeps alive.
     """
     context = browser.new_context(viewport=VIEWPORT)
-    context.new_page().goto(f"{app.url}/health")
+    context.new_page()
     yield context
     context.close()
 
@@ -152,6 +159,8 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext) -> Ite
 
     def context_for(url: str, options: dict[str, Any]) -> BrowserContext:
         if not pages and options.keys() <= OF_A_PAGE:
+            if not first_window.pages[0].url.startswith(app.url):
+                first_window.pages[0].goto(f"{app.url}/health")
             return emptied(first_window, url)
         contexts.append(browser.new_context(**({"viewport": VIEWPORT} | options)))
         return contexts[-1]

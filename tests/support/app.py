@@ -36,7 +36,7 @@ class App:
         """The child that serves speech, as the kernel knows it; a recogniser may be another."""
         children = [child for task in Path(f"/proc/{self.process.pid}/task").iterdir() for child in _children(task)]
         words = {child: Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0") for child in children}
-        (runtime,) = [child for child, said in words.items() if b"runtime.cli" in said and b"--check" not in said]
+        (runtime,) = [child for child, said in words.items() if b"runtime" in said and b"--check" not in said]
         return int(runtime)
 
 
@@ -45,12 +45,15 @@ def _children(task: Path) -> list[str]:
 
 
 @contextmanager
-def running_app(arguments: Sequence[str], *, log: IO[str] | None = None, **variables: str) -> Iterator[App]:
+def running_app(
+    arguments: Sequence[str], *, log: IO[str] | None = None, instant: bool = False, **variables: str
+) -> Iterator[App]:
     """Start app.py, wait for its line, and end it as Ctrl-C does. ``variables`` are its environment's.
 
-    Its standard error goes to ``log``, or else to ours.
+    Its standard error goes to ``log``, or else to ours. ``instant``: its runtime's sound is there at once.
     """
-    command = [sys.executable, "app.py", "--port", "0", *arguments]
+    start = ["-m", "tests.support.instant_app"] if instant else ["app.py"]
+    command = [sys.executable, *start, "--port", "0", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VOICEWRIGHT_THREADS": "1", **variables}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         assert process.stdout is not None

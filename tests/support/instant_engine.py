@@ -1,0 +1,353 @@
+"""An engine that says yes and no as the real one, and whose sound is there at once: for tests of what lies before it.
+
+Checkpoints, checks of a request, the parts of a text that grows, slots and refusals are the real engine's. Networks
+are never run. A second of sound comes at once and the rest little faster than it is heard, so that long texts stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from runtime.device.cpu import CpuDevice
+from runtime.engine.engine import SEED_BITS
+from runtime.engine.intake import Admission, admit
+from runtime.engine.registry import Registry, RegistryEntry
+from runtime.engine.sizing import CPU_SLOTS
+from runtime.engine.text_stream import TextStream
+from runtime.errors import EngineDead, ModeNotServed, Overloaded, SpeechError
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.request import (
+    AudioChunk,
+    Broken,
+    EngineLoad,
+    Finished,
+    Mode,
+    ModelCard,
+    Queued,
+    Reference,
+    RequestStats,
+    ShortOfText,
+    Sink,
+    SpeechRequest,
+    Started,
+    StopReason,
+    VoicePrompt,
+)
+from runtime.server.speech_engine import Progress
+from runtime.settings import Settings
+from runtime.shared.speech_rate import FRAME_S, pause_frames
+from tests.support.instant_speech import FRAME, frames_of, speech
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 12  # frames
+SPEED = 1.25  # of what follows them, over real time
+UNREAD = 250  # frames that may have left before the listener has taken any of them
+MOST_AT_ONCE = 8  # frames in a chunk
+TURN_S = 0.01
+RETRY_AFTER_S = 2.0
+X_VECTOR = 64  # any size: nothing reads it
+
+
+@dataclass(slots=True, eq=False)
+class Saying:
+    """A request that has not ended."""
+
+    request: SpeechRequest
+    sink: Sink
+    checkpoint: Checkpoint
+    admission: Admission
+    text: TextStream
+    seed: int
+    submitted: float
+    began: float | None = None  # with it, it holds a slot
+    pieces: deque[NDArray[np.int16]] = field(default_factory=deque)  # frames to come
+    has_codes: bool = True  # a pause has none
+    said: int = 0  # characters of the part that grows
+    made: int = 0  # frames
+    taken: int = 0  # samples
+    chunk: int = 1  # frames of the next
+    place: int = -1  # in the queue, as last told
+    short_at: int = -1  # characters, when it was last told that it is short of text
+    first_ms: float | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.text.is_ready or self.text.is_silent
+
+    def stats(self, now: float) -> RequestStats:
+        began = now if self.began is None else self.began
+        return RequestStats(
+            queue_ms=1000 * (began - self.submitted),
+            prefill_ms=1.0,
+            ttfa_ms=self.first_ms,
+            total_ms=1000 * (now - self.submitted),
+            prompt_tokens=8,
+            frames=self.made,
+            audio_s=self.made * FRAME_S,
+        )
+
+    def read_on(self) -> None:
+        """Make the frames of the next part, or of what a flush has given of a part that grows."""
+        if self.text.is_silent and not self.made:
+            self.has_codes = False
+            self._add(np.zeros(FRAME * pause_frames(self.text.text), np.int16))
+        while self.text.parts and not self.pieces:
+            part = self.text.parts[0]
+            words = part.text[self.said :].strip()
+            if not part.closed:
+                return
+            self.text.parts.popleft()
+            self.said = 0
+            if words:
+                self._say(words)
+
+    def flush(self) -> None:
+        """Say what has come of the part that grows."""
+        self.text.flush()
+        if self.text.parts and not self.text.parts[-1].closed:
+            part = self.text.parts[-1]
+            words, self.said = part.text[self.said :].strip(), len(part.text)
+            if words:
+                self._say(words)
+
+    def _say(self, words: str) -> None:
+        spoken = self.admission.utterance
+        manner = (spoken.mode, spoken.speaker, spoken.language, spoken.instruct, self.admission.voice_key, self.seed)
+        self._add(speech(words, manner, frames_of(words)))
+
+    def _add(self, sound: NDArray[np.int16]) -> None:
+        self.pieces.extend(sound.reshape(-1, FRAME))
+
+    def may_make(self, now: float) -> int:
+        """Frames of the next chunk that are due and that the listener has room for."""
+        assert self.began is not None
+        due = AT_ONCE + int(SPEED * (now - self.began) / FRAME_S) - self.made
+        room = self.taken // FRAME + UNREAD - self.made if self.request.acknowledged else due
+        left = len(self.pieces) if self.admission.asked is None else self.admission.asked - self.made
+        wanted = min(self.chunk, len(self.pieces), left)
+        return wanted if min(due, room) >= wanted else 0
+
+    def next_chunk(self, frames: int) -> AudioChunk:
+        sound = np.concatenate([self.pieces.popleft() for _ in range(frames)])
+        codes = np.zeros((frames if self.has_codes else 0, 4), np.int64)
+        first = self.made * FRAME
+        self.made += frames
+        self.chunk = min(2 * self.chunk, MOST_AT_ONCE)
+        return AudioChunk(pcm=sound.astype("<i2").tobytes(), codes=codes, first_sample=first)
+
+    @property
+    def reason(self) -> StopReason | None:
+        """Why it is over, if it is."""
+        if self.admission.asked is not None and self.made >= self.admission.asked:
+            return StopReason.MAX_TOKENS
+        is_over = self.text.closed and not self.text.parts and not self.pieces
+        return StopReason.EOS if is_over else None
+
+
+class InstantEngine:
+    """What `runtime.server.speech_engine.SpeechEngine` asks for. Commands are carried out on the engine's thread."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self.alive = True
+        self._registry = registry
+        self._settings = settings
+        self._slots = settings.engine.max_slots or CPU_SLOTS
+        self._device = CpuDevice()
+        self._checkpoints = {entry.name: self._load(entry) for entry in registry.entries}
+        self._lock = threading.Condition()
+        self._commands: deque[Callable[[], None]] = deque()
+        self._sayings: dict[int, Saying] = {}  # by ticket, in the order in which they came
+        self._tickets = 0
+        self._frames = 0
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    @classmethod
+    def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
+        """As the real engine: a checkpoint that is missing or not valid is refused here."""
+        progress(0, len(settings.models), "reading configurations")
+        return cls(Registry.read(settings.models), settings)
+
+    def _load(self, entry: RegistryEntry) -> Checkpoint:
+        return load_checkpoint(entry.reference, self._device.torch_device, torch.float32)
+
+    @property
+    def cards(self) -> tuple[ModelCard, ...]:
+        entries = self._registry.entries
+        cards = (entry.card("cpu", "float32", self._settings.limits) for entry in entries)
+        return tuple(replace(card, loaded=True, slots=self._slots) for card in cards)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        with self._lock:
+            self.alive = False
+            self._lock.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    # --- the door; any thread
+
+    def submit(self, request: SpeechRequest, sink: Sink) -> int:
+        checkpoint, admission, text = self._admitted(request)
+        seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
+        saying = Saying(request, sink, checkpoint, admission, text, seed, time.monotonic())
+        saying.chunk = request.first_chunk_frames or 1
+        with self._lock:
+            if not self.alive:
+                raise EngineDead
+            waiting = sum(other.began is None and other.is_ready for other in self._sayings.values())
+            if waiting >= self._settings.engine.max_waiting:
+                raise Overloaded(slots=self._slots, waiting=waiting, retry_after_s=RETRY_AFTER_S)
+            self._tickets += 1
+            self._sayings[self._tickets] = saying
+            self._lock.notify()
+            return self._tickets
+
+    def append(self, ticket: int, text: str) -> None:
+        self._command(ticket, lambda saying: saying.text.add(text))
+
+    def flush(self, ticket: int) -> None:
+        self._command(ticket, Saying.flush)
+
+    def finish_text(self, ticket: int) -> None:
+        self._command(ticket, lambda saying: saying.text.finish())
+
+    def taken(self, ticket: int, samples: int) -> None:
+        def take(saying: Saying) -> None:
+            saying.taken = samples
+
+        self._command(ticket, take)
+
+    def played(self, ticket: int, ms: float) -> None: ...
+
+    def cancel(self, ticket: int) -> None:
+        self._command(ticket, lambda saying: self._end(ticket, saying, StopReason.CANCELLED))
+
+    def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        request = SpeechRequest(text="A", mode=mode, reference=reference)
+        checkpoint, admission, _ = self._admitted(request)
+        if admission.voice_key is None:
+            raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
+        codes = None if reference.x_vector_only else np.zeros((admission.reference_frames, 4), np.int64)
+        key = np.frombuffer(admission.voice_key.encode(), np.uint8)
+        x_vector = np.resize(key, X_VECTOR).astype(np.float32)
+        prompt = VoicePrompt(fingerprint=checkpoint.fingerprint, x_vector=x_vector, codes=codes)
+        with self._lock:
+            self._commands.append(partial(done, prompt))
+            self._lock.notify()
+
+    def load(self) -> EngineLoad:
+        with self._lock:
+            sayings = tuple(self._sayings.values())
+        active = sum(saying.began is not None for saying in sayings)
+        short = sum(saying.began is None and not saying.is_ready for saying in sayings)
+        return EngineLoad(
+            slots=self._slots,
+            active=active,
+            waiting=len(sayings) - active - short,
+            short_of_text=short,
+            frames=self._frames,
+            free_bytes=self._device.free_bytes(),
+            total_bytes=self._device.total_bytes(),
+        )
+
+    def _admitted(self, request: SpeechRequest) -> tuple[Checkpoint, Admission, TextStream]:
+        entry = self._registry.entry(request.mode)
+        if entry is None:
+            raise ModeNotServed(param="task_type", mode=request.mode, known=", ".join(self._registry.modes))
+        checkpoint = self._checkpoints[entry.name]
+        longest = checkpoint.config.talker.max_position_embeddings
+        length = min(self._settings.engine.max_model_len, longest)
+        return checkpoint, *admit(request, checkpoint, self._settings.limits, length)
+
+    def _command(self, ticket: int, tell: Callable[[Saying], None]) -> None:
+        def command() -> None:
+            saying = self._sayings.get(ticket)
+            if saying is None:
+                return
+            try:
+                tell(saying)
+            except SpeechError as error:
+                self._end(ticket, saying, error)
+
+        with self._lock:
+            self._commands.append(command)
+            self._lock.notify()
+
+    # --- the engine's thread
+
+    def _run(self) -> None:
+        try:
+            while self.alive:
+                self._turn()
+                with self._lock:
+                    if self.alive and not self._commands:
+                        self._lock.wait(TURN_S if self._sayings else None)
+        except Exception:
+            log.critical("the engine thread died", exc_info=True)
+        finally:
+            self.alive = False
+            for ticket, saying in tuple(self._sayings.items()):
+                self._end(ticket, saying, EngineDead())
+
+    def _turn(self) -> None:
+        """Carry out what was asked, give slots away, and make a chunk for every request, until none is due."""
+        worked = True
+        while worked and self.alive:
+            while self._commands:
+                self._commands.popleft()()
+            self._admit()
+            with self._lock:
+                speaking = [(ticket, each) for ticket, each in self._sayings.items() if each.began is not None]
+            worked = any([self._speak(ticket, saying) for ticket, saying in speaking])
+
+    def _admit(self) -> None:
+        with self._lock:
+            ready = [saying for saying in self._sayings.values() if saying.began is None and saying.is_ready]
+            free = self._slots - sum(saying.began is not None for saying in self._sayings.values())
+        for saying in ready[:free]:
+            saying.began = time.monotonic()
+            saying.sink(Started(seed=saying.seed, checkpoint=saying.checkpoint.name, notes=saying.admission.notes))
+        for place, saying in enumerate(ready[free:]):
+            if saying.place != place:
+                saying.place = place
+                saying.sink(Queued(place))
+
+    def _speak(self, ticket: int, saying: Saying) -> bool:
+        """Make the next chunk, if it is due."""
+        saying.read_on()
+        now = time.monotonic()
+        frames = saying.may_make(now)
+        if frames:
+            chunk = saying.next_chunk(frames)
+            self._frames += frames
+            if saying.first_ms is None:
+                saying.first_ms = 1000 * (now - saying.submitted)
+            saying.sink(chunk)
+        if (reason := saying.reason) is not None:
+            self._end(ticket, saying, reason)
+        elif not saying.pieces and saying.text.is_spent and saying.short_at != len(saying.text.text):
+            saying.short_at = len(saying.text.text)
+            saying.sink(ShortOfText(saying.short_at))
+        return frames > 0
+
+    def _end(self, ticket: int, saying: Saying, end: StopReason | SpeechError) -> None:
+        with self._lock:
+            if self._sayings.pop(ticket, None) is None:
+                return
+        stats = saying.stats(time.monotonic())
+        saying.sink(Broken(end, stats) if isinstance(end, SpeechError) else Finished(stop_reason=end, stats=stats))
