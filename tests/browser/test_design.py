@@ -1,10 +1,9 @@
-"""The Design room on the demo voice: three takes at once, compared, varied, and one kept as a voice that speaks."""
+"""The Design room: three takes at once, compared, varied, and one kept as a voice that speaks."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
@@ -37,25 +36,16 @@ from tests.browser.design_steps import (
 )
 from tests.browser.steps import await_end, enter
 from tests.browser.wire import speak
-from tests.support.app import App, running_app
+from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 TEXT = "The kettle is on."
-LONGER = 2 * "The kettle is on, and the boat came back in the evening. "
+HEARD = "The kettle is on, and the boat came back in the evening."  # long enough to be a reference
+LONGER = f"{HEARD} {HEARD}"
 FAILED_BELOW = 20  # LU, as in assets/js/design/loudness.js
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
-
-
-@pytest.fixture(scope="module")
-def demo(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """The studio as the first command starts it, with takes and voices of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("DATA", "VOICES"):
-            patch.setenv(f"VOICEWRIGHT_{name}", str(tmp_path_factory.mktemp(name.lower())))
-        with running_app([]) as running:
-            yield running
 
 
 @pytest.fixture
@@ -64,11 +54,11 @@ def wire() -> Wire:
 
 
 @pytest.fixture
-def room(open_studio: OpenStudio, demo: App, wire: Wire) -> Page:
+def room(open_studio: OpenStudio, app: App, wire: Wire) -> Page:
     """The Design room, with a short text in it and an ear at the loudspeaker."""
-    page = open_studio(url=f"{demo.url}/health", await_ready=False, script=TAP)
+    page = open_studio(url=f"{app.url}/health", await_ready=False, script=TAP)
     wire.listen(page)
-    page.goto(demo.url, wait_until="domcontentloaded")
+    page.goto(app.url, wait_until="domcontentloaded")
     page.locator("#vw-speak:enabled").wait_for()
     enter_design(page, TEXT)
     page.fill("#vw-design-description", LOW)
@@ -102,7 +92,22 @@ def decibels(gain: float) -> str:
     return f"{text if text == '0.0' else f'−{text}'} dB"
 
 
+def without_base(page: Page) -> None:
+    """Reload the page before a runtime that cannot clone."""
+
+    def answer(route: Route) -> None:
+        listing = route.fetch().json()
+        for each in listing["data"]:
+            each["modes"].remove("base")
+        route.fulfill(json=listing)
+
+    page.route("**/v1/models", answer)
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+
+
 def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire: Wire) -> None:
+    room.fill("#vw-text", LONGER)  # no take has ended before all have begun
     with newly_kept(room, 3):
         room.click("#vw-speak")
         expect_state(room, LETTERS, "streaming", "done")
@@ -123,11 +128,11 @@ def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire
         kept = take_of(room, seed)
         assert kept["sha256"] == hashlib.sha256(wire.sound(channel).tobytes()).hexdigest()
         assert kept["config"] == {"instructions": LOW, "language": "auto"}
-        assert (kept["text"], kept["parent"]) == (TEXT, None)
+        assert (kept["text"], kept["parent"]) == (LONGER, None)
     room.screenshot(path=SCREENSHOTS / "design.png", full_page=True)
 
 
-def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, demo: App) -> None:
+def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, app: App) -> None:
     make_three(room)
     first = take_of(room, seeds(room)[1])
     lock(room, "B").check()
@@ -136,7 +141,7 @@ def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, demo: App) -> N
     again = takes(room)[0]
     assert again["id"] != first["id"]
     assert (again["seed"], again["sha256"]) == (first["seed"], first["sha256"])
-    alone = speak(demo, TEXT, task_type="VoiceDesign", instructions=LOW, language="auto", seed=first["seed"])
+    alone = speak(app, TEXT, task_type="VoiceDesign", instructions=LOW, language="auto", seed=first["seed"])
     assert hashlib.sha256(alone.tobytes()).hexdigest() == first["sha256"]
 
 
@@ -194,6 +199,7 @@ def test_takes_sound_equally_loud_and_a_reroll_leaves_the_others(room: Page) -> 
 
 
 def test_closer_to_this_is_spoken_by_base_after_the_take_and_stands_beside_the_others(room: Page, wire: Wire) -> None:
+    room.fill("#vw-text", HEARD)
     make_three(room)
     parent = take_of(room, seeds(room)[1])
     before = seeds(room)
@@ -209,7 +215,7 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_stands_beside_the_o
     assert not {take["seed"] for take in added} & {one + step for one in before for step in (-1, 0, 1)}
     for take in added:
         assert (take["mode"], take["parent"], take["text"]) == ("base", parent["id"], "Come in.")
-        assert take["config"]["ref_text"] == TEXT
+        assert take["config"]["ref_text"] == HEARD
         reference = room.request.get(f"{origin(room)}/studio/takes/{take['id']}/reference").body()
         heard, _ = soundfile.read(io.BytesIO(reference), dtype="int16")
         np.testing.assert_array_equal(heard, sound_of(room, parent))
@@ -235,15 +241,7 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_stands_beside_the_o
 
 
 def test_without_base_more_takes_are_called_what_they_are(room: Page) -> None:
-    def without_base(route: Route) -> None:
-        listing = route.fetch().json()
-        for each in listing["data"]:
-            each["modes"].remove("base")
-        route.fulfill(json=listing)
-
-    room.route("**/v1/models", without_base)
-    room.reload(wait_until="domcontentloaded")
-    room.locator("#vw-speak:enabled").wait_for()
+    without_base(room)
     make_three(room)
     parent = take_of(room, seeds(room)[1])
     more = card(room, "B").locator("[data-act=more]")
@@ -307,7 +305,7 @@ def test_a_dropped_take_can_be_had_back(room: Page) -> None:
 
 
 def test_escape_stops_what_is_being_made(room: Page) -> None:
-    room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 3)
+    room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)
     room.click("#vw-speak")
     expect_state(room, LETTERS, "streaming")
     room.keyboard.press("Escape")
@@ -328,10 +326,8 @@ def test_what_cannot_be_said_is_told_and_shown(room: Page) -> None:
     expect(room.locator("#vw-text-error")).not_to_be_empty()
 
 
-def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(
-    room: Page, demo: App, wire: Wire
-) -> None:
-    room.fill("#vw-text", "The kettle is on, and the door is open. Come in and sit down.")
+def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(room: Page, app: App, wire: Wire) -> None:
+    room.fill("#vw-text", LONGER)
     make_three(room)
     room.keyboard.press("Escape")
     take = take_of(room, seeds(room)[1])
@@ -348,7 +344,7 @@ def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(
     expect_state(room, "B", "kept")
     expect(card(room, "B")).to_contain_text("kept as Harbour")
 
-    voice = voices(demo)["Harbour"]
+    voice = voices(app)["Harbour"]
     assert voice["transcript"] == take["text"]
     assert voice["description"] == LOW
     assert voice["consent"] == "Designed by description; nobody was recorded."
@@ -423,8 +419,8 @@ def test_presets_by_use_and_language(room: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_studio: OpenStudio, demo: App, scheme: str) -> None:
-    page = open_studio(url=demo.url, viewport={"width": 360, "height": 740}, color_scheme=scheme)
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_studio: OpenStudio, app: App, scheme: str) -> None:
+    page = open_studio(viewport={"width": 360, "height": 740}, color_scheme=scheme)
     enter_design(page, TEXT)
     make_three(page)
     act(page, "A", "keep")
@@ -432,18 +428,12 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_studio: OpenStu
     page.screenshot(path=SCREENSHOTS / f"design-phone-{scheme}.png", full_page=True)
 
 
-def test_without_base_the_take_is_a_favourite_and_the_page_says_what_is_missing(
-    open_studio: OpenStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("DATA", "VOICES"):
-        monkeypatch.setenv(f"VOICEWRIGHT_{name}", str(tmp_path / name))
-    with running_app(["--model", "voice_design=assets/demo-voice"]) as app:
-        page = open_studio(url=app.url, await_ready=False)
-        page.locator("#vw-speak:enabled").wait_for()
-        enter_design(page, TEXT)
-        make_three(page)
-        act(page, "C", "keep")
-        expect_state(page, "C", "favourite")
-        expect(page.get_by_role("alert").filter(has_text="--model base=PATH")).to_be_visible()
-        assert [take["seed"] for take in takes(page) if take["favourite"]] == [seeds(page)[2]]
-        assert voices(app) == {}
+def test_without_base_the_take_is_a_favourite_and_the_page_says_what_is_missing(room: Page, app: App) -> None:
+    without_base(room)
+    make_three(room)
+    before, favourites = voices(app), {take["seed"] for take in takes(room) if take["favourite"]}
+    act(room, "C", "keep")
+    expect_state(room, "C", "favourite")
+    expect(room.get_by_role("alert").filter(has_text="--model base=PATH")).to_be_visible()
+    assert {take["seed"] for take in takes(room) if take["favourite"]} - favourites == {seeds(room)[2]}
+    assert voices(app) == before

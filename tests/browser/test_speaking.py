@@ -29,6 +29,12 @@ from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
+
+@pytest.fixture(scope="module")
+def app(app_with_demo_voice: App) -> App:
+    return app_with_demo_voice
+
+
 TAP = Path(__file__).with_name("tap.js").read_text("utf-8")
 HEADER_BYTES = 16  # of a labelled frame
 LONG = 80 * "The boat came back in the evening. "  # minutes of speech

@@ -29,6 +29,12 @@ from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
+
+@pytest.fixture(scope="module")
+def app(app_with_demo_voice: App) -> App:
+    return app_with_demo_voice
+
+
 SAMPLE = "The last ferry leaves at nine, and the sea is calm tonight."
 
 
