@@ -21,7 +21,7 @@ Pcm = NDArray[np.int16]
 RATE = 24000
 GAP_S = 0.4
 
-DIALOGUE = """CLARA: I walked home along the river tonight, and the water was so still that every lamp had a twin.
+DIALOGUE = """CLARA: I walked home along the river tonight.
 
 ANGUS: Yes. [pause 0.5s] Quite.
 
@@ -86,6 +86,15 @@ def stored_script(page: Page, app: App) -> dict[str, Any]:
     with client(page, app) as http:
         newest = http.get("/studio/scripts").json()["scripts"][0]
         return http.get(f"/studio/scripts/{newest['id']}").json()
+
+
+def await_stored(page: Page, app: App, lines: list[dict[str, Any]]) -> None:
+    """Wait until the studio has these lines, however often something else was saved before."""
+    for _ in range(MADE_MS // 100):
+        if stored_script(page, app)["lines"] == lines:
+            return
+        page.wait_for_timeout(100)
+    assert stored_script(page, app)["lines"] == lines
 
 
 def sound_of(page: Page, app: App, take: str) -> Pcm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -82,15 +82,11 @@ def is_in_view(page: Page, selector: str) -> bool:
     return found
 
 
-@pytest.fixture(params=WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
-def window(request: pytest.FixtureRequest, open_studio: OpenStudio) -> Callable[..., Page]:
-    """The page in a window of that size."""
-    width, height = request.param
-
-    def opened(**options: str) -> Page:
-        return open_studio(viewport={"width": width, "height": height}, **options)
-
-    return opened
+def in_each_window(page: Page) -> Iterator[str]:
+    """The page in every window, one after the other."""
+    for width, height in WINDOWS:
+        page.set_viewport_size({"width": width, "height": height})
+        yield f"{width}x{height}"
 
 
 def picture(page: Page, name: str) -> None:
@@ -99,57 +95,67 @@ def picture(page: Page, name: str) -> None:
     page.screenshot(path=SCREENSHOTS / f"frame-{name}-{size['width']}.png")
 
 
-def test_no_control_of_any_room_lies_under_another_element(window: Callable[..., Page]) -> None:
-    page = window()
-    kept_take(page, "Hi.")
-    page.fill("#vw-text", LONG)
-    page.fill("#vw-speakers-instruct", SENTENCE)
-    found = {}
+def fill_in(page: Page, room: str) -> None:
+    """A room as full as people make it."""
+    if room == "design":
+        page.fill("#vw-design-description", LONG)
+    elif room == "clone":
+        page.set_input_files("#vw-clone-file", wav(3.0))
+        page.fill("#vw-clone-transcript", LONG)
+        expect(page.locator("#vw-clone-keep")).to_be_visible()
+    elif room == "script":
+        page.locator(".vw-line-open").first.click()
+        page.locator(".vw-line-text").first.fill(LONG)
+    elif room == "library":
+        page.locator(".vw-take-open").first.click()
+
+
+def test_no_control_of_any_room_lies_under_another_element(studio: Page) -> None:
+    kept_take(studio, "Hi.")
+    studio.fill("#vw-text", LONG)
+    studio.fill("#vw-speakers-instruct", SENTENCE)
+    found, scrolls = {}, {}
     for room in ROOMS:
-        enter(page, room)
-        if room == "design":
-            page.fill("#vw-design-description", LONG)
-        elif room == "clone":
-            page.set_input_files("#vw-clone-file", wav(3.0))
-            page.fill("#vw-clone-transcript", LONG)
-            expect(page.locator("#vw-clone-keep")).to_be_visible()
-        elif room == "script":
-            page.locator(".vw-line-open").first.click()
-            page.locator(".vw-line-text").first.fill(LONG)
-        elif room == "library":
-            page.locator(".vw-take-open").first.click()
-        picture(page, room)
-        found[room] = page.evaluate(COVERED, room)
-    assert found == {room: [] for room in ROOMS}
-    assert page.evaluate("document.documentElement.scrollHeight") <= page.evaluate("innerHeight")
+        enter(studio, room)
+        fill_in(studio, room)
+        for window in in_each_window(studio):
+            picture(studio, room)
+            found[room, window] = studio.evaluate(COVERED, room)
+            scrolls[room, window] = studio.evaluate("document.documentElement.scrollHeight > innerHeight")
+    assert {place: covered for place, covered in found.items() if covered} == {}
+    assert not any(scrolls.values()), scrolls
 
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])
-def test_the_first_button_is_in_sight_with_any_text(window: Callable[..., Page], room: str) -> None:
-    page = window()
-    enter(page, room)
-    for words in (1, 100, 150, 400):
-        page.fill("#vw-text", "evening " * words)
-        assert is_in_view(page, "#vw-speak"), f"{words} words"
+def test_the_first_button_is_in_sight_with_any_text(studio: Page, room: str) -> None:
+    enter(studio, room)
+    for window in in_each_window(studio):
+        for words in (1, 100, 150, 400):
+            studio.fill("#vw-text", "evening " * words)
+            assert is_in_view(studio, "#vw-speak"), f"{words} words in {window}"
 
 
-def test_the_form_that_keep_opens_is_seen(window: Callable[..., Page]) -> None:
-    page = window()
-    enter(page, "design")
-    page.fill("#vw-text", "The kettle is on.")
-    page.click("#vw-speak")
-    expect_state(page, LETTERS, "done")
-    page.keyboard.press("Escape")
-    act(page, "B", "keep")
-    expect(page.locator("#vw-design-name")).to_be_focused()
-    for control in ("#vw-design-name", "#vw-design-keep", "#vw-design-keep-not"):
-        assert is_in_view(page, control), control
-    picture(page, "keep")
-    assert page.evaluate(COVERED, "design") == []
+def test_the_form_that_keep_opens_is_seen(studio: Page) -> None:
+    enter(studio, "design")
+    studio.fill("#vw-text", "The kettle is on.")
+    studio.click("#vw-speak")
+    expect_state(studio, LETTERS, "done")
+    studio.keyboard.press("Escape")
+    for window in in_each_window(studio):
+        act(studio, "B", "keep")
+        expect(studio.locator("#vw-design-name")).to_be_focused()
+        for control in ("#vw-design-name", "#vw-design-keep", "#vw-design-keep-not"):
+            assert is_in_view(studio, control), f"{control} in {window}"
+        picture(studio, "keep")
+        assert studio.evaluate(COVERED, "design") == [], window
+        studio.click("#vw-design-keep-not")
 
 
-def test_nothing_moves_while_the_page_loads_or_from_room_to_room(window: Callable[..., Page]) -> None:
-    page = window(script=SHIFTS)
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_nothing_moves_while_the_page_loads_or_from_room_to_room(
+    open_studio: OpenStudio, window: tuple[int, int]
+) -> None:
+    page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
     shifts = page.evaluate("shifts")
     assert sum(shift["value"] for shift in shifts) < MOST_SHIFT, shifts
@@ -185,19 +191,19 @@ def test_a_window_too_low_for_three_rows_scrolls_as_a_whole(open_studio: OpenStu
         assert page.evaluate(COVERED, room) == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_what_has_the_focus_has_one_ring(studio: Page, room: str) -> None:
-    enter(studio, room)
-    studio.focus(".vw-tabs [tabindex='0']")
-    seen: dict[str, int] = {}
-    for _ in range(200):
-        studio.keyboard.press("Tab")
-        if studio.evaluate("document.activeElement === document.body"):
-            break
-        ring = studio.evaluate(RINGS)
-        seen[ring["name"]] = ring["count"]
-    assert len(seen) > 3
-    assert {name: count for name, count in seen.items() if count > 1} == {}
+def test_what_has_the_focus_has_one_ring(studio: Page) -> None:
+    for room in ROOMS:
+        enter(studio, room)
+        studio.focus(".vw-tabs [tabindex='0']")
+        seen: dict[str, int] = {}
+        for _ in range(200):
+            studio.keyboard.press("Tab")
+            if studio.evaluate("document.activeElement === document.body"):
+                break
+            ring = studio.evaluate(RINGS)
+            seen[ring["name"]] = ring["count"]
+        assert len(seen) > 3, room
+        assert {name: count for name, count in seen.items() if count > 1} == {}, room
 
 
 def test_each_room_is_found_where_it_was_left(open_studio: OpenStudio) -> None:

@@ -18,7 +18,7 @@ def module(page: Page, body: str, **values: Any) -> Any:
 
 
 def test_the_waveform_is_a_slider_for_hand_and_keys(studio: Page) -> None:
-    speak_whole(studio, "A sentence that is long enough to be walked through.")
+    speak_whole(studio, "A sentence that is long enough to be walked through from here to there, and on to its end.")
     length = float(studio.get_attribute("#vw-seek", "aria-valuemax") or 0)
     assert length > 1
     assert clock(studio) == pytest.approx(length, abs=0.11), "it was played to its end"

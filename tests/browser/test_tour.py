@@ -1,6 +1,6 @@
 """The tour of the README: every room as somebody who works there sees it, photographed.
 
-`make tour` puts the pictures into docs/images; a run of the tests leaves them in artifacts/screenshots.
+Only `make tour` takes them: it puts the pictures into docs/images.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ import pytest
 from PIL import Image, ImageStat
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.conftest import OpenStudio
 from tests.browser.design_steps import LETTERS, enter_design, expect_state, make_three, state
 from tests.browser.script_steps import enter_script, line
 from tests.browser.steps import await_end, enter, kept_take, play_through, reading
-from tests.support.app import ROOT
+from tests.support.app import ROOT, App
 
-pytestmark = pytest.mark.browser
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif("VOICEWRIGHT_TOUR" not in os.environ, reason="pictures for the README: make tour"),
+]
 
-PICTURES = Path(os.environ.get("VOICEWRIGHT_TOUR", SCREENSHOTS / "tour"))
+PICTURES = Path(os.environ.get("VOICEWRIGHT_TOUR", ""))
 TEXT = "The kettle has just boiled. Sit down for a minute, and I will tell you what the sea looked like this morning."
 RECORDING = ROOT / "assets" / "demo-voice" / "samples" / "clara.wav"
 
@@ -36,8 +39,12 @@ def photograph(page: Page, name: str) -> None:
     page.screenshot(path=PICTURES / f"{name}.png")
 
 
-# Dark pictures are for the README; that dark is dark has a test of its own.
-@pytest.mark.parametrize("scheme", ["light", "dark"] if "VOICEWRIGHT_TOUR" in os.environ else ["light"])
+@pytest.fixture(scope="module")
+def app(app_with_demo_voice: App) -> App:
+    return app_with_demo_voice
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_room_is_photographed_at_work(open_studio: OpenStudio, scheme: str) -> None:
     page = open_studio(color_scheme=scheme, viewport={"width": 1280, "height": 960})
     kept_take(page, TEXT)

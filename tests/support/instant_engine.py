@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from runtime.device.cpu import CpuDevice
+from runtime.engine.core import PAUSE_NOTE
 from runtime.engine.engine import SEED_BITS
 from runtime.engine.intake import Admission, admit
 from runtime.engine.registry import Registry, RegistryEntry
@@ -321,7 +322,8 @@ class InstantEngine:
             free = self._slots - sum(saying.began is not None for saying in self._sayings.values())
         for saying in ready[:free]:
             saying.began = time.monotonic()
-            saying.sink(Started(seed=saying.seed, checkpoint=saying.checkpoint.name, notes=saying.admission.notes))
+            notes = (*saying.admission.notes, *((PAUSE_NOTE,) if saying.text.is_silent else ()))
+            saying.sink(Started(seed=saying.seed, checkpoint=saying.checkpoint.name, notes=notes))
         for place, saying in enumerate(ready[free:]):
             if saying.place != place:
                 saying.place = place
