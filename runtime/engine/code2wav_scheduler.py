@@ -72,7 +72,7 @@ class Code2WavScheduler:
     ) -> None:
         self.pace = Pace()
         self._streams = streams
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._table = table
         self._sequences = sequences
         self._worker = worker
@@ -161,7 +161,7 @@ class Code2WavScheduler:
             current = [(row, sound) for row, sound in rows if self._sequences.get(row.slot) is row]
             slots = np.array([sequence.slot for sequence, _ in current], np.int64)
             frames = np.array([sound.frames for _, sound in current], np.int64)
-            starved = self._scheduler.hand_out(self._table, slots, frames, at)
+            starved = self.scheduler.hand_out(self._table, slots, frames, at)
             for was_dry, (sequence, sound) in zip(starved, current, strict=True):
                 sequence.underruns += int(was_dry)
                 sequence.first_sound = sequence.first_sound or at
@@ -173,7 +173,7 @@ class Code2WavScheduler:
 
     def _tasks(self) -> list[Code2WavTask]:
         """What is due, most urgent first. Under the worker's lock."""
-        chunks = self._scheduler.sound(self._table, self._clock(), self.pace)
+        chunks = self.scheduler.sound(self._table, self._clock(), self.pace)
         return [Code2WavTask((not chunk.is_first, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
     def _freeze(self, chunk: SoundChunk) -> Callable[[], None]:
@@ -185,9 +185,9 @@ class Code2WavScheduler:
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         spent = [spent_from(sequence) - int(first) for sequence, first in zip(sequences, at[:, 0], strict=True)]
         self._table.in_code2wav[chunk.slots] = True
-        return partial(self._make, chunk, sequences, codes, spent)
+        return partial(self.make, chunk, sequences, codes, spent)
 
-    def _make(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes, spent: list[int]) -> None:
+    def make(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes, spent: list[int]) -> None:
         """Decode and hand out at once; ``spent``: from which frame on each row's text is. Thread: worker."""
         began = self._clock()
         own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]

@@ -81,12 +81,12 @@ class Code2WavWorker:
                 self._waiting[owner] = wanted
                 self._offered.notify_all()
         if not self.threads:
-            while (run := self._next()) is not None:
+            while (run := self.next_task()) is not None:
                 run()
         elif wanted and wanted[0].is_first:
             time.sleep(0)  # somebody hears nothing yet: the thread takes the interpreter now, not at its next switch
 
-    def _next(self, takes: Takes = everything) -> Callable[[], None] | None:
+    def next_task(self, takes: Takes = everything) -> Callable[[], None] | None:
         with self.lock:
             mine = (
                 (task, owner) for owner, tasks in self._waiting.items() if (task := next(filter(takes, tasks), None))
@@ -103,7 +103,7 @@ class Code2WavWorker:
         """The next task of a thread; None when the worker is closed."""
         with self.lock:
             while not self._closing:
-                if (run := self._next(takes)) is not None:
+                if (run := self.next_task(takes)) is not None:
                     return run
                 self._offered.wait()
         return None

@@ -79,7 +79,7 @@ class Engine:
         self._wake = threading.Event()
         self.code2wav_worker = Code2WavWorker(self._prepare_thread, self._wake.set)
         self._lock = threading.Lock()
-        self._commands: deque[Command] = deque()
+        self.commands: deque[Command] = deque()
         self._open: dict[int, RegistryEntry] = {}  # by ticket, of requests that have not ended
         self._next_ticket = 1
         self.completion_waiter = CompletionWaiter(self._wake.set)
@@ -156,7 +156,7 @@ class Engine:
             sequence = Sequence(ticket, request, self._closing_sink(ticket, sink))
             if core is not None and admitted is not None:
                 sequence.admit(*admitted, self._seed(request), self.clock())
-                self._commands.append(partial(core.enter, sequence))
+                self.commands.append(partial(core.enter, sequence))
             else:
                 self._hold(entry, sequence)
         self._wake.set()
@@ -242,7 +242,7 @@ class Engine:
                 self.tick()
         finally:  # a caller that stops listening frees the slot
             self.cancel(ticket)
-            self._take_commands()
+            self.take_commands()
 
     # --- the engine's thread
 
@@ -250,7 +250,7 @@ class Engine:
         """One turn for every checkpoint; returns whether anything was done that leads on at once."""
         cores = self.registry.cores
         with self.device.stream(Stream.FRAMES):
-            worked = self._take_commands()
+            worked = self.take_commands()
             for core in cores:
                 core.collect()
                 worked |= core.take_in()
@@ -266,7 +266,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """There are requests that have not ended."""
-        return bool(self._commands) or any(core.busy for core in self.registry.cores)
+        return bool(self.commands) or any(core.busy for core in self.registry.cores)
 
     def _run(self) -> None:
         self._prepare_thread()
@@ -284,7 +284,7 @@ class Engine:
         with self._lock:
             self.alive = False
             held = [sequence for entry in self.registry.entries for sequence, _ in entry.waiting.release()]
-        self._take_commands()
+        self.take_commands()
         for sequence in held:
             sequence.end(EngineDead(), RequestStats())
         for core in self.registry.cores:
@@ -293,10 +293,10 @@ class Engine:
         self.code2wav_worker.close()
         self.completion_waiter.close()
 
-    def _take_commands(self) -> bool:
-        took = bool(self._commands)
-        while self._commands:
-            self._commands.popleft()()
+    def take_commands(self) -> bool:
+        took = bool(self.commands)
+        while self.commands:
+            self.commands.popleft()()
         return took
 
     # --- checkpoints
@@ -355,7 +355,7 @@ class Engine:
             entry.is_loading = True
             threading.Thread(target=self._load_late, args=(entry,), name="loader", daemon=True).start()
         elif entry.core is not None or entry.has_failed:  # since submit looked
-            self._commands.append(partial(self._let_in, entry))
+            self.commands.append(partial(self.let_in, entry))
 
     def _load_late(self, entry: RegistryEntry) -> None:
         """Load at first use, then let in the requests that waited for it. Thread: loader."""
@@ -364,10 +364,10 @@ class Engine:
         except Exception:
             log.exception("a checkpoint could not be loaded")
             entry.has_failed = True
-        self._commands.append(partial(self._let_in, entry))
+        self.commands.append(partial(self.let_in, entry))
         self._wake.set()
 
-    def _let_in(self, entry: RegistryEntry) -> None:
+    def let_in(self, entry: RegistryEntry) -> None:
         with self._lock:
             released = entry.waiting.release()
         core = entry.core
@@ -430,7 +430,7 @@ class Engine:
             if not entry.waiting.defer(ticket, command) and entry.core is not None:
                 tell(entry.core)
 
-        self._commands.append(command)
+        self.commands.append(command)
         self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:

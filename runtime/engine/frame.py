@@ -126,7 +126,7 @@ class Frame:
         """All codes of one frame from the talker's hidden states, and the state moved on. Shapes: hidden [B, H]."""
         slot_cache = self.slot_cache
         hidden = self.ops.norm(hidden, self.talker.model.norm)
-        codes, finite = self._codes(hidden, rows, slots, cache)
+        codes, finite = self.codes(hidden, rows, slots, cache)
         frame, first = slot_cache.frame[rows], codes[:, 0]
         slot_cache.codes[rows] = codes
         slot_cache.seen[rows, first] = self.true
@@ -134,7 +134,7 @@ class Frame:
         ended = first == self.config.talker.codec_eos_token_id
         return torch.cat((codes, ended[:, None], finite[:, None]), dim=1)
 
-    def _codes(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> tuple[Tensor, Tensor]:
+    def codes(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> tuple[Tensor, Tensor]:
         """Rule by rule and code by code. Shapes: results [B, Q] int64, [B] bool."""
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
         frame, noise = slot_cache.frame[rows], None

@@ -39,7 +39,7 @@ class RunawayDetector:
     last_audible_frame: int = -1
     struck: int = -1  # frame, of those last taken, at which a guard struck
     _frames: int = 0
-    _runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))  # in a row, as LIMITS
+    runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))  # in a row, as LIMITS
     _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(PERIODS), -1))  # codes; -1 matches none
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))  # last audible frame as of
 
@@ -50,12 +50,12 @@ class RunawayDetector:
         """
         ends = self._listen(len(codes), pcm)
         if not spent:
-            self._runs[:] = 0
+            self.runs[:] = 0
             self._recent[:] = -1
             return None
         holds = np.vstack([self._repeats(codes[:, 0]), ends[REPEATED_FRAMES:] != self._numbers(len(codes))])
-        runs = _runs(holds, self._runs)
-        self._runs = runs[:, -1]
+        runs = _runs(holds, self.runs)
+        self.runs = runs[:, -1]
         struck = runs >= LIMITS[:, None]
         if not struck.any():
             return None

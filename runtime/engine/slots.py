@@ -201,7 +201,7 @@ class SlotCache:
         self.host_position = np.zeros(slots, np.int64)  # as ``position``, on the host
         self.inputs: dict[int, SlotInputs] = {}  # by slot, of the sequence that took it last
         # The slot freed first is taken first: a frame that is still in flight may write to the one freed last.
-        self._free = deque(range(slots))
+        self.free_slots = deque(range(slots))
 
     @property
     def state(self) -> SlotState:
@@ -215,11 +215,11 @@ class SlotCache:
     @property
     def free(self) -> int:
         """Slots that nobody holds."""
-        return len(self._free)
+        return len(self.free_slots)
 
     def take(self, inputs: SlotInputs) -> int:
         """Give a slot to a sequence; there must be a free one. The device knows nothing of it before `write`."""
-        slot = self._free.popleft()
+        slot = self.free_slots.popleft()
         self.inputs[slot] = inputs
         self.talker_level.note(slot, inputs.settings.talker)
         self.predictor_level.note(slot, inputs.settings.predictor)
@@ -269,7 +269,7 @@ class SlotCache:
 
     def give_back(self, slot: int) -> None:
         """Free a slot. What it held is never read again: the next owner reads only what it has written itself."""
-        self._free.append(slot)
+        self.free_slots.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
         """A copy of what the first ``length`` positions of a slot's prompt left, whole chunks of it."""

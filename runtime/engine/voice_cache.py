@@ -81,17 +81,17 @@ class VoiceCache:
         self.checkpoint = checkpoint
         self.device = device
         self.capacity = capacity
-        self._encoders = None if checkpoint.speaker_encoder is None else VoiceEncoders(checkpoint, device)
+        self.encoders = None if checkpoint.speaker_encoder is None else VoiceEncoders(checkpoint, device)
         self._sound_after = sound_after
         self.kept: OrderedDict[str, ClonedVoice] = OrderedDict()
-        self._reading: dict[str, Future[ClonedVoice]] = {}
-        self._reader: Executor | None = None
+        self.reading: dict[str, Future[ClonedVoice]] = {}
+        self.reader: Executor | None = None
 
     def warm(self) -> None:
         """Make a voice of noise, so that the first request's takes no longer than any other."""
-        if self._encoders is None:
+        if self.encoders is None:
             return
-        self._encoders.capture()
+        self.encoders.capture()
         noise = np.random.default_rng(0).uniform(-0.1, 0.1, round(WARM_S * SAMPLE_RATE)).astype(np.float32)
         try:
             self._read_to_speak(Reference(samples=noise, text="A"), key="")
@@ -100,12 +100,12 @@ class VoiceCache:
 
     def start(self, prepare: Callable[[], None]) -> None:
         """Read on a thread from now on; before, on the caller's."""
-        if self._reader is None:
-            self._reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
+        if self.reader is None:
+            self.reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
 
     def close(self) -> None:
-        if isinstance(self._reader, ThreadPoolExecutor):
-            self._reader.shutdown(wait=False, cancel_futures=True)
+        if isinstance(self.reader, ThreadPoolExecutor):
+            self.reader.shutdown(wait=False, cancel_futures=True)
 
     def get(self, key: str) -> ClonedVoice | None:
         """A voice that is kept, or None."""
@@ -117,17 +117,17 @@ class VoiceCache:
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
         """Read a reference; one reading serves all that ask meanwhile. ``done`` is called when it is through."""
-        future = self._reading.get(key)
+        future = self.reading.get(key)
         if future is None:
-            if self._reader is not None:
-                future = self._reader.submit(self._read_to_speak, reference, key)
+            if self.reader is not None:
+                future = self.reader.submit(self._read_to_speak, reference, key)
             else:
                 future = Future()
                 try:
                     future.set_result(self._read_to_speak(reference, key))
                 except Exception as error:
                     future.set_exception(error)
-            self._reading[key] = future
+            self.reading[key] = future
         future.add_done_callback(lambda _: done())
         return future
 
@@ -137,7 +137,7 @@ class VoiceCache:
         Raises:
             Exception: whatever reading it raised.
         """
-        self._reading.pop(key, None)
+        self.reading.pop(key, None)
         voice = self.kept.get(key) or future.result()
         self.kept[key] = voice
         self.kept.move_to_end(key)
@@ -147,7 +147,7 @@ class VoiceCache:
 
     def _put_by(self) -> None:
         """Take in what was read for requests that did not wait for it; what failed for them fails nobody else."""
-        for key, future in [(key, future) for key, future in self._reading.items() if future.done()]:
+        for key, future in [(key, future) for key, future in self.reading.items() if future.done()]:
             with contextlib.suppress(Exception):
                 self.keep(key, future)
 
@@ -162,11 +162,11 @@ class VoiceCache:
                 prompt = GenerationFailed()
             done(prompt)
 
-        if self._reader is None:
+        if self.reader is None:
             read()
             return
         try:
-            self._reader.submit(read)
+            self.reader.submit(read)
         except RuntimeError:  # the reader was closed
             raise EngineDead from None
 
@@ -188,13 +188,13 @@ class VoiceCache:
 
     @torch.inference_mode()
     def _read(self, reference: Reference, key: str) -> ClonedVoice:
-        assert self._encoders is not None, "intake lets Base requests only to Base checkpoints"
+        assert self.encoders is not None, "intake lets Base requests only to Base checkpoints"
         device = self.device.torch_device
         text = None if reference.x_vector_only else reference.text
         if (prompt := reference.prompt) is not None and self._fits(prompt, reference):
             codes = None if reference.x_vector_only else torch.tensor(prompt.codes).to(device)
             return ClonedVoice(torch.tensor(prompt.x_vector).to(device), codes, text, key)
-        x_vector, codes = self._encoders.encode(reference.samples, x_vector_only=reference.x_vector_only)
+        x_vector, codes = self.encoders.encode(reference.samples, x_vector_only=reference.x_vector_only)
         return ClonedVoice(x_vector, codes, text, key)
 
     def prompt_of(self, voice: ClonedVoice) -> VoicePrompt:

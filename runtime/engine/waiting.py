@@ -40,7 +40,7 @@ class WaitingQueue:
 
     def open(self, voices: VoiceCache, slots: int, patience_s: float, wake: Callable[[], None]) -> None:
         """The checkpoint is loaded; ``wake`` is called when a voice was read."""
-        self._voices = voices
+        self.voices = voices
         self._slots = slots
         self._patience_s = patience_s
         self._wake = wake
@@ -94,9 +94,9 @@ class WaitingQueue:
         """A request that was admitted; one that needs nothing more waits for a slot at once."""
         reference, key = sequence.admission.reference, sequence.admission.voice_key
         if reference is not None and key is not None:
-            sequence.voice = self._voices.get(key)
+            sequence.voice = self.voices.get(key)
             if sequence.voice is None:
-                self._reading[sequence.ticket] = self._voices.make(reference, key, self._wake)
+                self._reading[sequence.ticket] = self.voices.make(reference, key, self._wake)
         self.look(sequence, now)
 
     def look(self, sequence: Sequence, now: float) -> None:
@@ -138,7 +138,7 @@ class WaitingQueue:
             assert sequence is not None
             assert sequence.admission.voice_key is not None
             try:
-                sequence.voice = self._voices.keep(sequence.admission.voice_key, reading)
+                sequence.voice = self.voices.keep(sequence.admission.voice_key, reading)
             except Exception:
                 log.exception("the reference of request %d could not be read", ticket)
                 self.leave(ticket)

@@ -75,6 +75,10 @@ class Rate:
         self._clock = clock
         self._buckets: OrderedDict[bytes, _TokenBucket] = OrderedDict()
 
+    def __len__(self) -> int:
+        """Callers that are remembered."""
+        return len(self._buckets)
+
     def wait_s(self, caller: bytes) -> float:
         """Take a token, or return the seconds until there is one."""
         if not self._most:

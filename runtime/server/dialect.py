@@ -60,13 +60,13 @@ class Dialect(ABC, Generic[Speaking]):
         self._clock = clock
         self._timers = SessionTimers(limits, clock, gives_notice=self.gives_notice)
         self._resolver = VoiceResolver(cards, library)
-        self._open: dict[int, Speaking] = {}  # by number: those that events may come for
+        self.utterances: dict[int, Speaking] = {}  # by number: those that events may come for
         self._uttered = 0  # numbers that were given
         self._reading: dict[int, ChosenVoice[Any]] = {}  # upload -> the voice that waits for it
         self._uploads = 0
         self._muted = RecentNames()  # refused: what the client had sent for them meanwhile is ignored
         self._commands: list[Command] = []
-        self._send_queue = SendQueue()
+        self.send_queue = SendQueue()
 
     # --- what comes out
 
@@ -78,8 +78,8 @@ class Dialect(ABC, Generic[Speaking]):
 
     def take(self) -> Outgoing | None:
         """Return what goes to the client next, or None. After a Close there is nothing more."""
-        item = self._send_queue.take()
-        if isinstance(item, AudioMessage) and (utterance := self._open.get(item.number)) is not None:
+        item = self.send_queue.take()
+        if isinstance(item, AudioMessage) and (utterance := self.utterances.get(item.number)) is not None:
             utterance.sent_samples += item.samples
         return item
 
@@ -91,7 +91,7 @@ class Dialect(ABC, Generic[Speaking]):
     @property
     def is_congested(self) -> bool:
         """The client does not take its replies; read no more of it until it does."""
-        return self._send_queue.is_congested
+        return self.send_queue.is_congested
 
     # --- what goes in
 
@@ -120,12 +120,12 @@ class Dialect(ABC, Generic[Speaking]):
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
         """Take an event of the engine; one of an utterance that was given up meanwhile is dropped."""
-        utterance = self._open.get(number)
+        utterance = self.utterances.get(number)
         if utterance is None:
             return
         match event:
             case Finished() | Broken():
-                del self._open[number]
+                del self.utterances[number]
             case Started(seed=seed):
                 utterance.seed = seed
             case AudioChunk(pcm=pcm):
@@ -134,7 +134,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     def on_refused(self, number: int, error: SpeechError) -> None:
         """Take the engine's refusal of a Submit."""
-        if (utterance := self._open.pop(number, None)) is not None:
+        if (utterance := self.utterances.pop(number, None)) is not None:
             self._fail(utterance, error)
 
     def on_reference(self, number: int, result: Reference | SpeechError) -> None:
@@ -163,26 +163,26 @@ class Dialect(ABC, Generic[Speaking]):
 
     def gone(self) -> None:
         """Give everything back: the client is not there any more."""
-        for utterance in tuple(self._open.values()):
+        for utterance in tuple(self.utterances.values()):
             self._release(utterance)
-        self._send_queue.clear()
+        self.send_queue.clear()
         self.closed = True
 
     # --- for the dialects
 
     def _number(self, utterance: Speaking) -> Speaking:
         """Let the engine's events reach it, under a number of its own."""
-        self._open.pop(utterance.number, None)
+        self.utterances.pop(utterance.number, None)
         self._uttered += 1
         utterance.number = self._uttered
-        self._open[utterance.number] = utterance
+        self.utterances[utterance.number] = utterance
         return utterance
 
     def _release(self, utterance: Speaking) -> None:
         """Take an utterance back before its end: its slot, and its sound that was not taken."""
-        if self._open.pop(utterance.number, None) is not None:
+        if self.utterances.pop(utterance.number, None) is not None:
             utterance.cancel()
-            self._send_queue.drop_sound_of(utterance.number)
+            self.send_queue.drop_sound_of(utterance.number)
             utterance.samples = utterance.sent_samples
 
     def _chosen(self, config: Config, resolved: ResolvedVoice, ref_audio: str | None = None) -> ChosenVoice[Config]:
@@ -200,10 +200,10 @@ class Dialect(ABC, Generic[Speaking]):
 
     def _send_sound(self, utterance: Speaking, pcm: bytes) -> None:
         for piece in pieces(pcm):
-            self._send_queue.sound(piece, number=utterance.number, samples=len(piece) // BYTES_PER_SAMPLE)
+            self.send_queue.sound(piece, number=utterance.number, samples=len(piece) // BYTES_PER_SAMPLE)
 
     def _close(self, code: int, reason: str = "") -> None:
-        self._send_queue.close(code, reason)
+        self.send_queue.close(code, reason)
         self.closed = True
 
     # --- what they say themselves
@@ -211,17 +211,17 @@ class Dialect(ABC, Generic[Speaking]):
     @property
     def _silence_s(self) -> float | None:
         """How long the client may say nothing now; None: it owes nothing, because a text of its own is complete."""
-        if not all(utterance.takes_text for utterance in self._open.values()):
+        if not all(utterance.takes_text for utterance in self.utterances.values()):
             return None
         return self._limits.config_s if self._is_new else self._limits.idle_s
 
     def _dues(self) -> Iterator[float]:
         """When else `tick` is due."""
-        return (utterance.text.due for utterance in self._open.values() if utterance.text.due is not None)
+        return (utterance.text.due for utterance in self.utterances.values() if utterance.text.due is not None)
 
     def _look_at_dues(self, now: float) -> None:
         """Do what has become due of that."""
-        for utterance in tuple(self._open.values()):
+        for utterance in tuple(self.utterances.values()):
             if utterance.text.has_paused(now):
                 utterance.flush()
 
@@ -256,9 +256,9 @@ class Dialect(ABC, Generic[Speaking]):
 
     def _go_on_with(self, voice: ChosenVoice[Any]) -> None:
         """The voice's reference was read, or could not be."""
-        for utterance in [utterance for utterance in self._open.values() if utterance.voice is voice]:
+        for utterance in [utterance for utterance in self.utterances.values() if utterance.voice is voice]:
             if isinstance(voice.reference, SpeechError):
-                del self._open[utterance.number]
+                del self.utterances[utterance.number]
                 self._fail(utterance, voice.reference)
             else:
                 self._tell(utterance)
@@ -274,7 +274,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     def _give_up_all(self, error: SpeechError) -> None:
         """Tell of every utterance that it ends so."""
-        for utterance in tuple(self._open.values()):
+        for utterance in tuple(self.utterances.values()):
             self._release(utterance)
             self._fail(utterance, error)
 

@@ -17,7 +17,7 @@ class SendQueue:
 
     def __init__(self) -> None:
         self.untaken_ends = 0  # last messages of utterances that the client cannot have seen yet
-        self._items: deque[tuple[Outgoing, str | None]] = deque()  # and the name that it is about
+        self.items: deque[tuple[Outgoing, str | None]] = deque()  # and the name that it is about
         self._untaken = 0
 
     @property
@@ -36,14 +36,14 @@ class SendQueue:
         """Queue a JSON message; with ``number`` it is of that utterance's sound, and goes when that is dropped."""
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
         item = TextMessage(text, is_terminal, number, samples)
-        self._items.append((item, about))
+        self.items.append((item, about))
         self._count(item, 1)
 
     def sound(self, data: bytes, *, number: int, samples: int) -> None:
-        self._items.append((AudioMessage(data, number, samples), None))
+        self.items.append((AudioMessage(data, number, samples), None))
 
     def close(self, code: int, reason: str = "") -> None:
-        self._items.append((Close(code, reason), None))
+        self.items.append((Close(code, reason), None))
 
     def drop_sound_of(self, number: int) -> None:
         """Take back what was not taken yet of an utterance's sound."""
@@ -58,17 +58,17 @@ class SendQueue:
 
     def take(self) -> Outgoing | None:
         """Return the next item, or None."""
-        if not self._items:
+        if not self.items:
             return None
-        item, _ = self._items.popleft()
+        item, _ = self.items.popleft()
         self._count(item, -1)
         return item
 
     def _keep(self, stays: Callable[[Outgoing, str | None], bool]) -> None:
-        self._items = deque(entry for entry in self._items if stays(*entry))
+        self.items = deque(entry for entry in self.items if stays(*entry))
         self._untaken = 0
         self.untaken_ends = 0
-        for item, _ in self._items:
+        for item, _ in self.items:
             self._count(item, 1)
 
     def _count(self, item: Outgoing, by: int) -> None:

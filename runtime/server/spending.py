@@ -43,6 +43,10 @@ class Spending:
         self._spent: OrderedDict[str, int] = OrderedDict()  # in the order of their last request
         self._day = 0
 
+    def __len__(self) -> int:
+        """Accounts that are remembered."""
+        return len(self._spent)
+
     def check(self, allowance: Allowance) -> None:
         """
         Raises:

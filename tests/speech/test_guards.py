@@ -44,7 +44,7 @@ def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
     size = len(pcm) // len(codes)
     for frame in range(len(codes)):
         assert detector.heard(codes[frame : frame + 1], pcm[frame * size : (frame + 1) * size], True) is None, frame
-        longest = np.maximum(longest, detector._runs)
+        longest = np.maximum(longest, detector.runs)
     return detector, longest.tolist()
 
 

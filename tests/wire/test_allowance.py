@@ -128,4 +128,4 @@ def test_a_day_begins_anew_and_accounts_are_bounded() -> None:
     spending.check(allowance)
     for number in range(70_000):
         spending.spend(str(number), 1)
-    assert len(spending._spent) == 65_536
+    assert len(spending) == 65_536

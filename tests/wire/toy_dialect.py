@@ -36,7 +36,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
         return checked(ToyMessage, fields)
 
     def _handle(self, message: ToyMessage) -> None:
-        utterance = next(iter(self._open.values()), None)
+        utterance = next(iter(self.utterances.values()), None)
         try:
             if not message.stop:
                 utterance = utterance or self._begun(message)
@@ -45,21 +45,21 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
                     utterance.finish()
             elif utterance is not None:
                 self._release(utterance)
-                self._send_queue.say({"stopped_after": utterance.sent_samples})
+                self.send_queue.say({"stopped_after": utterance.sent_samples})
         except SpeechError as error:
-            self._give_up_all(error) if self._open else self._say_error(error)
+            self._give_up_all(error) if self.utterances else self._say_error(error)
 
     def _begun(self, message: ToyMessage) -> Utterance[ToyMessage]:
         resolved = self._resolver.resolve(mode=None, model=None, voice=message.voice, has_reference=False)
         text = GrowingText(self._limits, "markdown", PAUSE_S)
-        return self._number(Utterance(self._commands, self._chosen(message, resolved), text))
+        return self._number(Utterance(self.commands, self._chosen(message, resolved), text))
 
     def _hear(self, utterance: Utterance[ToyMessage], event: SpeechEvent) -> None:
         match event:
             case AudioChunk(pcm=pcm):
                 self._send_sound(utterance, pcm)
             case Finished(stop_reason=reason):
-                self._send_queue.say({"done": reason.value, "samples": utterance.samples})
+                self.send_queue.say({"done": reason.value, "samples": utterance.samples})
             case Broken(error=error):
                 self._fail(utterance, error)
 
@@ -67,7 +67,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
         self._say_error(error)
 
     def _say_error(self, error: SpeechError) -> None:
-        self._send_queue.say({"error": error.code, "message": str(error)})
+        self.send_queue.say({"error": error.code, "message": str(error)})
 
 
 def add_routes(app: FastAPI, host: Host) -> None:

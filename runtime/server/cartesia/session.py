@@ -172,7 +172,7 @@ class CartesiaSession(Dialect[Segment]):
         if name is None:
             return
         self._muted.forget(name)
-        self._send_queue.drop_all_about(name)  # its last message too, if it was to have one by now
+        self.send_queue.drop_all_about(name)  # its last message too, if it was to have one by now
         if context := self._contexts.pop(name, None):
             self._release(context.head)
             if not context.is_complete:
@@ -239,7 +239,7 @@ class CartesiaSession(Dialect[Segment]):
         if context.words is not None:
             self._time(context, context.words.finish())
         ended = context.segments.popleft()
-        self._open.pop(ended.number, None)
+        self.utterances.pop(ended.number, None)
         if ended.is_flushed:
             self._say(context.name, replies.flush_done(context.name, ended.flush_id))
         if context.segments:
@@ -251,17 +251,17 @@ class CartesiaSession(Dialect[Segment]):
     def _end(self, context: Context) -> None:
         del self._contexts[context.name]
         for segment in context.segments:
-            self._open.pop(segment.number, None)
+            self.utterances.pop(segment.number, None)
         self._say(context.name, replies.done(context.name))
 
     def _say(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
         """Queue a message about a context."""
-        self._send_queue.say(message, number=number, samples=samples, about=name)
+        self.send_queue.say(message, number=number, samples=samples, about=name)
 
     # --- refusals and the end
 
     def _say_error(self, error: SpeechError) -> None:
-        self._send_queue.say(replies.error(error, None, self._id))
+        self.send_queue.say(replies.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
         """Refuse a context, whether it is open or not; what the client had sent for it already is ignored."""

@@ -30,12 +30,12 @@ class Session(Dialect[NativeUtterance]):
         # By the context that they are for; None: every other one.
         self._voices: dict[str | None, ChosenVoice[schema.SessionConfig]] = {}
         cards, limits = shared["cards"], shared["limits"]
-        self._send_queue.say(replies.session_created(session_id, server, cards, limits))
+        self.send_queue.say(replies.session_created(session_id, server, cards, limits))
 
     # --- the clocks
 
     def _give_notice(self, remaining_s: float) -> None:
-        self._send_queue.say(replies.session_expiring(round(remaining_s, 3)))
+        self.send_queue.say(replies.session_expiring(round(remaining_s, 3)))
 
     # --- the engine
 
@@ -43,9 +43,9 @@ class Session(Dialect[NativeUtterance]):
         self._timers.stirred()
         match event:
             case Queued():
-                self._send_queue.say(replies.queue(utterance.context_id, event))
+                self.send_queue.say(replies.queue(utterance.context_id, event))
             case Started():
-                self._send_queue.say(replies.audio_start(utterance, event))
+                self.send_queue.say(replies.audio_start(utterance, event))
             case AudioChunk():
                 self._sound(utterance, event)
             case Finished(stop_reason=StopReason.CANCELLED):
@@ -60,7 +60,7 @@ class Session(Dialect[NativeUtterance]):
         for pcm in pieces(chunk.pcm):
             samples = len(pcm) // BYTES_PER_SAMPLE
             data = binary_frame.header(utterance, first_sample) + pcm if utterance.labelled else pcm
-            self._send_queue.sound(data, number=utterance.number, samples=samples)
+            self.send_queue.sound(data, number=utterance.number, samples=samples)
             utterance.messages += 1
             first_sample += samples
 
@@ -69,7 +69,7 @@ class Session(Dialect[NativeUtterance]):
         self._ended(utterance, reply)
 
     def _go_on_with(self, voice: ChosenVoice[schema.SessionConfig]) -> None:
-        is_used = any(utterance.voice is voice for utterance in self._open.values())
+        is_used = any(utterance.voice is voice for utterance in self.utterances.values())
         super()._go_on_with(voice)
         name = voice.config.context_id
         if isinstance(voice.reference, SpeechError) and self._voices.get(name) is voice:  # no later one took its place
@@ -102,7 +102,7 @@ class Session(Dialect[NativeUtterance]):
             case schema.Playback():
                 self._played(name, message.played_ms)
             case schema.Ping():
-                self._send_queue.say(replies.pong(message.t))
+                self.send_queue.say(replies.pong(message.t))
             case schema.SessionClose():
                 self._bye()
 
@@ -155,15 +155,15 @@ class Session(Dialect[NativeUtterance]):
             self._finish(utterance, replies.context_cancelled(utterance))
 
     def _bye(self) -> None:
-        for utterance in tuple(self._open.values()):
+        for utterance in tuple(self.utterances.values()):
             self._cancel(utterance.context_id)
-        self._send_queue.say(replies.session_done(self._uttered))
+        self.send_queue.say(replies.session_done(self._uttered))
         self._close(1000)
 
     # --- contexts
 
     def _named(self, name: str) -> NativeUtterance | None:
-        return next((utterance for utterance in self._open.values() if utterance.context_id == name), None)
+        return next((utterance for utterance in self.utterances.values() if utterance.context_id == name), None)
 
     def _taking_text(self, name: str, what: str) -> NativeUtterance | None:
         """Return the context that takes text under this name, opened if it is free; None after a refusal."""
@@ -185,11 +185,11 @@ class Session(Dialect[NativeUtterance]):
         voice = self._voices.get(name) or self._voices.get(None)
         if voice is None:
             raise OutOfOrder(what=what, why="no session.config has been accepted yet")
-        if len(self._open) + self._send_queue.untaken_ends >= self._limits.max_contexts:
+        if len(self.utterances) + self.send_queue.untaken_ends >= self._limits.max_contexts:
             raise TooManyContexts(limit=self._limits.max_contexts)
         text = GrowingText(self._limits, voice.config.filter_name, voice.config.pause_s(self._limits))
         utterance = NativeUtterance(self._commands, voice, text, context_id=name)
-        if self._open and not all(each.labelled for each in (utterance, *self._open.values())):
+        if self.utterances and not all(each.labelled for each in (utterance, *self.utterances.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
         self._voices.pop(name, None)  # what was configured for this name serves once
         return self._number(utterance)
@@ -197,7 +197,7 @@ class Session(Dialect[NativeUtterance]):
     def _finish(self, utterance: NativeUtterance, reply: Reply) -> None:
         """Free the context with its terminal message."""
         self._timers.stirred()
-        self._send_queue.say(reply, is_terminal=True)
+        self.send_queue.say(reply, is_terminal=True)
 
     def _ended(self, utterance: NativeUtterance, reply: Reply) -> None:
         """Free a context that did not end by its client's will; what of its text may still come is ignored."""
@@ -213,7 +213,7 @@ class Session(Dialect[NativeUtterance]):
     # --- refusals and the end
 
     def _say_error(self, error: SpeechError) -> None:
-        self._send_queue.say(replies.error(error))
+        self.send_queue.say(replies.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
         """Refuse a context that is not open; what the client had sent for it already is ignored."""
@@ -221,7 +221,7 @@ class Session(Dialect[NativeUtterance]):
             self._say_error(error)
         else:
             self._muted.remember(name)
-            self._send_queue.say(replies.error(error, name), is_terminal=True)
+            self.send_queue.say(replies.error(error, name), is_terminal=True)
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
         name = schema.context_of(fields)

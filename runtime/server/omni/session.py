@@ -239,7 +239,7 @@ class OmniSession(Dialect[Sentence]):
             turn.fragments += 1
             self._grow(turn, turn.text.add(text, self._clock()) + turn.text.flush())
             self._flush_live()
-            self._send_queue.say(replies.input_committed(commit_id, turn.fragments - 1, len(text)))
+            self.send_queue.say(replies.input_committed(commit_id, turn.fragments - 1, len(text)))
 
     def _grow(self, turn: Turn, text: str) -> None:
         """Add to the utterance's live text; its first words begin it."""
@@ -328,7 +328,7 @@ class OmniSession(Dialect[Sentence]):
                         break
                     self._conclude(sentence)
                 case TurnEnd(turn):
-                    self._send_queue.say(replies.session_done(turn))
+                    self.send_queue.say(replies.session_done(turn))
                 case Goodbye():
                     self._close(1000)
                     return
@@ -346,7 +346,7 @@ class OmniSession(Dialect[Sentence]):
         if sentence.is_announced:
             return
         sentence.is_announced = True
-        self._send_queue.say(replies.audio_start(sentence))
+        self.send_queue.say(replies.audio_start(sentence))
         if sentence.is_streamed:
             unsent, sentence.unsent = sentence.unsent, []
             for pcm in unsent:
@@ -383,7 +383,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _end(self, sentence: Sentence) -> None:
         sentence.is_over = True
-        self._open.pop(sentence.number, None)
+        self.utterances.pop(sentence.number, None)
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
@@ -400,11 +400,11 @@ class OmniSession(Dialect[Sentence]):
         """Say how the sentence ended: always an audio.done, after the error if there is one."""
         if sentence.error is None and sentence.encoder is not None:
             data = b"".join(sentence.unsent) + sentence.encoder.finish()
-            self._send_queue.sound(data, number=sentence.number, samples=sentence.samples)
+            self.send_queue.sound(data, number=sentence.number, samples=sentence.samples)
             sentence.sent_bytes = len(data)
         elif sentence.error is not None:
-            self._send_queue.say(replies.failure(sentence, sentence.error))
-        self._send_queue.say(replies.audio_done(sentence))
+            self.send_queue.say(replies.failure(sentence, sentence.error))
+        self.send_queue.say(replies.audio_done(sentence))
 
     # --- refusals and the end
 
@@ -423,13 +423,13 @@ class OmniSession(Dialect[Sentence]):
         self._close(1000, error.code)  # that server closes in order, whatever the reason
 
     def _say(self, text: str, error: SpeechError) -> None:
-        self._send_queue.say(replies.error(text, error))
+        self.send_queue.say(replies.error(text, error))
 
     def _say_error(self, error: SpeechError) -> None:
         self._say(str(error), error)
 
     def _give_up_all(self, error: SpeechError) -> None:
-        for sentence in tuple(self._open.values()):
+        for sentence in tuple(self.utterances.values()):
             sentence.cancel()
             self._end(sentence)
         head = self._queue.head

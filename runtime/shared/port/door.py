@@ -44,16 +44,16 @@ class Door(Checking):
         self._settings = settings
         self._hosts = hosts
         self._origins = origins_of(origins)
-        self._by_address: Counter[str] = Counter()
+        self.by_address: Counter[str] = Counter()
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
-        self._by_address[address] += 1
+        self.by_address[address] += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
+            self.by_address[address] -= 1
+            if not self.by_address[address]:
+                del self.by_address[address]
 
     def _check(self, scope: Scope, address: str) -> None:
         """Raise why this request may not come in.
@@ -74,9 +74,9 @@ class Door(Checking):
 
     def _check_connections(self, address: str) -> None:
         per_address = self._settings.max_connections_per_address
-        if self._by_address.total() >= self._settings.max_connections:
+        if self.by_address.total() >= self._settings.max_connections:
             raise TooManyConnections(limit=self._settings.max_connections, retry_after_s=_RETRY_AFTER_S)
-        if self._by_address[address] >= per_address and not _is_loopback(address):
+        if self.by_address[address] >= per_address and not _is_loopback(address):
             raise TooManyConnections(limit=per_address, retry_after_s=_RETRY_AFTER_S)
 
 

@@ -123,7 +123,7 @@ def bad_codes(core: EngineCore, slot: int) -> None:
 
 def late_fault(core: EngineCore, slot: int) -> None:
     """The frame fails at its very end, when all but where the rows stand has been written."""
-    draw = core.runner.frame._codes
+    draw = core.runner.frame.codes
 
     def spoiled(hidden: Tensor, rows: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
         made = draw(hidden, rows, *words)
@@ -131,7 +131,7 @@ def late_fault(core: EngineCore, slot: int) -> None:
             raise Boom
         return made
 
-    core.runner.frame._codes = spoiled  # type: ignore[method-assign]
+    core.runner.frame.codes = spoiled  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("spoil", [bad_codes, late_fault])
@@ -292,7 +292,7 @@ def test_an_end_does_not_leave_the_sound_of_others_undone(quick: Checkpoint, mon
     for _ in range(8):
         engine.tick()
     for _ in range(20):
-        task = engine.code2wav_worker._next()
+        task = engine.code2wav_worker.next_task()
         if task is not None:
             task()
         engine.tick()

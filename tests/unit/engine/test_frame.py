@@ -85,7 +85,7 @@ def assert_as_alone(checkpoint: Checkpoint, sizes: Sequence[int], order: int) ->
     expected = {serial: alone(checkpoint, serial) for serial in range(max(sizes))}
     for size in sizes:
         runner = runner_of(checkpoint)
-        stream.shuffle(runner.slot_cache._free)
+        stream.shuffle(runner.slot_cache.free_slots)
         slots, codes, waiting = {}, {serial: [] for serial in range(size)}, list(range(size))
         while waiting or any(len(made) < FRAMES for made in codes.values()):
             for serial in waiting[:3]:

@@ -30,7 +30,7 @@ def poison(core: EngineCore) -> None:
         written = int(slot_cache.position[slot]) if slot in core.holders else 0
         for part in (*slot_cache.keys, *slot_cache.values):
             part[slot, :, written:] = math.nan
-    for slot in slot_cache._free:
+    for slot in slot_cache.free_slots:
         for ints in (slot_cache.position, slot_cache.frame, slot_cache.codes, slot_cache.trailing, slot_cache.seed):
             ints[slot] = NONSENSE
         slot_cache.penalty[slot], slot_cache.seen[slot] = math.nan, True
@@ -168,4 +168,4 @@ def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> 
 def test_every_slot_is_given_back(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=2)
     said_together(engine, *[custom_voice(max_frames=2)] * 5)
-    assert core_of(engine).runner.slot_cache.free == 2
+    assert core_of(engine).runner.slot_cache.free_slots == 2

@@ -104,7 +104,7 @@ def test_orders_between_the_load_and_the_letting_in_are_not_lost(
     engine.append(ticket, "world.")
     engine.finish_text(ticket)
     engine.tick()
-    engine._let_in(entry)
+    engine.let_in(entry)
     drain(engine)
     assert np.array_equal(heard.codes, said(engine, streamed("Hello world.", max_frames=6)).codes)
 
@@ -125,7 +125,7 @@ def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
             engine.add(entry, loaded("quick", "custom_voice"))
         else:
             entry.has_failed = True
-        engine._commands.clear()
+        engine.commands.clear()
 
     monkeypatch.setattr(engine, "_check_room", loaded_meanwhile)
     heard = Heard()

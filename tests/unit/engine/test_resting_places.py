@@ -67,7 +67,7 @@ class Way:
         slot = next((slot for slot, sequence in core.holders.items() if sequence.ticket == self.ticket), -1)
         return {
             "the dialect's text": lambda: self.ticket < 0,
-            "the engine's command queue": lambda: self.ticket > 0 and bool(self.engine._commands),
+            "the engine's command queue": lambda: self.ticket > 0 and bool(self.engine.commands),
             "the waiting queue": lambda: core.waiting.find(self.ticket) is not None,
             "a slot": lambda: slot >= 0,
             "in flight on the device": lambda: (

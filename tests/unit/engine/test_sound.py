@@ -213,14 +213,14 @@ def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
     engine = engine_of(quick, device=LateDevice(2), slots=4)
     core, chunks = core_of(engine), []
     many = replace(core.scheduler, company=0.5, sound_work=512)
-    core.scheduler = core.code2wav_scheduler._scheduler = many
-    make = core.code2wav_scheduler._make
+    core.scheduler = core.code2wav_scheduler.scheduler = many
+    make = core.code2wav_scheduler.make
 
     def noted(chunk: SoundChunk, *rest: Any, **words: Any) -> None:
         chunks.append(chunk)
         make(chunk, *rest, **words)
 
-    core.code2wav_scheduler._make = noted  # type: ignore[method-assign]
+    core.code2wav_scheduler.make = noted  # type: ignore[method-assign]
     ends = (60, 36, 37, 38)  # chunks of the first end after 5, 21, 37 frames, of the others after 15 and 31
     requests = [
         custom_voice("Hello.", max_frames=end, seed=end, first_chunk_frames=1 if end > 50 else 3) for end in ends

@@ -177,7 +177,7 @@ def reading(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine
 
 def settle(engine: Engine) -> None:
     """Wait until the reading thread has nothing to do."""
-    reader = voices_of(engine)._reader
+    reader = voices_of(engine).reader
     assert reader is not None
     reader.submit(lambda: None).result(WAIT_S)
 
@@ -256,7 +256,7 @@ def test_voices_that_nobody_waited_for_are_bounded_too(cloner: Checkpoint, monke
     settle(engine)
     drain(engine)
     assert len(voices.kept) == 2
-    assert not voices._reading
+    assert not voices.reading
 
 
 @pytest.mark.logs_errors

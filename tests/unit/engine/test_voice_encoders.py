@@ -55,7 +55,7 @@ def test_a_recording_is_encoded_in_the_shortest_graph_that_holds_it(
 @pytest.mark.logs_errors
 def test_encoders_that_cannot_be_captured_run_without(cloner: Checkpoint) -> None:
     engine = engine_of(cloner, device=GraphDevice(broken=range(10_000)))
-    assert not voices_of(engine)._encoders.lengths  # type: ignore[union-attr]
+    assert not voices_of(engine).encoders.lengths  # type: ignore[union-attr]
     assert np.array_equal(said(engine, cloned()).codes, said(engine_of(cloner), cloned()).codes)
 
 

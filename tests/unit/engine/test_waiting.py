@@ -81,7 +81,7 @@ def test_a_voice_that_is_being_read_is_waited_for() -> None:
         State.NO_VOICE,
         State.NO_TEXT,
     ]
-    queue._voices.reading["one"].set_result("a voice")  # type: ignore[attr-defined]
+    queue.voices.reading["one"].set_result("a voice")  # type: ignore[attr-defined]
     assert list(queue.read(1.0)) == []
     assert queue.ready == 1
     assert queue.next().voice == "a voice"
@@ -92,7 +92,7 @@ def test_a_voice_that_is_being_read_is_waited_for() -> None:
 def test_a_voice_that_cannot_be_read_sends_its_requests_away() -> None:
     queue = queue_of(1)
     queue.enter(sequence_of(7, voice="bad"), 0.0)
-    queue._voices.reading["bad"].set_exception(OSError())  # type: ignore[attr-defined]
+    queue.voices.reading["bad"].set_exception(OSError())  # type: ignore[attr-defined]
     ((sequence, error),) = queue.read(1.0)
     assert (sequence.ticket, type(error), len(queue)) == (7, GenerationFailed, 1)
 

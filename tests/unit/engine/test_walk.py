@@ -182,7 +182,7 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def every_slot_has_one_owner(self) -> None:
         core = core_of(self.engine)
-        assert sorted([*core.holders, *core.runner.slot_cache._free]) == list(range(SLOTS))
+        assert sorted([*core.holders, *core.runner.slot_cache.free_slots]) == list(range(SLOTS))
         assert all(sequence.slot == slot for slot, sequence in core.holders.items())
         assert {id(sequence) for sequence in core.prefilling} <= {id(sequence) for sequence in core.holders.values()}
         assert (core.table.pending >= 0).all()

@@ -250,7 +250,7 @@ def test_connections_are_counted_in_all_and_by_address() -> None:
         door.leave.set()
         assert [status for status, *_ in await asyncio.gather(*waiting)] == [101, 101, 200, 200]
         assert (await door.knock(address="192.0.2.7"))[0] == 101
-        assert not door.door._by_address
+        assert not door.door.by_address
 
     async def probe(door: Door) -> tuple[int, dict[str, Any], dict[str, str]]:
         door.leave.set()
@@ -294,7 +294,7 @@ def test_callers_whose_rate_is_remembered_are_bounded() -> None:
     assert rate.wait_s(b"first") == 60
     for number in range(5000):
         rate.wait_s(str(number).encode())
-    assert len(rate._buckets) == 4096
+    assert len(rate) == 4096
 
 
 @pytest.mark.parametrize("told", [True, False])

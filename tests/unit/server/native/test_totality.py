@@ -105,25 +105,25 @@ class AnySession(RuleBasedStateMachine):
         self.open_before: dict[int, NativeUtterance] = {}
         self.said: list[dict[str, Any]] = []  # terminal messages since the last step
         self.closed = False
-        say = self.driver.session._send_queue.say
+        say = self.driver.session.send_queue.say
 
         def heard(reply: dict[str, Any], *, is_terminal: bool = False, **about: Any) -> None:
             if is_terminal:
                 self.said.append(reply)
             say(reply, is_terminal=is_terminal, **about)
 
-        self.driver.session._send_queue.say = heard  # type: ignore[method-assign]
+        self.driver.session.send_queue.say = heard  # type: ignore[method-assign]
         self.driver.configure(frames=frames)
 
     def ends_are_told_once(self) -> None:
         """Whatever left the session in this step was told so by one terminal message, and cancelled sound is gone."""
-        now = {one.number: one for one in self.driver.session._open.values()}
+        now = {one.number: one for one in self.driver.session.utterances.values()}
         ended = [one for number, one in self.open_before.items() if number not in now]
         told = Counter(reply["context_id"] for reply in self.said)
         assert all(told[one.context_id] == 1 for one in ended)
         cancelled = {reply["context_id"] for reply in self.said if reply["type"] == "context.cancelled"}
         silenced = {one.number for one in ended if one.context_id in cancelled}
-        for item, _ in self.driver.session._send_queue._items:
+        for item, _ in self.driver.session.send_queue.items:
             assert not (isinstance(item, AudioMessage) and item.number in silenced)
         self.open_before, self.said = now, []
 
@@ -243,7 +243,7 @@ class AnySession(RuleBasedStateMachine):
         if not hasattr(self, "driver"):
             return
         session = self.driver.session
-        open_ = session._open.values()
+        open_ = session.utterances.values()
         assert sorted(one.number for one in open_ if one.is_submitted) == sorted(self.running)
         assert {one.number for one in open_ if one.is_submitted and one.takes_text} == self.texts_open
         assert all(not one.held for one in open_ if one.is_submitted)
