@@ -52,7 +52,7 @@ class ToyDialect(Dialect[Utterance[ToyMessage]]):
     def _begun(self, message: ToyMessage) -> Utterance[ToyMessage]:
         resolved = self._resolver.resolve(mode=None, model=None, voice=message.voice, has_reference=False)
         text = GrowingText(self._limits, "markdown", PAUSE_S)
-        return self._number(Utterance(self.commands, self._chosen(message, resolved), text))
+        return self._number(Utterance(self._commands, self._chosen(message, resolved), text))
 
     def _hear(self, utterance: Utterance[ToyMessage], event: SpeechEvent) -> None:
         match event:
