@@ -168,4 +168,4 @@ def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> 
 def test_every_slot_is_given_back(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=2)
     said_together(engine, *[custom_voice(max_frames=2)] * 5)
-    assert core_of(engine).runner.slot_cache.free_slots == 2
+    assert core_of(engine).runner.slot_cache.free == 2
