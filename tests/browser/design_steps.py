@@ -53,7 +53,7 @@ class Wire:
         return [int.from_bytes(frame[2:4], "little") for frame in self.frames]
 
     def sound(self, channel: int) -> Pcm:
-        ours = [frame for frame, one in zip(self.frames, self.channels(), strict=True) if one == channel]
+        ours = [frame for frame, frames in zip(self.frames, self.channels(), strict=True) if frames == channel]
         return np.frombuffer(b"".join(frame[HEADER_BYTES:] for frame in ours), "<i2")
 
 

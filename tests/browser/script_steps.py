@@ -116,10 +116,10 @@ def heard(page: Page) -> Pcm:
 
 def joined(page: Page, app: App) -> tuple[Pcm, list[Pcm]]:
     """What the script's takes and silences are together, and each line's own sound."""
-    one, two, three = (
+    first_sound, two, three = (
         [sound_of(page, app, part["take"]) for part in kept["takes"]] for kept in stored_script(page, app)["lines"]
     )
-    lines = [one[0], np.concatenate([two[0], silence(0.5), two[1]]), np.concatenate([silence(0.3), three[0]])]
+    lines = [first_sound[0], np.concatenate([two[0], silence(0.5), two[1]]), np.concatenate([silence(0.3), three[0]])]
     gap = silence(GAP_S)
     return np.concatenate([lines[0], gap, lines[1], gap, lines[2]]), lines
 

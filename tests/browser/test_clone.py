@@ -34,8 +34,8 @@ def no_voices(app: App) -> Iterator[None]:
     """The library is empty before and after."""
     yield
     with httpx.Client(base_url=app.url, trust_env=False) as client:
-        for one in client.get(VOICES).json()["data"]:
-            client.delete(f"{VOICES}/{one['id']}")
+        for voice in client.get(VOICES).json()["data"]:
+            client.delete(f"{VOICES}/{voice['id']}")
 
 
 def configs(page: Page) -> list[dict[str, Any]]:

@@ -191,7 +191,7 @@ def test_takes_sound_equally_loud_and_a_reroll_leaves_the_others(room: Page) -> 
     expect_state(room, other, "done")
     room.keyboard.press("Escape")
     after = seeds(room)
-    assert [one == two for one, two in zip(before, after, strict=True)] == [letter != other for letter in LETTERS]
+    assert [old == two for old, two in zip(before, after, strict=True)] == [letter != other for letter in LETTERS]
     gain = turned_down([take_of(room, seed)["lufs"] for seed in after])
     third = (loudest + 2) % 3
     heard = tapped(room, str(third + 1), LETTERS[third])
@@ -212,7 +212,7 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_stands_beside_the_o
     assert seeds(room) == before, "the others stay"
     expect_state(room, "ABC", "done")
     added = takes(room)[:2]
-    assert not {take["seed"] for take in added} & {one + step for one in before for step in (-1, 0, 1)}
+    assert not {take["seed"] for take in added} & {old + step for old in before for step in (-1, 0, 1)}
     for take in added:
         assert (take["mode"], take["parent"], take["text"]) == ("base", parent["id"], "Come in.")
         assert take["config"]["ref_text"] == HEARD
@@ -295,7 +295,7 @@ def test_a_dropped_take_can_be_had_back(room: Page) -> None:
     room.keyboard.press("3")
     assert "C" not in playing(room)
     room.wait_for_function("fetch('studio/takes').then((r) => r.json()).then(({ takes }) => takes.length > 0)")
-    assert seed not in {one["seed"] for one in takes(room)}
+    assert seed not in {take["seed"] for take in takes(room)}
     room.locator("#vw-toasts").get_by_role("button", name="Undo").click()
     expect_state(room, "C", "done")
     room.keyboard.press("3")

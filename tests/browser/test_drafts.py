@@ -192,7 +192,7 @@ def test_a_stopped_take_is_kept_and_said_to_be_stopped(app: App, studio: Page) -
     expect(row.locator(".vw-take-outcome")).to_contain_text("Identical as far as it had come", timeout=150_000)
     again = studio.locator("#vw-takes-list .vw-take").first.get_attribute("data-take")
     assert again is not None
-    stopped, whole = (np.frombuffer(sound_of(app, one), "<i2") for one in (record["id"], again))
+    stopped, whole = (np.frombuffer(sound_of(app, take_id), "<i2") for take_id in (record["id"], again))
     assert np.array_equal(whole[: stopped.size], stopped)
 
 

@@ -59,7 +59,7 @@ def test_the_host_sees_what_runs_and_loads_another_checkpoint(
     state = page.locator("#vw-host-state")
     expect(state).to_contain_text("checkpoint_missing", timeout=CHANGE_MS)
     plain = page.locator("#vw-room-host .vw-hint:visible").first
-    assert len({one.evaluate("(one) => getComputedStyle(one).color") for one in (state, plain)}) == 2, "as a mistake"
+    assert len({text.evaluate("(one) => getComputedStyle(one).color") for text in (state, plain)}) == 2, "as a mistake"
     expect(models).to_contain_text("first")
     assert own.runtime_pid == pid
     expect(page.locator("#vw-host-submit")).to_be_enabled()

@@ -29,8 +29,8 @@ def client(app: App) -> Iterator[httpx.Client]:
     """A client of a library that is empty afterwards."""
     with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
         yield client
-        for one in client.get(VOICES).json()["data"]:
-            client.delete(f"{VOICES}/{one['id']}")
+        for voice in client.get(VOICES).json()["data"]:
+            client.delete(f"{VOICES}/{voice['id']}")
 
 
 @pytest.fixture

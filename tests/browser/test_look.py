@@ -159,11 +159,11 @@ def test_by_keyboard_alone_a_speaker_is_chosen_and_heard(studio: Page) -> None:
 
 
 def test_two_pages_do_not_disturb_each_other(open_studio: OpenStudio) -> None:
-    one, other = open_studio(), open_studio()
-    one.click("#vw-speak")
+    first, other = open_studio(), open_studio()
+    first.click("#vw-speak")
     other.click("#vw-speak")
-    await_sound(one)
+    await_sound(first)
     await_sound(other)
-    one.click("#vw-stop")
+    first.click("#vw-stop")
     assert other.is_enabled("#vw-stop"), "what the other hears goes on"
     other.click("#vw-stop")

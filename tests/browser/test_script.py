@@ -161,10 +161,10 @@ def test_an_export_makes_what_is_missing_and_joins_it(script: Page, app: App) ->
     name, data = export(script, "files", format="flac", loudness="")
     assert name == "At the river.zip"
     with zipfile.ZipFile(io.BytesIO(data)) as files:
-        sounds = [decoded(files.read(one)) for one in sorted(files.namelist())]
+        sounds = [decoded(files.read(name)) for name in sorted(files.namelist())]
     lines[2] = lines[2][round(0.3 * RATE) :]  # what stands before its first word is no part of a file
-    assert [len(sound) for sound in sounds] == [len(one) for one in lines]
-    assert all(np.array_equal(sound, one) for sound, one in zip(sounds, lines, strict=True))
+    assert [len(sound) for sound in sounds] == [len(line) for line in lines]
+    assert all(np.array_equal(sound, each_sound) for sound, each_sound in zip(sounds, lines, strict=True))
 
     name, data = export(script, "srt")
     assert name == "At the river.srt"
@@ -172,7 +172,7 @@ def test_an_export_makes_what_is_missing_and_joins_it(script: Page, app: App) ->
 
     _, data = export(script, "all", format="mp3")
     with zipfile.ZipFile(io.BytesIO(data)) as files:
-        kinds = sorted(one.rpartition(".")[2] for one in files.namelist())
+        kinds = sorted(name.rpartition(".")[2] for name in files.namelist())
     assert kinds == ["mp3", "mp3", "mp3", "mp3", "srt"]
 
 
@@ -206,7 +206,7 @@ def test_a_reload_brings_everything_back(script: Page, app: App) -> None:
     script.locator("#vw-speak:enabled").wait_for()
     enter_script(script)
     assert script.input_value("#vw-script-name") == "At the river"
-    assert texts(script) == [one.partition(": ")[2] for one in DIALOGUE.split("\n\n")]
+    assert texts(script) == [line.partition(": ")[2] for line in DIALOGUE.split("\n\n")]
     await_made(script, 1, 2, 3)
     asked: list[str] = []
     script.on("websocket", lambda socket: socket.on("framesent", lambda frame: asked.append(str(frame))))

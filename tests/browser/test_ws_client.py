@@ -169,14 +169,14 @@ def test_a_lost_socket_ends_what_was_in_flight_and_comes_back(blank: Page) -> No
         opened.append(socket)
         await greet(socket)
         async for message in socket:
-            one = json.loads(message)
-            if one["type"] != "input.done":
+            fields = json.loads(message)
+            if fields["type"] != "input.done":
                 continue
             if len(opened) == 1:
                 socket.transport.abort()
             else:
                 await socket.send(
-                    json.dumps({"type": "audio.done", "context_id": one["context_id"], "total_samples": 0})
+                    json.dumps({"type": "audio.done", "context_id": fields["context_id"], "total_samples": 0})
                 )
 
     body = """

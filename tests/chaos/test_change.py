@@ -79,7 +79,7 @@ def load(app: App, *models: Path) -> list[dict[str, Any]]:
 def test_a_change_that_fails_costs_nobody_anything(app: App, folder: Path, name: str) -> None:
     with speaking(app, frames=250) as socket:
         told = load(app, folder / name)
-        assert {one["runtime"]["state"] for one in told} == {"ready"}
+        assert {status["runtime"]["state"] for status in told} == {"ready"}
         assert name in told[-1]["runtime"]["problem"]
         assert told[-1]["models"][0]["id"] == "first"
         assert end_of(socket) == SPOKEN
@@ -89,7 +89,7 @@ def test_a_change_that_succeeds_lets_what_runs_finish_and_serves_all_the_while(a
     before = app.runtime_pid
     with speaking(app, frames=250) as socket:
         told = load(app, folder / "second")
-        assert {one["runtime"]["state"] for one in told} == {"ready"}
+        assert {status["runtime"]["state"] for status in told} == {"ready"}
         assert told[-1]["runtime"]["problem"] is None
         with speaking(app, frames=5) as other:
             assert end_of(other) == SPOKEN

@@ -95,7 +95,9 @@ def test_every_tool_says_what_it_does_and_what_each_argument_is(app: App) -> Non
     for action in ACTIONS:
         tool = listed[action.__name__]
         assert len(tool.description) > 20
-        assert {name: one["description"] for name, one in tool.inputSchema["properties"].items()} == described(action)
+        assert {name: schema["description"] for name, schema in tool.inputSchema["properties"].items()} == described(
+            action
+        )
     assert listed["delete_voice"].annotations.destructiveHint is True
     assert listed["list_takes"].annotations.readOnlyHint is True
 
@@ -117,7 +119,7 @@ def test_gradios_client_does_the_same(app: App) -> None:
     assert [len(take["wav"]) > 24_000 for take in takes] == [True, True]
     voice = page.predict(take=takes[0]["take"], name="Uncle", api_name="/keep")
     assert page.predict(text="Hello.", voice=voice["id"], api_name="/speak")["stop_reason"] == "eos"
-    assert [one["name"] for one in page.predict(api_name="/list_voices")["stored"]] == ["Uncle"]
+    assert [voice["name"] for voice in page.predict(api_name="/list_voices")["stored"]] == ["Uncle"]
     cloned = page.predict(
         name="Copy", recording=takes[1]["wav"], consent="It is nobody's.", transcript=TEXT, api_name="/clone"
     )

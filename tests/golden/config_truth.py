@@ -87,7 +87,11 @@ def known_fields() -> list[str]:
 
 def _signature(kind: type) -> Json:
     parameters = inspect.signature(kind.__init__).parameters.values()
-    return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.default is not inspect.Parameter.empty
+    }
 
 
 def _case(stream: np.random.RandomState, left_out: float) -> Json:
@@ -137,7 +141,7 @@ def _drawn(stream: np.random.RandomState, name: str, default: Any) -> Any:
     if isinstance(default, float):
         return round(float(default * stream.uniform(1.1, 3.0)), 9)
     if isinstance(default, list | tuple):
-        return [one + int(stream.randint(1, 9)) for one in default]
+        return [parameter + int(stream.randint(1, 9)) for parameter in default]
     return default
 
 

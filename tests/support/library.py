@@ -23,7 +23,7 @@ class MemoryLibrary:
         return self._cards
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        return next((one for one in self._cards if name_or_id.lower() in {one.id, one.name.lower()}), None)
+        return next((card for card in self._cards if name_or_id.lower() in {card.id, card.name.lower()}), None)
 
     def without_prompt(self, fingerprint: str) -> tuple[str, ...]:
         return ()

@@ -70,12 +70,12 @@ class Simulation:
 
     def run(self, listeners: list[Listener], until: float = 60.0) -> None:
         """Serve everybody, each in the slot of its place in the list."""
-        waiting = sorted(listeners, key=lambda one: one.arrives)
+        waiting = sorted(listeners, key=lambda listener: listener.arrives)
         by_slot: dict[int, Listener] = {}
-        for slot, one in enumerate(listeners):
-            one.slot = slot
+        for slot, listener in enumerate(listeners):
+            listener.slot = slot
         table = self.table
-        while self.now < until and (waiting or any(one.ended is None for one in by_slot.values())):
+        while self.now < until and (waiting or any(listener.ended is None for listener in by_slot.values())):
             while waiting and waiting[0].arrives <= self.now:
                 self._begin(waiting.pop(0), by_slot)
             self._land(by_slot)
@@ -127,7 +127,7 @@ class Simulation:
             self._flying.append((self.worker_free_at, chunk))
 
     def _land(self, by_slot: dict[int, Listener]) -> None:
-        for landed, chunk in [one for one in self._flying if one[0] <= self.now]:
+        for landed, chunk in [flight for flight in self._flying if flight[0] <= self.now]:
             self._flying.remove((landed, chunk))
             self.table.in_code2wav[chunk.slots] = False
             self.scheduler.hand_out(self.table, chunk.slots, chunk.frames, landed)

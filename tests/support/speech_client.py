@@ -77,20 +77,20 @@ class Talk:
 async def talk(url: str, **config: Any) -> AsyncIterator[Talk]:
     """Connect, read session.created, and configure if fields are given."""
     async with connect(url, subprotocols=[Subprotocol(PROTOCOL)], max_size=None, compression=None) as connection:
-        one = Talk(connection)
-        created = await one.hear()
+        session = Talk(connection)
+        created = await session.hear()
         assert isinstance(created, dict)
-        one.created = created
+        session.created = created
         if config:
-            await one.send("session.config", **config)
-        yield one
+            await session.send("session.config", **config)
+        yield session
 
 
 async def spoken(url: str, text: str, **config: Any) -> Take:
     """One utterance on a socket of its own."""
-    async with talk(url, **config) as one:
-        await one.say(text)
-        return await one.take()
+    async with talk(url, **config) as session:
+        await session.say(text)
+        return await session.take()
 
 
 def same_sound(one: bytes, other: bytes) -> bool:

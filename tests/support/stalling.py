@@ -31,10 +31,10 @@ class StallingProxy:
     def close(self) -> None:
         """End every connection."""
         self._flows.set()
-        for one in self._open:
+        for connection in self._open:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -55,9 +55,9 @@ class StallingProxy:
             while piece := source.recv(65536):
                 self._flows.wait()
                 sink.sendall(piece)
-        for one in (source, sink):
+        for writer in (source, sink):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                writer.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

@@ -22,10 +22,10 @@ def expected_by(tree: ast.AST) -> set[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="raises"), args=[first, *_]):
-                found |= {one.id for one in ast.walk(first) if isinstance(one, ast.Name)}
+                found |= {node.id for node in ast.walk(first) if isinstance(node, ast.Name)}
             case ast.Assert() | ast.Call(func=ast.Attribute(attr="parametrize") | ast.Name(id="refused")):
-                words = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Constant)]
-                found |= {one.id if isinstance(one, ast.Name) else str(one.value) for one in words}
+                words = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name | ast.Constant)]
+                found |= {word.id if isinstance(word, ast.Name) else str(word.value) for word in words}
     return found
 
 

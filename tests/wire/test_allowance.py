@@ -77,7 +77,7 @@ def talk(port: int, kind: str, headers: dict[str, str]) -> str:
     path, subprotocols, messages = TALKED[kind]
 
     async def run() -> str:
-        url, offered = f"ws://127.0.0.1:{port}{path}", [Subprotocol(one) for one in subprotocols]
+        url, offered = f"ws://127.0.0.1:{port}{path}", [Subprotocol(subprotocol) for subprotocol in subprotocols]
         async with connect(url, subprotocols=offered or None, additional_headers=headers, max_size=None) as socket:
             for message in messages:
                 await socket.send(message)

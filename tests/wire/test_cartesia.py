@@ -38,7 +38,9 @@ async def cartesia(
     server: RunningServer, query: str = "?cartesia_version=2025-04-16", **headers: str
 ) -> AsyncIterator[ClientConnection]:
     url = f"ws://127.0.0.1:{server.port}/tts/websocket{query}"
-    async with connect(url, additional_headers={name.replace("_", "-"): one for name, one in headers.items()}) as found:
+    async with connect(
+        url, additional_headers={name.replace("_", "-"): value for name, value in headers.items()}
+    ) as found:
         yield found
 
 
@@ -69,7 +71,7 @@ async def until_done(connection: ClientConnection, *contexts: str) -> dict[str, 
 
 
 def sound_of(messages: list[dict[str, Any]]) -> bytes:
-    return b"".join(base64.b64decode(one["data"]) for one in messages if one["type"] == "chunk")
+    return b"".join(base64.b64decode(message["data"]) for message in messages if message["type"] == "chunk")
 
 
 def native(server: RunningServer, text: str) -> bytes:
@@ -95,8 +97,8 @@ def said(server: RunningServer, text: str, **fields: Any) -> list[dict[str, Any]
 def test_the_sound_is_that_of_the_native_protocol(server: RunningServer) -> None:
     messages = said(server, "Good morning.")
     assert same_sound(sound_of(messages), native(server, "Good morning."))
-    assert [one["type"] for one in messages[-2:]] == ["chunk", "done"]
-    assert all(one["status_code"] == 206 for one in messages)
+    assert [message["type"] for message in messages[-2:]] == ["chunk", "done"]
+    assert all(message["status_code"] == 206 for message in messages)
 
 
 def test_livekit_sends_words_and_ends_with_a_space(server: RunningServer) -> None:
@@ -109,7 +111,7 @@ def test_livekit_sends_words_and_ends_with_a_space(server: RunningServer) -> Non
 
     messages = asyncio.run(livekit())
     assert same_sound(sound_of(messages), native(server, "Good morning."))
-    assert {one["type"] for one in messages} == {"chunk", "timestamps", "done"}
+    assert {message["type"] for message in messages} == {"chunk", "timestamps", "done"}
 
 
 def test_pipecat_sends_sentences_and_reads_its_transcript_from_the_times(server: RunningServer) -> None:
@@ -124,8 +126,8 @@ def test_pipecat_sends_sentences_and_reads_its_transcript_from_the_times(server:
     messages = asyncio.run(pipecat())
     pcm = sound_of(messages)
     assert same_sound(pcm, native(server, "Good morning."))
-    times = [one["word_timestamps"] for one in messages if one["type"] == "timestamps"]
-    assert [word for one in times for word in one["words"]] == ["Good", "morning."]
+    times = [message["word_timestamps"] for message in messages if message["type"] == "timestamps"]
+    assert [word for each_word in times for word in each_word["words"]] == ["Good", "morning."]
     assert times[-1]["end"][-1] == pytest.approx(len(pcm) / 48_000, abs=0.001)
 
 
@@ -176,7 +178,7 @@ def test_cancel_while_it_speaks_is_the_end_of_that_context_and_of_no_other(serve
             await send(connection, "Good morning.", "short", goes_on=False)
             await connection.send(json.dumps({"context_id": "long", "cancel": True}))
             came = await until_done(connection, "short")
-            assert {one["type"] for one in came["long"]} <= {"chunk"}  # sound that was on its way, and no end
+            assert {message["type"] for message in came["long"]} <= {"chunk"}  # sound that was on its way, and no end
             assert came["short"][-1]["type"] == "done"
             assert sound_of(came["short"])
             server.wait_until_idle(2)
@@ -230,7 +232,7 @@ def test_a_flush_is_answered_after_its_sound_and_the_next_is_a_take_of_its_own(s
             return (await until_done(connection, "c"))["c"]
 
     messages = asyncio.run(flushing())
-    kinds = [(one["type"], one.get("flush_id")) for one in messages]
+    kinds = [(message["type"], message.get("flush_id")) for message in messages]
     answer = kinds.index(("flush_done", 1))
     assert set(kinds[:answer]) == {("chunk", 1)}
     assert set(kinds[answer + 1 : -1]) == {("chunk", 2)}
@@ -246,12 +248,12 @@ def test_a_context_whose_text_does_not_go_on_expires_and_gives_its_slot_back(ser
             said = (await until_done(connection, "c"))["c"]  # though nobody has said that its text is complete
             assert server.load()["active"] == 0
             await send(connection, " ", "c", goes_on=False)  # LiveKit's end, for which it awaits an answer
-            assert [one["type"] for one in (await until_done(connection, "c"))["c"]] == ["done"]
+            assert [message["type"] for message in (await until_done(connection, "c"))["c"]] == ["done"]
             await send(connection, "Good evening.", "c", goes_on=False)
             return [*said, *(await until_done(connection, "c"))["c"]]
 
     messages = asyncio.run(expiring())
-    kinds = [one["type"] for one in messages]
+    kinds = [message["type"] for message in messages]
     end = kinds.index("done")
     assert set(kinds[:end]) == {"chunk"}
     assert len(sound_of(messages[:end])) > 0
@@ -290,9 +292,9 @@ def test_events_carry_the_sound_the_times_and_the_end(server: RunningServer) -> 
         messages.append(json.loads(data.removeprefix("data: ")))
         assert kind == f"event: {messages[-1]['type']}"
     assert same_sound(sound_of(messages), native(server, "Good morning."))
-    assert {one["context_id"] for one in messages} == {"mine"}
-    times = [one["word_timestamps"] for one in messages if one["type"] == "timestamps"]
-    assert [word for one in times for word in one["words"]] == ["Good", "morning."]
+    assert {message["context_id"] for message in messages} == {"mine"}
+    times = [message["word_timestamps"] for message in messages if message["type"] == "timestamps"]
+    assert [word for each_word in times for word in each_word["words"]] == ["Good", "morning."]
     assert messages[-1] == {"type": "done", "done": True, "status_code": 206, "context_id": "mine"}
     refused = httpx.post(f"{server.http}/tts/sse", json={**body, "voice": "nobody"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_voice")
@@ -301,13 +303,13 @@ def test_events_carry_the_sound_the_times_and_the_end(server: RunningServer) -> 
 def test_voices_are_listed_in_pages_and_one_by_one(either: RunningServer) -> None:
     server = either
     listed = httpx.get(f"{server.http}/voices", params={"limit": 100}).json()
-    ids = [one["id"] for one in listed["data"]]
+    ids = [voice["id"] for voice in listed["data"]]
     assert speaker(server) in ids
     assert not listed["has_more"]
     first = httpx.get(f"{server.http}/voices", params={"limit": 1}).json()
-    assert ([one["id"] for one in first["data"]], first["has_more"]) == (ids[:1], len(ids) > 1)
+    assert ([voice["id"] for voice in first["data"]], first["has_more"]) == (ids[:1], len(ids) > 1)
     after = httpx.get(f"{server.http}/voices", params={"starting_after": ids[0], "limit": 1}).json()
-    assert [one["id"] for one in after["data"]] == ids[1:2]
+    assert [voice["id"] for voice in after["data"]] == ids[1:2]
     assert httpx.get(f"{server.http}/voices/{ids[0]}").json() == listed["data"][0]
     assert httpx.get(f"{server.http}/voices/nobody").status_code == 404
     for limit in ("0", "x", "1000", "\u0663"):

@@ -90,7 +90,7 @@ def test_utterances_share_a_socket_and_sound_as_each_alone(server: RunningServer
             return await asyncio.gather(*(speech.read() for speech in speeches))
 
     together = asyncio.run(at_once())
-    assert all(same_sound(one, other) for one, other in zip(together, alone, strict=True))
+    assert all(same_sound(heard, other) for heard, other in zip(together, alone, strict=True))
     assert not same_sound(together[0], alone[1])  # the comparison can fail
 
 
@@ -183,13 +183,13 @@ def test_a_queue_position_is_told_while_no_slot_is_free(server: RunningServer) -
         told: list[Queued] = []
         async with connect(server.http) as client:
             four = [await client.speak("Without end.", **LONG) for _ in range(4)]
-            for one in four:
-                await first_chunk(one)
+            for speech in four:
+                await first_chunk(speech)
             fifth = await client.speak("After you.", on_queue=told.append, **VOICE)
             while fifth.queued is None:
-                await asyncio.gather(*(first_chunk(one) for one in four))
-            for one in four:
-                await one.cancel()
+                await asyncio.gather(*(first_chunk(speech) for speech in four))
+            for speech in four:
+                await speech.cancel()
             assert len(await fifth.read()) > 0
             assert fifth.queued == told[-1]
         return told
@@ -206,7 +206,9 @@ def test_sound_that_nobody_reads_is_not_fetched(server: RunningServer) -> None:
             assert speech._sound.qsize() <= MAX_WAITING
             assert speech.end is None  # its end lies behind the sound
             sounds = await asyncio.gather(speech.read(), other.read())  # and all of it is there
-            assert [len(sound) // 2 for sound in sounds] == [one.done.samples for one in (speech, other) if one.done]
+            assert [len(sound) // 2 for sound in sounds] == [
+                each_speech.done.samples for each_speech in (speech, other) if each_speech.done
+            ]
 
     asyncio.run(idle())
 

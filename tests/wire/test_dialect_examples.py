@@ -66,10 +66,10 @@ def test_the_page_shows_what_happens(server: RunningServer, heading: str, path: 
     heard, metrics = asyncio.run(hold())
     wanted = [shape(what) for who, what in turns if who == "←"]
     # Sound, and times beside it, come in as many messages as it takes.
-    kinds = [one for one in heard if one == "sound" or one["type"] in {"chunk", "timestamps"}]
-    assert all(one in wanted for one in kinds)
-    assert [one for one, _ in groupby(one for one in heard if one not in kinds)] == [
-        one for one, _ in groupby(one for one in wanted if one not in kinds)
+    kinds = [event for event in heard if event == "sound" or event["type"] in {"chunk", "timestamps"}]
+    assert all(kind in wanted for kind in kinds)
+    assert [one for one, _ in groupby(event for event in heard if event not in kinds)] == [
+        one for one, _ in groupby(expected for expected in wanted if expected not in kinds)
     ]
     for shown in (what["metrics"] for who, what in turns if who == "←" and what and "metrics" in what):
         assert all(set(shown) <= set(real) for real in metrics if real)

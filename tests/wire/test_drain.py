@@ -35,9 +35,9 @@ def draining(
         return server.exit_status
 
 
-async def sounding(one: Talk) -> bytes:
+async def sounding(session: Talk) -> bytes:
     """The first sound."""
-    while not isinstance(message := await one.hear(), bytes):
+    while not isinstance(message := await session.hear(), bytes):
         pass
     return message
 
@@ -51,12 +51,12 @@ async def until_draining(url: str) -> None:
 def test_replies_that_run_are_finished_and_the_idle_are_sent_home(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
         async def speak() -> tuple[Take, int, tuple[int, str]]:
-            async with talk(server.socket, **VOICE, max_frames=60) as one:
-                await one.say("Let me finish.")
-                heard = await sounding(one)
+            async with talk(server.socket, **VOICE, max_frames=60) as session:
+                await session.say("Let me finish.")
+                heard = await sounding(session)
                 speaking.release()
-                take = await one.take()
-                return take, len(heard), await one.closed()
+                take = await session.take()
+                return take, len(heard), await session.closed()
 
         speaking = asyncio.Semaphore(0)
         replies = [asyncio.create_task(speak()) for _ in range(3)]
@@ -83,37 +83,37 @@ def test_replies_that_run_are_finished_and_the_idle_are_sent_home(folder_of: Fol
 
 def test_who_speaks_may_not_begin_anew(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
-        async with talk(server.socket, **VOICE, max_frames=80, frames="labelled") as one:
-            await one.send("input.text", text="Half of a ", context_id="a")
-            await sounding_or_nothing(one)
+        async with talk(server.socket, **VOICE, max_frames=80, frames="labelled") as session:
+            await session.send("input.text", text="Half of a ", context_id="a")
+            await sounding_or_nothing(session)
             server.tell_to_end()
             await until_draining(server.http)
-            await one.say("No more.", context_id="b")
-            error = await one.until("error")
+            await session.say("No more.", context_id="b")
+            error = await session.until("error")
             assert (error["code"], error["context_id"], error["retryable"]) == ("draining", "b", True)
-            await one.send("input.text", text="sentence.", context_id="a")
-            await one.send("input.done", context_id="a")
-            assert (await one.until("audio.done"))["context_id"] == "a"
-            assert await one.closed() == (1001, "draining")
+            await session.send("input.text", text="sentence.", context_id="a")
+            await session.send("input.done", context_id="a")
+            assert (await session.until("audio.done"))["context_id"] == "a"
+            assert await session.closed() == (1001, "draining")
 
-    async def sounding_or_nothing(one: Talk) -> None:
+    async def sounding_or_nothing(session: Talk) -> None:
         """Its text has reached the engine: a ping is answered after it."""
-        await one.send("ping", t=1)
-        await one.until("pong")
+        await session.send("ping", t=1)
+        await session.until("pong")
 
     assert draining(folder_of, scenario, drain_s=240) == 0
 
 
 def test_patience_ends(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
-        async with talk(server.socket, **LONG) as one:
-            await one.say("Speak for a long time.")
-            await sounding(one)
+        async with talk(server.socket, **LONG) as session:
+            await session.say("Speak for a long time.")
+            await sounding(session)
             start_s = time.monotonic()
             server.tell_to_end()
-            error = await one.until("error")
+            error = await session.until("error")
             assert (error["code"], error["context_id"], error["partial_audio"]) == ("draining", "default", True)
-            assert await one.closed() == (1001, "draining")
+            assert await session.closed() == (1001, "draining")
             assert time.monotonic() - start_s > 0.4
 
     assert draining(folder_of, scenario, drain_s=0.5) == 0
@@ -127,13 +127,13 @@ def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signa
         url = child.stdout.readline().rpartition(" ")[2].strip()
 
         async def scenario() -> tuple[int, str]:
-            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as one:
-                await one.say("Speak for a long time.")
-                await sounding(one)
+            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
+                await session.say("Speak for a long time.")
+                await sounding(session)
                 child.send_signal(number)
                 await until_draining(url)
                 child.send_signal(number)
-                closed = await one.closed()
+                closed = await session.closed()
                 assert child.wait(60) == 0  # an hour, had it waited for its reply
                 return closed
 
@@ -150,13 +150,13 @@ def test_a_process_drains_at_sigterm(folder_of: FolderOf) -> None:
         url = child.stdout.readline().rpartition(" ")[2].strip()
 
         async def scenario() -> None:
-            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE, max_frames=12) as one:
-                await one.say("Let me finish.")
-                await sounding(one)
+            async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE, max_frames=12) as session:
+                await session.say("Let me finish.")
+                await sounding(session)
                 child.terminate()
-                end = (await one.take()).end
+                end = (await session.take()).end
                 assert end["type"] == "audio.done", end
-                assert await one.closed() == (1001, "draining")
+                assert await session.closed() == (1001, "draining")
 
         asyncio.run(scenario())
         assert child.wait(60) == 0

@@ -268,7 +268,7 @@ def test_a_token_level_text_is_one_request_that_is_heard_before_it_is_complete(s
     text = "Good morning, the kettle is on, and the boat comes back."
     (whole,), _ = asyncio.run(speak(server, text, **config))
     assert same_sound(pcm, b"".join(whole.sound))
-    assert [one["type"] for one in said] == ["audio.start", "audio.done", "session.done"]
+    assert [message["type"] for message in said] == ["audio.start", "audio.done", "session.done"]
     assert (said[0]["sample_rate"], said[0]["channels"]) == (24_000, 1)
     assert said[0]["sentence_text"] == "Good morning, the kettle is on, and the "
     assert (said[1]["sentence_index"], said[1]["total_bytes"], said[1]["error"]) == (0, len(pcm), False)
@@ -287,15 +287,15 @@ def test_sentences_are_committed_to_one_request(server: RunningServer) -> None:
         ("input.text", {"text": " Second one."}),
         ("input.done", {}),
     )
-    kinds = [one["type"] for one in said]
+    kinds = [message["type"] for message in said]
     assert sorted(kinds[:-2]) == ["audio.start", "error", "error", "input.committed", "input.committed"]
     assert kinds[-2:] == ["audio.done", "session.done"]
-    committed = [one for one in said if one["type"] == "input.committed"]
+    committed = [message for message in said if message["type"] == "input.committed"]
     assert committed == [
         {"type": "input.committed", "commit_id": "first", "sentence_index": 0, "chars_committed": 10},
         {"type": "input.committed", "commit_id": None, "sentence_index": 1, "chars_committed": 12},
     ]
-    messages = [one["message"] for one in said if one["type"] == "error"]
+    messages = [message["message"] for message in said if message["type"] == "error"]
     assert messages[0] == "input.commit requires buffered text"
     assert messages[1].startswith("Invalid input.commit: ")
     assert (said[-2]["total_bytes"], said[-1]["total_sentences"]) == (len(pcm), 2)
@@ -305,8 +305,8 @@ def test_sentences_are_committed_to_one_request(server: RunningServer) -> None:
 def test_a_live_text_of_nothing_and_one_that_is_too_long(server: RunningServer) -> None:
     assert live(server, "token_level", ("input.done", {}))[1][-1]["total_sentences"] == 0
     _, said = live(server, "token_level", *[("input.text", {"text": "a " * 1000})] * 3, ("input.done", {}))
-    errors = [one for one in said if one["type"] == "error"]
-    assert [one["code"] for one in errors] == ["text_too_long"]
+    errors = [message for message in said if message["type"] == "error"]
+    assert [error["code"] for error in errors] == ["text_too_long"]
     assert said[-2]["error"] is True
     server.wait_until_idle(2)
 

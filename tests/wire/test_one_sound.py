@@ -53,12 +53,12 @@ def native_whole(server: RunningServer, cast: Cast) -> bytes:
 
 def native_in_pieces(server: RunningServer, cast: Cast) -> bytes:
     async def speak() -> bytes:
-        async with talk(server.socket, seed=SEED, max_frames=FRAMES, **cast) as one:
+        async with talk(server.socket, seed=SEED, max_frames=FRAMES, **cast) as session:
             for piece in PIECES:
-                await one.send("input.text", text=piece)
+                await session.send("input.text", text=piece)
                 await asyncio.sleep(0.03)
-            await one.send("input.done")
-            return (await one.take()).pcm
+            await session.send("input.done")
+            return (await session.take()).pcm
 
     return asyncio.run(speak())
 
@@ -66,9 +66,9 @@ def native_in_pieces(server: RunningServer, cast: Cast) -> bytes:
 def native_labelled(server: RunningServer, cast: Cast) -> bytes:
     async def speak() -> bytes:
         pcm = b""
-        async with talk(server.socket, frames="labelled", seed=SEED, max_frames=FRAMES, **cast) as one:
-            await one.say(TEXT, context_id="one")
-            while not isinstance(message := await one.hear(), dict) or message["type"] != "audio.done":
+        async with talk(server.socket, frames="labelled", seed=SEED, max_frames=FRAMES, **cast) as session:
+            await session.say(TEXT, context_id="one")
+            while not isinstance(message := await session.hear(), dict) or message["type"] != "audio.done":
                 pcm += message[16:] if isinstance(message, bytes) else b""
         return pcm
 
@@ -260,12 +260,12 @@ def test_a_text_of_parts_is_the_same_however_it_comes(folder_of: FolderOf) -> No
     texts = ("Ye", "s. N", "o. ", "Tea?")
 
     async def in_pieces(server: RunningServer) -> bytes:
-        async with talk(server.socket, **cast) as one:
+        async with talk(server.socket, **cast) as session:
             for piece in texts:
-                await one.send("input.text", text=piece)
+                await session.send("input.text", text=piece)
                 await asyncio.sleep(0.03)
-            await one.send("input.done")
-            take = await one.take()
+            await session.send("input.done")
+            take = await session.take()
             assert take.end["metrics"]["parts"] == 3
             return take.pcm
 

@@ -156,8 +156,8 @@ def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
         {"ref_audio": ref_audio, "x_vector_only_mode": True, "language": "English"},
     ]
     sounds = [post(server, response_format="pcm", **body) for body in bodies]
-    assert [one.status_code for one in sounds] == [200] * 4
-    assert len({one.content for one in sounds}) == 4
+    assert [sound.status_code for sound in sounds] == [200] * 4
+    assert len({sound.content for sound in sounds}) == 4
 
 
 def test_streams_of_vllm_omni(server: RunningServer, plain: bytes) -> None:
@@ -347,8 +347,8 @@ def test_who_hangs_up_in_the_queue_leaves_it(serving: Serving, folder_of: Folder
             while server.load()["waiting"] < 3 and time.monotonic() < end:
                 time.sleep(0.01)
             assert server.load()["waiting"] == 3
-            for one in waiting:
-                one.close()
+            for connection in waiting:
+                connection.close()
             late = time.monotonic() + 10
             while server.load()["waiting"] and time.monotonic() < late:
                 time.sleep(0.005)
@@ -601,8 +601,8 @@ def test_the_clients_own_request_id_comes_back_where_it_is_safe(
     if is_kept:
         assert ids == [[given]] * 3
     else:
-        assert all(re.fullmatch("[0-9a-f]{16}", one) for (one,) in ids)
-        assert len({one for (one,) in ids}) == 3
+        assert all(re.fullmatch("[0-9a-f]{16}", id_) for (id_,) in ids)
+        assert len({id_ for (id_,) in ids}) == 3
         assert given not in caplog.text
     assert [figures["request"] for record in caplog.records if (figures := vars(record).get("figures"))] == ids[0]
 

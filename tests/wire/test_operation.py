@@ -99,9 +99,9 @@ def test_what_is_refused_is_counted_by_its_code_and_is_no_request(running: Runni
 
 def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(running: RunningServer) -> None:
     async def crowd() -> None:
-        async with talk(running.socket, task_type="custom_voice", max_frames=4000) as one:
-            await one.say(TEXT)
-            await one.until("audio.start")
+        async with talk(running.socket, task_type="custom_voice", max_frames=4000) as session:
+            await session.say(TEXT)
+            await session.until("audio.start")
             assert await asyncio.to_thread(post, running) == 503
 
     asyncio.run(crowd())

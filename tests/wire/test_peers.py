@@ -103,17 +103,17 @@ def _large(text: bytes) -> bytes:
 
 def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(either: RunningServer) -> None:
     async def cancel() -> None:
-        async with talk(either.socket, **LONG, frames="labelled") as one:
+        async with talk(either.socket, **LONG, frames="labelled") as session:
             for number in range(5):
-                await one.say("Speak for a long time.", context_id=f"c{number}")
-                await one.until("audio.start")
-                await one.hear()
-                await one.send("context.cancel", context_id=f"c{number}")
-                while isinstance(message := await one.hear(), bytes):
+                await session.say("Speak for a long time.", context_id=f"c{number}")
+                await session.until("audio.start")
+                await session.hear()
+                await session.send("context.cancel", context_id=f"c{number}")
+                while isinstance(message := await session.hear(), bytes):
                     pass
                 assert message["type"] == "context.cancelled"
-                await one.send("ping", t=number)
-                assert await one.hear() == {"type": "pong", "t": number}
+                await session.send("ping", t=number)
+                assert await session.hear() == {"type": "pong", "t": number}
                 assert either.frames_until_idle() <= FREED_FRAMES
 
     asyncio.run(cancel())
@@ -121,12 +121,12 @@ def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(either
 
 def test_text_that_comes_in_pieces_is_spoken_as_one(server: RunningServer) -> None:
     async def live(*pieces: str) -> tuple[bytes, dict[str, Any]]:
-        async with talk(server.socket, **{**VOICE, "split_granularity": "none"}) as one:
+        async with talk(server.socket, **{**VOICE, "split_granularity": "none"}) as session:
             for piece in pieces:
-                await one.send("input.text", text=piece)
+                await session.send("input.text", text=piece)
                 await asyncio.sleep(0.02)
-            await one.send("input.done")
-            take = await one.take()
+            await session.send("input.done")
+            take = await session.take()
             return take.pcm, take.end
 
     whole, _ = asyncio.run(live("Good morning, the kettle is on."))
@@ -172,15 +172,15 @@ def test_a_client_that_reads_nothing_is_told_why_it_was_dropped(serving: Serving
         async def scenario() -> None:
             deaf = deaf_socket(server.port)
             async with connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None) as connection:
-                one = Talk(connection)
-                await one.send("session.config", **LONG)
-                await one.say("Speak for a long time.")
-                await one.until("audio.start")
+                session = Talk(connection)
+                await session.send("session.config", **LONG)
+                await session.say("Speak for a long time.")
+                await session.until("audio.start")
                 connection.transport.pause_reading()
                 while server.tasks():  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
                 connection.transport.resume_reading()
-                assert await one.closed() == (1008, "slow_reader")
+                assert await session.closed() == (1008, "slow_reader")
 
         asyncio.run(asyncio.wait_for(scenario(), 60))
         server.wait_until_idle(2)
@@ -192,12 +192,12 @@ async def deafness(server: RunningServer, **config: Any) -> tuple[Talk, ClientCo
     """A client that has begun to hear and reads no more."""
     deaf = deaf_socket(server.port)
     connection = await connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None, ping_interval=None)
-    one = Talk(connection)
-    await one.send("session.config", **config)
-    await one.say("Speak for a long time.")
-    await one.until("audio.start")
+    session = Talk(connection)
+    await session.send("session.config", **config)
+    await session.say("Speak for a long time.")
+    await session.until("audio.start")
     connection.transport.pause_reading()
-    return one, connection
+    return session, connection
 
 
 def test_twenty_clients_that_read_nothing_cost_no_memory_and_their_neighbours_are_fine(
@@ -229,7 +229,7 @@ def test_the_row_of_who_reads_nothing_costs_no_work_and_goes_on_where_it_stopped
     with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
 
         async def scenario() -> float:
-            one, connection = await deafness(server, **{**LONG, "max_frames": 800})
+            deaf, connection = await deafness(server, **{**LONG, "max_frames": 800})
             before = -1
             while before != (now := server.frames_made()):  # what lies between fills up first
                 before = now
@@ -238,7 +238,7 @@ def test_the_row_of_who_reads_nothing_costs_no_work_and_goes_on_where_it_stopped
             await asyncio.sleep(1.5)
             work_s = time.process_time() - start_s
             connection.transport.resume_reading()
-            take = await one.take()
+            take = await deaf.take()
             assert (take.end["type"], take.end["metrics"]["frames"]) == ("audio.done", 800)
             assert len(take.pcm) == take.end["total_bytes"] == 800 * 3840
             return work_s
@@ -307,11 +307,11 @@ def test_a_session_is_told_before_it_has_lasted_too_long(serving: Serving, folde
     with serving(folder_of("brief", "custom_voice"), limits=Limits(session_s=2)) as server:
 
         async def scenario() -> None:
-            async with talk(server.socket, **LONG) as one:
-                await one.say("Speak for a long time.")
-                assert 0 < (await one.until("session.expiring"))["remaining_s"] <= 0.2
-                assert (await one.until("error"))["code"] == "session_timeout"
-                assert await one.closed() == (1008, "session_timeout")
+            async with talk(server.socket, **LONG) as session:
+                await session.say("Speak for a long time.")
+                assert 0 < (await session.until("session.expiring"))["remaining_s"] <= 0.2
+                assert (await session.until("error"))["code"] == "session_timeout"
+                assert await session.closed() == (1008, "session_timeout")
 
         asyncio.run(scenario())
 
@@ -383,13 +383,13 @@ def test_what_a_client_writes_is_neither_said_back_nor_logged(
     async def scenario(server: RunningServer, headers: dict[str, str]) -> None:
         for config in configs:
             async with connect(server.socket, subprotocols=[PROTOCOL], additional_headers=headers) as connection:
-                one = Talk(connection)
-                await one.send("session.config", **{"max_frames": 2, **config})
-                await one.say(f"Say {canary}.")
-                said.append(await one.until("audio.done", "error"))
+                session = Talk(connection)
+                await session.send("session.config", **{"max_frames": 2, **config})
+                await session.say(f"Say {canary}.")
+                said.append(await session.until("audio.done", "error"))
                 await connection.send(canary)
-                said.append(await one.until("error"))
-                said.append(await one.closed())
+                said.append(await session.until("error"))
+                said.append(await session.closed())
 
     keys = ServerSettings(api_keys="s3cret")
     with running_server(folder_of("brief", "custom_voice"), folder_of("brief", "base"), server=keys) as server:

@@ -78,8 +78,8 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
     assert not any("/" in card["id"] for card in reply["data"])  # a name, never a path
 
     async def created() -> dict[str, object]:
-        async with talk(server.socket) as one:
-            return one.created
+        async with talk(server.socket) as session:
+            return session.created
 
     assert asyncio.run(created())["models"] == reply["data"]
 
@@ -166,16 +166,16 @@ def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of: Fold
         assert engine is not None
 
         async def speaking() -> tuple[list[object], tuple[int, str]]:
-            async with talk(server.socket, **LONG) as one, talk(server.socket) as idle:
-                await one.say("Speak for a long time.")
-                while not isinstance(await one.hear(), bytes):
+            async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
+                await session.say("Speak for a long time.")
+                while not isinstance(await session.hear(), bytes):
                     pass
                 engine.tick = broken  # type: ignore[method-assign]
-                told = [(error := await one.until("error"))["context_id"], error["code"]]
+                told = [(error := await session.until("error"))["context_id"], error["code"]]
                 error = await idle.until("error")
                 assert (error["code"], error["context_id"]) == ("engine_dead", None)
                 assert await idle.closed() == (1011, "engine_dead")
-                return told, await one.closed()
+                return told, await session.closed()
 
         def broken() -> bool:
             raise RuntimeError("the device is gone")
@@ -238,14 +238,14 @@ def test_a_signal_ends_it_while_it_speaks(process: tuple[subprocess.Popen[str], 
     child, url = process
 
     async def speaking() -> tuple[str, tuple[int, str]]:
-        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as one:
-            await one.say("Speak for a long time.")
-            while not isinstance(await one.hear(), bytes):
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
+            await session.say("Speak for a long time.")
+            while not isinstance(await session.hear(), bytes):
                 pass
             child.send_signal(number)
-            error = await one.until("error")
+            error = await session.until("error")
             assert error["context_id"] == "default"
-            return error["code"], await one.closed()
+            return error["code"], await session.closed()
 
     assert asyncio.run(speaking()) == ("draining", (1001, "draining"))
     assert child.wait(60) == 0
@@ -299,13 +299,13 @@ def test_a_second_signal_ends_it_cleanly_while_it_speaks(process: tuple[subproce
     child, url = process
 
     async def speaking() -> None:
-        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as one:
-            await one.say("Speak for a long time.")
-            while not isinstance(await one.hear(), bytes):
+        async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
+            await session.say("Speak for a long time.")
+            while not isinstance(await session.hear(), bytes):
                 pass
             for _ in range(3):
                 child.send_signal(signal.SIGINT)
-            await one.closed()
+            await session.closed()
 
     asyncio.run(speaking())
     while child.poll() is None:

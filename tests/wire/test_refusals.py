@@ -45,8 +45,8 @@ def refused(reply: httpx.Response, code: str) -> None:
     assert ("retry-after" in reply.headers) == (BY_CODE[code].close_code == 1013)
 
 
-async def sounding(one: Talk) -> None:
-    while not isinstance(await one.hear(), bytes):
+async def sounding(session: Talk) -> None:
+    while not isinstance(await session.hear(), bytes):
         pass
 
 
@@ -117,11 +117,11 @@ def test_connections_beyond_the_limit(serving: Serving, folder_of: FolderOf) -> 
     with serving(folder_of("brief", "custom_voice"), server=settings) as server:
 
         async def scenario() -> None:
-            async with talk(server.socket, **VOICE) as one:
+            async with talk(server.socket, **VOICE) as session:
                 refused(await asyncio.to_thread(post, server), "too_many_connections")
                 assert await asyncio.to_thread(handshake, server) == "too_many_connections"
-                await one.say("I am in.")
-                assert (await one.take()).end["type"] == "audio.done"
+                await session.say("I am in.")
+                assert (await session.take()).end["type"] == "audio.done"
 
         asyncio.run(scenario())
         while server.tasks():
@@ -147,13 +147,13 @@ def test_contexts_out_of_order_and_too_many(serving: Serving, folder_of: FolderO
     with serving(folder_of("brief", "custom_voice"), limits=Limits(max_contexts=2)) as server:
 
         async def scenario() -> None:
-            async with talk(server.socket) as one:
-                await one.send("input.text", text="Before any voice.")
-                assert (await one.until("error"))["code"] == "out_of_order"
-                await one.send("session.config", **LONG, frames="labelled")
+            async with talk(server.socket) as session:
+                await session.send("input.text", text="Before any voice.")
+                assert (await session.until("error"))["code"] == "out_of_order"
+                await session.send("session.config", **LONG, frames="labelled")
                 for name in "abc":
-                    await one.send("input.text", context_id=name, text="One of many. ")
-                error = await one.until("error")
+                    await session.send("input.text", context_id=name, text="One of many. ")
+                error = await session.until("error")
                 assert (error["code"], error["context_id"]) == ("too_many_contexts", "c")
 
         asyncio.run(scenario())

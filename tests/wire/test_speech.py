@@ -70,12 +70,12 @@ def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> 
         pcm: dict[str, bytes] = defaultdict(bytes)
         order: list[str] = []
         channels: dict[int, str] = {}
-        async with talk(server.socket, frames="labelled", **VOICE) as one:
+        async with talk(server.socket, frames="labelled", **VOICE) as session:
             for name in "ab":
-                await one.say(f"This is {name}.", context_id=name)
+                await session.say(f"This is {name}.", context_id=name)
             ends = 0
             while ends < 2:
-                message = await one.hear()
+                message = await session.hear()
                 if isinstance(message, bytes):
                     version, kind, channel, number, first = struct.unpack("<BBHIQ", message[:16])
                     name = channels[channel]
@@ -110,20 +110,20 @@ def test_two_sockets_at_once_sound_as_each_alone(server: RunningServer, ref_audi
         )
         return [take.pcm for take in takes]
 
-    assert all(same_sound(one, other) for one, other in zip(asyncio.run(at_once()), alone, strict=True))
+    assert all(same_sound(take, other) for take, other in zip(asyncio.run(at_once()), alone, strict=True))
 
 
 def test_a_session_speaks_again_and_again_with_one_reference(server: RunningServer, ref_audio: str) -> None:
     async def twice() -> list[bytes]:
         config = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 4}
-        async with talk(server.socket, **config) as one:
+        async with talk(server.socket, **config) as session:
             sounds = []
             for _ in range(2):
-                await one.say("Again.")
-                sounds.append((await one.take()).pcm)
-            await one.send("session.close")
-            assert (await one.until("session.done"))["utterances"] == 2
-            assert await one.closed() == (1000, "")
+                await session.say("Again.")
+                sounds.append((await session.take()).pcm)
+            await session.send("session.close")
+            assert (await session.until("session.done"))["utterances"] == 2
+            assert await session.closed() == (1000, "")
             return sounds
 
     first, second = asyncio.run(twice())
@@ -132,36 +132,36 @@ def test_a_session_speaks_again_and_again_with_one_reference(server: RunningServ
 
 def test_cancel_silences_at_once_and_frees_the_slot(either: RunningServer) -> None:
     async def cancel() -> None:
-        async with talk(either.socket, **LONG) as one:
-            await one.say("Speak for a long time.")
+        async with talk(either.socket, **LONG) as session:
+            await session.say("Speak for a long time.")
             for _ in range(3):
-                while not isinstance(await one.hear(), bytes):
+                while not isinstance(await session.hear(), bytes):
                     pass
-            await one.send("context.cancel", played_ms=100)
-            end = await one.until("context.cancelled")
+            await session.send("context.cancel", played_ms=100)
+            end = await session.until("context.cancelled")
             made = either.frames_made()
             assert end["played_ms"] == 100
             assert end["sent_ms"] >= 240
-            await one.send("ping", t=1)
-            following = await one.hear()
+            await session.send("ping", t=1)
+            following = await session.hear()
             assert isinstance(following, dict)  # not a byte more
             assert following == {"type": "pong", "t": 1}
             either.wait_until_idle(30)
             assert either.frames_made() - made <= FREED_FRAMES
-            await one.send("session.config", **VOICE)
-            await one.say("And once more.")
-            assert (await one.take()).end["type"] == "audio.done"
+            await session.send("session.config", **VOICE)
+            await session.say("And once more.")
+            assert (await session.take()).end["type"] == "audio.done"
 
     asyncio.run(cancel())
 
 
 def test_a_hang_up_frees_its_slot_within_a_frame_or_two(either: RunningServer) -> None:
     async def hang_up() -> None:
-        async with talk(either.socket, **LONG) as one:
-            await one.say("Speak for a long time.")
-            while not isinstance(await one.hear(), bytes):
+        async with talk(either.socket, **LONG) as session:
+            await session.say("Speak for a long time.")
+            while not isinstance(await session.hear(), bytes):
                 pass
-            one.connection.transport.abort()
+            session.connection.transport.abort()
 
     for _ in range(5):
         asyncio.run(hang_up())
@@ -171,10 +171,10 @@ def test_a_hang_up_frees_its_slot_within_a_frame_or_two(either: RunningServer) -
 def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer) -> None:
     async def speak(index: int) -> tuple[list[int], str]:
         places: list[int] = []
-        async with talk(server.socket, task_type="custom_voice", seed=index, max_frames=30) as one:
-            await one.say("Wait for it.")
+        async with talk(server.socket, task_type="custom_voice", seed=index, max_frames=30) as session:
+            await session.say("Wait for it.")
             while True:
-                message = await one.hear()
+                message = await session.hear()
                 if isinstance(message, dict):
                     if message["type"] == "queue":
                         places.append(message["position"])
@@ -215,15 +215,15 @@ def test_bad_requests_get_one_error_and_the_session_goes_on(
         config = {**config, "ref_audio": ref_audio}
 
     async def ask() -> None:
-        async with talk(server.socket, **{"task_type": "custom_voice", **config}) as one:
-            await one.say(text)
-            error = await one.hear()
+        async with talk(server.socket, **{"task_type": "custom_voice", **config}) as session:
+            await session.say(text)
+            error = await session.hear()
             assert isinstance(error, dict)
             assert (error["type"], error["code"], error["context_id"]) == ("error", code, "default")
             assert error["message"].endswith(".")
-            await one.send("session.config", **VOICE)
-            await one.say("Good.")
-            assert (await one.take()).end["type"] == "audio.done"
+            await session.send("session.config", **VOICE)
+            await session.say("Good.")
+            assert (await session.take()).end["type"] == "audio.done"
 
     asyncio.run(ask())
 
@@ -236,12 +236,12 @@ def test_what_is_not_the_protocol_closes_with_its_code(
     either: RunningServer, message: str | bytes, code: str, close: int
 ) -> None:
     async def speak() -> None:
-        async with talk(either.socket) as one:
-            await one.connection.send(message)
-            error = await one.hear()
+        async with talk(either.socket) as session:
+            await session.connection.send(message)
+            error = await session.hear()
             assert isinstance(error, dict)
             assert error["code"] == code
-            assert await one.closed() == (close, code)
+            assert await session.closed() == (close, code)
 
     asyncio.run(speak())
 
@@ -251,18 +251,18 @@ def test_oversized_messages(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
 
         async def speak() -> None:
-            async with talk(server.socket, **VOICE) as one:
-                await one.send("input.text", text="x" * 6_000)
-                await one.send("input.done")
-                await one.send("session.config", ref_audio="A" * 25_000)
+            async with talk(server.socket, **VOICE) as session:
+                await session.send("input.text", text="x" * 6_000)
+                await session.send("input.done")
+                await session.send("session.config", ref_audio="A" * 25_000)
                 for expected in ("default", "default"):
-                    error = await one.until("error")
+                    error = await session.until("error")
                     assert (error["code"], error["context_id"]) == ("message_too_large", expected)
-                await one.send("session.config", **VOICE)
-                await one.say("Good.")
-                assert (await one.take()).end["type"] == "audio.done"
-                await one.connection.send("x" * 50_000)
-                assert (await one.closed())[0] == 1009
+                await session.send("session.config", **VOICE)
+                await session.say("Good.")
+                assert (await session.take()).end["type"] == "audio.done"
+                await session.connection.send("x" * 50_000)
+                assert (await session.closed())[0] == 1009
 
         asyncio.run(speak())
 
@@ -272,9 +272,9 @@ def test_invalid_utf8_closes_with_1007_and_leaves_a_line(
     either: RunningServer, pieces: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def speak() -> None:
-        async with talk(either.socket) as one:
-            await one.connection.send(pieces, text=True)
-            assert (await one.closed())[0] == 1007
+        async with talk(either.socket) as session:
+            await session.connection.send(pieces, text=True)
+            assert (await session.closed())[0] == 1007
 
     asyncio.run(speak())
     assert len([record for record in caplog.records if "UTF-8" in record.getMessage()]) == 1
@@ -322,8 +322,8 @@ def test_nobody_configures_and_nobody_speaks(serving: Serving, folder_of: Folder
 
         async def wait(**config: Any) -> tuple[float, tuple[int, str]]:
             start = time.monotonic()
-            async with talk(server.socket, **config) as one:
-                end = await one.closed()
+            async with talk(server.socket, **config) as session:
+                end = await session.closed()
                 return time.monotonic() - start, end
 
         async def both() -> list[tuple[float, tuple[int, str]]]:
@@ -361,17 +361,17 @@ MESSAGES = st.one_of(
 @given(messages=st.lists(MESSAGES, max_size=10))
 def test_any_sequence_of_messages_is_answered_by_codes(either: RunningServer, messages: list[str | bytes]) -> None:
     async def speak() -> None:
-        async with talk(either.socket) as one:
+        async with talk(either.socket) as session:
             with contextlib.suppress(ConnectionClosed):
                 for message in messages:
-                    await one.connection.send(message)
-                await one.send("ping", t=42)
-                while (reply := await one.hear()) != {"type": "pong", "t": 42}:
+                    await session.connection.send(message)
+                await session.send("ping", t=42)
+                while (reply := await session.hear()) != {"type": "pong", "t": 42}:
                     if isinstance(reply, dict) and reply["type"] == "error":
                         assert reply["code"] in BY_CODE
                         assert reply["code"] not in {"generation_failed", "engine_dead"}
                 return
-            assert one.connection.close_code in {1003, 1007}
+            assert session.connection.close_code in {1003, 1007}
 
     asyncio.run(speak())
     either.wait_until_idle(5)
@@ -381,14 +381,14 @@ def test_a_sentence_is_heard_before_anything_follows_it(server: RunningServer) -
     """The client waits for its sound before it goes on: nothing but the silence says that the sentence is complete."""
 
     async def conversation() -> dict[str, Any]:
-        async with talk(server.socket) as one:
-            await one.send("session.config", **{**VOICE, "max_frames": 40})
-            await one.send("input.text", text="Let me check that for you. ")
-            while not isinstance(await one.hear(), bytes):
+        async with talk(server.socket) as session:
+            await session.send("session.config", **{**VOICE, "max_frames": 40})
+            await session.send("input.text", text="Let me check that for you. ")
+            while not isinstance(await session.hear(), bytes):
                 pass
-            await one.send("input.text", text="It is sunny.")
-            await one.send("input.done")
-            return (await one.take()).end
+            await session.send("input.text", text="It is sunny.")
+            await session.send("input.done")
+            return (await session.take()).end
 
     end = asyncio.run(conversation())
     assert (end["type"], end["error"]) == ("audio.done", False)

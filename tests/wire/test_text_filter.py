@@ -20,11 +20,11 @@ LIVE = {**CAST, "split_granularity": "sentence"}  # so that the messages in whic
 
 def in_pieces(server: RunningServer, text: str, size: int, **config: Any) -> bytes:
     async def speak() -> bytes:
-        async with talk(server.socket, **config) as one:
+        async with talk(server.socket, **config) as session:
             for start in range(0, len(text), size):
-                await one.send("input.text", text=text[start : start + size])
-            await one.send("input.done")
-            return (await one.take()).pcm
+                await session.send("input.text", text=text[start : start + size])
+            await session.send("input.done")
+            return (await session.take()).pcm
 
     return asyncio.run(speak())
 

@@ -81,7 +81,7 @@ def test_a_crafted_file_among_the_voices_is_named_and_nobody_else_is_harmed(clie
         (folder / f"{bad.id}.voice").write_bytes(crafted(bad, **bomb))
         listed = client.get(VOICES)
         assert listed.status_code == 200
-        assert f"{bad.id}.voice" in {one["file"] for one in listed.json()["problems"]}
+        assert f"{bad.id}.voice" in {problem["file"] for problem in listed.json()["problems"]}
         assert sound_of(client, "ryan", task_type="custom_voice")
         answer = client.post(VOICES, files={"file": ("a.voice", crafted(bad, **bomb))})
         refused(answer, 400, "invalid_voice_file", "file")

@@ -56,8 +56,8 @@ def client(running: RunningServer) -> Iterator[httpx.Client]:
     """A client of an empty library."""
     with httpx.Client(base_url=running.http, timeout=30) as client:
         yield client
-        for one in client.get(VOICES).json()["data"]:
-            assert client.delete(f"{VOICES}/{one['id']}").status_code == 200
+        for voice in client.get(VOICES).json()["data"]:
+            assert client.delete(f"{VOICES}/{voice['id']}").status_code == 200
 
 
 def upload(client: httpx.Client, name: str = "Clara", sound: bytes | None = None, **fields: str) -> httpx.Response:
@@ -88,8 +88,8 @@ def test_a_voice_is_kept_and_answered_in_both_shapes(client: httpx.Client) -> No
     listed = client.get(VOICES).json()
     assert "Clara" in listed["voices"]
     assert len(listed["voices"]) > 1  # and the speakers of the checkpoint
-    assert [one["name"] for one in listed["uploaded_voices"]] == ["Clara"]
-    assert [one["id"] for one in listed["data"]] == [reply["id"]]
+    assert [voice["name"] for voice in listed["uploaded_voices"]] == ["Clara"]
+    assert [voice["id"] for voice in listed["data"]] == [reply["id"]]
     for address in (reply["id"], "clara", "CLARA"):
         assert client.get(f"{VOICES}/{address}").json()["transcript"] == WORDS
 
@@ -145,13 +145,13 @@ def check(client: httpx.Client, sound: bytes, **fields: str) -> httpx.Response:
 def test_a_recording_is_checked_without_being_kept(client: httpx.Client) -> None:
     said = check(client, recording(4.0), ref_text=WORDS).json()
     kept = upload(client, ref_text=WORDS).json()
-    assert [one["sentence"] for one in said["advice"]] == kept["advice"]
+    assert [hint["sentence"] for hint in said["advice"]] == kept["advice"]
     assert said["usable"] is True
     assert said["seconds"] == 4.0
     assert said["trim"]["end_s"] - said["trim"]["start_s"] == pytest.approx(kept["seconds"] - 0.5, abs=0.01)
     assert -7 < said["levels"]["peak_db"] < -5  # its peak is half of full scale
     assert said["levels"]["clipped"] == 0
-    assert [one["name"] for one in client.get(VOICES).json()["data"]] == ["Clara"]
+    assert [voice["name"] for voice in client.get(VOICES).json()["data"]] == ["Clara"]
 
 
 def test_a_transcript_of_something_else_is_told_beside_the_other_advice(client: httpx.Client) -> None:
@@ -179,8 +179,8 @@ def test_voices_of_owners_are_seen_by_them_only(client: httpx.Client, running: R
 
     annas, berts = keep(anna, 5), keep(bert, 6)
     listed = client.get(VOICES, headers=anna).json()["data"]
-    assert [(one["id"], one["yours"]) for one in listed] == [(annas["id"], True), (common["id"], False)]
-    assert [one["name"] for one in client.get(VOICES).json()["data"]] == ["House"]
+    assert [(voice["id"], voice["yours"]) for voice in listed] == [(annas["id"], True), (common["id"], False)]
+    assert [voice["name"] for voice in client.get(VOICES).json()["data"]] == ["House"]
     for tail in ("", "/file", "/audio"):
         refused(client.get(f"{VOICES}/{annas['id']}{tail}", headers=bert), 404, "voice_not_found", None)
         assert client.get(f"{VOICES}/{common['id']}{tail}", headers=bert).status_code == 200
@@ -299,7 +299,7 @@ def test_the_list_can_be_searched(client: httpx.Client) -> None:
     upload(client, "Bert", speaker_description="a LOUD voice")
     for words, names in [("voice", ["Anna", "Bert"]), ("loud voice", ["Bert"]), ("100%", []), ("anna", ["Anna"])]:
         found = client.get(VOICES, params={"search": words}).json()["data"]
-        assert [one["name"] for one in found] == names, words
+        assert [voice["name"] for voice in found] == names, words
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def test_open_webui_finds_stored_voices_beside_the_speakers_and_speaks_with_them
     """It reads an id and a name of each; one that lacks them, and it shows OpenAI's six voices instead."""
     voice = upload(client, "Wilma").json()
     try:
-        menu = {one["id"]: one["name"] for one in client.get(path).json()["voices"]}
+        menu = {voice["id"]: voice["name"] for voice in client.get(path).json()["voices"]}
         assert menu[voice["id"]] == "Wilma"
         names = client.get(VOICES).json()["voices"]
         assert all(isinstance(name, str) for name in names)
@@ -440,7 +440,7 @@ def test_open_webui_finds_stored_voices_beside_the_speakers_and_speaks_with_them
         spoken = client.post("/v1/open-webui/audio/speech", json=body, timeout=60)
         assert (spoken.status_code, len(spoken.content)) == (200, 3 * 3840)
         models = client.get("/v1/open-webui/audio/models").json()["models"]
-        assert {"tts-1"} <= {one["id"] for one in models}
+        assert {"tts-1"} <= {model["id"] for model in models}
     finally:
         client.delete(f"{VOICES}/{voice['id']}")
 

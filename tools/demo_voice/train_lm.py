@@ -44,12 +44,12 @@ class Batches(IterableDataset):
             pool = [self.corpus.sequence(rng.randrange(len(self.corpus.rows)), rng) for _ in range(1024)]
             pool.sort(key=lambda p: len(p["prompt"].text) + len(p["frames"]))
             batches, part = [], []
-            for one in pool:
-                width = len(one["prompt"].text) + len(one["frames"])
+            for item in pool:
+                width = len(item["prompt"].text) + len(item["frames"])
                 if part and width * (len(part) + 1) > self.positions:
                     batches.append(part)
                     part = []
-                part.append(one)
+                part.append(item)
             rng.shuffle(batches)
             for part in batches:
                 yield {k: torch.from_numpy(a) for k, a in collate(part, self.corpus, noise).items()}

@@ -83,9 +83,9 @@ def test_short_sound_is_a_failure() -> None:
 
 @pytest.mark.parametrize(("chunks", "stop", "failed"), [((0.1,), "eos", 0), ((0.1,), "runaway", 1), ((), "eos", 1)])
 def test_a_voice_may_end_by_itself(chunks: tuple[float, ...], stop: str, failed: int) -> None:
-    one = a_trace(chunks=chunks)
-    one.wanted_bytes, one.stop = 10 * BYTES_PER_S, stop
-    assert summary([a_trace(), one])["failed"] == failed
+    trace = a_trace(chunks=chunks)
+    trace.wanted_bytes, trace.stop = 10 * BYTES_PER_S, stop
+    assert summary([a_trace(), trace])["failed"] == failed
 
 
 def test_refusals_are_no_failures_and_no_replies() -> None:

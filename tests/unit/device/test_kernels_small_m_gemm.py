@@ -65,6 +65,6 @@ def test_small_m_gemm_compiles_for_a_hopper_and_fits_it() -> None:
     assert ran.returncode == 0, ran.stderr
     compiled = [json.loads(line) for line in ran.stdout.splitlines()]
     assert len(compiled) == 8
-    for one in compiled:
-        assert one["shared"] <= H200, one
-        assert -1 < one["at"][0] < one["at"][1] < one["at"][2] < one["at"][3], one
+    for kernel in compiled:
+        assert kernel["shared"] <= H200, kernel
+        assert -1 < kernel["at"][0] < kernel["at"][1] < kernel["at"][2] < kernel["at"][3], kernel

@@ -272,7 +272,9 @@ def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
     monkeypatch.setattr(NpuDevice, "capture", fails)
     with caplog.at_level(logging.WARNING):
         on_npu = engine_of(speaker, slots=4, device=npu, dtype="float32")
-    record, _ = [one for one in caplog.records if one.name == "runtime.engine.graphs"]  # of frames, and of sound
+    record, _ = [
+        record for record in caplog.records if record.name == "runtime.engine.graphs"
+    ]  # of frames, and of sound
     failed = len(broken & set(range(len(asked))))
     assert f"capture failed for {failed} of {len(asked)}" in record.getMessage()
     assert "Cannot run aclop operators" in record.getMessage()

@@ -59,8 +59,8 @@ def test_a_batch_equals_its_members_alone(
 ) -> None:
     requests, alone = varied(sampled), alone_of(sampled)
     together = said_together(engine_of(speaker, slots=8), *requests, apart=apart)
-    for one, other in zip(alone, together, strict=True):
-        assert_same(one, other)
+    for single, other in zip(alone, together, strict=True):
+        assert_same(single, other)
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
@@ -114,8 +114,8 @@ def different_alone(speaker: Checkpoint) -> list[Heard]:
 
 def test_requests_with_different_sampling_share_a_batch(speaker: Checkpoint, different_alone: list[Heard]) -> None:
     together = said_together(engine_of(speaker, slots=len(DIFFERENT)), *DIFFERENT, apart=1)
-    for one, other in zip(different_alone, together, strict=True):
-        assert_same(one, other)
+    for single, other in zip(different_alone, together, strict=True):
+        assert_same(single, other)
 
 
 def test_cloned_voices_keep_to_their_own_reference(cloner: Checkpoint) -> None:
@@ -128,9 +128,9 @@ def test_cloned_voices_keep_to_their_own_reference(cloner: Checkpoint) -> None:
     ]
     alone = [said(engine_of(cloner, slots=1), request) for request in requests]
     together = said_together(engine_of(cloner, slots=2), *requests, apart=2)
-    for one, other in zip(alone, together, strict=True):
-        assert_same(one, other)
-    assert len({one.codes.tobytes() for one in alone}) == len(alone)
+    for single, other in zip(alone, together, strict=True):
+        assert_same(single, other)
+    assert len({heard.codes.tobytes() for heard in alone}) == len(alone)
 
 
 def test_a_seed_means_the_same_on_every_slot(speaker: Checkpoint) -> None:
@@ -161,5 +161,5 @@ def test_another_shape_of_checkpoint_batches_as_well(loaded: Loaded) -> None:
     ]
     alone = [said(engine_of(odd, slots=1), request) for request in requests]
     together = said_together(engine_of(odd, slots=2), *requests, apart=1)
-    for one, other in zip(alone, together, strict=True):
-        assert_same(one, other)
+    for single, other in zip(alone, together, strict=True):
+        assert_same(single, other)

@@ -52,7 +52,7 @@ def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[
 
     def reading(wanted: list[tuple[int, Prompt, int]]) -> list[int]:
         nonlocal is_broken
-        if is_broken and any(one == slot for one, _, _ in wanted):
+        if is_broken and any(expected == slot for expected, _, _ in wanted):
             is_broken = len(wanted) > 1
             raise Boom
         return read(wanted)

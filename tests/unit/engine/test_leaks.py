@@ -63,11 +63,11 @@ def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[Heard]
 
 
 def assert_identical(left: list[Heard], right: list[Heard]) -> None:
-    for one, other in zip(left, right, strict=True):
-        assert np.array_equal(one.codes, other.codes)
-        assert np.array_equal(one.pcm, other.pcm)
-        assert isinstance(one.end, Finished)
-        assert one.end.stop_reason == other.end.stop_reason
+    for heard, other in zip(left, right, strict=True):
+        assert np.array_equal(heard.codes, other.codes)
+        assert np.array_equal(heard.pcm, other.pcm)
+        assert isinstance(heard.end, Finished)
+        assert heard.end.stop_reason == other.end.stop_reason
 
 
 def test_poisoned_slots_change_nothing_that_is_said(speaker: Checkpoint) -> None:

@@ -263,7 +263,7 @@ def test_text_that_is_spoken_as_it_comes_is_said_where_a_sentence_may_end(
     ticket, heard = begun(engine, text, max_frames=200)
     until(engine, lambda: bool(heard.chunks) and core_of(engine).short_of_text == 1)
     turns(engine, 60)
-    assert [one.chars for one in heard.of(ShortOfText)] == [len(text)] * is_told
+    assert [event.chars for event in heard.of(ShortOfText)] == [len(text)] * is_told
     engine.cancel(ticket)
     drain(engine)
 
@@ -322,10 +322,10 @@ def sentence_wise(**words: object) -> SpeechRequest:
 @pytest.mark.parametrize("ticks", [0, 1, 9])
 def test_sentences_are_the_same_parts_however_they_come(quick: Checkpoint, ticks: int) -> None:
     request = sentence_wise(text="Hello world. You speak. Is the voice calm?")
-    one, other = engine_of(quick, slots=1), engine_of(quick, slots=1)
-    for engine in (one, other):
+    left, other = engine_of(quick, slots=1), engine_of(quick, slots=1)
+    for engine in (left, other):
         end_parts_after(core_of(engine, request.mode), 4)
-    expected = said(one, request)
+    expected = said(left, request)
     pieces = [request.text[at : at + 3] for at in range(0, len(request.text), 3)]
     heard = said_live(other, request, pieces, [ticks] * len(pieces))
     assert_same(heard, expected)
@@ -358,10 +358,10 @@ def test_a_part_is_spoken_when_the_next_sentence_has_begun_and_not_before(quick:
 
 def test_a_clone_with_reference_codes_speaks_live_text_by_sentences(cloner: Checkpoint) -> None:
     request = cloned("Hello world. You speak.", layout=Layout.STREAMING, split=Split.SENTENCE, max_frames=None)
-    one, other = engine_of(cloner, slots=1), engine_of(cloner, slots=1)
-    for engine in (one, other):
+    left, other = engine_of(cloner, slots=1), engine_of(cloner, slots=1)
+    for engine in (left, other):
         end_parts_after(core_of(engine, request.mode), 2)
-    expected = said(one, request)
+    expected = said(left, request)
     heard = said_live(other, request, ["Hello wor", "ld. You sp", "eak."], [1, 4, 0])
     assert_same(heard, expected)
     assert heard.end.stats.parts == 2

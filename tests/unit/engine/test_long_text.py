@@ -56,7 +56,7 @@ def test_a_long_text_is_spoken_in_parts_with_the_codes_of_each_alone(short: Chec
     heard = said(engine, free())
     assert heard.end.stats.parts == 2
     alone = [said(engine, free(part)) for part in SENTENCES_IN_PARTS]
-    assert np.array_equal(heard.codes, np.concatenate([one.codes for one in alone]))
+    assert np.array_equal(heard.codes, np.concatenate([heard.codes for heard in alone]))
 
 
 @pytest.mark.usefixtures("few_frames")

@@ -57,8 +57,8 @@ def test_every_part_has_the_seed_and_the_voice_of_the_request(
     words: dict[str, Any] = {"voice": "ryan", **seeded(11)}
     heard = said(engine_of(quick), parted(**words))
     alone = [said(engine_of(quick), parted(text, **words)) for text in ("Hello world.", "You speak.")]
-    assert np.array_equal(heard.codes[:10], np.concatenate([one.codes for one in alone]))
-    assert heard.end.stats.prompt_tokens > sum(one.end.stats.prompt_tokens for one in alone)
+    assert np.array_equal(heard.codes[:10], np.concatenate([heard.codes for heard in alone]))
+    assert heard.end.stats.prompt_tokens > sum(heard.end.stats.prompt_tokens for heard in alone)
 
 
 @pytest.mark.parametrize(("most", "parts"), [(3, 1), (5, 1), (7, 2), (10, 2), (12, 3)])

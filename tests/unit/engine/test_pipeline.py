@@ -77,7 +77,9 @@ def test_a_slot_that_changes_hands_at_an_end_serves_the_next_one_well(
     quick: Checkpoint, seed: int, chance: float
 ) -> None:
     requests = [custom_voice("Hello world."[: 5 + index], max_frames=None, **seeded(index)) for index in range(5)]
-    expected = [said(ending_after(engine_of(quick, slots=1), 3 + index), one) for index, one in enumerate(requests)]
+    expected = [
+        said(ending_after(engine_of(quick, slots=1), 3 + index), request) for index, request in enumerate(requests)
+    ]
     engine = engine_of(quick, slots=1, device=LateDevice(seed, chance))
     lengths = {index: 3 + index for index in range(5)}
 

@@ -45,10 +45,12 @@ def requests(mode: str) -> list[SpeechRequest]:
     if mode == "design":
         return [voice_design(text, instruct=LONG_INSTRUCT) for text in ("The bread is warm.", "The kettle is on now.")]
     layout = Layout(mode)
-    one = cloned(seconds=4.0, layout=layout)
-    assert one.reference is not None
-    reference = replace(one.reference, text="I say hello to you and to all the others who are here with me today.")
-    return [replace(one, reference=reference, text=text) for text in ("The bread is warm.", "The kettle is on now.")]
+    request = cloned(seconds=4.0, layout=layout)
+    assert request.reference is not None
+    reference = replace(request.reference, text="I say hello to you and to all the others who are here with me today.")
+    return [
+        replace(request, reference=reference, text=text) for text in ("The bread is warm.", "The kettle is on now.")
+    ]
 
 
 @pytest.mark.parametrize("mode", ["design", "streaming", "non_streaming"])

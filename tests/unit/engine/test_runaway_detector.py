@@ -144,11 +144,11 @@ def test_the_size_of_the_chunks_changes_nothing_but_when_it_is_seen(
     pcm = b"".join(sound(frames, -80 if silent else -20) for silent, frames in quiet)
     frames = len(pcm) // (2 * SAMPLES)
     codes = np.concatenate([speech_codes(lead), loop_codes(max(frames - lead, 0), period)])[:frames]
-    one, seen, detector = listened(codes, pcm)
+    verdict, seen, detector = listened(codes, pcm)
     other, later, other_detector = listened(codes, pcm, tuple(sizes))
-    assert other is one
+    assert other is verdict
     assert seen <= later < seen + max(sizes)
-    if one:
+    if verdict:
         assert other_detector.last_audible_frame == detector.last_audible_frame
 
 

@@ -143,10 +143,10 @@ def test_noise_of_two_seeds_is_unrelated(seeds: tuple[int, int]) -> None:
 def test_noise_of_two_frames_and_of_two_codebooks_is_unrelated() -> None:
     seed = torch.tensor([12345])
     frames = [uniform(gumbel_noise(seed, torch.tensor([frame]), 16, 3072))[0] for frame in (0, 1, 2, 1000)]
-    for one, other in ((0, 1), (1, 2), (0, 3)):
-        assert_unrelated(frames[one], frames[other])
-    for one, other in ((0, 1), (1, 2), (0, 15)):
-        assert_unrelated(frames[0][one], frames[0][other])
+    for left, other in ((0, 1), (1, 2), (0, 3)):
+        assert_unrelated(frames[left], frames[other])
+    for left, other in ((0, 1), (1, 2), (0, 15)):
+        assert_unrelated(frames[0][left], frames[0][other])
     assert_unrelated(frames[1][:-1], frames[0][1:])
     assert_unrelated(frames[0][:, :-1], frames[0][:, 1:])
 

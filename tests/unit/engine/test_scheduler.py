@@ -33,25 +33,25 @@ def test_an_engine_faster_than_speech_leaves_no_gap(share: float, max_in_flight:
     simulation = Simulation.of(
         1, max_in_flight=max_in_flight, frame_cost=(share * FRAME_S, 0.0), sound_cost=(0.0, 0.001)
     )
-    one = Listener(frames=200)
-    simulation.run([one])
-    assert one.chunks[0] == 1
-    assert nobody_waits_for(one.gap_s) == 0
+    listener = Listener(frames=200)
+    simulation.run([listener])
+    assert listener.chunks[0] == 1
+    assert nobody_waits_for(listener.gap_s) == 0
 
 
 def test_chunks_grow_up_to_the_largest_while_there_is_time() -> None:
     simulation = Simulation.of(1, frame_cost=(0.05 * FRAME_S, 0.0), sound_cost=(0.0, 0.0005))
-    one = Listener(frames=300)
-    simulation.run([one])
-    assert one.chunks[:4] == [1, 4, 16, 16]
-    assert all(after <= GROWTH * before for before, after in itertools.pairwise(one.chunks))
+    listener = Listener(frames=300)
+    simulation.run([listener])
+    assert listener.chunks[:4] == [1, 4, 16, 16]
+    assert all(after <= GROWTH * before for before, after in itertools.pairwise(listener.chunks))
 
 
 def test_an_engine_slower_than_speech_sends_every_frame_as_soon_as_it_is_made() -> None:
     simulation = Simulation.of(1, frame_cost=(1.5 * FRAME_S, 0.0), sound_cost=(0.0, 0.001))
-    one = Listener(frames=40)
-    simulation.run([one])
-    assert set(one.chunks) == {1}
+    listener = Listener(frames=40)
+    simulation.run([listener])
+    assert set(listener.chunks) == {1}
 
 
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
@@ -59,9 +59,9 @@ def test_an_engine_slower_than_speech_sends_every_frame_as_soon_as_it_is_made() 
 def test_an_engine_whose_pace_trembles_leaves_no_gap(shares: list[float]) -> None:
     simulation = Simulation.of(1, frame_cost=(0.0, 0.0), sound_cost=(0.0, 0.001))
     simulation.steps = [share * FRAME_S for share in shares]
-    one = Listener(frames=len(shares))
-    simulation.run([one])
-    assert nobody_waits_for(one.gap_s) == 0
+    listener = Listener(frames=len(shares))
+    simulation.run([listener])
+    assert nobody_waits_for(listener.gap_s) == 0
 
 
 def test_no_chunk_is_larger_than_the_work_that_code2wav_takes_at_once() -> None:
@@ -81,7 +81,7 @@ def test_a_full_house_that_the_machine_can_serve_hears_no_gap(max_in_flight: int
     )
     listeners = [Listener(frames=100, arrives=0.3 * place) for place in range(8)]
     simulation.run(listeners)
-    assert [nobody_waits_for(one.gap_s) for one in listeners] == [0.0] * 8
+    assert [nobody_waits_for(listener.gap_s) for listener in listeners] == [0.0] * 8
 
 
 def test_a_first_chunk_does_not_wait_behind_others_further_sound() -> None:
@@ -108,9 +108,11 @@ def test_everybody_is_heard_to_the_end_whenever_they_come(
     )
     listeners = [Listener(frames=30 + place, arrives=arrival) for place, arrival in enumerate(arrivals)]
     simulation.run(listeners)
-    assert [sum(one.chunks) for one in listeners] == [one.frames for one in listeners]
+    assert [sum(listener.chunks) for listener in listeners] == [listener.frames for listener in listeners]
     # Its first frame comes of its prompt, and none is begun that its limit would throw away.
-    assert [stepped_with(simulation, one.slot) for one in listeners] == [one.frames - 1 for one in listeners]
+    assert [stepped_with(simulation, listener.slot) for listener in listeners] == [
+        listener.frames - 1 for listener in listeners
+    ]
 
 
 # --- who runs
@@ -312,8 +314,8 @@ def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], company: f
     simulation.prefill_s = 0.005
     listeners = [Listener(frames=30 + 7 * place, arrives=arrival) for place, arrival in enumerate(arrivals)]
     simulation.run(listeners)
-    assert [sum(one.chunks) for one in listeners] == [one.frames for one in listeners]
-    assert [nobody_waits_for(one.gap_s) for one in listeners] == [0.0] * len(listeners)
+    assert [sum(listener.chunks) for listener in listeners] == [listener.frames for listener in listeners]
+    assert [nobody_waits_for(listener.gap_s) for listener in listeners] == [0.0] * len(listeners)
 
 
 # --- what went out

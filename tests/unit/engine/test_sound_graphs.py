@@ -214,7 +214,7 @@ def test_first_sound_that_follows_its_frames_is_the_same_and_goes_on_elsewhere(
         followed = streams.follow(slots, codes[:, 0])
     rest = streams.decode(slots, codes[:, 1:])
     whole = decoded(Code2WavStreams(code2wav, SLOTS), slots, codes, [1, 4])
-    assert [one.pcm() + pcm for one, pcm in zip(followed, rest, strict=True)] == whole
+    assert [heard.pcm() + pcm for heard, pcm in zip(followed, rest, strict=True)] == whole
 
 
 def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:

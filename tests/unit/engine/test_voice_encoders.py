@@ -142,4 +142,4 @@ def test_a_new_voice_is_the_same_alone_and_among_others(cloner: Checkpoint, devi
         assert np.array_equal(heard.codes, alone.codes)
         assert np.array_equal(heard.pcm, alone.pcm)
     kept = list(core_of(together, Mode.BASE).voice_cache.kept.values())
-    assert len({tuple(one.x_vector.tolist()) for one in kept}) == 4
+    assert len({tuple(voice.x_vector.tolist()) for voice in kept}) == 4

@@ -142,7 +142,7 @@ class Walk(RuleBasedStateMachine):
         try:
             ticket = self.engine.submit(request, heard)
         except Busy:
-            assert len([one for one in self.heards.values() if not one.ended]) >= SLOTS + 4
+            assert len([heard for heard in self.heards.values() if not heard.ended]) >= SLOTS + 4
             return
         self.heards[ticket], self.seeds[ticket] = heard, seed
 

@@ -228,7 +228,7 @@ def test_what_a_configuration_leaves_out_and_says_beyond_is_one_line(
     rewrite_config(folder, change)
     with caplog.at_level("INFO"):
         load(folder)
-    (line,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("configuration of")]
+    (line,) = [record.getMessage() for record in caplog.records if record.getMessage().startswith("configuration of")]
     assert "the defaults stand for talker_config.hidden_act" in line
     assert "not known, and ignored: talker_config.frobnicate" in line
     assert "\n" not in line

@@ -47,7 +47,9 @@ def test_suggestions_have_short_names_and_texts_within_the_limits() -> None:
 
 def test_every_language_has_a_described_voice_for_every_use() -> None:
     designs = Presets.load().designs
-    assert {(design.language, design.use) for design in designs} == {(one, use) for one in LANGUAGES for use in USES}
+    assert {(design.language, design.use) for design in designs} == {
+        (language, use) for language in LANGUAGES for use in USES
+    }
     assert len({(design.language, design.name) for design in designs}) == len(designs)
     for design in designs:
         assert 1 <= len(design.name) <= 16

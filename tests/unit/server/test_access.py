@@ -169,7 +169,7 @@ def test_tickets_are_bounded() -> None:
     first = tickets.issue()
     issued = [tickets.issue() for _ in range(4096)]
     assert not tickets.redeem(first)
-    assert all(tickets.redeem(one) for one in issued)
+    assert all(tickets.redeem(ticket) for ticket in issued)
 
 
 ROUTES = [

@@ -26,7 +26,7 @@ def test_every_limit_is_listed_with_its_default() -> None:
     for names, defaults, *_ in rows("## Limits"):
         listed |= dict(zip(re.findall(r"`(\w+)`", names), defaults.split(", "), strict=False))
     assert {name: float(value) for name, value in listed.items()} == {
-        one.name: float(one.default) for one in fields(Limits)
+        limit.name: float(limit.default) for limit in fields(Limits)
     }
 
 

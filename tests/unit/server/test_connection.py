@@ -79,7 +79,7 @@ class Client:
     async def hears(self, *kinds: str) -> list[Any]:
         """The next messages, which are of these kinds."""
         messages = [await asyncio.wait_for(self.heard.get(), 60) for _ in kinds]
-        named = ["sound" if isinstance(one, bytes) else one["type"] for one in messages]
+        named = ["sound" if isinstance(message, bytes) else message["type"] for message in messages]
         assert named == list(kinds), messages
         return messages
 

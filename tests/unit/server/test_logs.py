@@ -31,10 +31,10 @@ def root() -> Iterator[io.StringIO]:
 
 
 def spoken(text: str | None = None) -> RequestLog:
-    one = RequestLog(id="9b1c/2", dialect="voicewright", mode=Mode.BASE, text=text)
-    one.append("My words, ")
-    one.append("und dann.")
-    return one
+    entry = RequestLog(id="9b1c/2", dialect="voicewright", mode=Mode.BASE, text=text)
+    entry.append("My words, ")
+    entry.append("und dann.")
+    return entry
 
 
 def test_a_json_line_holds_every_figure(root: io.StringIO) -> None:
@@ -68,9 +68,9 @@ def test_our_own_fault_is_an_error(root: io.StringIO) -> None:
 
 def test_what_happens_to_a_request_that_was_cancelled_is_none(root: io.StringIO) -> None:
     set_up(ServerSettings(log_format="json"))
-    one = spoken()
-    one.is_cancelled = True
-    log_end(one, Broken(EngineDead(), RequestStats()))
+    entry = spoken()
+    entry.is_cancelled = True
+    log_end(entry, Broken(EngineDead(), RequestStats()))
     assert json.loads(root.getvalue())["level"] == "INFO"
 
 

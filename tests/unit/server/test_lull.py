@@ -145,14 +145,14 @@ def test_an_omni_sentence_without_white_space_behind_it_is_spoken_after_the_dela
     clock.now += 0.31
     driver.dialect.tick()
     driver.gather()
-    assert [one.request.text for one in driver.submitted] == ["Let me check."]
+    assert [request.request.text for request in driver.submitted] == ["Let me check."]
     driver.send({"type": "input.text", "text": " It is sunny."})
     driver.send({"type": "input.done"})
     for number in (1, 2):
         driver.start(number)
         driver.finish(number)
     kinds = driver.heard()
-    assert [one["sentence_text"] for one in kinds if isinstance(one, dict) and one["type"] == "audio.start"] == [
+    assert [kind["sentence_text"] for kind in kinds if isinstance(kind, dict) and kind["type"] == "audio.start"] == [
         "Let me check.",
         "It is sunny.",
     ]

@@ -30,7 +30,7 @@ def test_live_text_of_the_native_protocol(fields: dict[str, Any], told: str) -> 
     for piece in ("Some *", "*bold*", "* words", "."):
         driver.send("input.text", text=piece)
     driver.send("input.done")
-    assert "".join(one or "" for one in driver.told(1)) == told + "."
+    assert "".join(message or "" for message in driver.told(1)) == told + "."
 
 
 def test_an_unknown_filter_is_refused() -> None:
@@ -115,7 +115,7 @@ def test_live_text_of_vllm_omnis_dialect(mode: str, name: str | None, told: str)
         driver.send({"type": "input.text", "text": piece})
     if mode == "sentence_commit":
         driver.send({"type": "input.commit"})
-        (committed,) = [one for one in driver.heard() if one["type"] == "input.committed"]
+        (committed,) = [message for message in driver.heard() if message["type"] == "input.committed"]
         assert committed["chars_committed"] == len(MARKED)  # of what was sent
     driver.send({"type": "input.done"})
     assert driver.text_told == told + "|"

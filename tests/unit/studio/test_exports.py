@@ -46,10 +46,10 @@ def dbtp(values: Any) -> float:
 
 
 def test_joined_without_a_loudness_is_bit_for_bit(client: httpx.Client) -> None:
-    one, two = pcm_of(1.0, 1), pcm_of(0.7, 2)
-    clips = [{"take": keep(client, one)["id"]}, {"silence_s": 0.5}, {"take": keep(client, two)["id"]}]
+    first, two = pcm_of(1.0, 1), pcm_of(0.7, 2)
+    clips = [{"take": keep(client, first)["id"]}, {"silence_s": 0.5}, {"take": keep(client, two)["id"]}]
     data = got(client, clips, format="pcm")
-    assert data == one + bytes(24_000) + two
+    assert data == first + bytes(24_000) + two
     wav = got(client, clips, name="Two lines")
     values, rate = soundfile.read(io.BytesIO(wav), dtype="int16")
     assert (rate, values.tobytes()) == (24_000, data)
@@ -77,7 +77,7 @@ def test_voices_match_and_a_whisper_of_a_voice_stays_one(client: httpx.Client) -
         keep(client, louder(sound, 0.05), voice="anna"),
         keep(client, louder(sound, 0.1), voice="ben"),
     ]
-    values = samples(got(client, [{"take": one["id"]} for one in said], format="pcm", loudness_lufs=-20))
+    values = samples(got(client, [{"take": message["id"]} for message in said], format="pcm", loudness_lufs=-20))
     anna, whisper, ben = (integrated(part) for part in np.split(values, 3))
     assert anna is not None
     assert whisper is not None
@@ -92,10 +92,10 @@ def test_silence_is_not_made_louder(client: httpx.Client) -> None:
 
 
 def test_files_are_one_a_line_in_order(client: httpx.Client) -> None:
-    one, two, three = pcm_of(0.5, 1), pcm_of(0.6, 2), pcm_of(0.7, 3)
+    first, two, three = pcm_of(0.5, 1), pcm_of(0.6, 2), pcm_of(0.7, 3)
     ids = [
         keep(client, pcm, text=text)["id"]
-        for pcm, text in ((one, "First: a/b"), (two, "goes on."), (three, "Zweite Zeile"))
+        for pcm, text in ((first, "First: a/b"), (two, "goes on."), (three, "Zweite Zeile"))
     ]
     clips = [
         {"take": ids[0], "line": 1},
@@ -108,7 +108,7 @@ def test_files_are_one_a_line_in_order(client: httpx.Client) -> None:
         assert archive.testzip() is None
         assert archive.namelist() == ["lines/001 First a b goes on.flac", "lines/002 Zweite Zeile.flac"]
         values, _ = soundfile.read(io.BytesIO(archive.read(archive.namelist()[0])), dtype="int16")
-        assert values.tobytes() == one + bytes(12_000) + two
+        assert values.tobytes() == first + bytes(12_000) + two
         tags = read_tags(io.BytesIO(archive.read(archive.namelist()[1])))
         assert (tags["title"], tags["seed"]) == ("Zweite Zeile", "7")
 

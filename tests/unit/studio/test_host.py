@@ -47,7 +47,7 @@ def test_on_its_own_machine_the_host_sees_everything() -> None:
     status, told = asked()
     assert (status, told["checkpoints"], told["own"], told["changing"]) == (200, ["one"], True, False)
     assert (told["models"], told["figures"]) == ([], None)  # the runtime is not there yet
-    knobs = {one["env"]: one for one in told["settings"]}
+    knobs = {setting["env"]: setting for setting in told["settings"]}
     assert knobs["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
     assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"
 

@@ -133,8 +133,8 @@ def test_a_row_that_cannot_be_read_is_set_aside_and_the_rest_is_listed(tmp_path:
     with kept(tmp_path) as address, visitor(address) as client:
         assert client.get("/studio/me").json()["preferences"] == {"language": None, "theme": None}
         takes: list[dict[str, Any]] = client.get("/studio/takes").json()["takes"]
-        assert [one["id"] for one in takes] == [good]
-        assert [one["id"] for one in client.get("/studio/scripts").json()["scripts"]] == ["good"]
+        assert [take["id"] for take in takes] == [good]
+        assert [script["id"] for script in client.get("/studio/scripts").json()["scripts"]] == ["good"]
         assert client.get(f"/studio/takes/{bad}").status_code == 404
         assert "set aside" in client.get("/studio/me").json()["notice"]
         client.patch("/studio/me", json={"theme": "light"}).raise_for_status()
@@ -142,4 +142,4 @@ def test_a_row_that_cannot_be_read_is_set_aside_and_the_rest_is_listed(tmp_path:
     assert held == [("preferences", poison), ("scripts", poison), ("takes", poison)]
 
     with kept(tmp_path) as address, visitor(address) as client:  # its file is whole, and so it is found again
-        assert {one["id"] for one in client.get("/studio/takes").json()["takes"]} == {good, bad}
+        assert {take["id"] for take in client.get("/studio/takes").json()["takes"]} == {good, bad}

@@ -118,9 +118,9 @@ def test_a_file_has_the_name_that_people_gave_and_is_not_sent_twice(client: http
 
 def test_a_reference_comes_back_as_what_its_bytes_say(client: httpx.Client) -> None:
     reference = b"RIFF\x00\x00\x00\x00WAVE<script>"
-    one = keep(client, reference=reference, mode="base", room="clone")
+    record = keep(client, reference=reference, mode="base", room="clone")
     two = keep(client, reference=reference, mode="base", room="clone")
-    assert one["reference"] == two["reference"] == hashlib.sha256(reference).hexdigest()
+    assert record["reference"] == two["reference"] == hashlib.sha256(reference).hexdigest()
     answer = client.get(f"/studio/takes/{two['id']}/reference")
     assert (answer.content, answer.headers["content-type"]) == (reference, "audio/wav")
     html = keep(client, reference=b"<html><script>alert(1)</script>")

@@ -149,5 +149,5 @@ def test_a_setting_that_names_nothing_is_refused(setting: str) -> None:
 
 def test_the_extra_is_the_one_that_the_sentence_names() -> None:
     extras = importlib.metadata.metadata("voicewright").get_all("Requires-Dist") or []
-    named = [one for one in extras if one.startswith(plugin.BUILT_IN)]
-    assert not extras or not named or all("asr" in one for one in named)
+    named = [extra for extra in extras if extra.startswith(plugin.BUILT_IN)]
+    assert not extras or not named or all("asr" in package for package in named)

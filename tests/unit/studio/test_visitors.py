@@ -34,14 +34,14 @@ def test_what_one_keeps_another_cannot_reach_by_any_route(address: str) -> None:
         record = keep(anna, SOUND, reference=b"RIFF secret")
         anna.put("/studio/scripts/s", json={"name": "Secret"}).raise_for_status()
         anna.patch("/studio/me", json={"language": "zh"}).raise_for_status()
-        one = f"/studio/takes/{record['id']}"
+        path = f"/studio/takes/{record['id']}"
         for answer in (
-            ben.get(one),
-            ben.get(f"{one}/audio"),
-            ben.get(f"{one}/reference"),
-            ben.patch(one, json={"name": "Mine"}),
-            ben.delete(one),
-            ben.post(f"{one}/restore"),
+            ben.get(path),
+            ben.get(f"{path}/audio"),
+            ben.get(f"{path}/reference"),
+            ben.patch(path, json={"name": "Mine"}),
+            ben.delete(path),
+            ben.post(f"{path}/restore"),
             ben.post("/studio/exports", json={"clips": [{"take": record["id"]}]}),
             ben.get("/studio/scripts/s"),
             ben.delete("/studio/scripts/s"),
@@ -52,10 +52,10 @@ def test_what_one_keeps_another_cannot_reach_by_any_route(address: str) -> None:
         assert ben.get("/studio/me").json()["preferences"] == {"language": None, "theme": None}
         ben.put("/studio/scripts/s", json={"name": "Ben's own"}).raise_for_status()
         assert anna.get("/studio/scripts/s").json()["name"] == "Secret"
-        assert anna.get(one).json() == record
+        assert anna.get(path).json() == record
         # The same recording of two visitors lies on the disk once, and each has it by a take of their own only.
         same = keep(ben, SOUND, reference=b"RIFF secret")
-        anna.delete(one).raise_for_status()
+        anna.delete(path).raise_for_status()
         assert ben.get(f"/studio/takes/{same['id']}/reference").content == b"RIFF secret"
 
 

@@ -57,8 +57,8 @@ def play(running: RunningServer, tmp_path: Path) -> Callable[..., None]:
 
         asyncio.run(inside())
         with httpx.Client(base_url=running.http) as client:
-            for one in client.get(VOICES).json()["data"]:
-                client.delete(f"{VOICES}/{one['id']}")
+            for voice in client.get(VOICES).json()["data"]:
+                client.delete(f"{VOICES}/{voice['id']}")
 
     return run
 
@@ -132,7 +132,7 @@ def test_visitors_neither_see_nor_change_nor_delete_each_others_voices(play: Cal
         anna, bert = {"cookie": "who=anna"}, {"cookie": "who=bert"}
         annas = await kept(client, "Clara", **anna)
         listed = (await client.get(VOICES, headers=bert)).json()["data"]
-        assert [one["id"] for one in listed] == [house["id"]]
+        assert [voice["id"] for voice in listed] == [house["id"]]
         # What a client says of itself is not believed.
         lying = {**bert, "X-Voice-Owner": "anna"}
         for headers in (bert, lying, {"X-Voice-Owner": "anna"}):
@@ -155,7 +155,7 @@ def test_a_visitor_is_known_by_the_studios_cookie_and_keeps_nothing_without_it(p
     async def scenario(client: httpx.AsyncClient, _: VoiceBin) -> None:
         anna, bert = ({"cookie": f"{COOKIE}={letter * 43}"} for letter in "ab")
         made = await kept(client, **anna)
-        assert [one["id"] for one in (await client.get(VOICES, headers=anna)).json()["data"]] == [made["id"]]
+        assert [voice["id"] for voice in (await client.get(VOICES, headers=anna)).json()["data"]] == [made["id"]]
         for headers in (bert, {}, {"cookie": f"{COOKIE}=forged"}):
             assert (await client.get(VOICES, headers=headers)).json()["data"] == []
         files = {"audio_sample": recording()}

@@ -145,11 +145,11 @@ def test_each_fault_gets_its_advice(speech: Samples, code: str) -> None:
 
 def test_advice_is_one_sentence_a_fault() -> None:
     advice = take_in(noise(2 * SAMPLE_RATE, 0.001), None, LIMITS).advice
-    assert len({one.code for one in advice}) == len(advice) >= 3
-    for one in advice:
-        assert one.sentence[0].isupper() or one.sentence[0].isdigit()
-        assert one.sentence.endswith(".")
-        assert "\n" not in one.sentence
+    assert len({hint.code for hint in advice}) == len(advice) >= 3
+    for hint in advice:
+        assert hint.sentence[0].isupper() or hint.sentence[0].isdigit()
+        assert hint.sentence.endswith(".")
+        assert "\n" not in hint.sentence
 
 
 # --- before anything is kept

@@ -168,7 +168,7 @@ def test_description_and_tags_can_be_changed_and_searched(library: Library, fold
     card = library.add(a_voice("Clara", tags=("warm",)))
     changed = library.change(card.id, Edit(description="Bright", tags=("Radio", " radio ", "night show")))
     assert (changed.name, changed.description, changed.tags) == ("Clara", "Bright", ("Radio", "night show"))
-    assert [one.id for one in library.search("RADIO show")] == [card.id]
+    assert [card.id for card in library.search("RADIO show")] == [card.id]
     assert library.search("warm") == ()
     assert opened(folder).cards() == (changed,)
     assert library.change(card.id, Edit(description="", tags=())).description is None
@@ -224,7 +224,7 @@ def test_a_name_is_data_and_never_a_path(library: Library, folder: Path, name: s
         return
     assert (library.find(name) or card).id == card.id
     assert name_key(card.name) == name_key(name)
-    assert files(folder) == {f"{one.id}.voice" for one in library.cards()}
+    assert files(folder) == {f"{card.id}.voice" for card in library.cards()}
     assert set(os.listdir(folder.parent)) <= outside | {"voices"}
     library.delete(card.id)
 
@@ -395,7 +395,7 @@ def test_an_index_that_cannot_be_used_is_made_anew(library: Library, folder: Pat
             (folder / f"{FILE}{tail}").unlink(missing_ok=True)
         again = opened(folder)
         assert again.cards() == (card,)
-        assert [one.name for one in again.search("clara")] == ["Clara"]
+        assert [card.name for card in again.search("clara")] == ["Clara"]
         again.close()
     (folder / FILE).unlink()
     (folder / FILE).mkdir()  # nothing can be kept there: it lives in memory

@@ -30,7 +30,7 @@ def generation(text: str = "Hello there.", context: str | None = "c", **fields: 
 
 
 def sound_of(messages: list[dict[str, Any]]) -> bytes:
-    return b"".join(base64.b64decode(one["data"]) for one in messages if one["type"] == "chunk")
+    return b"".join(base64.b64decode(message["data"]) for message in messages if message["type"] == "chunk")
 
 
 # --- one context
@@ -120,7 +120,10 @@ def test_the_engine_is_asked_once_there_is_a_word_to_speak() -> None:
     assert driver.text_told == '"Hi'
     driver.send(generation(" ", context="other", **{"continue": False}))
     driver.send(generation("...", context="dots", **{"continue": False}))
-    assert [(one["type"], one["context_id"]) for one in driver.heard()] == [("done", "other"), ("done", "dots")]
+    assert [(message["type"], message["context_id"]) for message in driver.heard()] == [
+        ("done", "other"),
+        ("done", "dots"),
+    ]
     assert len(driver.submitted) == 1
 
 
@@ -136,7 +139,7 @@ def test_flush_speaks_what_there_is_and_is_answered() -> None:
     driver.start(1)
     driver.sound(1)
     driver.finish(1)
-    assert [(one["type"], one["flush_id"]) for one in driver.heard()] == [("chunk", 1), ("flush_done", 1)]
+    assert [(message["type"], message["flush_id"]) for message in driver.heard()] == [("chunk", 1), ("flush_done", 1)]
     second = driver.submitted[1]
     assert (second.utterance, second.request.text, second.request.seed) == (2, "you", 7)
     driver.send(generation("Bye", **{"continue": False}))
@@ -148,7 +151,7 @@ def test_flush_speaks_what_there_is_and_is_answered() -> None:
     driver.start(third.utterance)
     driver.sound(third.utterance)
     driver.finish(third.utterance)
-    assert [(one["type"], one.get("flush_id")) for one in driver.heard()] == [
+    assert [(message["type"], message.get("flush_id")) for message in driver.heard()] == [
         ("chunk", 2),
         ("flush_done", 2),
         ("chunk", 3),
@@ -161,8 +164,8 @@ def test_flushes_that_wait_are_bounded() -> None:
     driver.send(generation("Hello ", **{"continue": True}))
     for _ in range(200):
         driver.send(generation("", **{"continue": True, "flush": True}))
-    errors = [one for one in driver.heard() if one["type"] == "error"]
-    assert [(one["error_code"], one["context_id"]) for one in errors] == [("out_of_order", "c")]
+    errors = [message for message in driver.heard() if message["type"] == "error"]
+    assert [(error["error_code"], error["context_id"]) for error in errors] == [("out_of_order", "c")]
 
 
 def test_tags_are_never_read_aloud() -> None:
@@ -196,11 +199,11 @@ def test_words_are_timed_if_that_is_wanted() -> None:
         driver.sound(1, first=frame)
     driver.finish(1)
     heard = driver.heard()
-    times = [one for one in heard if one["type"] == "timestamps"]
+    times = [event for event in heard if event["type"] == "timestamps"]
     assert times[0]["context_id"] == "c"
     assert heard.index(times[0]) < 9  # while it speaks
-    words = [word for one in times for word in one["word_timestamps"]["words"]]
-    ends = [end for one in times for end in one["word_timestamps"]["end"]]
+    words = [word for each_word in times for word in each_word["word_timestamps"]["words"]]
+    ends = [end for word in times for end in word["word_timestamps"]["end"]]
     assert words == ["Hello", "there", "you."]
     assert ends[-1] == 0.8
     assert heard[-1]["type"] == "done"
@@ -218,7 +221,7 @@ def test_contexts_share_a_socket_and_keep_their_sound_apart() -> None:
     driver.finish(1)
     driver.finish(2)
     heard = driver.heard()
-    assert [(one["type"], one["context_id"]) for one in heard] == [
+    assert [(event["type"], event["context_id"]) for event in heard] == [
         ("chunk", "b"),
         ("chunk", "a"),
         ("done", "a"),
@@ -236,7 +239,7 @@ def test_cancel_takes_back_what_was_not_sent_says_nothing_and_frees_the_slot() -
     driver.sound(2)
     driver.send({"context_id": "a", "cancel": True})
     assert driver.cancelled == [1]
-    assert [(one["type"], one["context_id"]) for one in driver.heard()] == [("chunk", "b")]
+    assert [(message["type"], message["context_id"]) for message in driver.heard()] == [("chunk", "b")]
     driver.sound(1)
     driver.finish(1)
     driver.send({"context_id": "a", "cancel": True})
@@ -551,7 +554,7 @@ def test_text_that_comes_while_an_expired_context_ends_goes_on_in_its_voice() ->
     driver.send(generation("Two.", **{"continue": True}))
     driver.sound(1)  # what was left to say
     driver.finish(1)
-    assert [(one["type"], one["flush_id"]) for one in driver.heard()] == [("chunk", 1), ("chunk", 1)]
+    assert [(message["type"], message["flush_id"]) for message in driver.heard()] == [("chunk", 1), ("chunk", 1)]
     second = driver.submitted[1]
     assert (second.request.text, second.request.seed, second.request.open_text) == ("Two.", 9, True)
     driver.send(generation(""))

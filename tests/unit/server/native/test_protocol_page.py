@@ -26,12 +26,12 @@ def everything_said() -> list[dict[str, Any]]:
     """At least one message of every type that the server has."""
     said = Driver().replies()
     driver = ready(Limits(idle_s=9999), frames="labelled")
-    one, two = driver.speak(context_id="a"), driver.speak(context_id="b")
-    driver.session.on_speech(one, Queued(1, 20.0))
-    for number in (one, two):
+    first, two = driver.speak(context_id="a"), driver.speak(context_id="b")
+    driver.session.on_speech(first, Queued(1, 20.0))
+    for number in (first, two):
         driver.start(number)
         driver.sound(number)
-    driver.finish(one, StopReason.RUNAWAY)
+    driver.finish(first, StopReason.RUNAWAY)
     said += driver.replies()
     driver.session.on_speech(two, Broken(NonFiniteOutput(), RequestStats()))
     driver.speak(context_id="c")
@@ -62,5 +62,7 @@ def test_what_is_said_is_what_is_described(message: dict[str, Any]) -> None:
 
 def test_metrics_and_limits_are_complete() -> None:
     assert set(metrics(RequestStats(guard=Guard.SILENCE))) == set(Metrics.__annotations__)
-    assert set(Metrics.__annotations__) == {one.name for one in fields(RequestStats)} | {"rtf"}
-    assert set(SERVER["session.created"]["properties"]["limits"]["properties"]) == {one.name for one in fields(Limits)}
+    assert set(Metrics.__annotations__) == {stat.name for stat in fields(RequestStats)} | {"rtf"}
+    assert set(SERVER["session.created"]["properties"]["limits"]["properties"]) == {
+        limit.name for limit in fields(Limits)
+    }

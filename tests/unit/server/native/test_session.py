@@ -200,12 +200,12 @@ def test_a_context_may_be_used_again_after_its_end() -> None:
 
 def test_labelled_frames_say_whose_they_are() -> None:
     driver = ready(frames="labelled")
-    one, two = driver.speak(context_id="a"), driver.speak(context_id="b")
-    driver.start(one)
+    first, two = driver.speak(context_id="a"), driver.speak(context_id="b")
+    driver.start(first)
     driver.start(two)
     driver.sound(two)
-    driver.sound(one)
-    driver.sound(one, first=1)
+    driver.sound(first)
+    driver.sound(first, first=1)
     start_one, start_two, *sounds = driver.heard()
     labels = [struct.unpack("<BBHIQ", sound[:16]) for sound in sounds]
     assert labels == [
@@ -249,12 +249,12 @@ def test_cancel_takes_back_the_sound_that_was_not_sent() -> None:
 
 def test_cancel_leaves_the_neighbours_sound_alone() -> None:
     driver = ready(frames="labelled")
-    one, two = driver.speak(context_id="a"), driver.speak(context_id="b")
-    driver.sound(one)
+    first, two = driver.speak(context_id="a"), driver.speak(context_id="b")
+    driver.sound(first)
     driver.sound(two)
     driver.send("context.cancel", context_id="a")
     assert driver.kinds() == ["sound", "context.cancelled"]
-    assert driver.cancelled == [one]
+    assert driver.cancelled == [first]
     driver.finish(two)
     assert driver.kinds() == ["audio.done"]
 
@@ -370,11 +370,11 @@ def test_plain_frames_carry_one_context_at_a_time() -> None:
 
 def test_contexts_are_counted_until_their_end_was_taken() -> None:
     driver = ready(Limits(max_contexts=2), frames="labelled")
-    one = driver.speak(context_id="a")
+    spoken = driver.speak(context_id="a")
     driver.speak(context_id="b")
     driver.send("input.text", text="Hello", context_id="c")
     assert driver.kinds() == ["too_many_contexts@c"]
-    driver.finish(one)
+    driver.finish(spoken)
     driver.send("input.text", text="Hello", context_id="d")  # the client cannot have seen the end of a
     assert driver.kinds() == ["audio.done", "too_many_contexts@d"]
     driver.speak(context_id="e")
@@ -400,7 +400,10 @@ def test_a_reference_is_decoded_once_and_waited_for() -> None:
     driver.speak(context_id="c")
     references = [command.request.reference for command in driver.submitted]
     assert len(references) == 3
-    assert all(one is not None and one.samples is REFERENCE.samples and one.text == "Words." for one in references)
+    assert all(
+        reference is not None and reference.samples is REFERENCE.samples and reference.text == "Words."
+        for reference in references
+    )
     assert len(driver.decodes) == 1
 
 

@@ -117,12 +117,12 @@ class AnySession(RuleBasedStateMachine):
 
     def ends_are_told_once(self) -> None:
         """Whatever left the session in this step was told so by one terminal message, and cancelled sound is gone."""
-        now = {one.number: one for one in self.driver.session.utterances.values()}
-        ended = [one for number, one in self.open_before.items() if number not in now]
+        now = {utterance.number: utterance for utterance in self.driver.session.utterances.values()}
+        ended = [utterance for number, utterance in self.open_before.items() if number not in now]
         told = Counter(reply["context_id"] for reply in self.said)
-        assert all(told[one.context_id] == 1 for one in ended)
+        assert all(told[utterance.context_id] == 1 for utterance in ended)
         cancelled = {reply["context_id"] for reply in self.said if reply["type"] == "context.cancelled"}
-        silenced = {one.number for one in ended if one.context_id in cancelled}
+        silenced = {utterance.number for utterance in ended if utterance.context_id in cancelled}
         for item, _ in self.driver.session.send_queue.items:
             assert not (isinstance(item, AudioMessage) and item.number in silenced)
         self.open_before, self.said = now, []
@@ -244,9 +244,11 @@ class AnySession(RuleBasedStateMachine):
             return
         session = self.driver.session
         open_ = session.utterances.values()
-        assert sorted(one.number for one in open_ if one.is_submitted) == sorted(self.running)
-        assert {one.number for one in open_ if one.is_submitted and one.takes_text} == self.texts_open
-        assert all(not one.held for one in open_ if one.is_submitted)
+        assert sorted(utterance.number for utterance in open_ if utterance.is_submitted) == sorted(self.running)
+        assert {
+            utterance.number for utterance in open_ if utterance.is_submitted and utterance.takes_text
+        } == self.texts_open
+        assert all(not utterance.held for utterance in open_ if utterance.is_submitted)
         assert len(open_) <= 2
         assert not (session.closed and open_)
         if self.frames == "plain":

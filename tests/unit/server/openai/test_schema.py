@@ -89,8 +89,8 @@ def test_items_of_a_batch_go_before_what_they_share() -> None:
     first, second, third = read_batch(
         {**shared, "items": [{"input": "a"}, {"input": "b", "voice": "serena", "seed": None}, {"voice": None}]}, 3
     )
-    one, two = read_speech(first), read_speech(second)
-    assert (one.input, one.voice, one.seed, one.response_format, one.is_whole) == ("a", "ryan", 4, "wav", True)
+    left, two = read_speech(first), read_speech(second)
+    assert (left.input, left.voice, left.seed, left.response_format, left.is_whole) == ("a", "ryan", 4, "wav", True)
     assert (two.input, two.voice, two.seed) == ("b", "serena", 4)
     with pytest.raises(InvalidConfig) as caught:
         read_speech(third)
