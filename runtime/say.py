@@ -26,7 +26,7 @@ from runtime.request import (
 )
 from runtime.settings import Limits, Settings
 from runtime.shared.reference import load_reference
-from runtime.voices.intake import clean_reference
+from runtime.voices.examination import clean_reference
 
 
 def say(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -188,7 +188,7 @@ class VoiceCache:
 
     @torch.inference_mode()
     def _read(self, reference: Reference, key: str) -> ClonedVoice:
-        assert self.encoders is not None, "intake lets Base requests only to Base checkpoints"
+        assert self.encoders is not None, "admission lets Base requests only to Base checkpoints"
         device = self.device.torch_device
         text = None if reference.x_vector_only else reference.text
         if (prompt := reference.prompt) is not None and self._fits(prompt, reference):

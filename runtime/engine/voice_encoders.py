@@ -59,7 +59,7 @@ class VoiceEncoders:
     """x-vector and codes of recordings. One thread at a time, within ``Stream.VOICES``."""
 
     def __init__(self, checkpoint: Checkpoint, device: Device) -> None:
-        assert checkpoint.speaker_encoder is not None, "intake lets Base requests only to Base checkpoints"
+        assert checkpoint.speaker_encoder is not None, "admission lets Base requests only to Base checkpoints"
         self._speaker = checkpoint.speaker_encoder
         self._speech = checkpoint.speech_tokenizer.encoder
         self._device = device

@@ -26,7 +26,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import MessageTooLarge, RateLimited, SpeechError, Unauthorized
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.spending import ALLOWED
 from runtime.shared.port.allowance import allowance_of
 from runtime.shared.port.checking import Checking

@@ -17,7 +17,7 @@ from runtime.server.access import AccessControl, Tickets
 from runtime.server.cartesia import speech_routes as cartesia_speech
 from runtime.server.cartesia import voices_routes as cartesia_voices
 from runtime.server.descriptions import model_entry
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.native import protocol_page
 from runtime.server.openai import routes as openai_routes
 from runtime.server.request_ids import HEADER, RequestIds, id_of

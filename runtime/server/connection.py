@@ -34,7 +34,7 @@ from runtime.server.commands import (
     TextMessage,
 )
 from runtime.server.dialect import Dialect
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.logs import RequestLog
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_library import VoiceLibrary

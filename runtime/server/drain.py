@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from runtime.errors import Draining
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 
 GOODBYE_S = 2.0  # for every client to be told
 HURRIED_GOODBYE_S = 0.3  # the same, once the operator has signalled again

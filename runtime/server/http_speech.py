@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from runtime.errors import InvalidMessage, MessageTooLarge, SessionIdle
 from runtime.request import Reference, SpeechRequest
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.logs import RequestLog
 from runtime.server.speech_stream import SpeechStream, StreamingReply
 from runtime.server.voices.voice_library import VoiceLibrary

@@ -17,7 +17,7 @@ from runtime.errors import EngineDead
 from runtime.server import logs
 from runtime.server.app import create_app
 from runtime.server.drain import GOODBYE_S, drain
-from runtime.server.host import Host, OpenEngine
+from runtime.server.engine_host import Host, OpenEngine
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import ServerSettings, Settings
 from runtime.shared.port import listening as port

@@ -13,7 +13,7 @@ from runtime.server.cartesia import replies as cartesia_replies
 from runtime.server.cartesia.session import CartesiaSession
 from runtime.server.connection import Connection
 from runtime.server.dialect import Dialect
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.native import replies
 from runtime.server.native.replies import PROTOCOL
 from runtime.server.native.session import Session

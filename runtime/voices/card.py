@@ -20,4 +20,4 @@ class VoiceCard:
     created_at: float = 0.0  # seconds since the epoch
     consent: str | None = None  # the speaker's, in the words of who uploaded it
     provenance: dict[str, str] = field(default_factory=dict)  # where it comes from: model, seed, description, ...
-    advice: tuple[str, ...] = ()  # sentences of the intake's checks
+    advice: tuple[str, ...] = ()  # sentences of the examination's checks

@@ -50,7 +50,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def write_voice(voice: Voice) -> bytes:
-    """The file of a voice. Raises nothing for a `Voice` that passed the intake or `read_voice`."""
+    """The file of a voice. Raises nothing for a `Voice` that passed the examination or `read_voice`."""
     tensors: Tensors = {"reference": np.ascontiguousarray(voice.reference, np.int16)}
     for fingerprint, prompt in voice.prompts.items():
         tensors[f"prompt.{fingerprint}.x_vector"] = np.ascontiguousarray(prompt.x_vector, np.float32)

@@ -15,7 +15,7 @@ from runtime.server.cartesia.pcm_formats import PcmWriter
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.cartesia.tags import without_tags
 from runtime.server.cartesia.word_times import WordTimes
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, event, read_fields
 from runtime.server.request_ids import id_of
 from runtime.server.text_filter import filtered

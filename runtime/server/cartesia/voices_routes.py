@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import Mode
 from runtime.server.cartesia.schema import LANGUAGES
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.wire import Reply
 
 GET = ["GET", "HEAD"]

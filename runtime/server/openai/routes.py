@@ -19,7 +19,7 @@ from runtime.errors import (
 )
 from runtime.request import ModelCard
 from runtime.server.descriptions import model_entry
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.http_speech import read_fields
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage

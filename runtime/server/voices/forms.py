@@ -29,7 +29,7 @@ from runtime.settings import Limits
 from runtime.shared.names import checked_name, checked_tags, new_id
 from runtime.shared.reference import read_reference
 from runtime.shared.strict_json import parse_object
-from runtime.voices.intake import Examination, examine, take_in
+from runtime.voices.examination import Examination, examine, take_in
 from runtime.voices.voice import Consent, Edit, Voice, to_pcm
 from runtime.voices.voice_file import (
     LANGUAGE,

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 
 from runtime.errors import InvalidConfig, MessageTooLarge, VoiceNameOfSpeaker, VoiceNotFound
 from runtime.request import SAMPLE_RATE
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.voices.forms import VoiceForm, edit_of, examined, read_form, voice_of
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voices.voice_resolver import is_speaker
@@ -22,7 +22,7 @@ from runtime.server.wire import Reply, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
 from runtime.shared.file_names import disposition, file_name
 from runtime.voices.checks import Advice
-from runtime.voices.intake import Examination
+from runtime.voices.examination import Examination
 from runtime.voices.listing import Problem, file_of
 from runtime.voices.owner_libraries import OwnerLibrary
 from runtime.voices.voice import Edit, to_pcm

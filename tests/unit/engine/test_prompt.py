@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runtime.engine.intake import admit
+from runtime.engine.admission import admit
 from runtime.engine.prompt import (
     Columns,
     Prompt,

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from runtime.server.access import AccessControl, Rate, Tickets
 from runtime.server.app import create_app
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.checking import OPEN

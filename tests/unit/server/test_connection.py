@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket
 
 from runtime.errors import Draining, Overloaded, VoiceNotFound
 from runtime.request import AudioChunk, EngineLoad, Finished, RequestStats, Sink, SpeechRequest, Started, StopReason
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.native.session import Session
 from runtime.server.speech_engine import Progress
 from runtime.server.websocket_routes import speak

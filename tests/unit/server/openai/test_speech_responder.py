@@ -14,7 +14,7 @@ import pytest
 
 from runtime.errors import GenerationFailed, UnknownVoice
 from runtime.request import Broken, Layout, Mode, Reference, RequestStats, SpeechRequest, Split, StopReason
-from runtime.server.host import Host
+from runtime.server.engine_host import Host
 from runtime.server.openai.schema import read_speech
 from runtime.server.openai.speech_responder import SpeechResponder
 from runtime.server.voices.voice_library import VoiceCard

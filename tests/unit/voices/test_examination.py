@@ -18,7 +18,7 @@ from runtime.settings import Limits
 from runtime.shared.decoding import ROOT
 from runtime.voices.activity import by_likelihood, by_loudness
 from runtime.voices.checks import check_transcript
-from runtime.voices.intake import MARGIN_S, PAUSE_S, clean_reference, examine, take_in
+from runtime.voices.examination import MARGIN_S, PAUSE_S, clean_reference, examine, take_in
 from runtime.voices.speech_detector import find_speech
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, spoken
