@@ -39,7 +39,9 @@ FolderOf = Callable[..., Path]
 Loaded = Callable[..., Checkpoint]
 
 SEED = 1
-TOGETHER = ("tests/clients/",)  # folders whose files share servers that take long to start
+# Files that share servers that take long to start: those of one row run in one process.
+TOGETHER = (("tests/clients/",), ("tests/browser/test_speaking.py", "tests/browser/test_whole_path.py"))
+WITH_THE_QUICK = (("tests/browser/",),)  # of the page `make test` keeps too little for two Chromiums and two studios
 # Rooms that take longest come first, so that no process has one left when the others are done.
 FIRST = ("tests/browser/", "tests/clients/", "tests/wire/", "tests/chaos/", "tests/speech/", "tests/unit/benchmarks/")
 END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
@@ -48,15 +50,17 @@ NO_CHROMIUM = "Chromium was not found"
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Several processes run whole files, and whole folders where what they share takes long to start.
+    """Several processes run whole files, and several files in one where what they share takes long to start.
 
     Files of the page are dealt out one by one: each process has a Chromium and a studio of its own.
     """
     from xdist.scheduler import LoadFileScheduling
 
+    rows = (*WITH_THE_QUICK, *TOGETHER) if config.getoption("markexpr") == "not thorough" else TOGETHER
+
     class Folders(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+            return next((row[0] for row in rows if nodeid.startswith(row)), super()._split_scope(nodeid))
 
     return Folders(config, log)
 

@@ -185,7 +185,6 @@ KEPT: dict[str, Row] = {
     ),
     "tests/browser/test_speaking.py": (
         "test_each_room_speaks[speakers]",
-        "test_each_room_speaks[clone]",
         "test_the_loudspeaker_gets_the_served_samples_bit_for_bit",
         "test_stop_silences_at_once_and_frees_the_slot",
     ),
