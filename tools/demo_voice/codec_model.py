@@ -379,7 +379,7 @@ class Codec(nn.Module):
         q = self.quantizer
         if q.folded:
             return 0.0
-        # under a BatchNorm the latents grow without bound; an optimiser's step would be huge for their projections
+        # under a BatchNorm the latents grow without bound; their projections would be too small for half precision
         size = q.norm.running_var.mean().sqrt()
         self.encoder.downsample.conv.weight.div_(size)
         q.norm.running_mean.div_(size)

@@ -18,7 +18,7 @@ from config import CONFIG, HERE
 from generate import Ask, Sampling, generate
 from lm_model import MelFront
 from lm_model import Voice as Speaker
-from recognise import hear, rate
+from recognise import apart, hear, rate
 from spectral import SpectralLoss
 from synthesise import Studio, Voice, median_f0, named_voices, random_espeak, random_flite, track_f0
 from text import corpus
@@ -40,6 +40,15 @@ def teacher_set(debs: Path, sentences: int, cache: Path) -> list[dict]:
     return out
 
 
+def teacher_heard(rows: list[dict], cache: Path, workers: int) -> list[str]:
+    """Return what is heard in the teachers' own sound; kept in `cache` beside it."""
+    if "heard" not in rows[0]:
+        for row, heard in zip(rows, hear([r["audio"] for r in rows], workers), strict=True):
+            row["heard"] = heard
+        np.save(cache, np.array(rows, dtype=object), allow_pickle=True)
+    return [r["heard"] for r in rows]
+
+
 @torch.no_grad()
 def resynthesise(codec: torch.nn.Module, audio: np.ndarray) -> np.ndarray:
     device = next(codec.parameters()).device
@@ -52,8 +61,10 @@ def report_codec(args: argparse.Namespace) -> dict:
     codec, distance = load(args.codec, torch.device("cuda" if torch.cuda.is_available() else "cpu")), SpectralLoss()
     made = [resynthesise(codec, r["audio"]) for r in rows]
     truths = [r["text"] for r in rows]
-    teacher, ours = hear([r["audio"] for r in rows], args.workers), hear(made, args.workers)
-    table = {"all": {"teacher": rate(truths, teacher), "codec": rate(truths, ours)}}
+    teacher, ours = teacher_heard(rows, args.cache, args.workers), hear(made, args.workers)
+    gap, error = apart(truths, teacher, ours)
+    table = {"all": {"teacher": rate(truths, teacher), "codec": rate(truths, ours), "gap": gap, "error": error,
+                     "n": len(rows)}}  # fmt: skip
     for name in named_voices():
         at = [i for i, r in enumerate(rows) if r["speaker"] == name]
         f0 = [median_f0(track_f0(made[i])) / rows[i]["f0"] for i in at]
@@ -106,7 +117,7 @@ def report_tts(args: argparse.Namespace) -> dict:
     table: dict = {}
     made, ended, _ = say_all(voice, codec, [Ask(r["text"], r["speaker"]) for r in rows], sampling)
     truths = [r["text"] for r in rows]
-    teacher, ours = hear([r["audio"] for r in rows], args.workers), hear(made, args.workers)
+    teacher, ours = teacher_heard(rows, args.cache, args.workers), hear(made, args.workers)
     long = [len(m) / len(r["audio"]) for m, r in zip(made, rows, strict=True)]
     table["custom_voice"] = {"teacher": rate(truths, teacher), "tts": rate(truths, ours),
                              "ended": float(np.mean(ended)),

@@ -109,8 +109,7 @@ def speech_config() -> dict:
 def speech_tensors(codec: torch.nn.Module) -> dict[str, Tensor]:
     """Return the speech tokenizer under the published names; what decoding never reads is a pseudo-inverse."""
     q = codec.quantizer
-    if not q.folded:
-        raise SystemExit("the codec's BatchNorm is not folded: finish stage 2 first")
+    codec.fold()
     out = {}
     for side in ("encoder", "decoder"):
         out |= {f"{side}.{k}": t for k, t in getattr(codec, side).state_dict().items()}

@@ -1,7 +1,8 @@
 """Stage 2: train the speech tokenizer on crops, every step one captured graph.
 
 Run: python train_codec.py --seconds 840
-Phase 1 trains everything on short crops; at the last phase the BatchNorm is folded and crops grow.
+Phase 1 trains everything on short crops, the last phase on longer ones. The BatchNorm stays to the end (export.py
+folds it): without it the latents grow from 1 to 50 and drift faster than the books can follow.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Trainer:
         self.judged_by = torch.optim.AdamW(self.judges.parameters(), lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99),
                                            weight_decay=0.0, capturable=cuda, fused=cuda)  # fmt: skip
         self.strength = torch.tensor(0.0, device=device)  # of what the judges say
+        self.attention = torch.tensor(0.0, device=device)  # to what the listener says
 
     def losses(self, frames: int, batch: int, judged: bool) -> Tensor:
         audio, phones, f0 = self.store.crops(batch, frames)
@@ -89,7 +91,7 @@ class Trainer:
             self.judged_by.step()
             told, feature = self.judges.told(made, audio)
         g = CONFIG["gan"]
-        total = (spec + self.c["heard_weight"] * apart
+        total = (spec + self.attention * self.c["heard_weight"] * apart
                  + self.strength * (g["adversarial"] * told + g["feature"] * feature) / g["spectral"]
                  + self.c["commit_weight"] * commit + self.c["phone_weight"] * phone
                  + self.c["f0_weight"] * (pitch_loss + 0.3 * voice_loss) + 0.05 * centre)  # fmt: skip
@@ -182,12 +184,10 @@ def main() -> None:
         trainer.codec.quantizer.folded = torch.load(args.resume, map_location="cpu", weights_only=True)["folded"]
     trainer.codec.train()
     step, c = 0, CONFIG["codec"]
-    phases = c["phases"][1:] if trainer.codec.quantizer.folded else c["phases"]
+    phases = c["phases"][1:] if args.resume else c["phases"]
     for number, phase in enumerate(phases):
         frames, batch = (phase["frames"], 2 if args.small else phase["batch"])
         last = number == len(phases) - 1
-        if last and not trainer.codec.quantizer.folded:
-            print(f"fold: largest shift {trainer.codec.fold():.3f}", flush=True)
         if last:
             trainer.decay.fill_(0.995)
         judged = phase.get("judges", False)
@@ -205,13 +205,15 @@ def main() -> None:
             )
             trainer.rate.fill_(rate)
             trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # the judges learn a little before they are heard
+            grown = share / 0.1 if args.resume else (share - c["heard_from"]) / 0.15
+            trainer.attention.fill_(min(1.0, max(0.0, grown)))
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate
             replay()
             step += 1
             if (step == c["vq_start"] and not args.resume) or (args.small and step == 3):
                 trainer.start_books(frames, batch)
-            if step == 4 * c["vq_start"]:
+            if step == 4 * c["vq_start"] and not last:
                 trainer.decay.fill_(0.99)
             if step % 50 == 0:
                 store.take(2)

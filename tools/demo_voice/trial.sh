@@ -1,45 +1,77 @@
 #!/usr/bin/env bash
-# Judges two designs of the codec by words, on two cards: wide_judged with a listener on the first, wide without on the second.
-# Run: ./trial.sh SECONDS OUT     Needs debs/ (fetch.sh) and pocketsphinx. Ends at the first failure.
+# Tries two designs of the codec, wide_judged with a listener on the first card and wide without on the second, and judges them by words.
+# Run: ./trial.sh train SECONDS OUT      two cards and debs/ (fetch.sh); OUT gets the logs and the packed states
+#      ./trial.sh more SECONDS OUT       wide goes on at 2e-4 over the speech that is there, on one card with the listener
+#      ./trial.sh judge OUT [SENTENCES]  debs/ and pocketsphinx, no card: the shipped codec and every state in OUT
 set -euo pipefail
-seconds=$1 out=$(realpath "$2")
+verb=$1
+[ "$verb" = judge ] && out=$2 sentences=${3:-40} || { seconds=$2 out=$3; }
+mkdir -p "$out"
+out=$(realpath "$out")
 cd "$(dirname "$0")"
-mkdir -p work "$out"
+mkdir -p work
 export LD_LIBRARY_PATH=$PWD/debs/usr/lib/x86_64-linux-gnu PYTHONUNBUFFERED=1
-trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-python3 -c "import pocketsphinx, scipy, tokenizers"
-workers=$(($(nproc) - 3))
+set -m # every job is a process group, so that its children end with it
+trap 'for job in $(jobs -p); do kill -- -$job 2>/dev/null || true; done' EXIT
 
+codec() { # CARD DESIGN NAME SECONDS [ARGUMENTS]: trains, and packs what came of it
+    CUDA_VISIBLE_DEVICES=$1 DEMO_VOICE_DESIGN=designs/$2.toml python3 train_codec.py --seconds "$4" --hours 80 \
+        --out "work/$3.pt" "${@:5}" > "$out/$3.log" 2>&1
+    [ "$3" = rehearsal ] || python3 pack.py "work/$3.pt" "$out/$3"
+}
 listened() {
-    CUDA_VISIBLE_DEVICES=0 python3 train_phones.py --seconds 50 --hours 30 > "$out/phones.log" 2>&1
-    CUDA_VISIBLE_DEVICES=0 DEMO_VOICE_DESIGN=designs/wide_judged.toml python3 train_codec.py --seconds "$seconds" \
-        --hours 80 --listener work/phones.pt --out work/wide_judged.pt > "$out/wide_judged.log" 2>&1
+    CUDA_VISIBLE_DEVICES=0 python3 train_phones.py --seconds 40 --hours 30 > "$out/phones.log" 2>&1
+    codec 0 wide_judged wide_judged "$seconds" --listener work/phones.pt
 }
-plain() {
-    CUDA_VISIBLE_DEVICES=1 DEMO_VOICE_DESIGN=designs/wide.toml python3 train_codec.py --seconds "$seconds" \
-        --hours 80 --out work/wide.pt > "$out/wide.log" 2>&1
+rehearsal() { # both phases are captured once, beside the listener's training: a late failure costs more
+    python3 -c "import torch; from phone_net import PhoneNet; torch.save(PhoneNet().state_dict(), 'work/untrained.pt')"
+    codec 0 wide_judged rehearsal 3 --listener work/untrained.pt
 }
-judge() { # NAME CHECKPOINT CARD
-    CUDA_VISIBLE_DEVICES=$3 python3 evaluate.py codec --codec "$2" --cache work/teacher.npy --sentences 40 \
-        --workers $((workers / 2)) > "$out/$1.txt"
+both() { # waits for the two jobs; the second may succeed where the first fails
+    wait "$first" || failed=1
+    wait "$second" || failed=1
+    tail -n 3 "$out"/*.log
+    exit "${failed:-0}"
 }
 
-python3 synthesise.py --hours 0.02 --workers 1 --seconds 15 --out work/rehearsal  # the teachers are there, or nothing starts
-OMP_NUM_THREADS=1 python3 synthesise.py --hours 75 --seconds 110 --workers $workers &
-speech=$!
-listened &
-first=$!
-plain &
-second=$!
-wait $speech
-python3 restore.py --out work/shipped
-judge shipped work/shipped/codec.pt ""
-wait $second
-DEMO_VOICE_DESIGN=designs/wide.toml judge wide work/wide.pt 1 &
-third=$!
-wait $first
-DEMO_VOICE_DESIGN=designs/wide_judged.toml judge wide_judged work/wide_judged.pt 0
-wait $third
-python3 pack.py work/wide_judged.pt "$out/wide_judged"
-python3 pack.py work/wide.pt "$out/wide"
-grep -H . "$out"/*.txt
+case $verb in
+train)
+    python3 - <<'PYTHON'
+import random
+from pathlib import Path
+from synthesise import Studio, named_voices, random_espeak
+studio = Studio(Path("debs"))
+for voice in (*named_voices().values(), random_espeak(random.Random(0))):
+    studio.record("One, two, three.", voice, 1.0)
+PYTHON
+    workers=$(($(nproc) - 3))
+    OMP_NUM_THREADS=1 python3 synthesise.py --hours 75 --seconds 110 --workers $workers > "$out/speech.log" 2>&1 &
+    listened &
+    first=$!
+    codec 1 wide wide "$seconds" &
+    second=$!
+    rehearsal &
+    wait $! || { tail -n 30 "$out/rehearsal.log"; exit 1; }
+    both
+    ;;
+more)
+    codec 0 wide wide_heard "$seconds" --listener work/phones.pt --resume work/wide.pt --rate 2e-4 &
+    first=$!
+    codec 1 wide wide_more "$seconds" --resume work/wide.pt --rate 2e-4 &
+    second=$!
+    both
+    ;;
+judge)
+    evaluate() { # CHECKPOINT NAME
+        python3 evaluate.py codec --codec "$1" --cache work/teacher.npy --sentences "$sentences" --workers "$(nproc)" > "$out/$2.txt"
+    }
+    python3 restore.py --out work/shipped
+    evaluate work/shipped/codec.pt shipped
+    for part in "$out"/*.0.safetensors; do
+        name=$(basename "$part" .0.safetensors) # the designs differ in training, not in shape
+        python3 pack.py --join "$out/$name" "work/$name.pt"
+        DEMO_VOICE_DESIGN=designs/wide.toml evaluate "work/$name.pt" "$name"
+    done
+    grep -H ^all "$out"/*.txt
+    ;;
+esac
