@@ -210,9 +210,9 @@ class InstantEngine:
         with self._lock:
             if not self.alive:
                 raise EngineDead
-            waiting = sum(other.began is None and other.is_ready for other in self._sayings.values())
+            waiting = sum(other.is_ready for other in self._sayings.values()) - self._slots
             if waiting >= self._settings.engine.max_waiting:
-                raise Overloaded(slots=self._slots, waiting=waiting, retry_after_s=RETRY_AFTER_S)
+                raise Overloaded(slots=self._slots, waiting=max(0, waiting), retry_after_s=RETRY_AFTER_S)
             self._tickets += 1
             self._sayings[self._tickets] = saying
             self._lock.notify()

@@ -1,0 +1,163 @@
+"""The engine behind tests of the page keeps the promises of the real one: order, cancel, back-pressure, open text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from runtime.errors import EmptyText, Overloaded, SpeechError, UnknownVoice
+from runtime.request import (
+    AudioChunk,
+    Broken,
+    Finished,
+    Mode,
+    Queued,
+    Reference,
+    ShortOfText,
+    SpeechEvent,
+    SpeechRequest,
+    Started,
+    StopReason,
+    VoicePrompt,
+)
+from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
+from tests.support.instant_engine import UNREAD, InstantEngine
+from tests.support.instant_speech import FRAME
+
+WAIT_S = 30
+REQUEST = SpeechRequest(text="The kettle is on.", mode=Mode.CUSTOM_VOICE, voice="clara", seed=3)
+LONG = replace(REQUEST, text="The boat came back in the evening. " * 40)
+
+
+@dataclass
+class Heard:
+    """A sink that others can wait for."""
+
+    events: list[SpeechEvent] = field(default_factory=list)
+    news: threading.Condition = field(default_factory=threading.Condition)
+
+    def __call__(self, event: SpeechEvent) -> None:
+        with self.news:
+            self.events.append(event)
+            self.news.notify()
+
+    def until(self, kind: type[SpeechEvent]) -> SpeechEvent:
+        """The first event of a kind."""
+
+        def found() -> SpeechEvent | None:
+            return next((event for event in self.events if isinstance(event, kind)), None)
+
+        with self.news:
+            event = self.news.wait_for(found, WAIT_S)
+        assert event is not None, self.events
+        return event
+
+    @property
+    def pcm(self) -> bytes:
+        return b"".join(event.pcm for event in self.events if isinstance(event, AudioChunk))
+
+
+@pytest.fixture
+def engine() -> Iterator[InstantEngine]:
+    settings = Settings(models=(str(DEMO_CHECKPOINT),), engine=EngineSettings(max_slots=2, max_waiting=1))
+    opened = InstantEngine.open(settings)
+    opened.start()
+    yield opened
+    opened.close()
+
+
+def said(engine: InstantEngine, request: SpeechRequest) -> Heard:
+    heard = Heard()
+    engine.submit(request, heard)
+    heard.until(Finished)
+    return heard
+
+
+def test_sound_comes_in_growing_chunks_and_is_the_same_for_the_same_request(engine: InstantEngine) -> None:
+    heard = said(engine, REQUEST)
+    assert isinstance(heard.events[0], Started)
+    chunks = [event for event in heard.events if isinstance(event, AudioChunk)]
+    frames = [len(chunk.pcm) // 2 // FRAME for chunk in chunks]
+    assert frames[:2] == [1, 2]
+    assert [chunk.first_sample for chunk in chunks] == [sum(frames[:number]) * FRAME for number in range(len(frames))]
+    assert heard.until(Finished).stop_reason is StopReason.EOS
+    assert said(engine, REQUEST).pcm == heard.pcm
+    for other in ({"seed": 4}, {"voice": "angus"}, {"instruct": "Slowly."}):
+        assert said(engine, replace(REQUEST, **other)).pcm != heard.pcm
+    assert engine.load().active == 0
+
+
+def test_a_cancel_ends_it_and_frees_the_slot(engine: InstantEngine) -> None:
+    heard = Heard()
+    ticket = engine.submit(LONG, heard)
+    heard.until(AudioChunk)
+    engine.cancel(ticket)
+    assert heard.until(Finished).stop_reason is StopReason.CANCELLED
+    assert engine.load().active == 0
+
+
+def test_who_takes_nothing_is_not_sent_more(engine: InstantEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.support.instant_engine.AT_ONCE", 10_000)
+    heard = Heard()
+    ticket = engine.submit(replace(LONG, acknowledged=True), heard)
+    said(engine, REQUEST)  # both had their turns
+    assert 0 < len(heard.pcm) // 2 // FRAME <= UNREAD
+    engine.taken(ticket, 10**9)
+    assert heard.until(Finished).stop_reason is StopReason.EOS
+    assert len(heard.pcm) // 2 // FRAME > UNREAD
+
+
+def test_a_text_may_come_bit_by_bit(engine: InstantEngine) -> None:
+    heard = Heard()
+    ticket = engine.submit(replace(REQUEST, text="", open_text=True), heard)
+    assert engine.load().short_of_text == 1
+    engine.append(ticket, "The kettle ")
+    engine.append(ticket, "is on.")
+    engine.flush(ticket)
+    heard.until(ShortOfText)
+    engine.append(ticket, " Come in.")
+    engine.finish_text(ticket)
+    heard.until(Finished)
+    first, second = (said(engine, replace(REQUEST, text=text)).pcm for text in (REQUEST.text, "Come in."))
+    assert heard.pcm == first + second
+
+
+def test_the_third_waits_and_the_fourth_is_refused(engine: InstantEngine) -> None:
+    heards = [Heard() for _ in range(3)]
+    tickets = [engine.submit(LONG, heard) for heard in heards[:2]]
+    for heard in heards[:2]:
+        heard.until(Started)
+    engine.submit(REQUEST, heards[2])
+    assert heards[2].until(Queued) == Queued(0)
+    with pytest.raises(Overloaded):
+        engine.submit(REQUEST, Heard())
+    engine.cancel(tickets[0])
+    heards[2].until(Finished)
+
+
+def test_what_the_real_engine_refuses_is_refused(engine: InstantEngine) -> None:
+    with pytest.raises(UnknownVoice):
+        engine.submit(replace(REQUEST, voice="nobody"), Heard())
+    heard = Heard()
+    engine.finish_text(engine.submit(replace(REQUEST, text="", open_text=True), heard))
+    broken = heard.until(Broken)
+    assert isinstance(broken, Broken)
+    assert isinstance(broken.error, EmptyText)
+
+
+def test_a_voice_is_prepared_and_speaks_by_its_own_sound(engine: InstantEngine) -> None:
+    made: list[VoicePrompt | SpeechError] = []
+    there = threading.Event()
+    reference = Reference(samples=np.zeros(48_000, np.float32), x_vector_only=True)
+    engine.prepare(reference, Mode.BASE, lambda prompt: (made.append(prompt), there.set()))
+    assert there.wait(WAIT_S)
+    (prompt,) = made
+    assert isinstance(prompt, VoicePrompt)
+    assert prompt.fingerprint == engine.cards[0].fingerprint
+    other = replace(reference, samples=np.ones(48_000, np.float32))
+    sounds = [said(engine, replace(REQUEST, mode=Mode.BASE, reference=each)).pcm for each in (reference, other)]
+    assert sounds[0] != sounds[1]
