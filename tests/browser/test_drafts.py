@@ -175,7 +175,7 @@ def test_a_page_that_only_stands_there_overwrites_nothing(open_studio: OpenStudi
 
 
 def test_a_stopped_take_is_kept_and_said_to_be_stopped(app: App, studio: Page) -> None:
-    studio.fill("#vw-text", "The boat came back in the evening, and nobody had expected it.")
+    studio.fill("#vw-text", LONG)  # it is still being made when it is stopped
     with studio.expect_response(lambda reply: reply.url.endswith("/studio/takes")) as kept:
         studio.click("#vw-speak")
         await_sound(studio)

@@ -22,6 +22,7 @@ from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
+LONG = 8 * "The boat came back in the evening. "
 SCHEDULED = Path(__file__).with_name("scheduled.js").read_text("utf-8")
 
 
@@ -130,6 +131,7 @@ def _stereo() -> dict[str, Any]:
 
 
 def test_a_killed_runtime_is_told_and_comes_back(app: App, studio: Page) -> None:
+    studio.fill("#vw-text", LONG)  # it is still being made
     studio.click("#vw-speak")
     await_sound(studio)
     killed = app.runtime_pid
@@ -216,7 +218,7 @@ def test_an_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio
     gaps = sum(after["at"] > before["end"] + 1e-6 for before, after in pairwise(played))
     assert gaps == int(reading(page, "underruns"))
     assert all(after["at"] >= before["end"] - 1e-6 for before, after in pairwise(played))
-    page.fill("#vw-text", "A longer sentence, so that there is something to stop.")
+    page.fill("#vw-text", LONG)
     page.click("#vw-speak")
     await_sound(page)
     page.click("#vw-stop")
@@ -285,7 +287,7 @@ def test_a_phone_is_wide_enough(open_studio: OpenStudio, room: str) -> None:
           .map((e) => e.id || e.className)"""
     )
     assert outside == []
-    page.fill("#vw-text", 8 * "The boat came back in the evening. ")  # a picture may take seconds
+    page.fill("#vw-text", LONG)  # a picture may take seconds
     page.tap("#vw-speak")
     await_sound(page)
     page.screenshot(path=SCREENSHOTS / f"{room}-phone.png", full_page=True)
@@ -294,7 +296,7 @@ def test_a_phone_is_wide_enough(open_studio: OpenStudio, room: str) -> None:
 
 def test_dark_is_dark(open_studio: OpenStudio) -> None:
     page = open_studio(color_scheme="dark")
-    page.fill("#vw-text", 8 * "The boat came back in the evening. ")
+    page.fill("#vw-text", LONG)
     page.click("#vw-speak")
     await_sound(page)
     page.wait_for_timeout(800)
