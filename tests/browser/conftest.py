@@ -13,6 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import soundfile
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, ViewportSize, expect, sync_playwright
@@ -29,6 +30,7 @@ INSECURE_HOST = "studio.test"
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 30_000
+VOICES = "/v1/audio/voices"
 VIEWPORT: ViewportSize = {"width": 1200, "height": 860}
 OF_A_PAGE = {"viewport", "color_scheme"}  # what can be set on a page of a window that is open already
 
@@ -124,6 +126,20 @@ def app_with_demo_voice(chromium: str) -> Iterator[App]:
     """The studio as `make run` starts it: the demo voice, which serves every mode. For whole paths and for sound."""
     with running_app([]) as running:
         yield running
+
+
+@pytest.fixture
+def no_voices(app: App) -> Iterator[None]:
+    """The library is empty before and after."""
+
+    def empty() -> None:
+        with httpx.Client(base_url=app.url, trust_env=False) as client:
+            for kept in client.get(VOICES).json()["data"]:
+                client.delete(f"{VOICES}/{kept['id']}")
+
+    empty()
+    yield
+    empty()
 
 
 OpenStudio = Callable[..., Page]

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -23,19 +22,10 @@ from tests.support.app import App
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, spoken
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 SAID = "A few words that could be said here."
 VOICES = "/v1/audio/voices"
-
-
-@pytest.fixture(autouse=True)
-def no_voices(app: App) -> Iterator[None]:
-    """The library is empty before and after."""
-    yield
-    with httpx.Client(base_url=app.url, trust_env=False) as client:
-        for voice in client.get(VOICES).json()["data"]:
-            client.delete(f"{VOICES}/{voice['id']}")
 
 
 def configs(page: Page) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ from tests.browser.steps import await_end, enter
 from tests.browser.wire import speak
 from tests.support.app import App
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 TEXT = "The kettle is on."

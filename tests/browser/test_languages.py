@@ -15,7 +15,7 @@ from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import SHORT, enter, kept_take, wav
 from tests.support.app import App
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 # Every text that can be seen and every name that is read aloud, but for what is data: people's own words, names of
 # speakers, models and languages, code, samples that are spoken, and what says itself that it is English.

@@ -18,7 +18,7 @@ from tests.support.app import App
 from tests.support.signals import voice
 from tests.support.voices import a_voice
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 VOICES = "/v1/audio/voices"
 CONSENT = "Carla agrees."
