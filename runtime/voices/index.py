@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from runtime.shared.names import name_key
-from runtime.voices.card import VoiceCard
+from runtime.voices.voice import VoiceCard
 
 FILE = "index.sqlite"
 WAIT_S = 2.0  # for another process that writes

@@ -25,11 +25,10 @@ from runtime.errors import SpeechError, VoiceFileInvalid, VoiceNameTaken, VoiceN
 from runtime.request import Reference, VoicePrompt
 from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id, name_key, new_id
-from runtime.voices.card import VoiceCard
 from runtime.voices.index import Index, IndexEntry
 from runtime.voices.listing import SUFFIX, UNREADABLE, Listing, Problem, file_of, listed
 from runtime.voices.storage import read_file
-from runtime.voices.voice import Edit, Voice, to_float
+from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from runtime.shared.names import name_key
-from runtime.voices.card import VoiceCard
 from runtime.voices.index import IndexEntry
+from runtime.voices.voice import VoiceCard
 
 SUFFIX = ".voice"
 UNREADABLE = ".unreadable"  # behind the name of a damaged file

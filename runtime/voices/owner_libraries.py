@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from runtime.errors import TooManyVoices, VoiceNotYours
 from runtime.request import Reference
 from runtime.shared.names import name_key
-from runtime.voices.card import VoiceCard
 from runtime.voices.library import Library
 from runtime.voices.listing import Problem
-from runtime.voices.voice import Edit, Voice
+from runtime.voices.voice import Edit, Voice, VoiceCard
 
 FOLDER = "owners"
 OPEN = 256  # owners' libraries that are kept open; another one is opened again when it is asked for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.errors import VoiceNotFound
 from runtime.request import Reference
-from runtime.voices.card import VoiceCard
+from runtime.voices.voice import VoiceCard
 
 
 class MemoryLibrary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from runtime.request import Reference
-from runtime.voices.card import VoiceCard as VoiceCard
+from runtime.voices.voice import VoiceCard as VoiceCard
 
 
 class VoiceLibrary(Protocol):
