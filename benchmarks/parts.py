@@ -17,9 +17,9 @@ from torch import Tensor
 from runtime.device.cpu import Now
 from runtime.device.fused import Lookup, Sampled
 from runtime.device.interface import Stream
-from runtime.engine.admission import admit
 from runtime.engine.core import EngineCore
 from runtime.engine.engine import Engine
+from runtime.engine.input_processor import admit
 from runtime.engine.model_runner import FrameResult, LaunchedFrame
 from runtime.engine.prompt import Prompt, build_prompt
 from runtime.engine.slots import SlotInputs, fill_in

@@ -17,10 +17,10 @@ from runtime.device import Device, open_device
 from runtime.device.cpu import threads_for
 from runtime.device.interface import Stream
 from runtime.device.open_device import choose_dtype
-from runtime.engine.admission import Admission, admit
 from runtime.engine.code2wav_worker import Code2WavWorker
 from runtime.engine.completion_waiter import CompletionWaiter
 from runtime.engine.core import Clock, EngineCore
+from runtime.engine.input_processor import Admission, admit
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sequence import Sequence
 from runtime.engine.sizing import CPU_SLOTS, GIB, slots_for

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import torch
 
-from runtime.engine.admission import PartPlan, seed_of_repeat
 from runtime.engine.guards import RunawayDetector, spent_after
 from runtime.engine.in_flight import InFlight
+from runtime.engine.input_processor import PartPlan, seed_of_repeat
 from runtime.engine.model_runner import ModelRunner
 from runtime.engine.prefix_cache import PrefixCache
 from runtime.engine.prompt import Prompt, Utterance, build_prompt

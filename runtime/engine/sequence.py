@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from runtime.engine.admission import Admission, PartPlan
 from runtime.engine.code2wav_streams import FirstSound
 from runtime.engine.guards import RunawayDetector
+from runtime.engine.input_processor import Admission, PartPlan
 from runtime.engine.prompt import Prompt
 from runtime.engine.scheduler import ENDLESS, SequenceTable
 from runtime.engine.slots import SlotInputs

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.engine.admission import admit
 from runtime.engine.attending import PrefillAttention
 from runtime.engine.engine import Engine
+from runtime.engine.input_processor import admit
 from runtime.engine.prompt import Prompt, build_prompt
 from runtime.model.layers import Operations
 from runtime.request import StopReason

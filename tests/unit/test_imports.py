@@ -93,7 +93,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/engine/splitting.py": ("torch", "time", "threading", "runtime.device"),
     "runtime/engine/incremental_tokenizer.py": ("torch", "time", "threading", "runtime.device"),
     "runtime/engine/guards.py": ("torch", "time", "threading", "runtime.model", "runtime.device"),
-    "runtime/engine/admission.py": ("torch", "runtime.device"),
+    "runtime/engine/input_processor.py": ("torch", "runtime.device"),
     "runtime/shared/decode_child.py": ("torch", "asyncio", "sqlite3", "runtime.voices"),
     "runtime/voices/voice_file.py": ("torch", "pathlib", "os"),
     "runtime/server/native/session.py": ("asyncio", "starlette", "fastapi", "torch", "time", "runtime.engine"),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.engine.admission import admit
+from runtime.engine.input_processor import admit
 from runtime.engine.prompt import Prompt, build_prompt
 from runtime.engine.sampling import gumbel_noise
 from runtime.engine.voice_cache import ClonedVoice

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.admission import admit
 from runtime.engine.engine import Engine
+from runtime.engine.input_processor import admit
 from runtime.engine.text_stream import TextStream
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import SpeechRequest, Split
@@ -37,7 +37,7 @@ def short(quick: Checkpoint) -> Checkpoint:
 @pytest.fixture
 def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of random networks ends by its budget: after three frames."""
-    monkeypatch.setattr("runtime.engine.admission.frame_budget", lambda _: 3)
+    monkeypatch.setattr("runtime.engine.input_processor.frame_budget", lambda _: 3)
     monkeypatch.setattr("runtime.engine.parts.frame_budget", lambda _: 3)
 
 

@@ -26,9 +26,9 @@ def parted(text: str = SENTENCES, split: Split = Split.SENTENCE, **words: Any) -
 
 def short_budget(monkeypatch: pytest.MonkeyPatch, frames: int = 5) -> None:
     """Let every part be a runaway after so few frames."""
-    from runtime.engine import admission
+    from runtime.engine import input_processor
 
-    monkeypatch.setattr(admission, "frame_budget", lambda _: frames)
+    monkeypatch.setattr(input_processor, "frame_budget", lambda _: frames)
 
 
 def assert_one_stream(heard: Heard) -> None:

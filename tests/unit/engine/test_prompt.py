@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runtime.engine.admission import admit
+from runtime.engine.input_processor import admit
 from runtime.engine.prompt import (
     Columns,
     Prompt,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.engine.admission import seed_of_repeat
 from runtime.engine.engine import Engine
+from runtime.engine.input_processor import seed_of_repeat
 from runtime.engine.text import least_frames
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
