@@ -34,6 +34,7 @@ from runtime.model.config import ModelConfig
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, SpeechRequest, Split, StopReason
 from runtime.settings import Limits
+from runtime.shared.speech_rate import is_another_text
 
 # What the device can count with; a request outside would stop its neighbours too.
 SEEDS = (0, 2**63 - 1)
@@ -134,6 +135,7 @@ def admit(
     _check_frames("max_frames", request.max_frames, limits)
     _check_frames("initial_codec_chunk_frames", request.first_chunk_frames, limits)
     reference = _reference(request, checkpoint, limits)
+    _judge_transcript(reference, notes)
     speaker = _speaker(request, config, notes)
     layout = _layout(request, config)
     frames = 0
@@ -214,6 +216,14 @@ def _check_frames(name: str, asked: int | None, limits: Limits) -> None:
     if asked is not None and not 1 <= asked <= limits.max_frames:
         why = f"it is {asked}; it must be 1 to {limits.max_frames} frames"
         raise InvalidConfig(param=name, where=name, why=why)
+
+
+def _judge_transcript(reference: Reference | None, notes: list[str]) -> None:
+    """A note, not a refusal: what is known here is the length of the recording, not that of the speech in it."""
+    if reference is None or reference.x_vector_only or not reference.text:
+        return
+    if is_another_text(reference.text, len(reference.samples) / SAMPLE_RATE):
+        notes.append("By its length the transcript is not what the recording says; words of the text may be lost.")
 
 
 def _speaker(request: SpeechRequest, config: ModelConfig, notes: list[str]) -> str | None:

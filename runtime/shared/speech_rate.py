@@ -13,6 +13,7 @@ SYLLABLE_FRAMES = 2.8
 DIGIT_FRAMES = 4.0
 FRAME_S = 0.08
 FASTEST = 0.4  # share of the ordinary time that letters and syllables take at least, pauses and marks left out
+PACES = (0.15, 3.0)  # a text's ordinary time over a recording's: beyond them nobody said it, 2 and 45 letters a second
 
 BEAT_FRAMES = 3  # of a pause at a comma, a quarter of a second
 MOST_BEATS = 20
@@ -49,6 +50,12 @@ def pause_frames(text: str) -> int:
 def expected_seconds(text: str) -> float:
     """Seconds of a text that is spoken at an ordinary pace."""
     return expected_frames(text) * FRAME_S
+
+
+def is_another_text(transcript: str, seconds: float) -> bool:
+    """By its length the transcript cannot be what a recording with so many seconds of speech says."""
+    slowest, fastest = PACES
+    return not slowest <= expected_seconds(transcript) / seconds <= fastest
 
 
 @lru_cache(4096)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from runtime.errors import TranscriptMismatch
 from runtime.request import SAMPLE_RATE
-from runtime.shared.speech_rate import expected_seconds
+from runtime.shared.speech_rate import expected_seconds, is_another_text
 from runtime.voices.activity import Activity, window_levels
 
 SHORT_S, LONG_S = 3.0, 30.0  # of speech: less says little about a voice, more costs time at every request
@@ -27,7 +27,6 @@ SPECTRUM = 1024  # samples of one spectrum
 
 # How long the transcript takes at an ordinary pace over how long the speech lasts. Talkers differ by a factor of two.
 HURRIED, DRAGGED = 1.8, 0.4  # advice
-IMPOSSIBLE_HURRIED, IMPOSSIBLE_DRAGGED = 3.0, 0.15  # 45 and 2 letters a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +91,9 @@ def check_transcript(transcript: str, speech_s: float) -> Iterator[Advice]:
     Raises:
         TranscriptMismatch: nobody speaks so fast, or so slowly.
     """
-    pace = expected_seconds(transcript) / speech_s
-    if not IMPOSSIBLE_DRAGGED <= pace <= IMPOSSIBLE_HURRIED:
+    if is_another_text(transcript, speech_s):
         raise TranscriptMismatch(characters=len(transcript), seconds=speech_s, param="ref_text")
+    pace = expected_seconds(transcript) / speech_s
     if pace > HURRIED:
         yield Advice(
             "transcript",

@@ -99,6 +99,20 @@ def test_base_drops_an_instruct_and_says_so(cloner: Checkpoint) -> None:
     assert "ignored" in admission.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("words", "is_another"), [("Yes.", True), ("Yes. " * 60, True), ("I say hello, and good bye.", False)]
+)
+def test_a_transcript_that_cannot_be_the_recording_s_is_told_of(
+    cloner: Checkpoint, words: str, *, is_another: bool
+) -> None:
+    request = cloned(seconds=5.6)
+    assert request.reference is not None
+    admission = admitted(replace(request, reference=replace(request.reference, text=words)), cloner)
+    assert bool(admission.notes) is is_another
+    alone = admitted(replace(request, reference=replace(request.reference, text=words, x_vector_only=True)), cloner)
+    assert not alone.notes
+
+
 def test_an_instruct_that_is_cut_is_told_of(speaker: Checkpoint, designer: Checkpoint) -> None:
     admission = admitted(voice_design(instruct="word " * 101), designer)
     assert admission.utterance.instruct == ("word " * 100).strip()

@@ -79,7 +79,7 @@ def test_the_words_for_faults_of_a_field_are_known_to_the_page() -> None:
 def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
     said = {}
     for path, call, name in _calls("studio/supervisor.py", "studio", "runtime/engine/input_processor.py"):
-        if name in {"Status", "_say", "_tell_change"} or (name == "append" and path.name == "examination.py"):
+        if name in {"Status", "_say", "_tell_change"} or (name == "append" and path.name == "input_processor.py"):
             for given in call.args:
                 if (shape := _shape(given)) is not None:
                     said[shape] = f"{path.name}:{call.lineno}"
