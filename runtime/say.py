@@ -60,6 +60,8 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
                 print(f"voicewright: {stats.frames} frames, {reason}, rtf {rtf}", file=sys.stderr)
     if arguments.out:
         write_wav(arguments.out, b"".join(sound))
+    elif not (arguments.stdout or arguments.codes_out):
+        print("voicewright: nothing was kept; give --out FILE.wav, or --stdout for raw s16le samples", file=sys.stderr)
     if arguments.codes_out:
         groups = engine.registry.entries[0].config.talker.num_code_groups
         with arguments.codes_out.open("wb") as file:  # np.save would add a suffix to a name

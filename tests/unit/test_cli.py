@@ -106,6 +106,11 @@ def test_the_text_without_a_frame_limit_ends_by_itself_or_by_its_budget(
     assert len(np.load(codes)) <= 53
 
 
+def test_speech_that_is_kept_nowhere_is_told_so(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert say(models, "a", "--max-frames", "2") == 0
+    assert "--out FILE.wav" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_bfloat16_speaks(models: dict[str, str], tmp_path: Path) -> None:
     codes = tmp_path / "codes.npy"
     assert say(models, TEXT, "--dtype", "bfloat16", "--max-frames", "4", "--codes-out", str(codes)) == 0
