@@ -15,6 +15,7 @@ from runtime.errors import MessageTooLarge, SessionIdle, SlowReader, SpeechError
 from runtime.shared.port.error_responses import error_response
 from runtime.shared.port.sending import send_stream
 from studio.errors import RuntimeUnavailable
+from studio.upstream import connections_closed
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,10 @@ class Passage(Response):
                 return
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with connections_closed():
+            await self._ask(scope, receive, send)
+
+    async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_body = any(name in {b"content-length", b"transfer-encoding"} for name, _ in scope["headers"])
         content = self._pieces() if has_body else None
         request = httpx.Request(scope["method"], self._url, headers=self._asked, content=content)

@@ -33,6 +33,7 @@ from runtime.shared.port.sending import within
 from studio.errors import RuntimeUnavailable
 from studio.passage import Passage
 from studio.supervisor import Runtime
+from studio.upstream import Upstream
 
 log = logging.getLogger(__name__)
 
@@ -91,11 +92,7 @@ class Relay:
         self.client = httpx.AsyncClient(
             trust_env=False,
             timeout=httpx.Timeout(10.0, read=None),
-            transport=httpx.AsyncHTTPTransport(
-                trust_env=False,
-                limits=httpx.Limits(max_keepalive_connections=0),
-                socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)],
-            ),
+            transport=Upstream([(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)]),
         )
 
     async def aclose(self) -> None:

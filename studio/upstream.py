@@ -1,0 +1,59 @@
+"""Opens connections to the runtime that end with the request they were opened for, however it ends.
+
+httpcore loses a connection whose request is given up while it is made: nobody closes it, and at the runtime it waits
+for its request until the header's deadline. So each is kept in a list of the request's own until that is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import httpcore
+import httpx
+
+Opening = asyncio.Task[httpcore.AsyncNetworkStream]
+
+_opened: ContextVar[list[Opening] | None] = ContextVar("opened", default=None)
+_closing: set[asyncio.Task[None]] = set()  # the event loop itself holds tasks only weakly
+
+
+class Upstream(httpx.AsyncHTTPTransport):
+    """HTTP/1.1 to the runtime, a connection a request: a kept one may just be being closed there."""
+
+    def __init__(self, socket_options: list[tuple[int, int, int]]) -> None:
+        super().__init__(trust_env=False)
+        self._pool = httpcore.AsyncConnectionPool(
+            max_keepalive_connections=0, socket_options=socket_options, network_backend=_Backend()
+        )
+
+
+@contextmanager
+def connections_closed() -> Iterator[None]:
+    """What is connected within ends with it, in the task that enters it."""
+    opened: list[Opening] = []
+    token = _opened.set(opened)
+    try:
+        yield
+    finally:
+        _opened.reset(token)
+        for opening in opened:
+            opening.add_done_callback(_close)  # now, or once it is there
+
+
+class _Backend(httpcore.AnyIOBackend):
+    async def connect_tcp(self, *args: Any, **words: Any) -> httpcore.AsyncNetworkStream:
+        opening = asyncio.ensure_future(super().connect_tcp(*args, **words))
+        if (opened := _opened.get()) is not None:
+            opened.append(opening)
+        return await asyncio.shield(opening)
+
+
+def _close(opening: Opening) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        task = asyncio.ensure_future(opening.result().aclose())
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)

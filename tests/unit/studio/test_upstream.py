@@ -1,0 +1,59 @@
+"""A request that is given up at any moment leaves no connection behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+import httpx
+
+from studio.upstream import Upstream, connections_closed
+
+REQUESTS = 400
+
+
+def test_a_request_given_up_at_any_moment_leaves_no_connection() -> None:
+    dice = random.Random(1)
+
+    async def run() -> tuple[int, int]:
+        connected, ever = 0, 0
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connected, ever
+            connected, ever = connected + 1, ever + 1
+            try:
+                while await reader.read(65536):  # never answers, as while a request waits for its slot
+                    pass
+            except ConnectionResetError:
+                pass
+            finally:
+                connected -= 1
+                writer.close()
+
+        server = await asyncio.start_server(hold, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with server, httpx.AsyncClient(transport=Upstream([]), timeout=None) as client:
+
+            async def ask() -> None:
+                with connections_closed():
+                    await client.send(httpx.Request("POST", url, content=b"{}"), stream=True)
+
+            async def give_up() -> None:
+                asking = asyncio.create_task(ask())
+                for _ in range(dice.randrange(40)):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(dice.random() * 0.004 * dice.randrange(2))
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+
+            for _ in range(REQUESTS // 10):
+                await asyncio.gather(*(give_up() for _ in range(10)))
+            end = time.monotonic() + 10
+            while connected and time.monotonic() < end:  # noqa: ASYNC110  the server's own count
+                await asyncio.sleep(0.01)
+            return connected, ever
+
+    left, ever = asyncio.run(run())
+    assert ever > REQUESTS / 4
+    assert left == 0
