@@ -55,8 +55,6 @@ def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page
 
 
 def test_a_clone_that_lost_its_words_is_said_with_what_to_try(studio: Page) -> None:
-    prepare(studio, "clone")
-    studio.fill("#vw-text", SENTENCE)
     heard = """async () => {
       const { Take } = await import(new URL('studio/js/take.js', document.baseURI));
       const take = new Take({ room: 'clone', mode: 'base', config: {}, text: %r, seed: 1 });
