@@ -22,13 +22,13 @@ _closing: set[asyncio.Task[None]] = set()  # the event loop itself holds tasks o
 
 
 class Upstream(httpx.AsyncHTTPTransport):
-    """HTTP/1.1 to the runtime, a connection a request: a kept one may just be being closed there."""
+    """HTTP/1.1 to the runtime, a connection a request and any number: a kept one may just be being closed there."""
 
     def __init__(self, socket_options: list[tuple[int, int, int]]) -> None:
-        super().__init__(trust_env=False)
-        self._pool = httpcore.AsyncConnectionPool(
-            max_keepalive_connections=0, socket_options=socket_options, network_backend=_Backend()
+        super().__init__(
+            trust_env=False, limits=httpx.Limits(max_keepalive_connections=0), socket_options=socket_options
         )
+        self._pool._network_backend = _Backend()  # httpx has no argument for it
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class VoiceCard:
     seconds: float = 0.0  # of the reference audio
     file_bytes: int = 0
     created_at: float = 0.0  # seconds since the epoch
-    consent: str | None = None  # the speaker's, in the words of who uploaded it
+    consent: str | None = None  # the speaker's, in the uploader's words
     provenance: dict[str, str] = field(default_factory=dict)  # where it comes from: model, seed, description, ...
     advice: tuple[str, ...] = ()  # sentences of the examination's checks
 

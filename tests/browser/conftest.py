@@ -114,7 +114,7 @@ def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
 
 @pytest.fixture(scope="package")
 def app(chromium: str) -> Iterator[App]:
-    """The studio before a runtime whose sound is there at once, for every test of the page."""
+    """The studio in front of a runtime that makes its sound at once, for every test of the page."""
     with running_app(
         [], instant=True, VOICEWRIGHT_TRANSCRIBER="tests.support.sphinx:transcriber", VOICEWRIGHT_HOSTS=INSECURE_HOST
     ) as running:

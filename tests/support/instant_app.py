@@ -1,4 +1,4 @@
-"""The studio as app.py starts it, but for the runtime that it owns: that one's sound is there at once."""
+"""Runs the studio as app.py does, with a runtime of its own that makes its sound at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine that says yes and no as the real one, and whose sound is there at once: for tests of what lies before it.
+"""An engine that accepts and refuses as the real one does and makes its sound at once, for tests of what uses it.
 
 Checkpoints, checks of a request, the parts of a text that grows, slots and refusals are the real engine's. Networks
 are never run. A second of sound comes at once and the rest little faster than it is heard, so that long texts stream.

@@ -1,4 +1,4 @@
-"""The runtime's process with an engine whose sound is there at once; as `python -m runtime.cli` in all else."""
+"""Runs the runtime's process with an engine that makes its sound at once; otherwise as `python -m runtime.cli`."""
 
 from __future__ import annotations
 

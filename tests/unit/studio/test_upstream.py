@@ -1,4 +1,4 @@
-"""A request that is given up at any moment leaves no connection behind."""
+"""Any number of requests at once have a connection each, and one that is given up at any moment leaves none behind."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import httpx
 from studio.upstream import Upstream, connections_closed
 
 REQUESTS = 400
+AT_ONCE = 150  # more than the pools of httpx (100) and httpcore (10) hold by themselves
 
 
 def test_a_request_given_up_at_any_moment_leaves_no_connection() -> None:
@@ -57,3 +58,34 @@ def test_a_request_given_up_at_any_moment_leaves_no_connection() -> None:
     left, ever = asyncio.run(run())
     assert ever > REQUESTS / 4
     assert left == 0
+
+
+def test_there_is_no_limit_to_the_connections() -> None:
+    async def run() -> None:
+        arrived, left = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            arrived.release()
+            await reader.read()
+            writer.close()
+            left.release()
+
+        server = await asyncio.start_server(hold, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with server, httpx.AsyncClient(transport=Upstream([]), timeout=None) as client:
+
+            async def ask() -> None:
+                with connections_closed():
+                    await client.get(url)
+
+            asking = [asyncio.create_task(ask()) for _ in range(AT_ONCE)]
+            async with asyncio.timeout(60):
+                for _ in asking:
+                    await arrived.acquire()  # all of them are here, and none has been answered
+                for each in asking:
+                    each.cancel()
+                await asyncio.gather(*asking, return_exceptions=True)
+                for _ in asking:
+                    await left.acquire()
+
+    asyncio.run(run())
