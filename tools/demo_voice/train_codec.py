@@ -1,8 +1,9 @@
 """Stage 2: train the speech tokenizer on crops, every step one captured graph.
 
 Run: python train_codec.py --seconds 840
-Phase 1 trains everything on short crops, the last phase on longer ones. The BatchNorm stays to the end (export.py
-folds it): without it the latents grow from 1 to 50 and drift faster than the books can follow.
+The first phase trains everything on short crops, the later ones on longer crops, with discriminators where a phase says
+`judges`. The BatchNorm stays to the end (export.py folds it): without it the latents grow from 1 to 50 and drift faster
+than the books can follow.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +31,9 @@ from teachers import PHONES, UNKNOWN_PHONE
 class Trainer:
     """The codec, its auxiliary heads and one optimiser."""
 
-    def __init__(self, store: Store, device: torch.device, listener: PhoneNet | None = None) -> None:
+    def __init__(
+        self, store: Store, device: torch.device, listener: PhoneNet | None = None, frozen: bool = False
+    ) -> None:
         torch.manual_seed(CONFIG["seed"])
         self.c = CONFIG["codec"]
         self.store = store
@@ -38,7 +42,12 @@ class Trainer:
         self.heads = Heads(self.c, len(PHONES)).to(device)
         self.spectral = SpectralLoss().to(device)
         self.rate = torch.tensor(0.0, device=device)
-        self.parameters = [*self.codec.parameters(), *self.heads.parameters()]
+        self.frozen = frozen  # encoder and books: the codes stay as they are, only what decodes them learns
+        if frozen:
+            self.codec.encoder.requires_grad_(False)
+            self.codec.quantizer.input_proj.requires_grad_(False)
+            self.heads.requires_grad_(False)
+        self.parameters = [p for p in (*self.codec.parameters(), *self.heads.parameters()) if p.requires_grad]
         cuda = device.type == "cuda"
         self.optimiser = torch.optim.AdamW(self.parameters, lr=self.rate if cuda else 1e-3, betas=(0.8, 0.99),
                                            weight_decay=0.01, capturable=cuda, fused=cuda)  # fmt: skip
@@ -50,6 +59,7 @@ class Trainer:
                                            weight_decay=0.0, capturable=cuda, fused=cuda)  # fmt: skip
         self.strength = torch.tensor(0.0, device=device)  # of what the judges say
         self.attention = torch.tensor(0.0, device=device)  # to what the listener says
+        self.kept: deque[list[Tensor]] = deque(maxlen=2)
 
     def losses(self, frames: int, batch: int, judged: bool) -> Tensor:
         audio, phones, f0 = self.store.crops(batch, frames)
@@ -59,7 +69,7 @@ class Trainer:
         raw = q.input_proj(latent.float()).transpose(1, 2).flatten(0, 1)
         y = raw if q.folded else q.norm(raw)
         codes, rows, targets = q.nearest(y, q.tables)
-        if codec.training:
+        if codec.training and not self.frozen:
             q.learn(codes, targets, self.decay, 0.08)
         coded = torch.cat((rows[0], rows[1:].sum(0)), -1)
         commit = F.mse_loss(y, coded) * q.active
@@ -85,12 +95,18 @@ class Trainer:
         apart, alike, told, feature = (made.new_zeros(()) for _ in range(4))
         if self.listener is not None:
             apart, alike = heard_apart(self.listener, made, audio)
-        if judged:
-            self.judged_by.zero_grad(set_to_none=False)
-            self.judges.own_loss(made, audio).backward()
-            self.judged_by.step()
-            told, feature = self.judges.told(made, audio)
         g = CONFIG["gan"]
+        if judged:
+            length = 1920 * min(frames, g["frames"])  # judges cost three times the codec: they hear a part of each crop
+            start = (torch.rand(batch, 1, device=self.device) * (audio.shape[1] - length + 1)).long()
+            part = start + torch.arange(length, device=self.device)
+            heard, true = made.gather(1, part), audio.gather(1, part)
+            self.judged_by.zero_grad(set_to_none=False)
+            self.judges.own_loss(heard, true).backward()
+            self.judged_by.step()
+            self.judges.requires_grad_(False)
+            told, feature = self.judges.told(heard, true)
+            self.judges.requires_grad_(True)
         total = (spec + self.attention * self.c["heard_weight"] * apart
                  + self.strength * (g["adversarial"] * told + g["feature"] * feature) / g["spectral"]
                  + self.c["commit_weight"] * commit + self.c["phone_weight"] * phone
@@ -107,6 +123,25 @@ class Trainer:
         self.losses(frames, batch, judged).backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, 2.0, foreach=True)
         self.optimiser.step()
+
+    def _state(self) -> list[Tensor]:
+        """Return every tensor that a step writes."""
+        optimisers = (self.optimiser, self.judged_by)
+        modules = (self.codec, self.heads, self.judges)
+        moments = [t for o in optimisers for s in o.state.values() for t in s.values()]
+        return [*(t for m in modules for t in m.state_dict().values()), *moments, self.logged]
+
+    def keep(self) -> None:
+        """Remember this state and the one before it."""
+        self.kept.append([t.detach().clone() for t in self._state()])
+
+    @torch.no_grad()
+    def back(self) -> None:
+        """Return to the older of the two states: what overflows later may be on its way in the newer one."""
+        for tensor, kept in zip(self._state(), self.kept[0], strict=True):
+            tensor.copy_(kept)
+        while len(self.kept) > 1:
+            self.kept.pop()
 
     @torch.no_grad()
     def start_books(self, frames: int, batch: int) -> None:
@@ -160,6 +195,7 @@ def main() -> None:
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--rate", type=float, default=CONFIG["codec"]["lr"], help="peak learning rate")
     parser.add_argument("--listener", type=Path, help="train_phones.py's network; without it spectra alone decide")
+    parser.add_argument("--frozen", action="store_true", help="the codes stay as they are: only the decoder learns")
     parser.add_argument("--small", action="store_true", help="tiny batches, for trying it out on a CPU")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -177,22 +213,24 @@ def main() -> None:
     if args.listener:
         listener = PhoneNet().to(device).requires_grad_(False).eval()
         listener.load_state_dict(torch.load(args.listener, map_location=device, weights_only=True))
-    trainer, start = Trainer(store, device, listener), time.monotonic()
+    trainer, start = Trainer(store, device, listener, args.frozen), time.monotonic()
     print(f"waited {start - began:.1f} s for speech", flush=True)
     if args.resume:
         trainer.codec.load_state_dict(load(args.resume, device).state_dict())
         trainer.codec.quantizer.folded = torch.load(args.resume, map_location="cpu", weights_only=True)["folded"]
     trainer.codec.train()
-    step, c = 0, CONFIG["codec"]
-    phases = c["phases"][1:] if args.resume else c["phases"]
-    for number, phase in enumerate(phases):
+    trainer.codec.quantizer.norm.train(not args.frozen)
+    step, opened, calm, c = 0, None, 1.0, CONFIG["codec"]
+    for number, phase in enumerate(c["phases"]):
+        if number == 0 and args.resume:
+            continue
         frames, batch = (phase["frames"], 2 if args.small else phase["batch"])
-        last = number == len(phases) - 1
-        if last:
+        if number > 0:
             trainer.decay.fill_(0.995)
         judged = phase.get("judges", False)
+        trainer.kept.clear()  # a new phase may bring new moments
         replay = capture(lambda f=frames, b=batch, j=judged: trainer.step(f, b, j), device)
-        opened = step
+        opened = step if judged and opened is None else opened
         print(f"phase {number}: {frames} frames x {batch}, captured at {time.monotonic() - start:.0f} s", flush=True)
         while True:
             share = (time.monotonic() - start) / args.seconds
@@ -203,8 +241,10 @@ def main() -> None:
             rate = (
                 args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
             )
+            rate *= calm
             trainer.rate.fill_(rate)
-            trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # the judges learn a little before they are heard
+            if opened is not None:
+                trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # the judges learn before they are heard
             grown = share / 0.1 if args.resume else (share - c["heard_from"]) / 0.15
             trainer.attention.fill_(min(1.0, max(0.0, grown)))
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
@@ -213,7 +253,7 @@ def main() -> None:
             step += 1
             if (step == c["vq_start"] and not args.resume) or (args.small and step == 3):
                 trainer.start_books(frames, batch)
-            if step == 4 * c["vq_start"] and not last:
+            if step == 4 * c["vq_start"] and number == 0:
                 trainer.decay.fill_(0.99)
             if step % 50 == 0:
                 store.take(2)
@@ -226,8 +266,16 @@ def main() -> None:
                       f"phone {phone:.2f} f0 {pitch:.3f} voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} "
                       f"centre {centre:.2f} heard {apart:.3f} alike {alike:.3f} told {told:.3f} "
                       f"hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
-                if not math.isfinite(spec):
+                if math.isfinite(spec):
+                    trainer.keep()
+                elif calm < 0.1 or not trainer.kept:
                     raise SystemExit("the loss is not finite")
+                else:
+                    trainer.back()
+                    calm *= 0.6
+                    print(
+                        f"not finite: back to the last state but one, the rate at {calm:.2f} of its course", flush=True
+                    )
             if step % 3000 == 0:
                 save(trainer.codec, args.out, step=step)
     save(trainer.codec, args.out, step=step)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries two designs of the codec, wide_judged with a listener on the first card and wide without on the second, and judges them by words.
+# Tries two designs of the codec with a listener, wide on the first card and wide_judged_late on the second, and judges them by words.
 # Run: ./trial.sh train SECONDS OUT      two cards and debs/ (fetch.sh); OUT gets the logs and the packed states
 #      ./trial.sh more SECONDS OUT       wide goes on at 2e-4 over the speech that is there, on one card with the listener
 #      ./trial.sh judge OUT [SENTENCES]  debs/ and pocketsphinx, no card: the shipped codec and every state in OUT
@@ -10,22 +10,22 @@ mkdir -p "$out"
 out=$(realpath "$out")
 cd "$(dirname "$0")"
 mkdir -p work
+hours=${HOURS:-200} # of speech, and of room for it on each card: 0.17 GB an hour
 export LD_LIBRARY_PATH=$PWD/debs/usr/lib/x86_64-linux-gnu PYTHONUNBUFFERED=1
 set -m # every job is a process group, so that its children end with it
 trap 'for job in $(jobs -p); do kill -- -$job 2>/dev/null || true; done' EXIT
 
 codec() { # CARD DESIGN NAME SECONDS [ARGUMENTS]: trains, and packs what came of it
-    CUDA_VISIBLE_DEVICES=$1 DEMO_VOICE_DESIGN=designs/$2.toml python3 train_codec.py --seconds "$4" --hours 80 \
+    CUDA_VISIBLE_DEVICES=$1 DEMO_VOICE_DESIGN=designs/$2.toml python3 train_codec.py --seconds "$4" --hours "$hours" \
         --out "work/$3.pt" "${@:5}" > "$out/$3.log" 2>&1
     [ "$3" = rehearsal ] || python3 pack.py "work/$3.pt" "$out/$3"
 }
-listened() {
-    CUDA_VISIBLE_DEVICES=0 python3 train_phones.py --seconds 40 --hours 30 > "$out/phones.log" 2>&1
-    codec 0 wide_judged wide_judged "$seconds" --listener work/phones.pt
+listener() {
+    CUDA_VISIBLE_DEVICES=0 python3 train_phones.py --seconds 40 --hours 60 > "$out/phones.log" 2>&1
 }
-rehearsal() { # both phases are captured once, beside the listener's training: a late failure costs more
+rehearsal() { # every phase is captured once, beside the listener's training: a late failure costs more
     python3 -c "import torch; from phone_net import PhoneNet; torch.save(PhoneNet().state_dict(), 'work/untrained.pt')"
-    codec 0 wide_judged rehearsal 3 --listener work/untrained.pt
+    codec 1 wide_judged_late rehearsal 3 --listener work/untrained.pt
 }
 both() { # waits for the two jobs; the second may succeed where the first fails
     wait "$first" || failed=1
@@ -44,14 +44,17 @@ studio = Studio(Path("debs"))
 for voice in (*named_voices().values(), random_espeak(random.Random(0))):
     studio.record("One, two, three.", voice, 1.0)
 PYTHON
-    workers=$(($(nproc) - 3))
-    OMP_NUM_THREADS=1 python3 synthesise.py --hours 75 --seconds 110 --workers $workers > "$out/speech.log" 2>&1 &
-    listened &
-    first=$!
-    codec 1 wide wide "$seconds" &
-    second=$!
+    workers=$(($(nproc) - 4))
+    OMP_NUM_THREADS=1 nice -n 5 python3 synthesise.py --hours $((hours - 5)) --seconds "$seconds" --workers $workers > "$out/speech.log" 2>&1 &
+    listener &
+    listening=$!
     rehearsal &
     wait $! || { tail -n 30 "$out/rehearsal.log"; exit 1; }
+    wait $listening || { tail -n 30 "$out/phones.log"; exit 1; }
+    codec 0 wide wide "$seconds" --listener work/phones.pt &
+    first=$!
+    codec 1 wide_judged_late wide_judged_late "$seconds" --listener work/phones.pt &
+    second=$!
     both
     ;;
 more)
