@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 from numpy.typing import NDArray
-from playwright.sync_api import Page, WebSocketRoute
+from playwright.sync_api import Page
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import (
@@ -36,6 +35,7 @@ def app(app_with_demo_voice: App) -> App:
 
 
 TAP = Path(__file__).with_name("tap.js").read_text("utf-8")
+WHOLE_TAKES = Path(__file__).with_name("whole_takes.js").read_text("utf-8")
 HEADER_BYTES = 16  # of a labelled frame
 LONG = 80 * "The boat came back in the evening. "  # minutes of speech
 FREED_S = 10.0  # on a machine that does much else; the whole text takes longer on any
@@ -85,25 +85,9 @@ def off_by(one: NDArray[np.int16], other: NDArray[np.int16]) -> int:
     return int(np.abs(one.astype(np.int32) - other).max())
 
 
-def serve_at_once(page: Page, frames: list[bytes]) -> None:
-    """Let a take's sound come when all of it is served, however slow the machine; ``frames`` are as they were sent."""
-
-    def between(socket: WebSocketRoute) -> None:
-        server, held = socket.connect_to_server(), list[str | bytes]()
-
-        def pass_on(message: str | bytes) -> None:
-            held.append(message)
-            if isinstance(message, bytes):
-                frames.append(message)
-            if frames and '"audio.done"' not in str(message):
-                return
-            for each in held:
-                socket.send(each)
-            held.clear()
-
-        server.on_message(pass_on)
-
-    page.route_web_socket(re.compile("/v1/audio/speech/stream"), between)
+def served_frames(page: Page) -> list[bytes]:
+    """Messages with sound that came since the last call."""
+    return [bytes(message) for message in page.evaluate("served()")]
 
 
 def tapped(page: Page) -> NDArray[np.float64]:
@@ -112,11 +96,7 @@ def tapped(page: Page) -> NDArray[np.float64]:
 
 
 def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_studio: OpenStudio) -> None:
-    page = open_studio(script=TAP, await_ready=False)
-    frames: list[bytes] = []
-    serve_at_once(page, frames)
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
+    page = open_studio(script=TAP + WHOLE_TAKES)
     page.fill("#vw-text", SHORT)
     voice = speaker(page)
     page.evaluate("tap.clear()")
@@ -124,7 +104,7 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
     assert reading(page, "underruns") == "0"
     assert float(reading(page, "rtf")) > 0
     assert reading(page, "reason") in {"no end came", "end of speech"}
-    served = np.frombuffer(b"".join(frame[HEADER_BYTES:] for frame in frames), "<i2")
+    served = np.frombuffer(b"".join(frame[HEADER_BYTES:] for frame in served_frames(page)), "<i2")
     assert served.size == int(reading(page, "frames")) * 1920
     page.wait_for_timeout(200)
     assert np.array_equal(tapped(page), np.trim_zeros(served))
@@ -135,12 +115,11 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
     assert rate == 24000
     assert np.array_equal(saved, served)
     # Again from memory: the same samples, and no second request.
-    frames.clear()
     page.evaluate("tap.clear()")
     play_through(page, "#vw-play")
     page.wait_for_timeout(200)
     assert np.array_equal(tapped(page), np.trim_zeros(served))
-    assert frames == []
+    assert served_frames(page) == []
     # Another client's socket: the same codes, decoded in chunks of other sizes, so the last bit may differ.
     other = speak(app, SHORT, task_type="custom_voice", voice=voice, language="auto", seed=seed(page))
     assert off_by(other, served) <= 1

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("voicewright", "runtime", "studio", "presets", "benchmarks", "tests", "tools", "app")
@@ -142,9 +141,14 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports_of(path: Path) -> Iterator[str]:
     """Dotted names that a file imports, wherever in it: a module, or a module and a name in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -161,38 +165,49 @@ def allowed_to(path: str) -> tuple[str, ...]:
     return MAY_IMPORT[max(matches, key=len)]
 
 
-per_file = pytest.mark.parametrize("path", sources(), ids=name_of)
+def test_a_file_imports_only_what_lies_below_it() -> None:
+    wrong = [
+        f"{name_of(path)} imports {name}"
+        for path in sources()
+        for name in imports_of(path)
+        if name.split(".")[0] in OURS and not (name.startswith("runtime.__") or name in {"runtime", "studio"})
+        if not any(within(name, module) for module in allowed_to(name_of(path)))
+    ]
+    assert not wrong
 
 
-@per_file
-def test_a_file_imports_only_what_lies_below_it(path: Path) -> None:
-    allowed = allowed_to(name_of(path))
-    for name in imports_of(path):
-        if name.split(".")[0] in OURS and not (name.startswith("runtime.__") or name in {"runtime", "studio"}):
-            assert any(within(name, module) for module in allowed), f"{name_of(path)} imports {name}"
+def test_libraries_stay_in_their_rooms() -> None:
+    wrong = [
+        f"{name_of(path)} imports {name}"
+        for path in sources()
+        for name in imports_of(path)
+        for library, rooms in ONLY_IN.items()
+        if within(name, library) and not (rooms and name_of(path).startswith(rooms))
+    ]
+    assert not wrong
 
 
-@per_file
-def test_libraries_stay_in_their_rooms(path: Path) -> None:
-    for name in imports_of(path):
-        for library, rooms in ONLY_IN.items():
-            if within(name, library):
-                assert name_of(path).startswith(rooms) if rooms else False, f"{name_of(path)} imports {name}"
+def test_pure_files_are_pure() -> None:
+    wrong = [
+        f"{name} imports {imported}"
+        for name, libraries in NEVER.items()
+        for imported in imports_of(ROOT / name)
+        if any(within(imported, module) for module in libraries)
+    ]
+    assert not wrong
 
 
-@pytest.mark.parametrize("name", NEVER)
-def test_pure_files_are_pure(name: str) -> None:
-    for imported in imports_of(ROOT / name):
-        assert not any(within(imported, module) for module in NEVER[name]), imported
-
-
-@per_file
-def test_nothing_is_run_or_unpickled(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            assert called not in FORBIDDEN_CALLS, f"{name_of(path)}:{node.lineno} {called}"
-            assert called.split(".")[-1] not in {"from_pretrained", "import_module"}, f"{name_of(path)}:{node.lineno}"
+def test_nothing_is_run_or_unpickled() -> None:
+    calls = [
+        (f"{name_of(path)}:{node.lineno}", ast.unparse(node.func))
+        for path in sources()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+    ]
+    methods = {"from_pretrained", "import_module"}
+    wrong = [(place, call) for place, call in calls if call in FORBIDDEN_CALLS or call.split(".")[-1] in methods]
+    assert calls
+    assert not wrong
 
 
 def test_the_tables_name_files_that_exist() -> None:

@@ -61,11 +61,11 @@ def test_the_environment_goes_before_the_default(group: type, knob: Any) -> None
 
 
 @pytest.mark.parametrize("knob", NUMBERS, ids=lambda knob: knob.name)
-@pytest.mark.parametrize("text", ["many", "", "1e", "nan", "inf"])
-def test_a_value_that_is_no_number_is_refused_by_name(knob: Any, text: str) -> None:
-    with pytest.raises(InvalidSetting) as caught:
-        Settings.from_env({knob.metadata["env"]: text})
-    assert knob.metadata["env"] in str(caught.value) or knob.name in str(caught.value)
+def test_a_value_that_is_no_number_is_refused_by_name(knob: Any) -> None:
+    for text in ("many", "", "1e", "nan", "inf"):
+        with pytest.raises(InvalidSetting) as caught:
+            Settings.from_env({knob.metadata["env"]: text})
+        assert knob.metadata["env"] in str(caught.value) or knob.name in str(caught.value)
 
 
 @per_knob
