@@ -73,13 +73,13 @@ def _click(page: Any, url: str) -> Click:
         "received": late + received,
         "runtime": runtime,
         "difference": late + audible - runtime,
-        "underruns": float(page.inner_text("#vw-underruns")),
+        "underruns": float(page.text_content("#vw-underruns") or "0"),
     }
 
 
 def _shown(page: Any, name: str) -> float:
     """A time as the page's meter writes it ("87 ms", "1.32 s"), in ms."""
-    number, unit = page.inner_text(f"#vw-{name}").split()
+    number, unit = (page.text_content(f"#vw-{name}") or "").split()
     return float(number) * {"ms": 1, "s": 1000}[unit]
 
 

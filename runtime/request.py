@@ -147,6 +147,7 @@ class ModelCard:
     dtype: str
     slots: int = 0  # requests that speak at the same time; 0 until it is loaded
     created: int = 0  # seconds since the epoch, when its configuration was written here
+    sampling: Sampling = field(default_factory=Sampling)  # what a request gets that says nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,6 +131,7 @@ def build(
     app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
+    app.mount("/studio/fonts", FreshFiles(directory=ASSETS / "fonts"))
     last = len(app.router.routes)
     for path in ("/health", "/ready", "/studio/{path:path}"):
         app.add_route(path, not_routed, methods=HTTP_METHODS)

@@ -3,12 +3,15 @@
 import { api } from './api.js';
 
 export class Keep {
-  /** @param {HTMLElement} root @param {EventTarget} stage hears 'star' and 'code' */
-  constructor(root, stage) {
-    this.star = root.querySelector('#vw-star');
-    this.wav = root.querySelector('#vw-download');
-    this.others = [...root.querySelectorAll('[data-format]')];
-    this.code = root.querySelector('#vw-copy-code');
+  /** @param {ParentNode} page @param {EventTarget} stage hears 'star' and 'code' */
+  constructor(page, stage) {
+    const menu = /** @type {HTMLElement} */ (page.querySelector('#vw-keep'));
+    this.star = page.querySelector('#vw-star');
+    this.button = page.querySelector('#vw-save');
+    this.wav = menu.querySelector('#vw-download');
+    this.others = [...menu.querySelectorAll('[data-format]')];
+    this.code = menu.querySelector('#vw-copy-code');
+    menu.addEventListener('click', () => menu.hidePopover());
     /** @type {import('./take.js').Take|null} whose file is behind the link */
     this.offered = null;
     /** @type {Object<string, any>|null} its record when that was put there */
@@ -21,6 +24,7 @@ export class Keep {
   show(take) {
     const { record } = take ?? {};
     this.code.disabled = !take;
+    this.button.disabled = !take;
     this.star.hidden = !record;
     this.star.dataset.icon = record?.favourite ? 'starred' : 'star';
     this.star.setAttribute('aria-pressed', String(Boolean(record?.favourite)));

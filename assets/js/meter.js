@@ -10,6 +10,7 @@ export class Meter {
   constructor(page, t) {
     this.t = t;
     const names = ['queue', 'prefill', 'ttfa', 'audible', 'rtf', 'frames', 'underruns', 'reason'];
+    this.chip = page.querySelector('#vw-to-sound');
     this.cells = Object.fromEntries(names.map((name) => [name, page.querySelector(`#vw-${name}`)]));
   }
 
@@ -21,6 +22,9 @@ export class Meter {
       const text = figures[name] ?? NONE;
       if (cell.textContent !== text) cell.textContent = text;
     }
+    const ms = take && (take.timing.audible ?? take.timing.ttfa ?? take.metrics?.heard?.audible_ms ?? take.metrics?.heard?.ttfa_ms);
+    this.chip.hidden = ms == null;
+    if (ms != null) this.chip.textContent = this.t('shell.to_sound', { s: (ms / 1000).toFixed(ms < 100 ? 2 : 1) });
   }
 
   /** @param {Object<string, any>} take */

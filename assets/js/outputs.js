@@ -14,19 +14,19 @@ const MAX_TARGET = 0.6 * SAMPLE_RATE;
 const START_AHEAD = 0.01; // seconds; a source that starts in the past loses its first samples
 
 export class WorkletOutput {
-  /** @param {AudioContext} context @param {CountersListener} onCounters */
-  static async open(context, onCounters) {
-    await context.audioWorklet.addModule(new URL('./worklet.js', import.meta.url));
-    return new WorkletOutput(context, onCounters);
+  /** @param {AudioNode} target what the sound goes to @param {CountersListener} onCounters */
+  static async open(target, onCounters) {
+    await target.context.audioWorklet.addModule(new URL('./worklet.js', import.meta.url));
+    return new WorkletOutput(target, onCounters);
   }
 
-  /** @param {AudioContext} context @param {CountersListener} onCounters */
-  constructor(context, onCounters) {
-    this.node = new AudioWorkletNode(context, 'voicewright-player', {
+  /** @param {AudioNode} target @param {CountersListener} onCounters */
+  constructor(target, onCounters) {
+    this.node = new AudioWorkletNode(target.context, 'voicewright-player', {
       numberOfInputs: 0,
       outputChannelCount: [1],
     });
-    this.node.connect(context.destination);
+    this.node.connect(target);
     this.node.port.onmessage = ({ data }) => onCounters(data);
   }
 
@@ -49,9 +49,10 @@ export class WorkletOutput {
 }
 
 export class ScheduledOutput {
-  /** @param {AudioContext} context @param {CountersListener} onCounters */
-  constructor(context, onCounters) {
-    this.context = context;
+  /** @param {AudioNode} target what the sound goes to @param {CountersListener} onCounters */
+  constructor(target, onCounters) {
+    this.sink = target;
+    this.context = target.context;
     this.onCounters = onCounters;
     this.timer = 0;
     this.reset(0, 0);
@@ -125,7 +126,7 @@ export class ScheduledOutput {
     for (let i = 0; i < pcm.length; i++) channel[i] = pcm[i] / 32768;
     const source = this.context.createBufferSource();
     source.buffer = buffer;
-    source.connect(this.context.destination);
+    source.connect(this.sink);
     source.onended = () => this.sources.delete(source);
     source.start(at);
     this.sources.add(source);

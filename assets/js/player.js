@@ -25,6 +25,19 @@ export class Player extends EventTarget {
     this.counters = null;
     this.sounding = false; // a take was begun and has neither ended nor been stopped
     this.exact = false;
+    /** @type {GainNode|null} */
+    this.gain = null;
+    this.loudness = 1;
+  }
+
+  get volume() {
+    return this.loudness;
+  }
+
+  /** How loud everything is, from 0 to 1; at 1 every sample leaves as it came. */
+  set volume(volume) {
+    this.loudness = volume;
+    if (this.gain) this.gain.gain.value = volume;
   }
 
   /** Make the context run. Call it from a gesture; later calls only resume. */
@@ -37,10 +50,13 @@ export class Player extends EventTarget {
   async open() {
     this.context = makeContext();
     this.exact = Boolean(this.context.audioWorklet) && this.context.sampleRate === SAMPLE_RATE;
+    this.gain = this.context.createGain();
+    this.gain.gain.value = this.loudness;
+    this.gain.connect(this.context.destination);
     const onCounters = (counters) => this.count(counters);
     this.output = this.exact
-      ? await WorkletOutput.open(this.context, onCounters)
-      : new ScheduledOutput(this.context, onCounters);
+      ? await WorkletOutput.open(this.gain, onCounters)
+      : new ScheduledOutput(this.gain, onCounters);
   }
 
   /** Keep the order of what is asked for while the output is still being opened. */

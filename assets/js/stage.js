@@ -29,8 +29,9 @@ export class Stage extends EventTarget {
     this.button = page.querySelector('#vw-play');
     this.time = page.querySelector('#vw-time');
     this.length = page.querySelector('#vw-length');
+    this.hover = page.querySelector('#vw-hover');
     this.caption = page.querySelector('#vw-caption');
-    this.keep = new Keep(page.querySelector('#vw-keep'), this);
+    this.keep = new Keep(page, this);
     /** @type {Take|null} what is shown */
     this.take = null;
     /** @type {Programme|null} */
@@ -42,23 +43,15 @@ export class Stage extends EventTarget {
     this.at = 0; // samples into the take that is shown
     this.playing = 0;
     this.onChange = () => this.refresh();
-    this.place(page);
     this.listen();
-  }
-
-  /** On a phone the dock has no place for the figures: they follow the room. @param {ParentNode} page */
-  place(page) {
-    const [figures, dock, footer] = ['.vw-meter', '#vw-stage', '.vw-footer'].map((part) => page.querySelector(part));
-    const narrow = matchMedia('(max-width: 40rem)');
-    const settle = () => (narrow.matches ? footer.before(figures) : dock.append(figures));
-    narrow.onchange = settle;
-    settle();
   }
 
   listen() {
     this.button.onclick = () => this.toggle();
     this.slider.onkeydown = (event) => this.onKey(event);
     this.slider.onpointerdown = (event) => this.onPointer(event);
+    this.slider.onpointermove = (event) => this.onHover(event);
+    this.slider.onpointerleave = () => (this.hover.hidden = true);
     this.player.addEventListener('counters', () => this.follow());
     this.player.addEventListener('finished', () => this.onFinished());
     this.refresh();
@@ -183,9 +176,22 @@ export class Stage extends EventTarget {
 
   onPointer(event) {
     if (!this.take?.samples || event.button !== 0) return;
-    const { left, width } = this.waveform.canvas.getBoundingClientRect();
-    this.seek(((event.clientX - left) / width) * this.waveform.span);
+    this.seek(this.pointed(event) * this.waveform.span);
     this.resume();
+  }
+
+  /** How far into the waveform the pointer is, from 0 to 1. @param {PointerEvent} event */
+  pointed({ clientX }) {
+    const { left, width } = this.waveform.canvas.getBoundingClientRect();
+    return Math.max(0, Math.min(1, (clientX - left) / width));
+  }
+
+  /** Say which time the pointer is at. @param {PointerEvent} event */
+  onHover(event) {
+    const at = this.pointed(event) * this.waveform.span;
+    this.hover.hidden = !this.take?.samples || at > this.take.samples;
+    this.hover.textContent = clock(at);
+    this.hover.style.left = `${100 * this.pointed(event)}%`;
   }
 
   /** Read where the sound is, and show it. */

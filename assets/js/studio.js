@@ -3,6 +3,7 @@
 import { Addresses } from './addresses.js';
 import { api, StudioError } from './api.js';
 import { CodeDialog } from './code_dialog.js';
+import { Dock } from './dock.js';
 import { Drafts } from './drafts.js';
 import { TakeHistory } from './history.js';
 import { Preferences } from './preferences.js';
@@ -21,6 +22,7 @@ import { offerSigningIn } from './sign_in.js';
 import { Status } from './status.js';
 import { TextFacts } from './text_facts.js';
 import { Toasts } from './toast.js';
+import { Variation } from './variation.js';
 import { Voices } from './voices.js';
 import { localised, Words } from './words.js';
 import { SpeechError, SpeechSocket } from '../../clients/js/voicewright.js';
@@ -50,8 +52,7 @@ export class Studio {
     this.textField.value = presets.texts.auto;
     this.speakButton = page.querySelector('#vw-speak');
     this.stopButton = page.querySelector('#vw-stop');
-    this.seed = page.querySelector('#vw-seed');
-    this.lock = page.querySelector('#vw-lock');
+    this.variation = new Variation(page.querySelector('#vw-shared-variation'), this.t);
     this.note = page.querySelector('#vw-note');
     this.tabs = [...page.querySelectorAll('[role=tab]')];
     /** @type {Map<string, ModelCard>} */
@@ -63,6 +64,7 @@ export class Studio {
     this.scrolled = new Map();
     this.toasts = new Toasts(page.querySelector('#vw-toasts'));
     this.stage = new Stage(page, this.t);
+    this.dock = new Dock(page, this);
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
       modelOf: (id) => this.modelOf(id),
@@ -75,7 +77,7 @@ export class Studio {
     this.history = new TakeHistory(this.speech, this.t);
     this.code = new CodeDialog(page.querySelector('#vw-code'), this);
     this.rooms = ROOMS.map((Room) => this.build(Room));
-    this.drafts = new Drafts([this, ...this.rooms]);
+    this.drafts = new Drafts([this, this.variation, ...this.rooms]);
     this.drafts.recall();
     this.addresses = new Addresses(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
     this.status = new Status(page, this.socket, this.t);
@@ -98,7 +100,6 @@ export class Studio {
     this.page.addEventListener('click', leaveFocus);
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = () => this.stop();
-    this.seed.oninput = () => (this.lock.checked = this.seed.value !== '');
     // Who writes on has that to undo, and not what was replaced before.
     this.page.addEventListener('input', ({ target }) => {
       this.undo = null;
@@ -150,6 +151,7 @@ export class Studio {
     this.offer([...new Set(this.cards.values())]);
     this.status.name();
     this.stage.refresh();
+    this.variation.paint();
     for (const room of this.rooms) room.onLanguage?.();
   }
 
@@ -194,15 +196,17 @@ export class Studio {
     this.refresh();
   }
 
-  /** Put the shared text field and the Speak row where the room wants them. @param {HTMLElement} root */
+  /** Put the shared text field, the variation and the first button where the room wants them. @param {HTMLElement} root */
   furnish(root) {
-    for (const name of ['text', 'actions']) {
-      const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? this.page.querySelector('#vw-shared');
+    const homes = { text: '#vw-shared', variation: '#vw-shared', actions: '#vw-dock-actions' };
+    for (const [name, home] of Object.entries(homes)) {
+      const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? this.page.querySelector(home);
       slot.append(this.page.querySelector(`#vw-shared-${name}`));
     }
     // A room may have another word for what its primary button does.
-    this.speakButton.dataset.i18n = root.querySelector('[data-vw-speak]')?.dataset.vwSpeak ?? 'shell.speak';
-    this.speakButton.textContent = this.t(this.speakButton.dataset.i18n);
+    const word = this.speakButton.querySelector('[data-i18n]');
+    word.dataset.i18n = root.querySelector('[data-vw-speak]')?.dataset.vwSpeak ?? 'shell.speak';
+    word.textContent = this.t(word.dataset.i18n);
   }
 
   /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
@@ -252,14 +256,12 @@ export class Studio {
   id = 'shared';
 
   draft() {
-    return { text: this.text, seed: this.seed.value, lock: this.lock.checked };
+    return { text: this.text };
   }
 
-  /** @param {{text: string, seed: string, lock: boolean}} draft */
-  recall({ text, seed, lock }) {
+  /** @param {{text: string}} draft */
+  recall({ text }) {
     this.text = text;
-    this.seed.value = seed;
-    this.lock.checked = lock;
   }
 
   /**
@@ -353,14 +355,6 @@ export class Studio {
     return `${this.t('shell.too_short', { s: seconds.toFixed(1), about })} ${this.t(`shell.too_short.${way}`)}`;
   }
 
-  /** The seed of the next take: the locked one, or a new one. @throws {FieldError} */
-  nextSeed() {
-    if (!this.lock.checked) this.seed.value = crypto.getRandomValues(new Uint32Array(1))[0];
-    const seed = this.seed.valueAsNumber;
-    if (!Number.isInteger(seed) || seed < 0 || seed > 0xffffffff) throw new FieldError('seed', this.t('shell.seed_range'));
-    return seed;
-  }
-
   /**
    * Put a kept take's text, settings and seed back into the form of its room.
    *
@@ -372,8 +366,7 @@ export class Studio {
     const room = own?.restore && (own.mode ?? record.mode) === record.mode ? own : this.rooms.find(({ mode }) => mode === record.mode);
     this.go(room.id);
     this.text = record.text;
-    this.seed.value = record.seed ?? '';
-    this.lock.checked = this.seed.value !== '';
+    this.variation.restore(record);
     room.restore({ ...record, reference });
     this.drafts.touch();
   }
@@ -391,12 +384,18 @@ export class Studio {
     this.refresh();
   }
 
+  /** Whether anything sounds or is being made. */
+  get isBusy() {
+    return this.stage.sounding || this.speech.live.size > 0;
+  }
+
   /** Make the shell say what is and what can be done. */
   refresh() {
     if (!this.current) return;
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
     this.drafts.touch();
-    this.stopButton.disabled = !this.stage.sounding && this.speech.live.size === 0;
+    this.variation.offer(this.cards.get(this.current.mode));
+    this.dock.refresh(this.isBusy);
     this.note.textContent = this.noteOf(this.stage.take);
     this.facts.refreshSoon();
   }
@@ -429,7 +428,7 @@ export class Studio {
     } else if (event.key === 'z' && (event.ctrlKey || event.metaKey) && this.undo) {
       event.preventDefault();
       this.undo();
-    } else if (event.key === 'Escape' && !this.stopButton.disabled) {
+    } else if (event.key === 'Escape' && !this.stopButton.disabled && !this.page.querySelector(':popover-open')) {
       this.stop();
     } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
       if (this.current.onKey?.(event)) event.preventDefault();
@@ -463,8 +462,10 @@ export class Studio {
     const { root } = this.room(room);
     const find = (field) => root.querySelector(`[data-error-for="${CSS.escape(field)}"]`);
     const holder = find(PLACE[place] ?? place) ?? find('request');
-    if (holder) holder.textContent = sentence;
-    else if (sentence) this.toast(sentence);
+    if (holder) {
+      holder.textContent = sentence;
+      if (sentence) holder.closest('details')?.setAttribute('open', '');
+    } else if (sentence) this.toast(sentence);
   }
 
   /** Take back what was said of a field, since something else is written there now. @param {HTMLElement} field */

@@ -31,11 +31,19 @@ export class TextFacts {
   refresh() {
     const { studio } = this;
     const text = studio.text.trim();
+    studio.dock.refresh(studio.isBusy);
     this.count.textContent = text && studio.t('shell.text_facts', this.facts(text));
     this.script.hidden = text.length <= LONG;
     const hint = text && this.hint(text);
     this.tongue.hidden = !hint;
     if (this.tongue.textContent !== hint) this.tongue.textContent = hint;
+  }
+
+  /** Who speaks, and how long it takes. @param {string} voice */
+  line(voice) {
+    const text = this.studio.text.trim();
+    const time = text && this.studio.t('shell.about', { time: this.time(expectedSeconds(text)) });
+    return [voice, time].filter(Boolean).join(', ');
   }
 
   /** @param {string} text */

@@ -10,7 +10,7 @@ from runtime.engine.waiting import WaitingQueue
 from runtime.errors import InvalidSetting
 from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, resolve
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig, read_model_config, read_speech_tokenizer_config
-from runtime.request import Mode, ModelCard
+from runtime.request import Mode, ModelCard, Sampling
 from runtime.settings import Limits
 
 
@@ -46,7 +46,7 @@ class RegistryEntry:
 
     def card(self, device: str, dtype: str, limits: Limits) -> ModelCard:
         """The checkpoint as clients see it."""
-        config = self.config
+        config, generation = self.config, self.config.generation
         return ModelCard(
             name=self.name,
             modes=self.modes,
@@ -63,6 +63,12 @@ class RegistryEntry:
             loaded=self.core is not None,
             created=self.created,
             slots=self.core.slots if self.core else 0,
+            sampling=Sampling(
+                temperature=generation.temperature,
+                top_k=generation.top_k,
+                top_p=generation.top_p,
+                repetition_penalty=generation.repetition_penalty,
+            ),
         )
 
 

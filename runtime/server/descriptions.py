@@ -11,6 +11,15 @@ from typing_extensions import TypedDict
 from runtime.request import SAMPLE_RATE, Finished, ModelCard, RequestStats, StopReason
 
 
+class ModelSampling(TypedDict):
+    """What a request gets that says nothing of it."""
+
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    repetition_penalty: float | None
+
+
 class Model(TypedDict):
     """A loaded checkpoint, as /v1/models lists it too."""
 
@@ -31,6 +40,7 @@ class Model(TypedDict):
     device: str
     dtype: str
     sample_rate: int
+    sampling: ModelSampling
 
 
 class Metrics(TypedDict):
@@ -70,6 +80,12 @@ def model_entry(model: ModelCard) -> Model:
         "device": model.device,
         "dtype": model.dtype,
         "sample_rate": SAMPLE_RATE,
+        "sampling": {
+            "temperature": model.sampling.temperature,
+            "top_k": model.sampling.top_k,
+            "top_p": model.sampling.top_p,
+            "repetition_penalty": model.sampling.repetition_penalty,
+        },
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import soundfile
-from playwright.sync_api import FilePayload, Locator, Page, expect
+from playwright.sync_api import Download, FilePayload, Locator, Page, expect
 
 from tests.support.signals import voice
 
@@ -14,7 +14,26 @@ PLAYED_MS = 30_000
 
 
 def reading(page: Page, name: str) -> str:
-    return page.inner_text(f"#vw-{name}")
+    """A figure of the take; most stand in a sheet that is closed."""
+    return (page.text_content(f"#vw-{name}") or "").strip()
+
+
+def vary(page: Page) -> None:
+    """Open what makes takes differ."""
+    page.evaluate("document.querySelector('#vw-shared-variation').open = true")
+
+
+def save(page: Page, form: str = "wav") -> Download:
+    """Download the take in one of the forms that the dock offers."""
+    page.click("#vw-save")
+    with page.expect_download() as download:
+        page.click("#vw-download" if form == "wav" else f"#vw-keep [data-format={form}]")
+    return download.value
+
+
+def copy_code(page: Page) -> None:
+    page.click("#vw-save")
+    page.click("#vw-copy-code")
 
 
 def await_sound(page: Page) -> None:

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import OpenStudio
 from tests.browser.design_steps import LETTERS, act, card, expect_state, lock, seed_field, seeds
 from tests.browser.script_steps import enter_script, line, new_script, text_of
-from tests.browser.steps import await_end, await_sound, enter, history_row, speaker, wav
+from tests.browser.steps import await_end, await_sound, enter, history_row, speaker, vary, wav
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -63,6 +63,7 @@ def test_a_reload_keeps_the_text_the_speaker_and_how_to_say_it(studio: Page) -> 
     studio.select_option("#vw-speakers-language", "english")
     studio.fill("#vw-text", "Mine, and not to be lost.")
     studio.fill("#vw-speakers-instruct", "Slowly, please.")
+    vary(studio)
     studio.fill("#vw-seed", "42")
     reload(studio)
     assert studio.input_value("#vw-text") == "Mine, and not to be lost."

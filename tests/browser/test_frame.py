@@ -173,7 +173,7 @@ def test_a_style_that_comes_late_moves_nothing(open_studio: OpenStudio) -> None:
         time.sleep(0.7)  # a busy machine, a slow line
         route.continue_()
 
-    page.route("**/studio/css/st*.css", late)
+    page.route("**/studio/css/*o*.css", late)
     page.add_init_script(SHIFTS)
     page.reload()
     page.locator("#vw-speak:enabled").wait_for()

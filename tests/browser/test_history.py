@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.steps import enter, history_row, kept_take, prepare, seed, speaker
+from tests.browser.steps import copy_code, enter, history_row, kept_take, prepare, save, seed, speaker
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -146,11 +146,9 @@ def test_the_stage_offers_every_format_and_the_star(app: App, studio: Page) -> N
     take = kept_take(studio, "Take me along.")
     length = pcm_of(app, take).size / 24000
     for name in ("wav", "mp3", "flac", "opus"):
-        link = "#vw-download" if name == "wav" else f"#vw-keep [data-format={name}]"
-        with studio.expect_download() as download:
-            studio.click(link)
-        assert download.value.suggested_filename.endswith(f".{name}")
-        samples, rate = soundfile.read(download.value.path())
+        file = save(studio, name)
+        assert file.suggested_filename.endswith(f".{name}")
+        samples, rate = soundfile.read(file.path())
         assert samples.shape[0] / rate == pytest.approx(length, abs=0.15), name
     studio.click("#vw-star")
     expect(studio.locator("#vw-star")).to_have_attribute("aria-pressed", "true")
@@ -184,7 +182,7 @@ def test_the_code_of_a_take_runs_and_speaks_the_same(
     prepare(page, room)
     take = kept_take(page, """It's "quoted", isn't it? $HOME \\ 'so'.""")
     served = pcm_of(app, take)
-    page.click("#vw-copy-code")
+    copy_code(page)
     expect(page.locator("#vw-code")).to_be_visible()
     for language, runner in RUNNERS.items():
         done = subprocess.run(
@@ -210,7 +208,7 @@ def test_a_studio_without_a_store_says_so_and_still_speaks(studio: Page) -> None
     studio.route("**/studio/takes*", lambda route: route.fulfill(status=404, json={"detail": "Not Found"}))
     studio.fill("#vw-text", "Nobody keeps this.")
     studio.click("#vw-speak")
-    studio.locator("#vw-download[href]").wait_for(timeout=60_000)
+    studio.locator("#vw-download[href]").wait_for(state="attached", timeout=60_000)
     assert studio.locator(".vw-toast").count() == 0
     assert studio.is_hidden("#vw-star")
     enter(studio, "library")

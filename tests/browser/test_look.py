@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.steps import await_sound, enter, kept_take, reading, speaker
+from tests.browser.steps import await_sound, copy_code, enter, kept_take, reading, speaker
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +29,7 @@ def test_axe_finds_nothing_in_any_room(open_studio: OpenStudio, scheme: str) -> 
         if room == "library":
             page.locator(".vw-take-open").first.click()
         look(room)
-    page.click("#vw-copy-code")
+    copy_code(page)
     look("code", "#vw-code")
     assert found == [], found
 

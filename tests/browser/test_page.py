@@ -17,7 +17,18 @@ import soundfile
 from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from tests.browser.conftest import INSECURE_HOST, SCREENSHOTS, OpenStudio
-from tests.browser.steps import SHORT, await_end, await_sound, play_through, prepare, reading, speak_whole, wav
+from tests.browser.steps import (
+    SHORT,
+    await_end,
+    await_sound,
+    play_through,
+    prepare,
+    reading,
+    save,
+    speak_whole,
+    vary,
+    wav,
+)
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -55,6 +66,7 @@ def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
     studio.fill("#vw-text", "a" * 4097)
     expect_complaint(studio, "text", "4097", "4096")
     studio.fill("#vw-text", text)
+    vary(studio)
     studio.fill("#vw-seed", "1.5")
     expect_complaint(studio, "seed", "whole number")
     studio.fill("#vw-seed", "")
@@ -211,9 +223,7 @@ def test_an_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio
     played = page.evaluate("scheduled")
     sound = np.concatenate([np.array(each["samples"]) for each in played])
     assert sound.size == frames * 1920
-    with page.expect_download() as download:
-        page.click("#vw-download")
-    saved, _ = soundfile.read(download.value.path(), dtype="int16")
+    saved, _ = soundfile.read(save(page).path(), dtype="int16")
     assert np.array_equal(sound * 32768, saved)
     gaps = sum(after["at"] > before["end"] + 1e-6 for before, after in pairwise(played))
     assert gaps == int(reading(page, "underruns"))

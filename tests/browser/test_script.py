@@ -36,7 +36,7 @@ from tests.browser.script_steps import (
     text_of,
     texts,
 )
-from tests.browser.steps import wav
+from tests.browser.steps import reading, wav
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -70,7 +70,7 @@ def test_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) ->
     _, (first, second, third) = joined(script, app)
     gap = silence(GAP_S)
     expected = np.concatenate([first, silence(3), gap, second, gap, third])
-    assert script.inner_text("#vw-underruns") == "0", "the sound ran dry"
+    assert reading(script, "underruns") == "0", "the sound ran dry"
     assert np.array_equal(heard(script), np.trim_zeros(expected))
 
 
@@ -229,7 +229,7 @@ def test_a_kept_voice_speaks_a_line_and_takes_no_instruct(script: Page, app: App
     expect(line(script, 4).locator(".vw-line-voice option:checked")).to_have_text("Grandmother")
     instruct = line(script, 4).locator(".vw-line-instruct")
     expect(instruct).to_be_disabled()
-    assert instruct.get_attribute("placeholder") == "Base takes no instruct"
+    assert instruct.get_attribute("placeholder") == "A cloned voice takes no style"
     line(script, 4).locator(".vw-line-play").click()
     await_made(script, 4)
     await_saved(script)

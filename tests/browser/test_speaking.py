@@ -20,8 +20,10 @@ from tests.browser.steps import (
     play_through,
     prepare,
     reading,
+    save,
     seed,
     speaker,
+    vary,
 )
 from tests.browser.wire import active_slots, sound_of, speak
 from tests.support.app import App
@@ -108,10 +110,9 @@ def test_the_loudspeaker_gets_the_served_samples_bit_for_bit(app: App, open_stud
     assert served.size == int(reading(page, "frames")) * 1920
     page.wait_for_timeout(200)
     assert np.array_equal(tapped(page), np.trim_zeros(served))
-    with page.expect_download() as download:
-        page.click("#vw-download")
-    assert download.value.suggested_filename.endswith(".wav")
-    saved, rate = soundfile.read(download.value.path(), dtype="int16")
+    file = save(page)
+    assert file.suggested_filename.endswith(".wav")
+    saved, rate = soundfile.read(file.path(), dtype="int16")
     assert rate == 24000
     assert np.array_equal(saved, served)
     # Again from memory: the same samples, and no second request.
@@ -176,6 +177,7 @@ def test_a_locked_seed_gives_the_same_take_and_an_open_one_another(app: App, stu
         return seed(studio), np.frombuffer(sound_of(app, record), "<i2")
 
     first_seed, first = take()
+    vary(studio)
     studio.check("#vw-lock")
     again_seed, again = take()
     assert again_seed == first_seed

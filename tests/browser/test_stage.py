@@ -73,7 +73,7 @@ def test_what_streams_goes_on_while_it_is_paused(studio: Page) -> None:
     await_sound(studio)
     studio.click("#vw-play")
     paused = clock(studio)
-    studio.locator("#vw-download[href]").wait_for()
+    studio.locator("#vw-download[href]").wait_for(state="attached")
     assert clock(studio) == paused
     assert float(studio.get_attribute("#vw-seek", "aria-valuemax") or 0) > paused
     play_through(studio, "#vw-play")

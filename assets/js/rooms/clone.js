@@ -163,10 +163,16 @@ export class CloneRoom {
   async speak({ clicked }) {
     const { studio, mode } = this;
     const voice = this.chosen;
-    const asked = voice
-      ? { config: { voice: voice.id, language: this.language.value }, label: voice.name }
-      : { config: this.config(), label: this.reference.name, reference: this.reference.sent() };
-    studio.stage.play(studio.say({ room: this.id, mode, text: studio.text, seed: studio.nextSeed(), ...asked }), { clicked });
+    const own = voice ? { voice: voice.id, language: this.language.value } : this.config();
+    const config = { ...own, ...studio.variation.sampling };
+    const source = voice ? { label: voice.name } : { label: this.reference.name, reference: this.reference.sent() };
+    const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed(), ...source };
+    studio.stage.play(studio.say(asked), { clicked });
+  }
+
+  /** What the dock says before anything was spoken. */
+  line() {
+    return this.studio.facts.line(this.chosen?.name ?? this.reference?.name ?? '');
   }
 
   /** The fields of session.config for what was recorded or uploaded. @throws {FieldError} */

@@ -11,6 +11,7 @@
  * @property {string} dtype
  * @property {boolean} takes_instruct
  * @property {boolean} speaks      false: random weights
+ * @property {Object<string, number|null>} sampling  what a request gets that says nothing
  */
 
 /** A mistake that the form itself can see, at the field that it is about. */

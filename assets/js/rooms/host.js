@@ -108,9 +108,10 @@ export class HostRoom {
       if (!(error instanceof StudioError)) throw error;
       if (error.code === 'host_only') this.shut();
       else this.state.textContent = error.message;
+    } finally {
+      clearTimeout(this.timer); // whatever became of this answer, the next is asked for
+      if (this.open && this.door.hidden) this.timer = setTimeout(() => this.refresh(), ASK_MS);
     }
-    clearTimeout(this.timer);
-    if (this.open && this.door.hidden) this.timer = setTimeout(() => this.refresh(), ASK_MS);
   }
 
   shut() {

@@ -127,6 +127,11 @@ export class SpeakersRoom {
     studio.replacing(this, isOwn, () => (instruct.value = text));
   }
 
+  /** What the dock says before anything was spoken. */
+  line() {
+    return this.studio.facts.line(title(this.speaker));
+  }
+
   draft() {
     return { speaker: this.speaker, language: this.language.value, instruct: this.instruct.value };
   }
@@ -153,7 +158,7 @@ export class SpeakersRoom {
 
   async speak({ clicked }) {
     const { studio, mode } = this;
-    const asked = { room: this.id, mode, config: this.config(), text: studio.text, seed: studio.nextSeed() };
+    const asked = { room: this.id, mode, config: { ...this.config(), ...studio.variation.sampling }, text: studio.text, seed: studio.variation.nextSeed() };
     studio.stage.play(studio.say({ ...asked, label: title(this.speaker) }), { clicked });
   }
 
