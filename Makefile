@@ -19,9 +19,11 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
 
-# Processes that share the tests (tests/conftest.py says how); JOBS=0 runs them all in one.
+# Processes that share the tests (tests/conftest.py says how); JOBS=0 runs them all in one. Most of what `make test` runs
+# waits now and then, for a socket or a process, so that one more than there are cores keeps those busy.
 JOBS ?= logical
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+test: JOBS = $(shell $(PYTHON) -c 'import os; print(1 + os.cpu_count())')
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Each process that a test starts would compile the whole of the code anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,10 +36,9 @@ test: $(VENV)/.ready-dev
 	$(PYTEST) $(if $(TESTS),$(TESTS),-m "not thorough" --hypothesis-profile=quick)
 
 # The rest, and only the rest: what shows the same again on other devices, at the studio's port, with other people's
-# clients, or with ten times the examples. Together with `make test` it is every test there is. HALF=0 and HALF=1 run
-# every other file each.
+# clients, or with ten times the examples. Together with `make test` it is every test there is.
 test-all: $(VENV)/.ready-dev $(CLIENTS)/.ready
-	$(PYTEST) -m "thorough or examples" $(if $(HALF),--half $(HALF)) $(TESTS)
+	$(PYTEST) -m "thorough or examples" $(TESTS)
 
 check: $(VENV)/.ready-dev $(JS)/node_modules/.ready
 	$(BIN)/ruff check .

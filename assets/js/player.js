@@ -52,11 +52,11 @@ export class Player extends EventTarget {
     this.exact = Boolean(this.context.audioWorklet) && this.context.sampleRate === SAMPLE_RATE;
     this.gain = this.context.createGain();
     this.gain.gain.value = this.loudness;
-    this.gain.connect(this.context.destination);
     const onCounters = (counters) => this.count(counters);
     this.output = this.exact
       ? await WorkletOutput.open(this.gain, onCounters)
       : new ScheduledOutput(this.gain, onCounters);
+    this.gain.connect(this.context.destination);
   }
 
   /** Keep the order of what is asked for while the output is still being opened. */

@@ -162,8 +162,10 @@ def test_nothing_moves_while_the_page_loads_or_from_room_to_room(
     tops = set()
     for room in ROOMS:
         enter(page, room)
-        tops.add(page.evaluate("document.querySelector('#vw-stage').getBoundingClientRect().top"))
-    assert len(tops) == 1, f"the player stands at {tops}"
+        dock = page.locator("#vw-stage")
+        if dock.is_visible():  # where there is nothing to begin and nothing to hear, there is none
+            tops.add(dock.evaluate("(dock) => dock.getBoundingClientRect().top"))
+    assert len(tops) == 1, f"the dock stands at {tops}"
 
 
 def test_a_style_that_comes_late_moves_nothing(open_studio: OpenStudio) -> None:

@@ -104,9 +104,7 @@ def test_a_manner_that_a_voice_does_not_take_is_left_out_with_a_note(studio: Pag
     studio.fill("#vw-text", "TOM: (warmly) Hello.\n\nTOM: Good morning. " + SENTENCE * 12)
     studio.click("#vw-text-script")
     expect(text_of(studio, 1)).to_have_value("Hello.")
-    expect(line(studio, 1).locator(".vw-line-error")).to_have_text(
-        "“warmly” is left out: this voice takes no style."
-    )
+    expect(line(studio, 1).locator(".vw-line-error")).to_have_text("“warmly” is left out: this voice takes no style.")
     expect(line(studio, 2).locator(".vw-line-error")).to_have_text("")
 
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.support.thorough import KEPT, ROOT, THOROUGH, half_of, is_thorough
+from tests.support.thorough import KEPT, ROOT, THOROUGH, is_thorough
 
 
 @pytest.mark.parametrize("table", [THOROUGH, KEPT], ids=["thorough", "kept"])
@@ -20,14 +20,9 @@ def test_every_row_names_a_file_and_tests_in_it(table: dict[str, tuple[str, ...]
             assert {name.partition("[")[0] for name in names} <= defined, path
 
 
-def test_the_halves_are_all_files_and_neither_has_most_of_them() -> None:
-    halves = [half_of(f"{path.relative_to(ROOT)}::test_any") for path in (ROOT / "tests").rglob("test_*.py")]
-    assert 0.35 < sum(halves) / len(halves) < 0.65
-
-
 def test_a_row_of_a_folder_holds_for_its_files_and_what_is_kept_is_not_left_out() -> None:
     assert is_thorough("tests/clients/test_openai.py::test_speech[pcm]")
     assert is_thorough("tests/browser/test_clone.py::test_the_countdown_can_be_called_off")
     assert not is_thorough("tests/browser/test_clone.py::test_what_is_trimmed_is_what_is_sent")
-    assert not is_thorough("tests/browser/test_worklet.py::test_any[1]")
+    assert not is_thorough("tests/browser/test_scheduled.py::test_any[1]")
     assert not is_thorough("tests/unit/test_cli.py::test_any")
