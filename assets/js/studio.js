@@ -459,8 +459,8 @@ export class Studio {
     const sentence = typeof error === 'string' ? error : error.message;
     if (place instanceof HTMLElement) return void (place.textContent = sentence);
     if (room !== this.current.id) return sentence && this.toast(sentence);
-    const { root } = this.room(room);
-    const find = (field) => root.querySelector(`[data-error-for="${CSS.escape(field)}"]`);
+    const roots = [this.room(room).root, this.dock.root];
+    const find = (field) => roots.map((root) => root.querySelector(`[data-error-for="${CSS.escape(field)}"]`)).find(Boolean);
     const holder = find(PLACE[place] ?? place) ?? find('request');
     if (holder) {
       holder.textContent = sentence;

@@ -19,7 +19,7 @@ PLAY = """async (times) => {
     createBufferSource: () => ({ connect() {}, start: (at) => starts.push(at), stop() {} }),
   };
   let counters;
-  const output = new ScheduledOutput(context.destination, (counted) => { counters = counted; });
+  const output = new ScheduledOutput({ context }, (counted) => { counters = counted; });
   output.begin(1, 1920);
   for (const now of times) {
     context.currentTime = now;
