@@ -196,6 +196,8 @@ def test_a_window_too_low_for_three_rows_scrolls_as_a_whole(open_studio: OpenStu
 def test_what_has_the_focus_has_one_ring(studio: Page) -> None:
     for room in ROOMS:
         enter(studio, room)
+        if room == "host":
+            expect(studio.locator("#vw-host-settings summary").first).to_be_visible()
         studio.focus(".vw-tabs [tabindex='0']")
         seen: dict[str, int] = {}
         for _ in range(200):

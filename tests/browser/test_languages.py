@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from studio.words import languages
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import SHORT, enter, kept_take, wav
+from tests.browser.steps import SHORT, enter, kept_take, vary, wav
 from tests.support.app import App
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
@@ -53,7 +53,7 @@ NAMES = {
     "API",
 } | {
     *("WAV", "MP3", "FLAC", "Opus", "OGG", "AIFF", "SRT", "zip", "TTFA", "RTF", "LUFS", "ICL", "cpu", "pause", "NAME"),
-    *("Ctrl", "Enter", "Esc", "Alt", "Shift", "ms", "dB", "kHz", "Hz", "MB", "GiB", "p50", "p95", "float32"),
+    *("Ctrl", "Enter", "Esc", "Alt", "Shift", "ms", "dB", "kHz", "Hz", "MB", "GiB", "p50", "p95", "float32", "Top"),
 }
 
 
@@ -85,7 +85,13 @@ def test_no_room_says_anything_in_another_language(chinese: Page) -> None:
     said = {}
     for room in ("speakers", "design", "clone", "script", "library", "host"):
         enter(chinese, room)
-        if room == "clone":
+        if room == "speakers":
+            vary(chinese)
+            for sheet in ("#vw-save", "#vw-volume-button", "#vw-to-sound"):
+                chinese.click(sheet)
+                assert english(chinese, *SPEAKERS, "Hi", "wav") == [], sheet
+                chinese.keyboard.press("Escape")
+        elif room == "clone":
             chinese.set_input_files("#vw-clone-file", wav(3.0))
             expect(chinese.locator("#vw-clone-clinic li").first).to_be_visible()
         elif room == "script":
@@ -119,5 +125,5 @@ def test_what_the_server_refuses_is_said_in_the_language_of_the_page(chinese: Pa
 
 
 def test_words_that_nobody_translated_are_found(chinese: Page) -> None:
-    chinese.evaluate("document.querySelector('#vw-note').textContent = 'This was never translated.'")
+    chinese.evaluate("document.querySelector('.vw-keys').textContent = 'This was never translated.'")
     assert english(chinese, *SPEAKERS) == ["This was never translated."]

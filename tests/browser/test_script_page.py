@@ -120,7 +120,7 @@ def test_a_bracket_that_is_no_pause_is_told_at_its_line(script: Page) -> None:
     text_of(script, 2).fill("One [pause 5 minutes] two.")
     expect(line(script, 2).locator(".vw-line-error")).to_contain_text("[pause 5 minutes] is no pause.")
     script.click("#vw-speak")
-    expect(script.locator("#vw-room-script [data-error-for=request]")).to_contain_text("Mend line 2 first")
+    expect(script.locator("#vw-stage [data-error-for=request]")).to_contain_text("Mend line 2 first")
     assert script.is_disabled("#vw-stop"), "nothing was begun"
 
 

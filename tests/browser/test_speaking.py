@@ -153,7 +153,7 @@ def test_speaking_again_replaces_what_speaks(app: App, studio: Page) -> None:
     studio.click("#vw-speak")
     await_sound(studio)
     first = seed(studio)
-    studio.click("#vw-speak")
+    studio.keyboard.press("Control+Enter")
     await_sound(studio)
     assert seed(studio) != first
     assert active_slots(app) <= 1

@@ -86,7 +86,7 @@ def test_a_clone_that_lost_its_words_is_said_with_what_to_try(studio: Page) -> N
     prepare(studio, "clone")
     studio.fill("#vw-text", SENTENCE)
     studio.click("#vw-speak")
-    said = studio.locator("#vw-room-clone [data-error-for=request]")
+    said = studio.locator("#vw-stage [data-error-for=request]")
     expect(said).to_contain_text("Words are missing", timeout=120_000)
     expect(said).to_contain_text("Check that the words of the recording")
     studio.click("#vw-tab-speakers")
