@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import SPECS, write_checkpoint
-from tests.support.thorough import gone, is_thorough
+from tests.support.thorough import gone, half_of, is_thorough
 
 # Matrices of a few dozen rows: a second thread only waits, and on a busy machine it waits long.
 torch.set_num_threads(1)
@@ -65,9 +65,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return Folders(config, log)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--half", type=int, choices=(0, 1), help="run every other file only: those of this half")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is for `make test-all`, and what it says again with all its examples; long rooms first."""
+    if (half := config.getoption("--half")) is not None:
+        config.hook.pytest_deselected(items=[item for item in items if half_of(item.nodeid) != half])
+        items[:] = [item for item in items if half_of(item.nodeid) == half]
     if rows := gone():
         raise pytest.UsageError(f"tests/support/thorough.py has rows of files that are gone: {', '.join(rows)}")
     for item in items:
