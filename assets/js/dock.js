@@ -26,7 +26,11 @@ export class Dock {
     const isLoaded = Boolean(stage.take);
     this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
     this.root.classList.toggle('vw-loaded', isLoaded);
-    if (!isLoaded) this.line.textContent = current.line?.() ?? '';
+  }
+
+  /** Say what would be begun; it is seen until something was heard. */
+  sayLine() {
+    this.line.textContent = this.studio.current?.line?.() ?? '';
   }
 
   /** One place for both: what is begun there is stopped there, by hand and by keys. @param {boolean} isBusy */

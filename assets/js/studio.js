@@ -189,6 +189,7 @@ export class Studio {
       for (const tab of this.tabs) tab.tabIndex = tab.dataset.room === id || (id === 'host' && tab === this.tabs[0]) ? 0 : -1;
       for (const { id: other, root } of this.rooms) root.hidden = other !== id;
       this.furnish(room.root);
+      this.variation.offer(this.cards.get(room.mode));
       this.scroller.scrollTop = this.scrolled.get(id) ?? 0;
     }
     this.clearComplaints();
@@ -223,6 +224,7 @@ export class Studio {
       room.offer?.(cards);
     }
     if (first) this.enter(this.addressed);
+    this.variation.offer(this.cards.get(this.current.mode));
     this.voices.refresh().catch(() => {});
     this.refresh();
   }
@@ -394,7 +396,6 @@ export class Studio {
     if (!this.current) return;
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
     this.drafts.touch();
-    this.variation.offer(this.cards.get(this.current.mode));
     this.dock.refresh(this.isBusy);
     this.note.textContent = this.noteOf(this.stage.take);
     this.facts.refreshSoon();

@@ -31,7 +31,7 @@ export class TextFacts {
   refresh() {
     const { studio } = this;
     const text = studio.text.trim();
-    studio.dock.refresh(studio.isBusy);
+    studio.dock.sayLine();
     this.count.textContent = text && studio.t('shell.text_facts', this.facts(text));
     this.script.hidden = text.length <= LONG;
     const hint = text && this.hint(text);

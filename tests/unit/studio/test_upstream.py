@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import httpx
 
@@ -12,6 +14,18 @@ from studio.upstream import Upstream, connections_closed
 
 REQUESTS = 400
 AT_ONCE = 150  # more than the pools of httpx (100) and httpcore (10) hold by themselves
+
+
+Hold = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def client_of(hold: Hold) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
+    """A client, and the address of a server that holds its connections."""
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with server, httpx.AsyncClient(transport=Upstream([]), timeout=None) as client:
+        yield client, url
 
 
 def test_a_request_given_up_at_any_moment_leaves_no_connection() -> None:
@@ -32,9 +46,7 @@ def test_a_request_given_up_at_any_moment_leaves_no_connection() -> None:
                 connected -= 1
                 writer.close()
 
-        server = await asyncio.start_server(hold, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        async with server, httpx.AsyncClient(transport=Upstream([]), timeout=None) as client:
+        async with client_of(hold) as (client, url):
 
             async def ask() -> None:
                 with connections_closed():
@@ -70,9 +82,7 @@ def test_there_is_no_limit_to_the_connections() -> None:
             writer.close()
             left.release()
 
-        server = await asyncio.start_server(hold, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        async with server, httpx.AsyncClient(transport=Upstream([]), timeout=None) as client:
+        async with client_of(hold) as (client, url):
 
             async def ask() -> None:
                 with connections_closed():
