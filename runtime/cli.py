@@ -1,4 +1,4 @@
-"""The command line parses arguments and calls what does the work: `say`, `runtime`, `bench`."""
+"""The command line parses arguments and calls what does the work: `say`, `runtime`, `fetch`, `bench`."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_say(commands.add_parser("say", help="speak one text, in this process"))
     _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio talk to"))
+    _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
     for command in commands.choices.values():  # before the command or behind it
         command.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE)
@@ -109,6 +110,17 @@ def _add_runtime(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_runtime)
 
 
+def _add_fetch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="ID", nargs="*", help="Hub id with an optional @revision")
+    parser.add_argument(
+        "--plan", action="store_true", help="fetch nothing; say as JSON what is published and how it would do here"
+    )
+    parser.add_argument("--device", help="auto, cpu, cuda or npu, for --plan")
+    parser.add_argument("--dtype", help="auto, float32 or bfloat16, for --plan")
+    parser.add_argument("--json", action="store_true", help="how far it is, as a line of JSON each, on stdout")
+    parser.set_defaults(run=_fetch)
+
+
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     _add_engine_arguments(parser)
     parser.add_argument("--replies", type=int, default=10, metavar="N", help="counted replies of each client")
@@ -157,6 +169,18 @@ def _runtime(arguments: argparse.Namespace) -> int:
     from runtime.server.serve import serve
 
     return serve(replace(settings, server=override(settings.server, host=arguments.host, port=arguments.port)))
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    from runtime.fetch import fetch, plan
+
+    if arguments.plan:
+        engine = override(Settings.from_env().engine, device=arguments.device, dtype=arguments.dtype)
+        print(json.dumps(plan(engine)))
+        return 0
+    if not arguments.model:
+        raise InvalidSetting(name="ID", value="missing", why="name a checkpoint of the Hub (owner/name), or --plan")
+    return fetch(arguments.model, as_json=arguments.json)
 
 
 def _end_early(number: int, frame: object) -> NoReturn:

@@ -20,6 +20,7 @@
     │  └─ NonFiniteOutput · GenerationFailed · EngineDead · CheckpointUnusable · StorageFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid · CheckpointTooLarge
+       ├─ HubUnreachable · HubRefused · DiskFull · DownloadDamaged
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
 
 An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every sentence stands
@@ -405,6 +406,31 @@ class CheckpointTooLarge(SetUpError):
         "{name} needs {need} GiB for its weights and slots; of the device {device} it may have {have} GiB. Choose a "
         "smaller checkpoint or dtype, or fewer slots."
     )
+
+
+class HubUnreachable(SetUpError):
+    code = "hub_unreachable"
+    sentence = (
+        "The Hub ({where}) cannot be reached: {why}. Check this machine's network and go on; what has come is kept."
+    )
+
+
+class HubRefused(SetUpError):
+    code = "hub_refused"
+    sentence = "{name} cannot be fetched: {why}."
+
+
+class DiskFull(SetUpError):
+    code = "disk_full"
+    sentence = (
+        "The download needs {need} GB of disk, and {free} GB are free for it at {path}; make room there, or name a "
+        "larger disk with HF_HOME."
+    )
+
+
+class DownloadDamaged(SetUpError):
+    code = "download_damaged"
+    sentence = "{name} did not come as the Hub lists it, and what came was thrown away; fetch it again."
 
 
 class PortInUse(SetUpError):

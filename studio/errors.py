@@ -68,6 +68,15 @@ class TakeDamaged(Failed):
     sentence = "The sound of this take was damaged on the disk and is not what was made; make it anew."
 
 
+class MemoryTooSmall(BadRequest):
+    code = "memory_too_small"
+    http_status = 409
+    sentence = (
+        "These checkpoints need {need} GB of memory together, and this machine has {have} GB; choose fewer or smaller "
+        "ones."
+    )
+
+
 class TranscriberMissing(BadRequest):
     code = "transcriber_missing"
     http_status = 501

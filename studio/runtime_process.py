@@ -98,7 +98,7 @@ class RuntimeProcess(ChildProcess):
         """
         port = _free_port()
         # On standard output it would tell its own address; the user's is ours.
-        process = await _spawn([*command, "--host", "127.0.0.1", "--port", str(port)], asyncio.subprocess.DEVNULL)
+        process = await spawn([*command, "--host", "127.0.0.1", "--port", str(port)], asyncio.subprocess.DEVNULL)
         return cls(process, f"http://127.0.0.1:{port}")
 
     async def until_ready(self, tell: Callable[[Answer], None]) -> None:
@@ -144,7 +144,7 @@ async def fits_beside(command: Sequence[str]) -> bool:
         Refused: it could not be loaded at all.
         OSError, ValueError: the system does not take the command.
     """
-    process = await _spawn([*command, "--check"], asyncio.subprocess.PIPE)
+    process = await spawn([*command, "--check"], asyncio.subprocess.PIPE)
     checking = ChildProcess(process)
     try:
         assert process.stdout is not None
@@ -156,7 +156,8 @@ async def fits_beside(command: Sequence[str]) -> bool:
         checking.kill()
 
 
-async def _spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Process:
+async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Process:
+    """Start a module that ends with us. What it prints goes to ``stdout``, what it logs can be read."""
     path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
     return await asyncio.create_subprocess_exec(
         sys.executable,

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -29,6 +29,8 @@ from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
 from runtime.shared.port.unrouted import no_socket, unrouted
 from runtime.shipped import shipped
+from studio.downloads import Downloads
+from studio.fetching import Plan
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
 from studio.limits import VisitLimits, allowances
@@ -36,6 +38,7 @@ from studio.page_door import PageDoor
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.host import HostRoutes, is_host
+from studio.routes.real_voices import RealVoiceRoutes, cards_of, feature
 from studio.routes.transcribe import transcribe_routes
 from studio.routes.voices import voice_routes
 from studio.settings import StudioSettings
@@ -80,12 +83,16 @@ def build(
     allowed = allowances(keeping.visitors, settings.visits)
     relay = Relay(runtime, key, whose_voices(keeping.visitors), allowed, told)
     voice_bin = VoiceBin(settings.store.folder / "deleted-voices", settings.store.bin_s)
+    downloads, plan = None, Plan()
+    if isinstance(runtime, ChildRuntime):
+        downloads = Downloads(runtime, settings.store.folder, partial(cards_of, runtime, relay.key))
     presets = Presets.load().as_json() | {"languages": languages()}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with keeping.running():
+        async with keeping.running(), downloads.running() if downloads else nullcontext():
             yield
+        await plan.aclose()
         await relay.aclose()
         desk.close()
 
@@ -116,7 +123,9 @@ def build(
         sign_in.add_to(app)  # its session around all that asks who it is
     app.add_middleware(Door, settings=told.server, hosts=Hosts(told.server.hosts, settings.host))
     app.router.routes.extend([*keeping.routes(), *keeping.voice_routes(relay)])
-    app.router.routes.extend(HostRoutes(runtime, settings, relay.key).routes())
+    forget = downloads.forget if downloads else None
+    app.router.routes.extend(HostRoutes(runtime, settings, relay.key, forget).routes())
+    app.router.routes.extend(RealVoiceRoutes(runtime, settings, downloads, plan).routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
     app.add_route("/studio/presets", starting_values, methods=["GET", "HEAD"])
@@ -212,7 +221,7 @@ async def serve(settings: StudioSettings) -> int:
             Keeping,
             settings.store,
             member_of=sign_in.member_of if sign_in else None,
-            features=partial(_features, desk, sign_in, settings),
+            features=partial(_features, desk, sign_in, settings, runtime),
         )
     )
     opening = Opening()
@@ -242,10 +251,16 @@ async def serve(settings: StudioSettings) -> int:
     return code
 
 
-def _features(desk: Desk, sign_in: SignIn | None, settings: StudioSettings, request: Request) -> dict[str, Any]:
+def _features(
+    desk: Desk, sign_in: SignIn | None, settings: StudioSettings, runtime: Runtime, request: Request
+) -> dict[str, Any]:
     """What the studio can do beside keeping things. How it could do more is for its host alone."""
     transcribe = desk.feature() if is_host(request, settings) else {**desk.feature(), "how": ""}
-    return {"transcribe": transcribe, "oauth": None if sign_in is None else sign_in.feature()}
+    return {
+        "transcribe": transcribe,
+        "oauth": None if sign_in is None else sign_in.feature(),
+        "real_voices": feature(request, runtime, settings),
+    }
 
 
 def _sign_in(settings: StudioSettings) -> SignIn | None:

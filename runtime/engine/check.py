@@ -62,7 +62,7 @@ def check(settings: Settings) -> Checked:
             settings.engine.max_slots or (CPU_SLOTS if on_cpu else MOST_SLOTS),
         )
     )
-    total, free = _memory(device)
+    total, free = memory_of(device)
     may_have = total if on_cpu else int(settings.engine.memory_share * total)
     if least > may_have:
         raise CheckpointTooLarge(
@@ -88,7 +88,7 @@ def _slot_bytes(checkpoint: Checkpoint, settings: EngineSettings, dtype: torch.d
     return slot_bytes(checkpoint, length, dtype.itemsize)
 
 
-def _memory(device: Device) -> tuple[int, int]:
+def memory_of(device: Device) -> tuple[int, int]:
     """All of the device's memory, and what is free of it."""
     total, free = device.total_bytes(), device.free_bytes()
     if device.torch_device.type != "cpu":

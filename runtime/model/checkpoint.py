@@ -27,19 +27,12 @@ from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.model.weights import load_weights, on_meta, weight_files
+from runtime.published import HUB_FILES
 from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
 _END_BYTES = 2**20  # of a weights file, from each end; the header with every name and offset is among the first
-
-HUB_FILES = [
-    "*.json",
-    "merges.txt",
-    "model*.safetensors",
-    "speech_tokenizer/*.json",
-    "speech_tokenizer/*.safetensors",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hmac
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -16,6 +15,7 @@ from starlette.routing import Route
 from runtime.errors import InvalidConfig, OutOfOrder
 from runtime.request import Mode
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
+from studio.checkpoint_arguments import models_of, with_models
 from studio.errors import HostOnly
 from studio.figures import figures
 from studio.routes.answers import answering, body_of, said
@@ -47,11 +47,18 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
 class HostRoutes:
     """The routes. Thread: the event loop."""
 
-    def __init__(self, runtime: Runtime, settings: StudioSettings, key: Mapping[str, str]) -> None:
-        """``key`` is the header that opens the runtime's API, if it has one."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: StudioSettings,
+        key: Mapping[str, str],
+        on_load: Callable[[], None] | None = None,
+    ) -> None:
+        """``key`` is the header that opens the runtime's API, if it has one; ``on_load`` hears of other checkpoints."""
         self._runtime = runtime
         self._settings = settings
         self._key = dict(key)
+        self._on_load = on_load
 
     def routes(self) -> list[Route]:
         return [
@@ -70,7 +77,7 @@ class HostRoutes:
                 "runtime": asdict(runtime.status),
                 "own": isinstance(runtime, ChildRuntime),
                 "changing": isinstance(runtime, ChildRuntime) and runtime.changing,
-                "checkpoints": _models_of(runtime.args) if isinstance(runtime, ChildRuntime) else [],
+                "checkpoints": models_of(runtime.args) if isinstance(runtime, ChildRuntime) else [],
                 "models": models,
                 "figures": live,
                 "voice_problems": problems,
@@ -87,7 +94,9 @@ class HostRoutes:
         models = _checkpoints(decode(await body_of(request)))
         if runtime.changing:
             raise OutOfOrder(what="Loading", why="other checkpoints are being loaded already", param="models")
-        runtime.change(_with_models(runtime.args, models))
+        runtime.change(with_models(runtime.args, models))
+        if self._on_load is not None:
+            self._on_load()
         return said(asdict(runtime.status), 202)
 
     async def give_up(self, request: Request) -> Response:
@@ -142,25 +151,6 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
             why = "each must be a folder or a Hub id, with mode= before it if it has to be told"
             raise InvalidConfig(where="models", why=why, param="models")
     return [model.strip() for model in models]
-
-
-def _models_of(args: Sequence[str]) -> list[str]:
-    """What the runtime is told to load: by its arguments, or by the environment."""
-    given = [value for name, value in itertools.pairwise(args) if name == "--model"]
-    given += [word.removeprefix("--model=") for word in args if word.startswith("--model=")]
-    return given or list(Settings.from_env().models)
-
-
-def _with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
-    """The same arguments with other checkpoints."""
-    kept: list[str] = []
-    words = iter(args)
-    for word in words:
-        if word == "--model":
-            next(words, None)
-        elif not word.startswith("--model="):
-            kept.append(word)
-    return kept + [word for model in models for word in ("--model", model)]
 
 
 def _knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:

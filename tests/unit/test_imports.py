@@ -12,7 +12,10 @@ OURS = ("voicewright", "runtime", "studio", "presets", "benchmarks", "tests", "t
 
 ROOMS = ("runtime", "studio", "presets", "clients/python")
 
-VALUES = ("runtime.errors", "runtime.request", "runtime.settings", "runtime.shipped", "runtime.version")
+VALUES = (
+    *("runtime.errors", "runtime.request", "runtime.settings", "runtime.shipped", "runtime.version"),
+    "runtime.published",
+)
 SHARED = (*VALUES, "runtime.shared")
 
 # Which of our own modules a file may import; the longest matching path counts.
@@ -21,6 +24,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/request.py": ("runtime.errors",),
     "runtime/settings.py": ("runtime.errors", "runtime.request", "runtime.shipped"),
     "runtime/shipped.py": (),
+    "runtime/published.py": ("runtime.request",),
     "runtime/version.py": (),
     # What both processes use. It knows neither checkpoints nor protocols.
     "runtime/shared/": SHARED,
@@ -35,9 +39,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("runtime.engine.engine", "runtime.server"),
     ),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine"),
+    "runtime/fetch.py": (*VALUES, "runtime.model.hub", "runtime.engine.offers"),
     # The client of apps: nothing of the runtime.
     "clients/python/": ("voicewright",),
-    "runtime/cli.py": (*VALUES, "runtime.say", "runtime.engine.check", "runtime.server.serve"),
+    "runtime/cli.py": (*VALUES, "runtime.say", "runtime.fetch", "runtime.engine.check", "runtime.server.serve"),
     "runtime/": VALUES,
     # The runtime's public side only, and what both share.
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
@@ -65,6 +70,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "tokenizers": ("runtime/model/",),
     "safetensors": ("runtime/model/", "runtime/voices/"),
     "huggingface_hub": ("runtime/model/",),
+    "httpx2": ("runtime/model/hub.py",),  # what huggingface_hub speaks with, for its errors
+    "filelock": ("runtime/model/hub.py",),
     "markdown_it": ("runtime/markdown/reading.py",),
     "soundfile": ("runtime/shared/audio.py",),
     "soxr": ("runtime/shared/audio.py", "runtime/server/cartesia/pcm_formats.py"),

@@ -93,7 +93,7 @@ def test_what_is_larger_than_the_memory_is_refused_and_what_is_larger_than_what_
 
 
 def test_memory_is_what_the_system_says() -> None:
-    total, free = checking._memory(CpuDevice())
+    total, free = checking.memory_of(CpuDevice())
     assert 0 < free <= total <= CpuDevice().total_bytes()
 
 

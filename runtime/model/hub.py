@@ -1,0 +1,316 @@
+"""Fetches checkpoints from the Hub into its cache, and goes on where an earlier attempt stopped.
+
+The cache is huggingface_hub's own, in its layout, so that other programs use what is here and this one what they have
+fetched. Its ``snapshot_download`` begins a file anew after every end of a process; weights are therefore written into
+``blobs/HASH.incomplete`` by its ``http_get``, which can go on in the middle, compared with their hash, and then found
+by ``snapshot_download`` as if it had fetched them itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx2
+from filelock import Timeout
+from huggingface_hub import HfApi, constants, hf_hub_url, snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.file_download import http_get, repo_folder_name
+from huggingface_hub.utils import WeakFileLock, build_hf_headers, disable_progress_bars
+
+from runtime.errors import CheckpointMissing, DiskFull, DownloadDamaged, HubRefused, HubUnreachable
+from runtime.model.config import ModelConfig, read_model_config, read_speech_tokenizer_config
+from runtime.published import HUB_FILES
+
+ASK_S = 10.0  # for the Hub to answer what it has
+LOCK_S = 2.0  # for another process that fetches the same file
+KEPT_FREE = 2**30  # bytes of the disk that are left to others
+PIECE = 2**16  # bytes that are written at once, and lost where the process is ended: the library's 10 MB are minutes
+WEIGHTS = "*.safetensors"
+SHA256_LENGTH = 64
+GB = 10**9
+
+constants.DOWNLOAD_CHUNK_SIZE = PIECE
+disable_progress_bars()  # how far it is says `fetch` itself
+
+Tell = Callable[[str, int, int], None]  # a step, bytes that are here, bytes in all
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file as the Hub lists it. ``hash`` is its SHA-256, or git's SHA-1 where it is small."""
+
+    path: str
+    size: int
+    hash: str
+
+    @property
+    def is_weights(self) -> bool:
+        return fnmatch(self.path, WEIGHTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What of a repository is needed, at one commit."""
+
+    name: str
+    revision: str | None
+    commit: str
+    files: tuple[HubFile, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def here(self) -> int:
+        """Bytes that need not be fetched any more, beginnings of files among them."""
+        return sum(self.held(file) for file in self.files)
+
+    def held(self, file: HubFile) -> int:
+        """Bytes of a file that are here, whichever repository brought them."""
+        if (self.folder / "snapshots" / self.commit / file.path).exists() or _elsewhere(file):
+            return file.size
+        with suppress(OSError):
+            return min(self.part(file).stat().st_size, file.size)
+        return 0
+
+    @property
+    def folder(self) -> Path:
+        return cache() / repo_folder_name(repo_id=self.name, repo_type="model")
+
+    def blob(self, file: HubFile) -> Path:
+        return self.folder / "blobs" / file.hash
+
+    def part(self, file: HubFile) -> Path:
+        return self.folder / "blobs" / f"{file.hash}.incomplete"
+
+
+def cache() -> Path:
+    """The Hub's cache on this machine."""
+    return Path(constants.HF_HUB_CACHE).expanduser()
+
+
+def room() -> int:
+    """Bytes of the cache's disk that may be filled."""
+    folder = cache()
+    while not folder.exists():
+        folder = folder.parent
+    return max(0, shutil.disk_usage(folder).free - KEPT_FREE)
+
+
+def listing(reference: str) -> Listing:
+    """Ask the Hub what a checkpoint consists of.
+
+    Raises:
+        CheckpointMissing, HubRefused, HubUnreachable: it does not say.
+    """
+    name, _, revision = reference.partition("@")
+    with _asking(reference):
+        info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=ASK_S)
+    found = [sibling for sibling in info.siblings or [] if any(fnmatch(sibling.rfilename, one) for one in HUB_FILES)]
+    files = tuple(
+        HubFile(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else (one.blob_id or "")) for one in found
+    )
+    if not any(file.is_weights for file in files) or info.sha is None:
+        hint = "Its repository on the Hub is no checkpoint in the published layout."
+        raise CheckpointMissing(path=reference, what="model.safetensors", hint=hint)
+    return Listing(name, revision or None, info.sha, files)
+
+
+def require_room(listings: Sequence[Listing]) -> None:
+    """Refuse what the disk cannot hold; what several have in common counts once.
+
+    Raises:
+        DiskFull: it cannot.
+    """
+    missing = {file.hash: file.size - one.held(file) for one in listings for file in one.files}
+    if (need := sum(missing.values())) > (free := room()):
+        raise DiskFull(need=round(need / GB, 1), free=round(free / GB, 1), path=cache())
+
+
+def fetch_small(one: Listing) -> ModelConfig:
+    """Fetch all but the weights, and read the configurations, before anything large is asked for.
+
+    Raises:
+        CheckpointMissing, CheckpointInvalid: it is no checkpoint that could be loaded.
+        HubRefused, HubUnreachable, DiskFull: it does not come.
+    """
+    with _asking(one.name):
+        folder = Path(
+            snapshot_download(one.name, revision=one.commit, allow_patterns=HUB_FILES, ignore_patterns=WEIGHTS)
+        )
+    read_speech_tokenizer_config(folder / "speech_tokenizer")
+    return read_model_config(folder)
+
+
+def fetch_weights(one: Listing, tell: Tell) -> Path:
+    """Fetch the rest; the folder of the whole. A process that is ended here leaves what it has for the next.
+
+    Raises:
+        HubRefused, HubUnreachable, DiskFull: it does not come; what has come is kept.
+        DownloadDamaged: what came is not what the Hub lists.
+    """
+    for file in sorted((file for file in one.files if file.is_weights), key=lambda file: file.size):
+        if one.held(file) < file.size or not one.blob(file).exists():
+            _fetch_file(one, file, tell)
+        tell("fetching", one.here, one.size)
+    with _asking(one.name):
+        return Path(snapshot_download(one.name, revision=one.revision, allow_patterns=HUB_FILES))
+
+
+def _fetch_file(one: Listing, file: HubFile, tell: Tell) -> None:
+    blob, part = one.blob(file), one.part(file)
+    lock = cache() / ".locks" / one.folder.name / f"{file.hash}.lock"
+    with _asking(one.name):
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(lock, one.name):
+            if blob.exists():
+                return
+            if same := _elsewhere(file):
+                _link(same, blob)
+                return
+            if part.exists() and part.stat().st_size > file.size:
+                part.unlink()
+            before = one.here - one.held(file)
+
+            def count(got: int) -> None:
+                tell("fetching", before + got, one.size)
+
+            with part.open("ab") as sink:
+                http_get(
+                    hf_hub_url(one.name, file.path, revision=one.commit),
+                    sink,
+                    resume_size=sink.tell(),
+                    headers=build_hf_headers(),
+                    expected_size=file.size,
+                    tqdm_class=_counting(count),
+                )
+            tell("checking", before + file.size, one.size)
+            if _hash_of(part, file) != file.hash:
+                part.unlink()
+                raise DownloadDamaged(name=f"{one.name}/{file.path}")
+            os.replace(part, blob)
+
+
+def _elsewhere(file: HubFile) -> Path | None:
+    """The same bytes in any repository of the cache: every published one holds the same speech tokenizer."""
+    if len(file.hash) != SHA256_LENGTH:
+        return None
+    return next((path for path in cache().glob(f"models--*/blobs/{file.hash}") if path.exists()), None)
+
+
+def _link(same: Path, blob: Path) -> None:
+    """Let one file on the disk serve both."""
+    try:
+        os.link(same.resolve(), blob)
+    except OSError:
+        part = blob.with_name(f"{blob.name}.copy")
+        shutil.copyfile(same, part)
+        os.replace(part, blob)
+
+
+def _hash_of(path: Path, file: HubFile) -> str:
+    sha256 = len(file.hash) == SHA256_LENGTH
+    digest = hashlib.sha256() if sha256 else hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    with path.open("rb") as source:
+        while piece := source.read(64 * PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _counting(tell: Callable[[int], None]) -> type[Any]:
+    """What http_get takes for a progress bar."""
+
+    class Bar:
+        def __init__(self, *, initial: int = 0, **_: object) -> None:
+            self.got = initial
+            tell(self.got)
+
+        def update(self, more: int | float | None = 1) -> None:
+            self.got += int(more or 0)
+            tell(self.got)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+            return None
+
+    return Bar
+
+
+@contextmanager
+def _alone(lock: Path, name: str) -> Iterator[None]:
+    held = WeakFileLock(lock, timeout=LOCK_S)
+    try:
+        held.__enter__()
+    except Timeout:
+        raise HubRefused(name=name, why="another program on this machine is fetching it now") from None
+    try:
+        yield
+    finally:
+        held.__exit__(None, None, None)
+
+
+@contextmanager
+def _asking(reference: str) -> Iterator[None]:
+    """Turn what goes wrong with the Hub into our errors.
+
+    Raises:
+        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: what it was.
+    """
+    try:
+        yield
+    except (CheckpointMissing, HubRefused, HubUnreachable, DownloadDamaged):
+        raise
+    except GatedRepoError:
+        why = "its owner asks for an agreement; accept it on the Hub's page and sign in here with `hf auth login`"
+        raise HubRefused(name=reference, why=why) from None
+    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError):
+        hint = "The Hub has no such repository or revision, or it is private. Check how it is written (owner/name)."
+        raise CheckpointMissing(path=reference, what="the checkpoint", hint=hint) from None
+    except HfHubHTTPError as error:
+        raise _unreachable(f"it answered with {error.response.status_code}") from None
+    except OfflineModeIsEnabled:
+        raise _unreachable("HF_HUB_OFFLINE is set") from None
+    except httpx2.HTTPError as error:
+        raise _unreachable(_why(error)) from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(need="more", free=round(room() / GB, 1), path=cache()) from None
+        if isinstance(error.__cause__, HfHubHTTPError | httpx2.HTTPError):
+            raise _unreachable(_why(error.__cause__)) from None
+        if error.errno is None:  # huggingface_hub's own: a file that ended early, a Hub that did not answer
+            raise _unreachable("the connection broke off") from None
+        raise HubRefused(name=reference, why=f"the cache cannot be written ({error.strerror})") from None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, httpx2.TimeoutException):
+        return "it did not answer in time"
+    if isinstance(error, httpx2.ConnectError):
+        return "no connection could be made"
+    return "the connection broke off"
+
+
+def _unreachable(why: str) -> HubUnreachable:
+    return HubUnreachable(where=urlsplit(constants.ENDPOINT).netloc, why=why)

@@ -1,0 +1,36 @@
+"""Reads and replaces the checkpoints among a runtime's arguments."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from runtime.settings import Settings
+
+
+def models_of(args: Sequence[str]) -> list[str]:
+    """What the runtime is told to load: by its arguments, or by the environment."""
+    return named_in(args) or list(Settings.from_env().models)
+
+
+def named_in(args: Sequence[str]) -> list[str]:
+    """What its arguments alone tell it to load."""
+    return values_of(args, "--model")
+
+
+def values_of(args: Sequence[str], option: str) -> list[str]:
+    """What an option is given, as one word or as two."""
+    given = [value for name, value in itertools.pairwise(args) if name == option]
+    return given + [word.removeprefix(f"{option}=") for word in args if word.startswith(f"{option}=")]
+
+
+def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
+    """The same arguments with other checkpoints."""
+    kept: list[str] = []
+    words = iter(args)
+    for word in words:
+        if word == "--model":
+            next(words, None)
+        elif not word.startswith("--model="):
+            kept.append(word)
+    return kept + [word for model in models for word in ("--model", model)]

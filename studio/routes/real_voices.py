@@ -1,0 +1,199 @@
+"""Serves `studio/host/downloads` to the host alone: which real voices this machine can have, and fetching them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.errors import InvalidConfig, OutOfOrder
+from runtime.published import LICENCE, PUBLISHED
+from runtime.settings import DEMO_CHECKPOINT
+from studio.checkpoint_arguments import models_of, values_of
+from studio.downloads import Downloads
+from studio.errors import HostOnly, MemoryTooSmall
+from studio.fetching import Plan
+from studio.routes.answers import answering, body_of, is_yes, said
+from studio.routes.host import ASK_S, MAX_CHECKPOINTS, is_host
+from studio.settings import StudioSettings
+from studio.store.records import decode
+from studio.supervisor import ChildRuntime, Runtime
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(@[A-Za-z0-9][\w./-]{0,99})?")
+FLUENT_RTF = 0.8  # below it speech comes faster than it is heard, with something to spare
+GB = 10**9
+
+
+async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What the runtime serves; nothing where it does not say."""
+    if runtime.url is None:
+        return []
+    try:
+        async with httpx.AsyncClient(base_url=runtime.url, headers=dict(key), trust_env=False, timeout=ASK_S) as client:
+            cards: list[dict[str, Any]] = (await client.get("/v1/models")).raise_for_status().json()["data"]
+            return cards
+    except (httpx.HTTPError, ValueError, KeyError):
+        return []
+
+
+def feature(request: Request, runtime: Runtime, settings: StudioSettings) -> dict[str, Any]:
+    """What the page has to know before it is shown: whether the small voice speaks, and who may change that."""
+    models = models_of(runtime.args) if isinstance(runtime, ChildRuntime) else []
+    return {
+        "small": DEMO_CHECKPOINT.name,
+        "speaks": any(str(DEMO_CHECKPOINT) in model for model in models),
+        "may": isinstance(runtime, ChildRuntime) and is_host(request, settings),
+    }
+
+
+class RealVoiceRoutes:
+    """The routes. Thread: the event loop."""
+
+    def __init__(self, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None, plan: Plan) -> None:
+        """``downloads`` is None where the runtime is not ours to change."""
+        self._runtime = runtime
+        self._settings = settings
+        self._downloads = downloads
+        self._plan = plan
+
+    def routes(self) -> list[Route]:
+        table = [("", self.show, "GET"), ("", self.start, "POST"), ("", self.stop, "DELETE")]
+        table += [("/pause", self.pause, "POST"), ("/resume", self.resume, "POST"), ("/back", self.back, "POST")]
+        return [
+            Route(f"/studio/host/downloads{path}", answering(endpoint), methods=[method])
+            for path, endpoint, method in table
+        ]
+
+    async def show(self, request: Request) -> Response:
+        """Where the download is; with ``?plan=1`` what can be had as well, better known with each answer."""
+        downloads = self._of(request)
+        told: dict[str, Any] = {"download": downloads.told()}
+        if is_yes(request, "plan"):
+            args = self._runtime.args if isinstance(self._runtime, ChildRuntime) else ()
+            device = [f"{name}={value}" for name in ("--device", "--dtype") for value in values_of(args, name)[-1:]]
+            self._plan.ask(device)
+            told["plan"] = plan_of(self._plan.told) | {"asking": self._plan.is_asking}
+        return said(told)
+
+    async def start(self, request: Request) -> Response:
+        """Fetch checkpoints and let them take over: {"models": ["OWNER/NAME", …]}."""
+        downloads = self._of(request)
+        models = _models(decode(await body_of(request)))
+        plan = plan_of(self._plan.told)
+        need = together(plan, models)
+        if plan["total"] is not None and need > plan["total"]:
+            raise MemoryTooSmall(need=round(need / GB, 1), have=round(plan["total"] / GB, 1))
+        downloads.start(models)
+        self._plan.forget()
+        return said({"download": downloads.told()}, 202)
+
+    async def pause(self, request: Request) -> Response:
+        downloads = self._of(request)
+        await downloads.pause()
+        return said({"download": downloads.told()})
+
+    async def resume(self, request: Request) -> Response:
+        downloads = self._of(request)
+        downloads.resume()
+        return said({"download": downloads.told()}, 202)
+
+    async def stop(self, request: Request) -> Response:
+        """Give the download up; what has come stays on the disk and is not fetched again."""
+        downloads = self._of(request)
+        await downloads.stop()
+        self._plan.forget()
+        return said({"download": downloads.told()})
+
+    async def back(self, request: Request) -> Response:
+        """Let what served before serve again."""
+        downloads = self._of(request)
+        await downloads.back()
+        return said({"download": downloads.told()}, 202)
+
+    def _of(self, request: Request) -> Downloads:
+        if not is_host(request, self._settings):
+            raise HostOnly
+        if self._downloads is None:
+            raise OutOfOrder(what="Downloading", why="the runtime was not started by this studio")
+        return self._downloads
+
+
+def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
+    """What is published, in the page's words: from the child's answer, or from the table until that is there.
+
+    ``sizes`` says which: "hub", or "table" where the Hub has not listed all. ``download`` is what would have to come,
+    ``common`` of it what comes once however many are chosen, ``rtf`` an estimate.
+    """
+    told = told or {"device": None, "dtype": None, "total": None, "free": None, "room": None, "problem": None}
+    known = {offer["id"]: offer for offer in told.get("offers", [])}
+    counts: dict[str, int] = {}
+    for offer in known.values():
+        for file in offer["files"] or []:
+            counts[file["hash"]] = counts.get(file["hash"], 0) + 1
+    offers = []
+    for one in PUBLISHED:
+        offer = known.get(one.id, {})
+        files = offer.get("files")
+        missing = None if files is None else {file["hash"]: file["size"] - file["held"] for file in files}
+        offers.append(
+            {
+                "id": one.id,
+                "size": one.size,
+                "kind": one.kind,
+                "mode": str(one.mode),
+                "licence": LICENCE,
+                "download": one.download if missing is None else sum(missing.values()),
+                "common": one.common if missing is None else sum(missing[name] for name in missing if counts[name] > 1),
+                "listed": files is not None,
+                "memory": offer.get("memory"),
+                "shared": offer.get("shared"),
+                "rtf": offer.get("rtf"),
+                "fits": None if not offer else offer["memory"] <= told["total"],
+                "suggested": False,
+            }
+        )
+    plan = {name: told[name] for name in ("device", "dtype", "total", "free", "room", "problem")}
+    plan["sizes"] = "hub" if all(offer["listed"] for offer in offers) else "table"
+    plan["offers"] = offers
+    _suggest(plan)
+    return plan
+
+
+def together(plan: dict[str, Any], models: list[str]) -> int:
+    """Bytes of memory that some need together; 0 where that is not known."""
+    chosen = [offer for offer in plan["offers"] if offer["id"] in models and offer["memory"] is not None]
+    return sum(offer["memory"] for offer in chosen) - sum(offer["shared"] for offer in chosen[1:])
+
+
+def _suggest(plan: dict[str, Any]) -> None:
+    """Mark for each mode the largest that speaks fluently here, else the smallest, as long as they fit together."""
+    chosen: list[str] = []
+    for mode in ("custom_voice", "base", "voice_design"):
+        offers = [offer for offer in plan["offers"] if offer["mode"] == mode]
+        fluent = [offer for offer in offers if offer["rtf"] is not None and offer["rtf"] <= FLUENT_RTF]
+        wanted = [*reversed(fluent), *offers[:1]] if mode != "voice_design" else fluent
+        for offer in wanted:
+            if plan["total"] is None or together(plan, [*chosen, offer["id"]]) <= plan["total"]:
+                offer["suggested"] = True
+                chosen.append(offer["id"])
+                break
+
+
+def _models(body: dict[str, Any]) -> list[str]:
+    """The list of a request.
+
+    Raises:
+        InvalidConfig: it is no list of one to three Hub ids.
+    """
+    models = body.get("models")
+    if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:
+        raise InvalidConfig(where="models", why=f"give 1 to {MAX_CHECKPOINTS} checkpoints", param="models")
+    is_each = all(isinstance(model, str) and HUB_ID.fullmatch(model) for model in models)
+    if not is_each or len(set(models)) < len(models):
+        raise InvalidConfig(where="models", why="each must be another Hub id (owner/name)", param="models")
+    return models

@@ -1,0 +1,170 @@
+"""A Hub of our own on a real port: the routes that huggingface_hub asks for, over folders in the published layout.
+
+Weights lie behind a redirect, as on the Hub, and are given in ranges. It can be slow, break off, answer with an error,
+give other bytes than it lists, or not know what a range is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+WEIGHTS = ".safetensors"
+PIECE = 16384
+
+
+@dataclass
+class Hub:
+    """Repositories by their ids, and how the Hub is today."""
+
+    repositories: dict[str, Path] = field(default_factory=dict)
+    rate: float | None = None  # bytes of weights a second
+    break_after: int | None = None  # bytes of weights, then the connection is cut, once
+    status: int | None = None  # of every answer
+    is_damaged: bool = False
+    knows_ranges: bool = True
+    gated: set[str] = field(default_factory=set)
+    asked: list[tuple[str, str, str]] = field(default_factory=list)  # method, path, range
+    sent: int = 0  # bytes of weights
+    url: str = ""
+
+    @property
+    def elsewhere(self) -> str:
+        """Where the weights lie: another host, as the Hub's do."""
+        return self.url.replace("127.0.0.1", "localhost")
+
+    def weights_asked(self) -> list[str]:
+        """The ranges that were asked of weights, in order; an empty one is the whole."""
+        return [ranges for method, path, ranges in self.asked if method == "GET" and path.startswith("/cdn/")]
+
+
+@contextmanager
+def serving(hub: Hub) -> Iterator[Hub]:
+    """Serve it at ``hub.url`` meanwhile."""
+    handler = type("Handler", (_Handler,), {"hub": hub})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        hub.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield hub
+        finally:
+            server.shutdown()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        path = urlsplit(self.path).path
+        self.hub.asked.append((self.command, path, self.headers.get("range", "")))
+        with suppress(ConnectionError):
+            if self.hub.status is not None:
+                self._say(self.hub.status, b"not today")
+            elif path.startswith("/cdn/"):
+                self._weights(path.removeprefix("/cdn/"))
+            elif match := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?", path):
+                self._list(match[1], match[2] or "revision", match[3] or "main")
+            elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+                self._resolve(match[1], match[3])
+            else:
+                self._say(404, b"")
+
+    def _list(self, name: str, what: str, revision: str) -> None:
+        if name in self.hub.gated:
+            return self._say(403, b"", {"X-Error-Code": "GatedRepo"})
+        folder = self.hub.repositories.get(name)
+        if folder is None:
+            return self._say(404, b"", {"X-Error-Code": "RepoNotFound"})
+        if revision not in {"main", COMMIT}:
+            return self._say(404, b"", {"X-Error-Code": "RevisionNotFound"})
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        listed = [_listed(folder, path, as_tree=what == "tree") for path in files]
+        answer: Any = listed if what == "tree" else {"id": name, "sha": COMMIT, "siblings": listed}
+        self._say(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+
+    def _resolve(self, name: str, path: str) -> None:
+        file = self.hub.repositories.get(name, Path("/nowhere")) / path
+        if not file.is_file():
+            return self._say(404, b"", {"X-Error-Code": "EntryNotFound"})
+        head = {"X-Repo-Commit": COMMIT}
+        if path.endswith(WEIGHTS):
+            found = _sha256(file)
+            linked = {"X-Linked-Etag": f'"{found}"', "X-Linked-Size": str(file.stat().st_size)}
+            return self._say(302, b"", {**head, **linked, "Location": f"{self.hub.elsewhere}/cdn/{name}/{path}"})
+        return self._say(200, file.read_bytes(), {**head, "ETag": f'"{_git_sha1(file)}"'})
+
+    def _weights(self, path: str) -> None:
+        owner, name, rest = path.split("/", 2)
+        data = (self.hub.repositories[f"{owner}/{name}"] / rest).read_bytes()
+        if self.hub.is_damaged:
+            data = data[:-1] + bytes([data[-1] ^ 1])
+        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", ""))
+        start = int(wanted[1]) if wanted and self.hub.knows_ranges else 0
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(data) - start))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        for at in range(start, len(data), PIECE):
+            left = self.hub.break_after
+            if left is not None and self.hub.sent >= left:
+                self.hub.break_after = None
+                self.close_connection = True
+                return
+            self.wfile.write(data[at : at + PIECE])
+            self.hub.sent += len(data[at : at + PIECE])
+            if self.hub.rate is not None:
+                time.sleep(PIECE / self.hub.rate)
+
+    def _say(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def _listed(folder: Path, path: Path, *, as_tree: bool) -> dict[str, Any]:
+    """A file as the tree lists it, or as the repository's own page does."""
+    size, name = path.stat().st_size, path.relative_to(folder).as_posix()
+    lfs = {"size": size, "pointerSize": 134} if path.suffix == WEIGHTS else None
+    if as_tree:
+        entry = {"type": "file", "path": name, "size": size, "oid": _git_sha1(path)}
+        return entry | ({"lfs": {**lfs, "oid": _sha256(path)}} if lfs else {})
+    entry = {"rfilename": name, "size": size, "blobId": _git_sha1(path)}
+    return entry | ({"lfs": {**lfs, "sha256": _sha256(path)}} if lfs else {})
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _git_sha1(path: Path) -> str:
+    data = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

@@ -1,0 +1,126 @@
+"""Checkpoints from a Hub: what is asked of it, what is kept of a download that ends early, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import FolderOf
+from tests.support.hub import Hub, serving
+
+CUSTOM = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
+BASE = "Qwen/Qwen3-TTS-12Hz-0.6B-Base"
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def hub(folder_of: FolderOf) -> Iterator[Hub]:
+    folders = {CUSTOM: folder_of("brief", "custom_voice"), BASE: folder_of("brief", "base")}
+    with serving(Hub(folders)) as running:
+        yield running
+
+
+def environment(hub: Hub, home: Path) -> dict[str, str]:
+    return {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(home), "OMP_NUM_THREADS": "1"}
+
+
+def fetch(hub: Hub, home: Path, *models: str) -> list[dict[str, Any]]:
+    """What a process says that fetches these; the last word is how it ended."""
+    done = subprocess.run(
+        [sys.executable, "-m", "runtime.cli", "fetch", "--json", *models],
+        env=environment(hub, home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def partial(home: Path) -> list[int]:
+    return [path.stat().st_size for path in home.rglob("*.incomplete")]
+
+
+def test_what_breaks_off_goes_on_by_itself_and_what_two_have_in_common_comes_once(hub: Hub, tmp_path: Path) -> None:
+    hub.break_after = 200_000
+    said = fetch(hub, tmp_path, CUSTOM, BASE)
+    assert [event["id"] for event in said if event["event"] == "done"] == [CUSTOM, BASE]
+    assert [event["modes"] for event in said if event["event"] == "checked"] == [["custom_voice"], ["base"]]
+    first, again, *rest = hub.weights_asked()
+    assert (first, again.startswith("bytes="), rest) == ("", True, ["", ""]), "the speech tokenizer is asked for once"
+    assert not partial(tmp_path)
+    # The folder is huggingface_hub's own: what loads checkpoints finds it there, without asking for weights again.
+    code = f"from runtime.model.checkpoint import resolve; print(resolve('{BASE}'))"
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, check=True)
+    fetched = Path(found.stdout.strip())
+    assert (fetched / WEIGHTS).read_bytes() == (hub.repositories[BASE] / WEIGHTS).read_bytes()
+    assert len(hub.weights_asked()) == 4
+
+
+def test_a_process_that_is_killed_leaves_what_the_next_goes_on_from(hub: Hub, tmp_path: Path) -> None:
+    hub.rate = 400_000
+    command = [sys.executable, "-m", "runtime.cli", "fetch", "--json", CUSTOM]
+    with subprocess.Popen(command, env=environment(hub, tmp_path), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line).get("got", 0) > 200_000:
+                break
+        process.kill()
+    (left,) = partial(tmp_path)
+    assert left > 100_000
+    hub.rate = None
+    hub.asked.clear()
+    said = fetch(hub, tmp_path, CUSTOM)
+    assert said[0]["got"] >= left, "what is here is counted from the beginning"
+    assert said[-1]["event"] == "done"
+    assert hub.weights_asked()[0] == f"bytes={left}-"
+
+
+def test_a_hub_that_knows_no_ranges_gives_the_whole_again(hub: Hub, tmp_path: Path) -> None:
+    hub.break_after = 200_000
+    hub.knows_ranges = False
+    assert fetch(hub, tmp_path, CUSTOM)[-1]["event"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "code", "word"),
+    [
+        ({"status": 503}, "hub_unreachable", "503"),
+        ({"gated": {CUSTOM}}, "hub_refused", "agreement"),
+        ({"is_damaged": True}, "download_damaged", "thrown away"),
+        ({"repositories": {}}, "checkpoint_missing", "owner/name"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_goes_wrong_is_one_sentence_with_a_code(
+    hub: Hub, tmp_path: Path, trouble: dict[str, Any], code: str, word: str
+) -> None:
+    for name, value in trouble.items():
+        setattr(hub, name, value)
+    last = fetch(hub, tmp_path, CUSTOM)[-1]
+    assert (last["event"], last["code"]) == ("failed", code)
+    assert word in last["message"]
+    assert not partial(tmp_path), "nothing that is wrong is gone on from"
+
+
+def test_what_is_no_checkpoint_is_refused_before_its_weights_are_asked_for(
+    hub: Hub, tmp_path: Path, folder_of: FolderOf
+) -> None:
+    folder = tmp_path / "other"
+    (folder / "speech_tokenizer").mkdir(parents=True)
+    for path in folder_of("brief", "base").rglob("*"):
+        if path.is_file():
+            (folder / path.relative_to(folder_of("brief", "base"))).write_bytes(path.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    config["tokenizer_type"] = "another"
+    (folder / "config.json").write_text(json.dumps(config))
+    hub.repositories["else/where"] = folder
+    last = fetch(hub, tmp_path / "home", CUSTOM, "else/where")[-1]
+    assert (last["code"], hub.weights_asked()) == ("checkpoint_invalid", [])

@@ -1,0 +1,238 @@
+"""Real voices: what the host is told and may do, and a download that pauses, goes on, fails and takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from runtime.settings import DEMO_CHECKPOINT
+from studio.downloads import FILE, Downloads
+from studio.fetching import Plan
+from studio.routes.host import HostRoutes
+from studio.routes.real_voices import RealVoiceRoutes, plan_of
+from studio.settings import StoreSettings, StudioSettings
+from studio.supervisor import ChildRuntime
+from tests.conftest import FolderOf
+from tests.support.hub import Hub, serving
+from tests.unit.studio.serving import served
+
+PATH = "/studio/host/downloads"
+CUSTOM = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
+BASE = "Qwen/Qwen3-TTS-12Hz-0.6B-Base"
+READY = ("tests.unit.studio.stand_in", "ready")
+PATIENCE_S = 60
+
+Told = dict[str, Any]
+
+
+@asynccontextmanager
+async def studio(
+    folder: Path, args: list[str] | None = None, command: tuple[str, ...] = READY, **settings: Any
+) -> AsyncIterator[tuple[httpx.AsyncClient, ChildRuntime]]:
+    runtime = ChildRuntime(["--model", str(DEMO_CHECKPOINT)] if args is None else args, command)
+
+    async def cards() -> list[dict[str, Any]]:
+        return [{"id": DEMO_CHECKPOINT.name, "modes": ["custom_voice", "voice_design", "base"]}]
+
+    downloads = Downloads(runtime, folder, cards)
+    given = StudioSettings(**settings)
+    routes = [
+        *RealVoiceRoutes(runtime, given, downloads, Plan()).routes(),
+        *HostRoutes(runtime, given, {}, downloads.forget).routes(),
+    ]
+    supervision = asyncio.create_task(runtime.run())
+    async with (
+        served(routes) as address,
+        downloads.running(),
+        httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client,
+    ):
+        yield client, runtime
+    supervision.cancel()
+    await asyncio.gather(supervision, return_exceptions=True)
+
+
+async def until(client: httpx.AsyncClient, holds: Callable[[Told], bool]) -> Told:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            told: Told = (await client.get(PATH)).json()["download"]
+            if holds(told):
+                return told
+            await asyncio.sleep(0.02)
+
+
+def is_in(*states: str) -> Callable[[Told], bool]:
+    return lambda told: told["state"] in states
+
+
+@pytest.fixture
+def hub(folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    folders = {CUSTOM: folder_of("brief", "custom_voice"), BASE: folder_of("brief", "base")}
+    with serving(Hub(folders)) as running:
+        monkeypatch.setenv("HF_ENDPOINT", running.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+        yield running
+
+
+def test_a_download_pauses_outlives_the_studio_goes_on_and_takes_over(hub: Hub, tmp_path: Path) -> None:
+    async def run() -> None:
+        hub.rate = 300_000
+        async with studio(tmp_path) as (client, runtime):
+            began = await client.post(PATH, json={"models": [CUSTOM]})
+            assert (began.status_code, began.json()["download"]["state"]) == (202, "fetching")
+            again = await client.post(PATH, json={"models": [BASE]})
+            assert (again.status_code, again.json()["error"]["code"]) == (409, "out_of_order")
+            await until(client, lambda told: told["got"] > 200_000)
+            paused = (await client.post(f"{PATH}/pause")).json()["download"]
+            sent = hub.sent
+            assert paused["state"] == "paused"
+            assert runtime.args == ("--model", str(DEMO_CHECKPOINT))
+            await asyncio.sleep(0.2)
+            assert hub.sent - sent < 100_000, "nothing is fetched meanwhile"
+            await client.post(f"{PATH}/resume")
+            await until(client, lambda told: told["got"] > paused["got"])
+        # The studio ended in the middle; the next one finds it paused, and goes on when it is told to.
+        hub.rate = None
+        async with studio(tmp_path) as (client, runtime):
+            assert (await until(client, is_in("paused")))["got"] > 200_000
+            hub.asked.clear()
+            await client.post(f"{PATH}/resume")
+            done = await until(client, is_in("done", "failed"))
+            assert (done["state"], done["problem"], done["can_go_back"]) == ("done", None, True)
+            assert hub.weights_asked()[0].startswith("bytes="), "from where it stopped"
+            rest = [word for mode in ("voice_design", "base") for word in ("--model", f"{mode}={DEMO_CHECKPOINT}")]
+            assert runtime.args == ("--model", CUSTOM, *rest), "what it does not serve is served as before"
+        # It comes back with the next start, unless the command names others.
+        async with studio(tmp_path, []) as (client, runtime):
+            await until(client, lambda _: runtime.args[:2] == ("--model", CUSTOM))
+            await client.post(f"{PATH}/back")
+            await until(client, lambda _: runtime.args[:2] == ("--model", str(DEMO_CHECKPOINT)))
+        async with studio(tmp_path, []) as (client, runtime):
+            assert (await until(client, is_in("none")))["parts"] == []
+            assert runtime.args == ()
+
+    asyncio.run(run())
+
+
+def test_what_fails_says_why_keeps_what_serves_and_can_be_tried_again(hub: Hub, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with studio(tmp_path) as (client, runtime):
+            serves = runtime.args
+            hub.status = 503
+            await client.post(PATH, json={"models": [BASE]})
+            failed = await until(client, is_in("failed"))
+            assert failed["problem"]["code"] == "hub_unreachable"
+            hub.status = None
+            await client.post(f"{PATH}/resume")
+            assert (await until(client, is_in("done", "failed")))["problem"] is None
+            # A name that is wrong costs nothing.
+            await client.post(PATH, json={"models": ["nobody/nothing"]})
+            wrong = await until(client, is_in("failed"))
+            assert wrong["problem"]["code"] == "checkpoint_missing"
+            assert runtime.args != serves
+            assert (await client.delete(PATH)).json()["download"]["state"] == "done"
+
+    asyncio.run(run())
+
+
+def test_what_cannot_be_loaded_leaves_the_present_voice(hub: Hub, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with studio(tmp_path, command=("tests.unit.studio.stand_in", "refuse")) as (client, runtime):
+            serves = runtime.args
+            await client.post(PATH, json={"models": [BASE]})
+            failed = await until(client, is_in("failed"))
+            assert failed["problem"]["code"] == "not_changed"
+            assert "the checkpoint is missing" in failed["problem"]["message"]
+            assert runtime.args == serves
+
+    asyncio.run(run())
+
+
+def test_a_stopped_download_ends_at_once_and_keeps_what_came(hub: Hub, tmp_path: Path) -> None:
+    async def run() -> None:
+        hub.rate = 200_000
+        async with studio(tmp_path) as (client, _):
+            await client.post(PATH, json={"models": [BASE]})
+            await until(client, lambda told: told["got"] > 100_000)
+            async with asyncio.timeout(3):
+                assert (await client.delete(PATH)).json()["download"] == {
+                    **{"state": "none", "parts": [], "got": 0, "of": 0, "rate": None},
+                    **{"change": None, "problem": None, "can_go_back": False},
+                }
+            assert list((tmp_path / "home").rglob("*.incomplete"))
+            assert (await client.delete(PATH)).status_code == 409
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "models", [None, [], "a/b", ["a"], ["/a/b"], ["../b"], ["a/b", "a/b"], ["--x/y"], ["a/b/c"], ["a/b"] * 4, [3]]
+)
+def test_what_is_no_list_of_hub_ids_is_refused(tmp_path: Path, models: object) -> None:
+    async def run() -> None:
+        async with studio(tmp_path, command=("tests.unit.studio.stand_in", "loading")) as (client, _):
+            answer = await client.post(PATH, json={"models": models})
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, "models")
+
+    asyncio.run(run())
+
+
+def test_visitors_get_none_of_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        each = StoreSettings(visitors="each")
+        async with studio(tmp_path, store=each) as (client, _):
+            for method, path in (("GET", ""), ("POST", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/back")):
+                answer = await client.request(method, PATH + path, json={})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (403, "host_only")
+
+    asyncio.run(run())
+
+
+def test_a_state_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    for text in ("", "{}", "[]", json.dumps({"state": "strange", "parts": []}), '{"state": "paused", "parts": [{}]}'):
+        (tmp_path / FILE).write_text(text)
+        downloads = Downloads(ChildRuntime([]), tmp_path, lambda: asyncio.sleep(0, []))
+        assert downloads.told()["state"] == "none"
+
+
+def offer(name: str, memory: float, rtf: float, held: int = 0) -> dict[str, Any]:
+    files = [{"hash": "same", "size": 700, "held": 0}, {"hash": name, "size": 2000, "held": held}]
+    return {"id": f"Qwen/Qwen3-TTS-12Hz-{name}", "memory": memory, "shared": 2.0, "rtf": rtf, "files": files}
+
+
+def told(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
+    machine = {"device": "cpu", "dtype": "float32", "free": total, "room": 1, "problem": None}
+    return plan_of({**machine, "total": total, "offers": offers})
+
+
+NAMES = ["0.6B-CustomVoice", "1.7B-CustomVoice", "1.7B-VoiceDesign", "0.6B-Base", "1.7B-Base"]
+
+
+def suggested(plan: dict[str, Any]) -> list[str]:
+    return [one["id"].removeprefix("Qwen/Qwen3-TTS-12Hz-") for one in plan["offers"] if one["suggested"]]
+
+
+def test_a_fast_machine_is_offered_the_large_ones_and_a_slow_one_the_small() -> None:
+    fast = told([offer(name, 8.0, 0.1) for name in NAMES], total=80.0)
+    assert suggested(fast) == ["1.7B-CustomVoice", "1.7B-VoiceDesign", "1.7B-Base"]
+    slow = told([offer(name, 8.0, 4.0) for name in NAMES], total=80.0)
+    assert suggested(slow) == ["0.6B-CustomVoice", "0.6B-Base"]
+    narrow = told([offer(name, 8.0, 4.0) for name in NAMES], total=9.0)
+    assert suggested(narrow) == ["0.6B-CustomVoice"]
+    assert [one["fits"] for one in told([offer(name, 8.0, 4.0) for name in NAMES], total=7.0)["offers"]] == [False] * 5
+
+
+def test_sizes_are_what_is_missing_and_the_table_stands_where_the_hub_says_nothing() -> None:
+    plan = told([offer(name, 8.0, 1.0, held=500) for name in NAMES], total=80.0)
+    assert {(one["download"], one["common"]) for one in plan["offers"]} == {(2200, 700)}
+    assert plan["sizes"] == "hub"
+    table = plan_of(None)
+    assert table["sizes"] == "table"
+    assert [round(one["download"] / 1e9, 1) for one in table["offers"]] == [2.5, 4.5, 4.5, 2.5, 4.5]
+    assert all(one["rtf"] is None and one["fits"] is None for one in table["offers"])
