@@ -10,6 +10,9 @@ import { toInt16, wavBlob } from './wav.js';
 const LARGEST = 100 * 2 ** 20; // bytes that a page decodes
 const LONGEST_S = 600;
 const SHORTEST_S = 0.1; // between the handles
+const SEAM = Math.round(SAMPLE_RATE * 0.008); // samples in which one side of a cut goes over into the other
+
+/** @typedef {import('./clone/listening.js').Stretch} Stretch seconds of the whole */
 
 export class Reference {
   /**
@@ -28,6 +31,8 @@ export class Reference {
     this.maxSeconds = maxSeconds;
     this.start = 0;
     this.end = Math.min(this.seconds, maxSeconds);
+    /** What is left out between the two, in order. @type {Stretch[]} */
+    this.cuts = [];
     /** @type {Blob|null} */
     this.blob = null;
   }
@@ -44,7 +49,7 @@ export class Reference {
 
   /** Whether all of it is chosen. */
   get whole() {
-    return this.start === 0 && this.end === this.seconds;
+    return this.start === 0 && this.end === this.seconds && this.cuts.length === 0;
   }
 
   /** Choose a stretch; one edge pushes the other where it must. @param {'start'|'end'} edge @param {number} at seconds */
@@ -59,9 +64,55 @@ export class Reference {
     this.blob = null;
   }
 
+  /** Leave something out; what lies in a cut already, or touches one, becomes part of it. @param {Stretch} out */
+  leaveOut({ start, end }) {
+    const cut = { start: Math.max(0, start), end: Math.min(this.seconds, end) };
+    const apart = this.cuts.filter((one) => one.end < cut.start || one.start > cut.end);
+    for (const one of this.cuts) {
+      if (apart.includes(one)) continue;
+      cut.start = Math.min(cut.start, one.start);
+      cut.end = Math.max(cut.end, one.end);
+    }
+    this.choose({ ...this.choice, cuts: [...apart, cut].sort((one, other) => one.start - other.start) });
+  }
+
+  /** What is chosen, to come back to it. */
+  get choice() {
+    return { start: this.start, end: this.end, cuts: this.cuts };
+  }
+
+  /** @param {{start: number, end: number, cuts?: Stretch[]}} choice */
+  choose({ start, end, cuts = [] }) {
+    this.start = Math.max(0, Math.min(start, this.seconds));
+    this.end = Math.max(this.start, Math.min(end, this.seconds, this.start + this.maxSeconds));
+    this.cuts = cuts;
+    this.blob = null;
+  }
+
+  /** Of what is chosen, without what is left out. */
+  get length() {
+    return this.kept().reduce((sum, { start, end }) => sum + end - start, 0);
+  }
+
+  /** The stretches that remain. @returns {Stretch[]} */
+  kept() {
+    const found = [];
+    let { start } = this;
+    for (const cut of this.cuts) {
+      if (cut.end <= start || cut.start >= this.end) continue;
+      if (cut.start > start) found.push({ start, end: cut.start });
+      start = cut.end;
+    }
+    if (start < this.end) found.push({ start, end: this.end });
+    return found;
+  }
+
   /** The chosen samples. */
   get chosen() {
-    return (this.pcm ?? new Int16Array()).subarray(Math.round(this.start * SAMPLE_RATE), Math.round(this.end * SAMPLE_RATE));
+    const { pcm } = this;
+    if (!pcm) return new Int16Array();
+    const at = (/** @type {number} */ seconds) => Math.round(seconds * SAMPLE_RATE);
+    return joined(this.kept().map(({ start, end }) => pcm.subarray(at(start), at(end))));
   }
 
   /** What is sent: the same object for as long as the choice is the same. @returns {Blob|null} */
@@ -69,6 +120,26 @@ export class Reference {
     this.blob ??= this.pcm ? wavBlob([this.chosen], SAMPLE_RATE) : this.file;
     return this.blob;
   }
+}
+
+/** Pieces behind each other, each going over into the next. @param {Int16Array[]} pieces */
+function joined(pieces) {
+  if (pieces.length < 2) return pieces[0] ?? new Int16Array();
+  const seams = pieces.slice(1).map((piece, k) => Math.min(SEAM, piece.length, pieces[k].length));
+  const all = new Int16Array(pieces.reduce((sum, { length }) => sum + length, 0) - seams.reduce((sum, seam) => sum + seam, 0));
+  let end = 0;
+  pieces.forEach((piece, k) => {
+    const seam = k > 0 ? seams[k - 1] : 0;
+    const begin = end - seam;
+    const before = all.slice(begin, end);
+    all.set(piece, begin);
+    for (let i = 0; i < seam; i++) {
+      const share = (i + 1) / (seam + 1);
+      all[begin + i] = Math.round(before[i] * (1 - share) + piece[i] * share);
+    }
+    end = begin + piece.length;
+  });
+  return all;
 }
 
 /**

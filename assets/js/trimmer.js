@@ -9,6 +9,7 @@ import { SAMPLE_RATE } from './outputs.js';
 import { paintBars } from './waveform.js';
 
 const STEP_S = 0.05;
+const MARKS = 5; // times on the ruler
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
 
 export class Trimmer extends EventTarget {
@@ -17,6 +18,8 @@ export class Trimmer extends EventTarget {
     super();
     this.root = root;
     this.canvas = root.querySelector('canvas');
+    this.window = root.querySelector('.vw-trim-window');
+    this.ruler = root.querySelector('.vw-trim-ruler');
     this.handles = [...root.querySelectorAll('[data-edge]')];
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
@@ -32,12 +35,43 @@ export class Trimmer extends EventTarget {
     this.reference = reference;
     this.peaks = new Peaks();
     if (reference?.pcm) this.peaks.append(reference.pcm);
+    this.measure();
     this.paint();
+  }
+
+  /** Write times below the waveform. */
+  measure() {
+    const { seconds } = this.reference ?? { seconds: 0 };
+    const marks = Array.from({ length: MARKS }, (_, k) => {
+      const mark = document.createElement('span');
+      const at = (seconds * k) / (MARKS - 1);
+      mark.textContent = `${Math.floor(at / 60)}:${String(Math.floor(at % 60)).padStart(2, '0')}`;
+      return mark;
+    });
+    this.ruler.replaceChildren(...marks);
+  }
+
+  /** Show what is left out of the selection. */
+  hatch() {
+    const { cuts, start, end, seconds } = this.reference;
+    const length = end - start;
+    this.window.style.left = `${(start / seconds) * 100}%`;
+    this.window.style.width = `${(length / seconds) * 100}%`;
+    const shown = cuts.filter((cut) => cut.end > start && cut.start < end);
+    this.window.replaceChildren(
+      ...shown.map((cut) => {
+        const mark = document.createElement('i');
+        const from = Math.max(start, cut.start);
+        mark.style.left = `${((from - start) / length) * 100}%`;
+        mark.style.width = `${((Math.min(end, cut.end) - from) / length) * 100}%`;
+        return mark;
+      }),
+    );
   }
 
   /** Take the nearer handle and move it with the pointer. @param {PointerEvent} event */
   grab(event) {
-    if (!this.reference || event.button !== 0) return;
+    if (!this.reference?.pcm || event.button !== 0) return;
     event.preventDefault();
     const at = this.secondsAt(event);
     const { start, end } = this.reference;
@@ -93,10 +127,11 @@ export class Trimmer extends EventTarget {
       handle.ariaValueNow = at.toFixed(2);
       handle.ariaValueText = `${at.toFixed(2)} s`;
     }
+    this.hatch();
     const bin = (at) => (at * SAMPLE_RATE) / BIN;
     const played = bin(this.played ?? 0);
     const style = getComputedStyle(canvas);
-    const [accent, wave, out] = ['--vw-accent', '--vw-soft', '--vw-line'].map((name) => style.getPropertyValue(name));
+    const [accent, wave, out] = ['--vw-accent', '--vw-soft', '--vw-wave'].map((name) => style.getPropertyValue(name));
     paintBars(canvas, this.peaks, bin(seconds), (from) => {
       if (from < bin(start) || from >= bin(end)) return out;
       return from < played ? accent : wave;

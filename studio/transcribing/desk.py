@@ -39,8 +39,9 @@ class Desk:
         self._waiting = 0
 
     def feature(self) -> dict[str, object]:
-        """What the page is told before anybody asks; ``how`` to get a recogniser is for the host."""
-        return {"available": self.choice.missing is None, "how": self.choice.missing or ""}
+        """What the page is told before anybody asks; ``how`` to get one is for a host who has not turned it off."""
+        how = self.choice.missing if self.choice.setting else None
+        return {"available": self.choice.missing is None, "how": how or ""}
 
     async def transcribe(self, recording: bytes, language: str) -> dict[str, str | None]:
         """The words of a recording. ``language`` is a name or a code; anything else stands for any.

@@ -97,9 +97,32 @@ def speaker(page: Page) -> str:
     return page.locator("#vw-speakers-cards :checked").input_value()
 
 
+def to_words(page: Page, file: FilePayload) -> None:
+    """The Clone room's second step, with this recording."""
+    page.set_input_files("#vw-clone-file", file)
+    page.click("#vw-clone-use")
+    expect(page.locator("#vw-clone-transcript")).to_be_visible()
+
+
+def clone_from(page: Page, file: FilePayload, words: str | None) -> None:
+    """Through the Clone room's steps to where its voice speaks without being kept; no words: by its sound alone."""
+    to_words(page, file)
+    if words is None:
+        page.check("#vw-clone-xvector")
+    else:
+        page.fill("#vw-clone-transcript", words)
+    try_out(page)
+
+
+def try_out(page: Page) -> None:
+    """From the words to where the voice speaks without being kept."""
+    page.click("#vw-clone-words-done")
+    page.click("#vw-clone-try > summary")
+    expect(page.locator("#vw-text")).to_be_visible()
+
+
 def prepare(page: Page, room: str) -> None:
     """Enter a room and fill in what it needs to speak."""
     enter(page, room)
     if room == "clone":
-        page.set_input_files("#vw-clone-file", wav(3.0))
-        page.fill("#vw-clone-transcript", "The boat came back in the evening.")
+        clone_from(page, wav(3.0), "The boat came back in the evening.")

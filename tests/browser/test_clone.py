@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import soundfile
 from numpy.typing import NDArray
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.steps import SHORT, await_end, await_sound, enter, wav
+from tests.browser.steps import SHORT, await_end, await_sound, enter, to_words, try_out, wav
 from tests.speech.recogniser import share_heard, words
 from tests.support.app import App
-from tests.support.signals import voice
+from tests.support.signals import cough, voice
 from tests.support.spoken import WORDS, spoken
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
@@ -59,7 +59,8 @@ def advice(page: Page) -> list[str]:
     """Codes of what the clinic says, once it has settled."""
     page.wait_for_timeout(700)
     expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
-    return [str(item.get_attribute("data-code")) for item in page.locator("#vw-clone-clinic li").all()]
+    found = page.locator("#vw-clone-clinic .vw-care, #vw-clone-fit .vw-care").all()
+    return [str(item.get_attribute("data-code")) for item in found]
 
 
 def silence(page: Page) -> None:
@@ -77,11 +78,12 @@ def span(page: Page) -> list[float]:
 def record(page: Page, seconds: float) -> None:
     page.click("#vw-clone-record")
     expect(page.locator("#vw-clone-count")).to_be_visible()
-    expect(page.locator("#vw-clone-record")).to_have_text("Stop recording", timeout=15_000)
+    expect(page.locator("#vw-clone-read")).to_contain_text("Thursday")
+    expect(page.locator("#vw-clone-stop")).to_have_text("Stop recording", timeout=15_000)
     page.wait_for_function("document.querySelector('#vw-clone-level').value > 0.1")
-    heard = f"parseFloat(document.querySelector('#vw-clone-name').textContent.match(/[\\d.]+/)) > {seconds}"
+    heard = f"parseFloat(document.querySelector('#vw-clone-status').textContent.match(/[\\d.]+/)) > {seconds}"
     page.wait_for_function(heard)
-    page.click("#vw-clone-record")
+    page.click("#vw-clone-stop")
     expect(page.locator("#vw-clone-trim")).to_be_visible()
 
 
@@ -92,9 +94,11 @@ def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> N
     assert "Thursday" in studio.input_value("#vw-clone-transcript"), "what was to be read stands there"
     # Nobody says so much so fast.
     expect(studio.locator("#vw-clone-clinic")).to_have_attribute("data-state", "unusable")
+    studio.click("#vw-clone-use")
     studio.fill("#vw-clone-transcript", SAID)
     assert set(advice(studio)) & {"no_speech", "short", "silence", "transcript"}  # what is heard is no speech
     studio.screenshot(path=SCREENSHOTS / "clone-clinic.png", full_page=True)
+    try_out(studio)
 
     studio.fill("#vw-text", SHORT)
     studio.click("#vw-speak")
@@ -115,12 +119,22 @@ def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> N
     assert "name" in complaint(studio, "name")
     studio.fill("#vw-clone-keep-name", "Thursday")
     studio.click("#vw-clone-keep-button")
-    expect(studio.locator("#vw-clone-stored")).to_be_visible()
-    expect(studio.locator("#vw-clone-stored-words")).to_have_text(SAID)
+    expect(studio.locator("#vw-clone-done")).to_contain_text("Kept: Thursday.")
+    expect(studio.locator("#vw-clone-done-speak")).to_be_focused()
     (kept,) = httpx.get(app.url + VOICES, trust_env=False).json()["data"]
     assert (kept["name"], kept["transcript"], kept["provenance"]["source"]) == ("Thursday", SAID, "recording")
     assert re.search(r"agrees .* on \d{4}-\d\d-\d\d", kept["consent"])
 
+    # Undo takes it back to the form, and keeping it again makes the same voice.
+    studio.locator(".vw-toast button", has_text="Undo").click()
+    expect(studio.locator("#vw-clone-keep-name")).to_have_value("Thursday")
+    assert httpx.get(app.url + VOICES, trust_env=False).json()["data"] == []
+    studio.check("#vw-clone-consent")
+    studio.click("#vw-clone-keep-button")
+    expect(studio.locator("#vw-clone-done-speak")).to_be_focused()
+    (kept,) = httpx.get(app.url + VOICES, trust_env=False).json()["data"]
+    studio.keyboard.press("Enter")
+    studio.fill("#vw-text", SHORT)
     studio.click("#vw-speak")
     await_sound(studio)
     silence(studio)
@@ -131,11 +145,11 @@ def test_from_the_microphone_to_a_voice_that_speaks(app: App, studio: Page) -> N
 def test_the_countdown_can_be_called_off(studio: Page) -> None:
     enter(studio, "clone")
     studio.click("#vw-clone-record")
-    expect(studio.locator("#vw-clone-record")).to_have_text("Cancel")
-    studio.click("#vw-clone-record")
-    expect(studio.locator("#vw-clone-record")).to_have_text("Record")
+    expect(studio.locator("#vw-clone-stop")).to_have_text("Cancel")
+    studio.click("#vw-clone-stop")
+    expect(studio.locator("#vw-clone-record")).to_be_focused()
     studio.wait_for_timeout(2500)
-    expect(studio.locator("#vw-clone-record")).to_have_text("Record")
+    expect(studio.locator("#vw-clone-record")).to_be_visible()
     expect(studio.locator("#vw-clone-recording")).to_be_hidden()
 
 
@@ -163,8 +177,10 @@ def test_what_is_trimmed_is_what_is_sent(studio: Page) -> None:
     start, end = span(studio)
     assert (start, end) == (0.95, pytest.approx(4.0, abs=0.05))
     assert "silence" not in advice(studio)
+    studio.click("#vw-clone-use")
     studio.check("#vw-clone-xvector")
     assert studio.is_disabled("#vw-clone-transcript")
+    try_out(studio)
     studio.fill("#vw-text", SHORT)
     studio.click("#vw-speak")
     await_sound(studio)
@@ -175,6 +191,7 @@ def test_what_is_trimmed_is_what_is_sent(studio: Page) -> None:
     assert np.array_equal(heard, original[begin : begin + heard.size])
     assert (sent[-1]["x_vector_only_mode"], "ref_text" in sent[-1]) == (True, False)
     # A handle never passes the other.
+    studio.locator(".vw-step-change").first.click()
     studio.focus("#vw-clone-trim [data-edge=start]")
     studio.keyboard.press("End")
     start, end = span(studio)
@@ -197,18 +214,24 @@ def test_speech_is_written_down_and_trimmed_to(studio: Page) -> None:
     soundfile.write(file, np.concatenate([quiet, spoken(), quiet]), 24_000, format="FLAC")
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", {"name": "a.flac", "mimeType": "audio/flac", "buffer": file.getvalue()})
+    # What is silent at both ends is not chosen.
+    start, end = span(studio)
+    assert 1.2 < start < 1.6
+    assert abs(end - start - len(spoken()) / 24_000) < 0.5
+    assert advice(studio) == []
+    expect(studio.locator("#vw-clone-verdict")).to_contain_text("good recording")
     studio.select_option("#vw-clone-language", "english")
+    studio.click("#vw-clone-use")
     studio.click("#vw-clone-transcribe")
     expect(studio.locator("#vw-clone-asr")).to_contain_text("pocketsphinx", timeout=120_000)
     said = studio.input_value("#vw-clone-transcript")
     assert share_heard(WORDS, words(said)) >= 0.6, said
-    advice(studio)
-    studio.click("#vw-clone-tidy")
-    start, end = span(studio)
-    assert 1.2 < start < 1.6
-    assert abs(end - start - len(spoken()) / 24_000) < 0.5
-    assert advice(studio) == ["good"]
-    expect(studio.locator("#vw-clone-tidy")).to_be_hidden()
+    # Words of somebody's own are compared with what is heard, and stay.
+    studio.fill("#vw-clone-transcript", said + " marmalade")
+    studio.click("#vw-clone-transcribe")
+    expect(studio.locator("#vw-clone-heard")).to_contain_text("Not heard: “marmalade”", timeout=120_000)
+    assert studio.input_value("#vw-clone-transcript") == said + " marmalade"
+    try_out(studio)
     # What the recording says is not what the voice is to say.
     studio.fill("#vw-text", said.upper() + "!")
     expect(studio.locator("#vw-clone-same")).to_be_visible()
@@ -217,7 +240,7 @@ def test_speech_is_written_down_and_trimmed_to(studio: Page) -> None:
 
 
 @pytest.mark.parametrize("how", ["faster-whisper is not installed. Install the extra of that name.", ""])
-def test_where_no_recogniser_is_installed_the_host_reads_how_to_get_one_and_nobody_sees_a_button(
+def test_where_no_recogniser_is_installed_the_host_reads_once_how_to_get_one_and_nobody_sees_a_button(
     studio: Page, how: str
 ) -> None:
 
@@ -230,26 +253,87 @@ def test_where_no_recogniser_is_installed_the_host_reads_how_to_get_one_and_nobo
     studio.reload(wait_until="domcontentloaded")
     studio.locator("#vw-speak:enabled").wait_for()
     enter(studio, "clone")
-    studio.set_input_files("#vw-clone-file", wav(3.0))
+    to_words(studio, wav(3.0))
+    assert studio.is_hidden("#vw-clone-transcribe")
+    hint = studio.locator("#vw-clone-asr-how")
+    assert hint.is_visible() == bool(how)
+    if how:
+        expect(hint).to_contain_text("voicewright[asr]")
+    studio.reload(wait_until="domcontentloaded")
     expect(studio.locator("#vw-clone-transcript")).to_be_visible()
-    expect(studio.locator("#vw-clone-transcribe")).to_be_hidden()
-    expect(studio.locator("#vw-clone-asr")).to_have_text(how)
-    assert studio.locator("#vw-clone-asr").is_visible() == bool(how)
+    assert hint.is_hidden(), "it was said"
 
 
-def test_a_long_recording_says_what_is_chosen_of_it_and_nothing_outlives_discard(studio: Page) -> None:
+def scene() -> FilePayload:
+    """Phrases of 3 s with pauses; after the second a cough, then silence, then a cough within what is best."""
+    quiet = np.zeros(9_600, np.float32)
+    early = [voice(3, 1), quiet, cough(), np.zeros(60_000, np.float32)]
+    best = [piece for seed in (2, 3, 4, 5) for piece in (voice(3, seed), quiet)]
+    sound = np.concatenate([*early, *best, np.zeros(60_000, np.float32), voice(2, 6)])
+    file = io.BytesIO()
+    soundfile.write(file, sound, 24_000, format="WAV", subtype="PCM_16")
+    return {"name": "kitchen.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
+
+
+def test_the_best_part_is_chosen_a_cough_is_left_out_and_both_have_a_way_back(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", scene())
+    expect(studio.locator("#vw-clone-trim")).to_be_visible()
+    start, end = span(studio)
+    assert 10 <= end - start <= 15
+    assert 5.5 < start < 7, "behind the cough"
+    assert {"cough", "pause"}.isdisjoint(advice(studio))
+    studio.keyboard.press("Control+z")
+    whole = span(studio)
+    assert whole[0] == 0
+    assert whole[1] > 20
+    assert {"cough", "pause"} <= set(advice(studio))
+    finding = studio.locator("#vw-clone-clinic [data-code=cough]")
+    expect(finding).to_contain_text("at 0:03")
+    finding.get_by_role("button", name="Leave it out").click()
+    assert span(studio) == whole
+    assert "cough" not in advice(studio)
+    left = float(studio.inner_text("#vw-clone-span").split("·")[1].split()[0])
+    assert 0.2 < whole[1] - left < 0.7
+    studio.locator(".vw-toast button", has_text="Undo").click()
+    assert "cough" in advice(studio)
+    studio.click("#vw-clone-best")
+    assert span(studio) == [start, end]
+    # Steps move the focus to their heading, and the address names them.
+    studio.click("#vw-clone-use")
+    assert studio.evaluate("document.activeElement.textContent") == "The words"
+    assert studio.url.endswith("#/clone/2")
+    studio.fill("#vw-clone-transcript", SAID)
+    studio.click("#vw-clone-words-done")
+    assert studio.evaluate("document.activeElement.textContent") == "Consent and name"
+    expect(studio.locator(".vw-step").nth(1)).to_contain_text(SAID)
+    studio.get_by_role("button", name="Change: The recording").click()
+    assert studio.evaluate("document.activeElement.textContent") == "The recording"
+    studio.click("#vw-clone-drop")
+    expect(studio.locator("#vw-clone-ways")).to_be_visible()
+    studio.keyboard.press("Control+z")
+    assert span(studio) == [start, end]
+    assert studio.input_value("#vw-clone-transcript") == SAID
+
+
+def test_a_long_recording_says_what_can_be_used_of_it_and_nothing_outlives_the_next(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(75.0, rate=16000))
     cut = studio.locator("#vw-clone-cut")
     expect(cut).to_contain_text("1:15")
     expect(cut).to_contain_text("60 s")
-    studio.locator("#vw-clone-trim [data-edge=end]").press("End")
-    assert span(studio) == [15.0, 75.0], "another part, as long"
+    begin, end = (studio.locator(f"#vw-clone-trim [data-edge={edge}]") for edge in ("start", "end"))
+    begin.press("Home")
+    end.press("End")
+    assert span(studio) == [15.0, 75.0], "as long as can be used"
+    studio.click("#vw-clone-use")
     studio.check("#vw-clone-xvector")
+    studio.locator(".vw-step-change").first.click()
     studio.click("#vw-clone-drop")
     studio.set_input_files("#vw-clone-file", wav(3.0))
     expect(studio.locator("#vw-clone-span")).to_contain_text("3.00")
     expect(cut).to_be_hidden()
+    studio.click("#vw-clone-use")
     assert not studio.is_checked("#vw-clone-xvector")
     assert studio.is_enabled("#vw-clone-transcript")
 
@@ -259,10 +343,10 @@ def test_the_room_speaks_chinese(studio: Page) -> None:
     studio.set_input_files("#vw-clone-file", wav(3.0))
     advice(studio)
     studio.select_option("#vw-language", "zh")
-    expect(studio.locator("#vw-clone-record")).to_have_text("录音")
-    assert "录音" in studio.locator("#vw-clone-clinic li").first.inner_text()
+    expect(studio.locator("#vw-clone-use")).to_have_text("使用这 3.0 秒")
+    assert "录音" in studio.locator("#vw-clone-clinic .vw-care").first.inner_text()
     studio.select_option("#vw-language", "en")
-    expect(studio.locator("#vw-clone-record")).to_have_text("Record")
+    expect(studio.locator("#vw-clone-use")).to_have_text("Use these 3.0 s")
 
 
 def test_a_clone_in_the_dark_on_a_phone(open_studio: OpenStudio) -> None:

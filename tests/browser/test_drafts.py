@@ -12,7 +12,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import OpenStudio
 from tests.browser.design_steps import LETTERS, act, card, expect_state, lock, seed_field, seeds
 from tests.browser.script_steps import enter_script, line, new_script, text_of
-from tests.browser.steps import await_end, await_sound, enter, history_row, speaker, vary, wav
+from tests.browser.steps import await_end, await_sound, enter, history_row, speaker, try_out, vary, wav
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -23,7 +23,7 @@ LONG = "The boat came back in the evening, and nobody on the quay had expected i
 
 def reload(page: Page) -> None:
     page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for(state="attached")
+    expect(page.locator("#vw-status")).to_have_attribute("data-state", "ready", timeout=30_000)
 
 
 # --- addresses
@@ -98,18 +98,21 @@ def test_a_reload_keeps_the_description_and_the_takes(studio: Page) -> None:
 def test_a_reload_keeps_the_recording_its_words_and_what_was_chosen_of_it(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(3.0))
-    studio.fill("#vw-clone-transcript", "The words that are said in it.")
     studio.focus("#vw-clone-trim [data-edge=start]")
     studio.keyboard.press("Shift+ArrowRight")
     expect(studio.locator("#vw-clone-span")).to_contain_text("0.50 to 3.00 s")
+    studio.click("#vw-clone-use")
+    studio.fill("#vw-clone-transcript", "The words that are said in it.")
     reload(studio)
+    expect(studio.locator("#vw-clone-transcript")).to_have_value("The words that are said in it.")
     expect(studio.locator("#vw-clone-span")).to_contain_text("0.50 to 3.00 s")
     expect(studio.locator("#vw-clone-name")).to_have_text("voice.wav")
-    assert studio.input_value("#vw-clone-transcript") == "The words that are said in it."
+    try_out(studio)
     assert not studio.is_checked("#vw-clone-consent"), "consent is given anew"
     studio.click("#vw-speak")
     await_sound(studio)
     studio.click("#vw-stop")
+    studio.locator(".vw-step-change").first.click()
     studio.click("#vw-clone-drop")
     reload(studio)
     studio.evaluate("new Promise((rest) => setTimeout(rest, 300))")
@@ -120,8 +123,8 @@ def test_a_reload_keeps_a_recording_that_the_microphone_took(open_studio: OpenSt
     page = open_studio(permissions=["microphone"])
     enter(page, "clone")
     page.click("#vw-clone-record")
-    expect(page.locator("#vw-clone-name")).to_contain_text(re.compile(r"[1-9]\.\d"), timeout=20_000)
-    page.click("#vw-clone-record")
+    expect(page.locator("#vw-clone-status")).to_contain_text(re.compile(r"[1-9]\.\d"), timeout=20_000)
+    page.click("#vw-clone-stop")
     expect(page.locator("#vw-clone-trim")).to_be_visible()
     span = page.inner_text("#vw-clone-span")
     words = page.input_value("#vw-clone-transcript")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import LETTERS, act, expect_state
-from tests.browser.steps import enter, kept_take, wav
+from tests.browser.steps import clone_from, enter, kept_take, prepare, wav
 
 pytestmark = pytest.mark.browser
 
@@ -100,8 +100,7 @@ def fill_in(page: Page, room: str) -> None:
     if room == "design":
         page.fill("#vw-design-description", LONG)
     elif room == "clone":
-        page.set_input_files("#vw-clone-file", wav(3.0))
-        page.fill("#vw-clone-transcript", LONG)
+        clone_from(page, wav(3.0), LONG)
         expect(page.locator("#vw-clone-keep")).to_be_visible()
     elif room == "script":
         page.locator(".vw-line-open").first.click()
@@ -128,7 +127,7 @@ def test_no_control_of_any_room_lies_under_another_element(studio: Page) -> None
 
 @pytest.mark.parametrize("room", ["speakers", "clone"])
 def test_the_first_button_is_in_sight_with_any_text(studio: Page, room: str) -> None:
-    enter(studio, room)
+    prepare(studio, room)
     for window in in_each_window(studio):
         for words in (1, 100, 150, 400):
             studio.fill("#vw-text", "evening " * words)

@@ -40,3 +40,14 @@ def noise(count: int, channels: int, seed: int) -> NDArray[np.float32]:
     Shapes: [count, channels], peak 0.5.
     """
     return np.random.RandomState(seed).uniform(-0.5, 0.5, (count, channels)).astype(np.float32)
+
+
+def cough(seed: int = 1) -> NDArray[np.float32]:
+    """Noise of a throat, 500 to 3000 Hz, that bursts and dies away."""
+    count = round(0.35 * SAMPLE_RATE)
+    time = np.arange(count) / SAMPLE_RATE
+    spectrum = np.fft.rfft(np.random.RandomState(seed).standard_normal(count))
+    hertz = np.fft.rfftfreq(count, 1 / SAMPLE_RATE)
+    noise = np.fft.irfft(spectrum * (hertz / 400) ** 2 / (1 + (hertz / 400) ** 2) / (1 + (hertz / 3000) ** 4), count)
+    burst = noise * np.minimum(1, time / 0.01) * np.exp(-time / 0.12)
+    return (0.6 * burst / np.abs(burst).max()).astype(np.float32)

@@ -3,20 +3,28 @@
 import { api } from '../api.js';
 
 const SETTLED_MS = 500;
+const MOST = 4; // faults of one kind of ear that are said at once
+const WORTH_S = 0.3; // of silence at an edge
 
 export class Clinic {
   /**
    * @param {HTMLElement} root  the Clone room's panel
    * @param {import('../studio.js').Studio} studio
-   * @param {{onRefused: (error: Error) => void, onTrim: () => void}} tell
+   * @param {Object} tell
+   * @param {(error: Error) => void} tell.onRefused
+   * @param {() => import('./choosing.js').Fault[]} tell.faults  what the page itself heard
+   * @param {Object<string, (fault?: Object) => void>} tell.remedies  trim, leaveOut, shorten, best, another
+   * @param {() => boolean} tell.isLong  whether there is another part to choose
    */
-  constructor(root, studio, { onRefused, onTrim }) {
+  constructor(root, studio, { onRefused, faults, remedies, isLong }) {
     this.studio = studio;
     this.onRefused = onRefused;
+    this.faults = faults;
+    this.remedies = remedies;
+    this.isLong = isLong;
     this.list = root.querySelector('#vw-clone-clinic');
-    this.levels = root.querySelector('#vw-clone-levels');
-    this.tidy = root.querySelector('#vw-clone-tidy');
-    this.tidy.onclick = onTrim;
+    this.verdict = root.querySelector('#vw-clone-verdict');
+    this.fit = root.querySelector('#vw-clone-fit');
     this.asked = 0;
     /** The last answer. @type {Object|null} */
     this.said = null;
@@ -28,8 +36,8 @@ export class Clinic {
     this.asked += 1;
     this.said = null;
     this.list.replaceChildren();
-    this.levels.textContent = '';
-    this.tidy.hidden = true;
+    this.fit.replaceChildren();
+    this.verdict.hidden = true;
     this.list.dataset.state = 'empty';
   }
 
@@ -41,12 +49,17 @@ export class Clinic {
     this.timer = setTimeout(() => this.ask(asked, given()), SETTLED_MS);
   }
 
-  async ask(asked, { sound, transcript }) {
+  /** What the runtime says of a recording. @param {{sound: Blob, transcript: string|null}} given @throws {Error} it refuses it */
+  judged({ sound, transcript }) {
     const form = new FormData();
     form.append('audio_sample', sound, 'reference.wav');
     if (transcript) form.append('ref_text', transcript);
+    return api.form('v1/audio/voices/check', form);
+  }
+
+  async ask(asked, given) {
     try {
-      const said = await api.form('v1/audio/voices/check', form);
+      const said = await this.judged(given);
       if (asked === this.asked) this.show(said);
     } catch (error) {
       if (asked !== this.asked) return;
@@ -61,22 +74,59 @@ export class Clinic {
     this.paint();
   }
 
-  /** Write it down, in the page's language. */
+  /** Write it down, in the page's language: a sentence for each fault with its remedy, and what is good. */
   paint() {
     const { said, studio } = this;
     if (!said) return;
-    const sentences = said.advice.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code));
-    const good = this.item(studio.t('clone.good', { s: said.speech_s.toFixed(1) }), 'good');
-    this.list.replaceChildren(...(sentences.length ? sentences : [good]));
+    const ofWords = said.advice.filter(({ code }) => code.startsWith('transcript'));
+    const ofSound = said.advice.filter((one) => !ofWords.includes(one));
+    const faults = this.faults().slice(0, MOST);
+    const edges = said.trim.start_s >= WORTH_S || said.seconds - said.trim.end_s >= WORTH_S;
+    const items = [
+      ...faults.map((fault) => this.found(fault)),
+      ...ofSound.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
+      ...(edges ? [this.item(studio.t('clone.found.edges'), 'edges', 'trim')] : []),
+    ];
+    this.verdict.hidden = items.length > 0;
+    this.verdict.textContent = studio.t('clone.good', { s: said.speech_s.toFixed(1) });
+    this.list.replaceChildren(...this.passed(ofSound.map(({ code }) => code)), ...items);
+    this.fit.replaceChildren(...ofWords.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
     this.list.dataset.state = said.usable ? 'said' : 'unusable';
-    const { peak_db, speech_db, pauses_db } = said.levels;
-    const figures = { peak: peak_db, speech: speech_db, pauses: pauses_db };
-    this.levels.textContent = Object.entries(figures)
-      .filter(([, value]) => value !== null)
-      .map(([name, value]) => `${studio.t(`clone.level.${name}`)} ${value.toFixed(0)} dB`)
-      .join(' · ');
-    const { start_s, end_s } = said.trim;
-    this.tidy.hidden = start_s < 0.15 && said.seconds - end_s < 0.15;
+  }
+
+  /** What the page heard. @param {import('./choosing.js').Fault} fault */
+  found(fault) {
+    const places = { at: clock(fault.at), s: fault.seconds.toFixed(1) };
+    const remedy = fault.code === 'pause' ? 'shorten' : 'leaveOut';
+    return this.item(this.studio.t(`clone.found.${fault.code}`, places), fault.code, remedy, fault);
+  }
+
+  /** @param {string} code @param {Object[]} faults */
+  remedyOf(code, faults) {
+    if (code === 'silence' && faults.some((fault) => fault.code === 'pause')) return 'pauses';
+    if (code === 'silence') return 'trim';
+    return code === 'long' && this.isLong() ? 'best' : 'another';
+  }
+
+  /** What is as it should be, with its figure. @param {string[]} codes of advice */
+  passed(codes) {
+    const { peak_db, speech_db, pauses_db } = this.said.levels;
+    const figures = [
+      ['loud', ['quiet', 'no_speech'], speech_db],
+      ['unclipped', ['clipping'], peak_db],
+      ['calm', ['noise'], pauses_db],
+    ];
+    return figures
+      .filter(([, faults, value]) => value !== null && !faults.some((code) => codes.includes(code)))
+      .map(([name, , value]) => {
+        const item = this.item(this.studio.t(`clone.ok.${name}`), `ok.${name}`);
+        item.className = '';
+        const figure = document.createElement('span');
+        figure.textContent = this.studio.t(`clone.ok.${name}_figure`, { db: value.toFixed(0).replace('-', '−') });
+        item.dataset.icon = 'check';
+        item.append(figure);
+        return item;
+      });
   }
 
   /** The page's own words for a code, or the runtime's sentence; the page's where it speaks another language. */
@@ -86,10 +136,31 @@ export class Clinic {
     return own === key || this.studio.words.language === 'en' ? sentence : own;
   }
 
-  item(text, code) {
+  /** @param {string} text @param {string} code @param {string} [remedy] @param {Object} [fault] */
+  item(text, code, remedy, fault) {
     const item = document.createElement('li');
-    item.textContent = text;
+    item.className = 'vw-care';
     item.dataset.code = code;
+    item.dataset.icon = 'care';
+    const sentence = document.createElement('b');
+    sentence.textContent = text;
+    item.append(sentence);
+    if (remedy) item.append(this.button(remedy, fault));
     return item;
   }
+
+  /** @param {string} remedy @param {Object} [fault] */
+  button(remedy, fault) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.className = 'vw-link';
+    button.textContent = this.studio.t(`clone.remedy.${remedy}`);
+    button.onclick = () => this.remedies[remedy](fault);
+    return button;
+  }
+}
+
+/** @param {number} seconds */
+export function clock(seconds) {
+  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
 }

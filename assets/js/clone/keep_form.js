@@ -24,11 +24,6 @@ export class KeepForm extends EventTarget {
     };
   }
 
-  /** @param {boolean} shown */
-  offer(shown) {
-    this.form.hidden = !shown;
-  }
-
   /** Another recording is another speaker's, for all we know. */
   forget() {
     this.consent.checked = false;
@@ -41,9 +36,7 @@ export class KeepForm extends EventTarget {
     this.button.disabled = true;
     try {
       const voice = await this.keep();
-      this.forget();
       await studio.voices.refresh();
-      studio.toast(studio.t('clone.kept', { name: voice.name }), { action: studio.t('clone.show'), onAction: () => studio.go('library') });
       this.dispatchEvent(new CustomEvent('kept', { detail: voice }));
     } catch (error) {
       studio.complain(error.field ?? error.param ?? 'ref_audio', error, 'clone');

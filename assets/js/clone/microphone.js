@@ -1,4 +1,4 @@
-/** The Clone room's Record button: a countdown, a level, a clock. Events: 'recorded' with the samples, 'refused' with a key. */
+/** The Clone room's recorder: a countdown, a text to read, a level, a clock. Events: 'recorded' with the samples, 'refused' with a key. */
 
 import { microphoneObstacle, Recorder } from '../recorder.js';
 
@@ -10,13 +10,17 @@ export class Microphone extends EventTarget {
   constructor(root, studio) {
     super();
     this.studio = studio;
-    this.button = root.querySelector('#vw-clone-record');
-    this.level = root.querySelector('#vw-clone-level');
-    this.name = root.querySelector('#vw-clone-name');
-    this.count = root.querySelector('#vw-clone-count');
+    const find = (/** @type {string} */ name) => /** @type {HTMLElement} */ (root.querySelector(`#vw-clone-${name}`));
+    this.button = /** @type {HTMLButtonElement} */ (find('record'));
+    this.halt = find('stop');
+    this.live = find('live');
+    this.level = /** @type {HTMLMeterElement} */ (find('level'));
+    this.status = find('status');
+    this.count = find('count');
     /** @type {'idle'|'counting'|'recording'} */
     this.state = 'idle';
-    this.button.onclick = () => ({ idle: () => this.start(), counting: () => this.cancel(), recording: () => this.finish() })[this.state]();
+    this.button.onclick = () => this.start();
+    this.halt.onclick = () => (this.state === 'counting' ? this.cancel() : this.finish());
     this.paint();
   }
 
@@ -24,15 +28,14 @@ export class Microphone extends EventTarget {
     return this.studio.limits.max_reference_s ?? 60;
   }
 
-  /** Show what the button does now. */
+  /** Show what can be done now. */
   paint() {
     const { studio, state } = this;
     const obstacle = microphoneObstacle();
     this.button.disabled = obstacle !== null;
-    if (obstacle) this.name.textContent = studio.t(obstacle);
-    const words = { idle: 'clone.record', counting: 'clone.cancel', recording: 'clone.stop_recording' };
-    this.button.textContent = studio.t(words[state]);
-    this.button.classList.toggle('vw-live', state === 'recording');
+    if (obstacle) this.status.textContent = studio.t(obstacle);
+    this.halt.textContent = studio.t(state === 'counting' ? 'clone.cancel' : 'clone.stop_recording');
+    this.live.hidden = state === 'idle';
     this.level.hidden = state !== 'recording';
     this.count.hidden = state !== 'counting';
   }
@@ -41,6 +44,7 @@ export class Microphone extends EventTarget {
   enter(state) {
     this.state = state;
     this.paint();
+    this.dispatchEvent(new Event('change'));
   }
 
   async start() {
@@ -48,13 +52,14 @@ export class Microphone extends EventTarget {
       maxSeconds: this.maxSeconds,
       onLevel: (level, seconds) => {
         this.level.value = level;
-        this.name.textContent = this.studio.t('clone.recording_for', { s: seconds.toFixed(1) });
+        this.status.textContent = this.studio.t('clone.recording_for', { s: seconds.toFixed(1) });
       },
       onFull: () => this.finish(),
     });
     this.recorder = recorder;
     this.dispatchEvent(new Event('begun'));
     this.enter('counting');
+    this.halt.focus();
     for (let left = COUNT; left > 0 && this.recorder === recorder; left--) {
       this.count.textContent = String(left);
       await new Promise((beat) => setTimeout(beat, BEAT_MS));
@@ -72,8 +77,9 @@ export class Microphone extends EventTarget {
   /** Forget it, before anything was heard. */
   cancel() {
     this.recorder = null;
-    this.name.textContent = '';
+    this.status.textContent = '';
     this.enter('idle');
+    this.button.focus();
   }
 
   async finish() {
@@ -81,6 +87,7 @@ export class Microphone extends EventTarget {
     if (this.state !== 'recording' || !recorder) return;
     this.recorder = null;
     this.enter('idle');
+    this.status.textContent = '';
     const pcm = await recorder.stop();
     this.dispatchEvent(new CustomEvent('recorded', { detail: pcm }));
   }

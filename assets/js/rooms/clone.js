@@ -1,10 +1,13 @@
 /** The Clone room: a stored voice, or one from reference audio that is recorded or uploaded here (Base). */
 
 import { api } from '../api.js';
-import { Clinic } from '../clone/clinic.js';
+import { Choosing, offerUndo } from '../clone/choosing.js';
+import { Clinic, clock } from '../clone/clinic.js';
 import { KeepForm } from '../clone/keep_form.js';
 import { alike } from '../clone/likeness.js';
 import { Microphone } from '../clone/microphone.js';
+import { addressed, Steps } from '../clone/steps.js';
+import { Transcript } from '../clone/transcript.js';
 import { takeDrops } from '../drops.js';
 import { SAMPLE_RATE } from '../outputs.js';
 import { recordings } from '../recordings.js';
@@ -23,69 +26,96 @@ export class CloneRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.transcript = root.querySelector('#vw-clone-transcript');
-    this.xvector = root.querySelector('#vw-clone-xvector');
-    this.language = root.querySelector('#vw-clone-language');
-    this.voice = root.querySelector('#vw-clone-voice');
-    this.file = root.querySelector('#vw-clone-file');
-    this.name = root.querySelector('#vw-clone-name');
-    this.recording = root.querySelector('#vw-clone-recording');
-    this.reading = root.querySelector('#vw-clone-reading');
-    this.span = root.querySelector('#vw-clone-span');
-    this.play = root.querySelector('#vw-clone-play');
-    this.transcribe = root.querySelector('#vw-clone-transcribe');
-    this.same = root.querySelector('#vw-clone-same');
-    this.asr = root.querySelector('#vw-clone-asr');
-    this.cut = root.querySelector('#vw-clone-cut');
-    this.stored = root.querySelector('#vw-clone-stored');
+    const find = (name) => root.querySelector(`#vw-clone-${name}`);
+    this.find = find;
+    this.xvector = find('xvector');
+    this.language = find('language');
+    this.voice = find('voice');
+    this.file = find('file');
+    this.recording = find('recording');
+    this.span = find('span');
+    this.plays = [find('play'), find('play-words')];
+    this.same = find('same');
+    this.stored = find('stored');
+    this.say = find('say');
+    this.trying = find('try');
+    this.use = find('use');
     /** @type {Reference|null} */
     this.reference = null;
+    /** The voice that was made of it. @type {{id: string, name: string}|null} */
+    this.made = null;
+    /** Why the runtime would not take the recording. */
+    this.isRefused = false;
     this.microphone = new Microphone(root, studio);
-    this.trimmer = new Trimmer(root.querySelector('#vw-clone-trim'));
+    this.trimmer = new Trimmer(find('trim'));
+    this.choosing = new Choosing(studio, () => this.moved());
+    this.words = new Transcript(root, studio, () => this.changed());
+    this.transcript = this.words.field;
     this.clinic = new Clinic(root, studio, {
-      onRefused: (error) => this.complain(error.param === 'ref_text' ? 'ref_text' : 'ref_audio', error.message),
-      onTrim: () => this.tidy(),
+      onRefused: (error) => this.refused(error),
+      faults: () => this.choosing.faults(),
+      remedies: this.remedies(),
+      isLong: () => this.choosing.isLong,
     });
     this.keeping = new KeepForm(root, studio, () => this.kept());
+    this.steps = new Steps(root, { t: studio.t, furthest: () => this.furthest(), onOpen: () => this.paint() });
     this.listen();
     this.paint();
   }
 
   listen() {
-    const { studio, microphone } = this;
+    const { studio, microphone, find, steps } = this;
     this.file.onchange = () => {
       const [file] = this.file.files;
       if (file) this.upload(file);
       this.file.value = ''; // so that choosing the same file again is a change
     };
-    takeDrops(this.root.querySelector('#vw-clone-card'), ([file]) => file && this.upload(file));
+    takeDrops(find('card'), ([file]) => file && this.upload(file));
     microphone.addEventListener('begun', () => {
       this.complain('ref_audio', '');
       studio.stage.pause();
     });
+    microphone.addEventListener('change', () => this.paint());
     microphone.addEventListener('refused', ({ detail }) => this.complain('ref_audio', studio.t(detail)));
     microphone.addEventListener('recorded', ({ detail }) => this.recorded(detail));
     this.trimmer.addEventListener('move', () => this.changed());
-    this.transcript.oninput = () => {
-      this.asr.hidden = (!this.transcribe.disabled && !this.transcribe.hidden) || !this.asr.textContent;
-      this.changed();
-    };
     this.xvector.onchange = () => {
       this.complain('ref_text', '');
       this.changed();
     };
-    this.transcribe.onclick = () => this.writeDown();
-    this.play.onclick = () => this.hear();
-    this.root.querySelector('#vw-clone-drop').onclick = () => {
-      this.xvector.checked = false; // the next recording is judged anew
+    for (const play of this.plays) play.onclick = () => this.hear();
+    find('best').onclick = () => this.choosing.chooseBest();
+    find('drop').onclick = () => this.drop();
+    this.use.onclick = () => steps.go(2);
+    find('words-done').onclick = () => this.acceptWords();
+    find('done-speak').onclick = () => this.speakWith(this.made);
+    find('done-next').onclick = () => {
       this.take(null);
+      steps.go(1);
+    };
+    this.trying.ontoggle = () => {
+      studio.refresh();
+      if (this.trying.open) this.say.scrollIntoView({ block: 'nearest' });
     };
     this.voice.onchange = () => this.paint();
     this.language.onchange = () => this.paint();
-    this.root.querySelector('#vw-clone-stored-play').onclick = () => this.hearStored();
+    find('stored-play').onclick = () => this.hearStored();
     studio.voices.addEventListener('change', () => this.listed());
     studio.textField.addEventListener('input', () => this.compare());
-    this.keeping.addEventListener('kept', ({ detail }) => this.choose(detail));
+    this.keeping.addEventListener('kept', ({ detail }) => this.onKept(detail));
+  }
+
+  /** What each button beside a fault does. */
+  remedies() {
+    const { studio, choosing } = this;
+    return {
+      leaveOut: (fault) => choosing.leaveOut([fault], studio.t('clone.left_out')),
+      shorten: (fault) => choosing.leaveOut([fault], studio.t('clone.shortened')),
+      pauses: () => choosing.leaveOut(choosing.faults().filter(({ code }) => code === 'pause'), studio.t('clone.shortened')),
+      best: () => choosing.chooseBest(),
+      trim: () => this.tidy(),
+      another: () => this.drop(),
+    };
   }
 
   complain(field, sentence) {
@@ -104,6 +134,11 @@ export class CloneRoom {
   enter({ voice }) {
     const known = voice && this.studio.voices.find(voice);
     if (known) this.choose(known);
+    const step = addressed();
+    if (step && !this.made && !this.reopening) {
+      this.steps.open(step);
+      this.steps.name();
+    }
     this.compare();
   }
 
@@ -115,6 +150,7 @@ export class CloneRoom {
   onLanguage() {
     this.microphone.paint();
     this.clinic.paint();
+    this.words.paint();
     this.paint();
   }
 
@@ -123,18 +159,20 @@ export class CloneRoom {
     this.language.value = config.language ?? 'auto';
     if (config.voice && this.studio.voices.find(config.voice)) return this.choose(this.studio.voices.find(config.voice));
     if (!reference) return;
-    await this.upload(reference, this.studio.t('clone.of_take'));
+    await this.upload(reference, { name: this.studio.t('clone.of_take'), isNew: false });
     this.transcript.value = config.ref_text ?? '';
     this.xvector.checked = config.x_vector_only_mode ?? false;
     this.changed();
+    this.steps.open(3);
+    this.trying.open = true;
   }
 
   /** What was chosen and written; consent is given anew each time. */
   draft() {
     if (this.reopening) return this.reopening;
-    const { start, end } = this.reference ?? {};
     const form = { language: this.language.value, transcript: this.transcript.value, only: this.xvector.checked };
-    return { ...form, voice: this.voice.value, name: this.keeping.name.value, start, end };
+    const step = this.made ? 1 : this.steps.at;
+    return { ...form, ...this.reference?.choice, voice: this.voice.value, name: this.keeping.name.value, step };
   }
 
   /** Bring the recording back, and what was written of it. @param {Object} draft */
@@ -146,12 +184,15 @@ export class CloneRoom {
     this.reopening = null;
     if (!kept || this.reference) return;
     const reference = new Reference({ ...kept, maxSeconds: this.microphone.maxSeconds });
-    if (reference.pcm) Object.assign(reference, { start: draft.start ?? 0, end: draft.end ?? reference.end });
+    if (reference.pcm && draft.end) reference.choose(/** @type {import('../reference.js').Reference['choice']} */ (draft));
     this.work(reference);
     this.transcript.value = draft.transcript;
     this.xvector.checked = draft.only;
     this.keeping.name.value = draft.name;
     this.changed();
+    const here = this.studio.current === this;
+    this.steps.open((here && addressed()) || (draft.step ?? 1));
+    if (here) this.studio.refresh();
   }
 
   /** Who speaks here, for a line of a script; null: a voice that is not kept. */
@@ -160,7 +201,14 @@ export class CloneRoom {
     return chosen && { voice: { mode, voice: chosen.id, language: language.value }, instruct: '' };
   }
 
-  async speak({ clicked }) {
+  /** What the dock's first button does; nothing while there is no voice to speak with, or nobody wants to hear it yet. */
+  get speak() {
+    const isReady = this.chosen || (this.reference && this.steps.at === 3 && !this.made && this.trying.open);
+    return isReady ? this.speakNow : undefined;
+  }
+
+  /** @param {{clicked: number}} how */
+  async speakNow({ clicked }) {
     const { studio, mode } = this;
     const voice = this.chosen;
     const own = voice ? { voice: voice.id, language: this.language.value } : this.config();
@@ -189,43 +237,75 @@ export class CloneRoom {
   /** What is kept with a voice besides its name and consent. @throws {FieldError} */
   kept() {
     const { ref_text = '' } = this.config();
-    const { source, start, end, seconds } = this.reference;
-    const trim = this.reference.pcm && !this.reference.whole ? { trim: `${start.toFixed(2)} to ${end.toFixed(2)} of ${seconds.toFixed(2)} s` } : {};
+    const { source, start, end, cuts, seconds } = this.reference;
+    const without = cuts.map((cut) => `${cut.start.toFixed(2)} to ${cut.end.toFixed(2)}`).join(', ');
+    const chosen = `${start.toFixed(2)} to ${end.toFixed(2)} of ${seconds.toFixed(2)} s${without && `, without ${without} s`}`;
+    const trim = this.reference.pcm && !this.reference.whole ? { trim: chosen } : {};
     const fields = { language: this.language.value, ...(ref_text && { ref_text }) };
     return { sound: this.reference.sent(), fields, provenance: { source, ...trim } };
   }
 
   // --- the reference
 
-  /** @param {Blob} file @param {string} [name] */
-  async upload(file, name = file.name ?? this.studio.t('clone.reference')) {
-    this.name.textContent = this.studio.t('clone.reading_file');
-    const pcm = await decoded(file);
-    const limit = this.studio.limits.max_upload_bytes ?? 10 * 2 ** 20;
-    if (!pcm && file.size > limit) {
-      const sizes = { size: (file.size / 2 ** 20).toFixed(1), limit: Math.floor(limit / 2 ** 20) };
-      this.take(null);
-      return this.complain('ref_audio', this.studio.t('clone.too_large', sizes));
+  /**
+   * Work with a file. What is no sound is said where it was chosen, and what was there before stays.
+   *
+   * @param {Blob & {name?: string}} file @param {{name?: string, isNew?: boolean}} [options]
+   */
+  async upload(file, { name = file.name ?? this.studio.t('clone.reference'), isNew = true } = {}) {
+    const { studio } = this;
+    const status = this.find('status');
+    this.complain('ref_audio', '');
+    status.textContent = studio.t('clone.reading_file');
+    try {
+      const pcm = await decoded(file);
+      const limit = studio.limits.max_upload_bytes ?? 10 * 2 ** 20;
+      if (!pcm && file.size > limit) {
+        const sizes = { size: (file.size / 2 ** 20).toFixed(1), limit: Math.floor(limit / 2 ** 20) };
+        throw new Error(studio.t('clone.too_large', sizes));
+      }
+      // The runtime reads more formats than a browser, and says what it cannot read.
+      if (!pcm) await this.clinic.judged({ sound: file, transcript: null });
+      this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.microphone.maxSeconds }), isNew);
+    } catch (error) {
+      this.complain('ref_audio', studio.t('clone.not_taken', { name, why: error.message }));
+    } finally {
+      status.textContent = '';
     }
-    this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.microphone.maxSeconds }));
   }
 
   /** @param {Int16Array} pcm */
   recorded(pcm) {
     const { studio } = this;
-    this.take(new Reference({ pcm, name: studio.t('clone.recorded'), source: 'recording', maxSeconds: this.microphone.maxSeconds }));
-    if (this.transcript.value || !pcm.length) return;
-    this.transcript.value = this.readingText;
-    this.asr.hidden = false;
-    this.asr.textContent = studio.t('clone.as_read');
+    const written = this.transcript.value;
+    const reference = new Reference({ pcm, name: studio.t('clone.recorded'), source: 'recording', maxSeconds: this.microphone.maxSeconds });
+    const isPart = this.take(reference, true);
+    if (this.use.checkVisibility?.() ?? true) this.use.focus({ preventScroll: true });
+    if (written || !pcm.length || isPart) return;
+    this.words.fillIn(this.readingText, studio.t('clone.as_read'));
   }
 
-  /** Work with this reference from here on, also when the page is opened again. @param {Reference|null} reference */
-  take(reference) {
+  /**
+   * Work with this reference from here on, also when the page is opened again.
+   *
+   * @param {Reference|null} reference @param {boolean} [isNew] nobody has chosen anything of it
+   * @returns {boolean} whether something that is said in it was left out
+   */
+  take(reference, isNew = false) {
     this.awaited = '';
     this.work(reference);
-    if (!reference) return void recordings.delete(this.id);
-    const { pcm, file, name, source } = reference;
+    this.steps.open(1);
+    if (this.studio.current === this && addressed()) this.steps.name();
+    if (!reference) {
+      recordings.delete(this.id);
+      return false;
+    }
+    this.store(reference);
+    return isNew && this.choosing.begin();
+  }
+
+  /** @param {Reference} reference */
+  store({ pcm, file, name, source }) {
     recordings.put(this.id, { pcm, file, name, source });
   }
 
@@ -234,15 +314,48 @@ export class CloneRoom {
     this.complain('ref_audio', '');
     this.complain('ref_text', '');
     this.reference = reference;
+    this.made = null;
+    this.isRefused = false;
+    this.trying.open = false;
     this.voice.value = '';
-    this.transcript.value = '';
+    this.words.clear();
     this.clinic.clear();
     this.keeping.forget();
-    this.name.textContent = reference?.name ?? '';
-    this.cut.hidden = !reference?.isCut;
-    if (reference?.isCut) this.cut.textContent = this.studio.t('clone.cut', { s: clock(reference.seconds), most: reference.maxSeconds });
+    this.choosing.take(reference);
+    this.find('name').textContent = reference?.name ?? '';
+    this.find('length').textContent = reference?.pcm ? clock(reference.seconds) : '';
+    const cut = this.find('cut');
+    cut.hidden = !reference?.isCut;
+    if (reference?.isCut) cut.textContent = this.studio.t('clone.cut', { s: clock(reference.seconds), most: reference.maxSeconds });
     this.trimmer.show(reference);
     this.paint();
+    this.changed();
+  }
+
+  /** Put the recording away, with a way back. */
+  drop() {
+    const { reference, studio } = this;
+    if (!reference) return;
+    const draft = this.draft();
+    this.xvector.checked = false; // the next recording is judged anew
+    this.take(null);
+    this.find('record').focus({ preventScroll: true });
+    offerUndo(studio, studio.t('clone.put_away'), () => {
+      if (this.reference) return;
+      this.work(reference);
+      this.store(reference);
+      this.transcript.value = draft.transcript;
+      this.xvector.checked = draft.only;
+      this.keeping.name.value = draft.name;
+      this.steps.open(draft.step);
+      this.changed();
+      studio.drafts.touch();
+    });
+  }
+
+  /** Another part is chosen, not by the handles. */
+  moved() {
+    this.trimmer.paint();
     this.changed();
   }
 
@@ -252,21 +365,31 @@ export class CloneRoom {
     this.compare();
     const { reference } = this;
     if (!reference) return;
-    const { start, end } = reference;
-    const times = { from: start.toFixed(2), to: end.toFixed(2), s: (end - start).toFixed(1) };
+    this.isRefused = false;
+    const { start, end, length } = reference;
+    const times = { from: start.toFixed(2), to: end.toFixed(2), s: length.toFixed(1) };
     this.span.textContent = reference.pcm ? this.studio.t('clone.span', times) : this.studio.t('clone.undecoded');
+    this.paintUse();
     this.clinic.consult(() => ({
       sound: reference.sent(),
       transcript: this.xvector.checked ? null : this.transcript.value.trim(),
     }));
   }
 
+  /** @param {Error & {param?: string}} error */
+  refused(error) {
+    this.isRefused = error.param !== 'ref_text';
+    this.complain(this.isRefused ? 'ref_audio' : 'ref_text', error.message);
+    this.paintUse();
+  }
+
   /** Cut to what the clinic found to be speech. */
   tidy() {
-    const { start_s, end_s } = this.clinic.said.trim;
-    const from = this.reference.start;
-    this.trimmer.move('end', from + end_s);
-    this.trimmer.move('start', from + start_s);
+    const { choosing, clinic, reference } = this;
+    const { start_s, end_s } = clinic.said.trim;
+    const { start, end, cuts } = reference.choice;
+    const behind = reference.length - end_s;
+    choosing.undoable(this.studio.t('clone.tidied'), () => reference.choose({ start: start + start_s, end: end - behind, cuts }));
   }
 
   /** Warn of words that stand in the wrong field. */
@@ -275,27 +398,57 @@ export class CloneRoom {
     this.same.hidden = !alike(words, this.studio.text);
   }
 
-  /** Have the recording written down. */
-  async writeDown() {
-    const { studio, transcribe, reference } = this;
-    this.complain('ref_text', '');
-    transcribe.disabled = true;
-    this.asr.hidden = false;
-    this.asr.textContent = studio.t('clone.transcribing');
-    try {
-      const path = `studio/transcribe?language=${encodeURIComponent(this.language.value)}`;
-      const answer = await api.blob(path, { method: 'POST', body: reference.sent() });
-      const { text, by } = JSON.parse(await answer.text());
-      if (reference !== this.reference) return;
-      this.asr.textContent = studio.t(text ? 'clone.transcribed' : 'clone.nothing_heard', { by });
-      if (text) this.transcript.value = text;
-      this.changed();
-    } catch (error) {
-      this.asr.textContent = '';
-      this.complain('ref_text', error.message);
-    } finally {
-      transcribe.disabled = false;
-    }
+  // --- steps
+
+  /** The step that can be opened at most. */
+  furthest() {
+    if (!this.reference || this.microphone.state !== 'idle') return 1;
+    return this.transcript.value.trim() || this.xvector.checked ? 3 : 2;
+  }
+
+  acceptWords() {
+    if (this.furthest() === 3) return this.steps.go(3);
+    this.complain('ref_text', this.studio.t('clone.words_first'));
+    this.transcript.focus();
+  }
+
+  /** What was settled in each step. */
+  summaries() {
+    const { reference, studio } = this;
+    if (!reference) return ['', '', ''];
+    const lengths = { name: reference.name, s: reference.length.toFixed(1), all: clock(reference.seconds) };
+    const chosen = reference.pcm ? studio.t(reference.whole ? 'clone.sum.whole' : 'clone.sum.chosen', lengths) : reference.name;
+    return [chosen, this.xvector.checked ? studio.t('clone.xvector') : this.words.summary(), this.made?.name ?? ''];
+  }
+
+  /** @param {{id: string, name: string}} voice */
+  onKept(voice) {
+    const { studio, reference } = this;
+    const name = this.keeping.name.value;
+    this.made = voice;
+    this.keeping.forget();
+    recordings.delete(this.id);
+    this.find('done-name').textContent = studio.t('clone.done', { name: voice.name });
+    this.paint();
+    studio.refresh();
+    this.find('done-speak').focus();
+    offerUndo(studio, studio.t('clone.kept', { name: voice.name }), async () => {
+      await api.delete(`v1/audio/voices/${voice.id}`).catch((error) => studio.toast(error.message));
+      await studio.voices.refresh().catch(() => {});
+      if (this.made !== voice || this.reference !== reference) return;
+      this.made = null;
+      this.store(reference);
+      this.keeping.name.value = name;
+      this.steps.open(3);
+      studio.drafts.touch();
+    });
+  }
+
+  /** Where kept voices speak. @param {{id: string, name: string}} voice */
+  speakWith(voice) {
+    const { studio } = this;
+    if (studio.room('speakers').modes?.includes('base')) studio.go('speakers', { voice: voice.id });
+    else this.choose(voice);
   }
 
   // --- stored voices
@@ -329,10 +482,11 @@ export class CloneRoom {
     this.sounding = heard(reference.chosen, reference.name);
     studio.stage.show(this.sounding);
     studio.stage.play(this.sounding);
+    const kept = reference.kept();
     const follow = () => {
       const on = studio.stage.sounding && studio.stage.take === this.sounding && this.reference === reference;
-      this.play.dataset.icon = on ? 'pause' : 'play';
-      trimmer.follow(on ? reference.start + studio.stage.at / SAMPLE_RATE : null);
+      for (const play of this.plays) play.dataset.icon = on ? 'pause' : 'play';
+      trimmer.follow(on ? placed(kept, studio.stage.at / SAMPLE_RATE) : null);
       if (on) requestAnimationFrame(follow);
     };
     follow();
@@ -346,31 +500,51 @@ export class CloneRoom {
 
   get readingText() {
     const { readings } = this.studio.presets;
-    return readings[this.language.value.toLowerCase()] ?? readings.auto;
+    const own = this.studio.words.language === 'zh' ? readings.chinese : null;
+    return readings[this.language.value.toLowerCase()] ?? own ?? readings.auto;
   }
 
   paint() {
-    const { studio, reference } = this;
+    const { studio, reference, find, made } = this;
     fillSelect(this.voice, [['', studio.t('clone.new')], ...studio.voices.list.map(({ id, name }) => [id, name])]);
     const { chosen } = this;
+    this.voice.hidden = studio.voices.list.length === 0;
     this.stored.hidden = !chosen;
-    this.root.querySelector('#vw-clone-new').hidden = Boolean(chosen);
+    find('new').hidden = Boolean(chosen);
     if (chosen) this.describe(chosen);
-    this.recording.hidden = !reference;
-    this.reading.hidden = Boolean(reference);
-    this.root.querySelector('#vw-clone-read').textContent = this.readingText;
-    const decodedHere = Boolean(reference?.pcm);
-    this.trimmer.root.hidden = !decodedHere;
-    this.play.hidden = !decodedHere;
-    this.keeping.offer(Boolean(reference) && !chosen);
-    const { available, how } = studio.me.features?.transcribe ?? { available: false, how: '' };
-    this.transcribe.hidden = !available;
-    if (!available && how) {
-      this.asr.hidden = false;
-      this.asr.textContent = how;
-    }
+    this.furnish(Boolean(chosen));
+    const isLive = this.microphone.state !== 'idle';
+    find('ways').hidden = find('care').hidden = Boolean(reference) || isLive;
+    this.recording.hidden = !reference || isLive;
+    find('read').textContent = this.readingText;
+    const isDecoded = Boolean(reference?.pcm);
+    this.trimmer.root.hidden = !isDecoded;
+    for (const play of this.plays) play.hidden = !isDecoded;
+    const best = find('best');
+    best.hidden = !this.choosing.isLong;
+    best.textContent = studio.t('clone.best', { s: Math.round(this.choosing.bestSeconds) });
+    find('done').hidden = !made;
+    this.steps.paint(this.summaries(), Boolean(made));
+    this.words.paint(); // which tells its host something, once it is seen
+    this.paintUse();
     if (reference) this.trimmer.paint();
     this.compare();
+    if (studio.current === this) studio.refresh();
+  }
+
+  paintUse() {
+    const { reference, studio } = this;
+    const s = reference?.length.toFixed(1) ?? '';
+    this.use.textContent = studio.t(reference?.pcm ? 'clone.use' : 'clone.use_file', { s });
+    this.use.disabled = this.isRefused || (reference?.pcm ? reference.length === 0 : false);
+  }
+
+  /** Put the text and the language where they are wanted: with a stored voice, or in the steps. @param {boolean} isStored */
+  furnish(isStored) {
+    const language = this.find('language-row');
+    const [text, row] = isStored ? [this.stored, this.stored] : [this.trying, this.find('status').parentElement];
+    if (this.say.parentElement !== text) text.append(this.say);
+    if (language.parentElement !== row) row.append(language);
   }
 
   describe({ description, transcript, seconds, tags }) {
@@ -380,7 +554,11 @@ export class CloneRoom {
   }
 }
 
-/** @param {number} seconds */
-function clock(seconds) {
-  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
+/** Where in the whole a second of what remains lies. @param {{start: number, end: number}[]} kept @param {number} at */
+function placed(kept, at) {
+  for (const { start, end } of kept) {
+    if (at <= end - start) return start + at;
+    at -= end - start;
+  }
+  return kept.at(-1)?.end ?? 0;
 }

@@ -1,0 +1,143 @@
+/** The words of a recording: written by hand, filled in, or written down by a recogniser and compared with what was written. */
+
+import { api } from '../api.js';
+import { wordsHeard } from './words_heard.js';
+
+const TOLD = 'voicewright.told.transcribe';
+const MOST_NAMED = 3; // words that were not heard
+
+export class Transcript {
+  /** @param {HTMLElement} root the room's panel @param {import('../studio.js').Studio} studio @param {() => void} onChanged */
+  constructor(root, studio, onChanged) {
+    const find = (/** @type {string} */ name) => /** @type {HTMLElement} */ (root.querySelector(`#vw-clone-${name}`));
+    this.studio = studio;
+    this.onChanged = onChanged;
+    this.field = /** @type {HTMLTextAreaElement} */ (find('transcript'));
+    this.button = /** @type {HTMLButtonElement} */ (find('transcribe'));
+    this.note = find('asr');
+    this.how = find('asr-how');
+    this.match = find('heard');
+    /** What a recogniser understood; null: none was asked. @type {string|null} */
+    this.heard = null;
+    /** Whether this page tells its host how to get a recogniser. */
+    this.tells = false;
+    this.field.oninput = () => {
+      this.say('');
+      this.paint();
+      onChanged();
+    };
+    this.button.onclick = () => this.writeDown();
+  }
+
+  clear() {
+    this.field.value = '';
+    this.heard = null;
+    this.say('');
+    this.paint();
+  }
+
+  /** @param {string} sentence */
+  say(sentence) {
+    this.note.hidden = !sentence;
+    this.note.textContent = sentence;
+  }
+
+  /** @param {string} text @param {string} note where it comes from */
+  fillIn(text, note) {
+    this.field.value = text;
+    this.say(note);
+    this.paint();
+    this.onChanged();
+  }
+
+  /** In a few words. */
+  summary() {
+    const { heard, words } = this.compared();
+    return words.length > 0 ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.field.value.trim();
+  }
+
+  compared() {
+    const written = this.field.value.trim();
+    if (this.heard === null || !written) return { heard: 0, words: [] };
+    return wordsHeard(written, this.heard, this.studio.words.language);
+  }
+
+  paint() {
+    const { studio, match } = this;
+    const me = /** @type {{features?: {transcribe?: {available: boolean, how: string}}}} */ (studio.me);
+    const { available, how } = me.features?.transcribe ?? { available: false, how: '' };
+    this.button.hidden = !available;
+    this.button.textContent = studio.t(this.field.value.trim() ? 'clone.check_words' : 'clone.transcribe');
+    this.tell(!available && Boolean(how));
+    const { heard, words } = this.compared();
+    match.hidden = words.length === 0;
+    if (match.hidden) return;
+    const missing = words.filter((one) => !one.heard).map(({ word }) => studio.t('clone.quoted', { word }));
+    const said = studio.t('clone.heard', { n: heard, all: words.length });
+    const [bar, sentence] = /** @type {HTMLElement[]} */ ([...match.children]);
+    bar.ariaLabel = said;
+    bar.replaceChildren(...words.map((one) => Object.assign(document.createElement('i'), { className: one.heard ? '' : 'vw-not' })));
+    const strong = document.createElement('b');
+    strong.textContent = `${said}.`;
+    const named = missing.slice(0, MOST_NAMED).join(', ') + (missing.length > MOST_NAMED ? ' …' : '');
+    sentence.replaceChildren(strong, missing.length > 0 ? ` ${studio.t('clone.not_heard', { words: named })}` : '');
+  }
+
+  /** Tell the host, once in this browser, how recordings can be written down. @param {boolean} isHost */
+  tell(isHost) {
+    if (isHost && !this.tells && !wasTold() && this.field.checkVisibility()) {
+      this.tells = true;
+      remember();
+    }
+    this.how.hidden = !isHost || !this.tells;
+  }
+
+  /** Have the recording written down; words that stand there stay, and are compared with what was heard. */
+  async writeDown() {
+    const { studio, button } = this;
+    const room = /** @type {import('../rooms/clone.js').CloneRoom} */ (studio.room('clone'));
+    const { reference } = room;
+    if (!reference) return;
+    room.complain('ref_text', '');
+    button.disabled = true;
+    this.say(studio.t('clone.transcribing'));
+    try {
+      const path = `studio/transcribe?language=${encodeURIComponent(room.language.value)}`;
+      const answer = await api.blob(path, { method: 'POST', body: reference.sent() });
+      const { text, by } = JSON.parse(await answer.text());
+      if (reference !== room.reference) return;
+      this.take(text, by);
+    } catch (error) {
+      this.say('');
+      room.complain('ref_text', /** @type {Error} */ (error).message);
+    } finally {
+      button.disabled = false;
+    }
+  }
+
+  /** @param {string} text @param {string} by */
+  take(text, by) {
+    const { studio } = this;
+    this.heard = text || null;
+    if (!text) return this.say(studio.t('clone.nothing_heard', { by }));
+    if (this.field.value.trim()) this.say('');
+    else return this.fillIn(text, studio.t('clone.transcribed', { by }));
+    this.paint();
+  }
+}
+
+function wasTold() {
+  try {
+    return localStorage.getItem(TOLD) !== null;
+  } catch {
+    return false; // a browser that gives the page no place: it is told once a page
+  }
+}
+
+function remember() {
+  try {
+    localStorage.setItem(TOLD, '1');
+  } catch {
+    // the same
+  }
+}

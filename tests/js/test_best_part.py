@@ -1,0 +1,138 @@
+"""What the page hears in a recording, and the part that it chooses: on sound with a cough, a hum and silence put in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.js.conftest import Node
+from tests.support.signals import cough, voice
+
+RATE = 24_000
+READ = """
+  const { readFileSync } = await import('node:fs');
+  const bytes = readFileSync(path);
+  const pcm = new Int16Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
+"""
+
+
+def phrase(seconds: float, seed: int) -> NDArray[np.float32]:
+    return voice(seconds, seed)
+
+
+def silence(seconds: float) -> NDArray[np.float32]:
+    return np.zeros(round(seconds * RATE), np.float32)
+
+
+def hum(seconds: float) -> NDArray[np.float32]:
+    time = np.arange(round(seconds * RATE)) / RATE
+    tone = np.sin(2 * np.pi * 100 * time) + 0.5 * np.sin(2 * np.pi * 200 * time + 1)
+    return (0.05 * tone).astype(np.float32)
+
+
+def recorded(path: Path, *parts: NDArray[np.float32], noise_db: float = -62) -> tuple[str, list[float]]:
+    """Parts behind each other in a quiet room, in a file; and the seconds at which each begins."""
+    quiet = np.concatenate(parts)
+    sound = quiet + 10 ** (noise_db / 20) * np.random.RandomState(7).standard_normal(len(quiet))
+    file = path / "recording.s16"
+    (sound.clip(-1, 1) * 32767).astype("<i2").tofile(file)
+    begins = np.cumsum([0, *(len(part) / RATE for part in parts)])
+    return str(file), [float(begin) for begin in begins]
+
+
+def heard(node: Node, path: str, cuts: list[dict[str, float]] | None = None) -> dict[str, Any]:
+    """The part that is chosen, and what could be better in it and in the whole."""
+    body = f"""async ({{ path, cuts }}) => {{
+      {READ}
+      const {{ listen }} = await import('/js/clone/listening.js');
+      const {{ bestPart, faultsOf }} = await import('/js/clone/best_part.js');
+      const told = listen(pcm);
+      const best = bestPart(told);
+      const all = faultsOf(told, {{ start: 0, end: told.seconds, cuts }});
+      return {{ best, all, within: best && faultsOf(told, {{ ...best, cuts: [] }}) }};
+    }}"""
+    found: dict[str, Any] = node.evaluate(body, {"path": path, "cuts": cuts or []})
+    return found
+
+
+def codes(faults: list[dict[str, Any]]) -> list[str]:
+    return [fault["code"] for fault in faults]
+
+
+@pytest.mark.parametrize("noise_db", [-70, -50])
+def test_the_best_part_of_a_long_recording_has_no_cough_hum_or_silence_in_it(
+    node: Node, tmp_path: Path, noise_db: float
+) -> None:
+    bad = [silence(1.5), phrase(4, 1), cough(), phrase(3, 2), silence(2), hum(4)]
+    good = [silence(0.5), *(piece for seed in (3, 4, 5, 6) for piece in (phrase(3, seed), silence(0.4)))]
+    late = [cough(2), silence(1), phrase(2.5, 1)]
+    path, begins = recorded(tmp_path, *bad, *good, *late, noise_db=noise_db)
+    found = heard(node, path)
+    assert [code for code in codes(found["all"]) if code != "pause"] == ["cough", "hum", "cough"]
+    coughs = [fault["at"] for fault in found["all"] if fault["code"] == "cough"]
+    assert coughs == pytest.approx([begins[2], begins[15]], abs=0.06)
+    best = found["best"]
+    assert 10 <= best["end"] - best["start"] <= 15
+    assert begins[6] <= best["start"] <= begins[7] + 0.1, "it begins in the pause before the good part"
+    assert best["end"] <= begins[15]
+    assert found["within"] == []
+
+
+def test_a_short_recording_is_cut_to_what_is_said(node: Node, tmp_path: Path) -> None:
+    path, begins = recorded(tmp_path, silence(2), phrase(4, 1), silence(0.3), phrase(3, 2), silence(3))
+    best = heard(node, path)["best"]
+    assert best["start"] == pytest.approx(begins[1] - 0.15, abs=0.1)
+    assert best["end"] == pytest.approx(begins[4] + 0.15, abs=0.1)
+
+
+def test_who_never_pauses_is_cut_all_the_same_and_who_is_silent_is_not(node: Node, tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path, voice(60, 9))
+    best = heard(node, path)["best"]
+    assert 10 <= best["end"] - best["start"] <= 15
+    path, _ = recorded(tmp_path, silence(20))
+    assert heard(node, path) == {"best": None, "all": [], "within": None}
+    path, _ = recorded(tmp_path, hum(6))
+    assert heard(node, path)["best"] is None
+
+
+def test_what_is_left_out_is_found_no_more(node: Node, tmp_path: Path) -> None:
+    path, begins = recorded(tmp_path, phrase(4, 1), cough(), phrase(3, 2), silence(2), phrase(3, 3))
+    faults = heard(node, path)["all"]
+    assert codes(faults) == ["cough", "pause"]
+    assert faults[1]["at"] == pytest.approx(begins[3], abs=0.15)
+    left = heard(node, path, [fault["out"] for fault in faults])["all"]
+    assert left == []
+
+
+def test_a_cut_takes_its_seconds_and_leaves_no_click(node: Node, tmp_path: Path) -> None:
+    time = np.arange(RATE) / RATE
+    path, _ = recorded(tmp_path, (0.4 * np.sin(2 * np.pi * 200 * time)).astype(np.float32), noise_db=-120)
+    body = f"""async (path) => {{
+      {READ}
+      const {{ Reference }} = await import('/js/reference.js');
+      const reference = new Reference({{ pcm, name: '', source: 'upload', maxSeconds: 60 }});
+      const whole = [...reference.chosen];
+      const before = reference.choice;
+      reference.leaveOut({{ start: 0.301, end: 0.4 }});
+      reference.leaveOut({{ start: 0.35, end: 0.5 }});
+      reference.leaveOut({{ start: 0.8, end: 0.9 }});
+      const {{ cuts, length }} = reference;
+      const cut = [...reference.chosen];
+      reference.move('start', 0.45);
+      const late = reference.chosen.length;
+      reference.choose(before);
+      return {{ whole, cut, cuts, length, late, again: [...reference.chosen].length }};
+    }}"""
+    found = node.evaluate(body, path)
+    assert found["cuts"] == [{"start": 0.301, "end": 0.5}, {"start": 0.8, "end": 0.9}]
+    assert found["length"] == pytest.approx(0.701)
+    cut = np.array(found["cut"])
+    assert len(cut) == pytest.approx(0.701 * RATE, abs=2 * 0.008 * RATE + 3)
+    steepest = np.abs(np.diff(np.array(found["whole"]))).max()
+    assert np.abs(np.diff(cut)).max() <= 1.5 * steepest
+    assert found["late"] == pytest.approx((1 - 0.5 - 0.1) * RATE, abs=0.01 * RATE)
+    assert found["again"] == RATE
