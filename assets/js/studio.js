@@ -271,9 +271,10 @@ export class Studio {
    * Ctrl+Z for as long as nothing else is written.
    *
    * @param {{draft: () => Object, recall: (draft: Object) => void}} room @param {boolean} isOwn @param {() => void} deed
+   * @param {string} [sentence] what was done
    */
-  replacing(room, isOwn, deed) {
-    const before = [this, room].map((source) => [source, source.draft()]);
+  replacing(room, isOwn, deed, sentence = this.t('shell.replaced')) {
+    const before = [this, this.variation, room].map((source) => [source, source.draft()]);
     deed();
     if (!isOwn) return;
     this.dismiss?.();
@@ -283,7 +284,7 @@ export class Studio {
       for (const [source, draft] of before) source.recall(draft);
       this.drafts.touch();
     };
-    this.dismiss = this.toast(this.t('shell.replaced'), { action: this.t('shell.undo'), onAction: this.undo });
+    this.dismiss = this.toast(sentence, { action: this.t('shell.undo'), onAction: this.undo });
   }
 
   // --- speaking

@@ -1,16 +1,15 @@
 /**
- * One of the three places for a take: its waveform, seed, length and state, and what can be done with it.
+ * One take of a set: its waveform, length and state, and what can be done with it.
  *
- * The card shows and asks; what becomes of a take is the room's to say. Events: 'act' with {act} in detail, one of
- * 'keep', 'use', 'more', 'reroll', 'drop', and when it was {clicked}; 'play' with {shift}.
+ * The card shows and asks; what becomes of a take is the room's to say. Events: 'act' with {act, change, clicked} in
+ * detail, where act is 'keep', 'use', 'closer' or 'change'; 'play' with {shift}; 'menu'.
  *
  * @typedef {import('../take.js').Take} Take
- * @typedef {{letter: string, by: 'sound'|'description'}} Origin  another take, and what of it was used
+ * @typedef {(key: string, values?: Object<string, any>) => string} Translate
  */
 
 import { Peaks } from '../peaks.js';
 import { shown, Waveform } from '../waveform.js';
-import { parsed } from './seeds.js';
 
 const CHANGES = ['progress', 'done', 'error', 'stored'];
 const COUNT_MS = 120; // between two writings of a number that runs
@@ -24,102 +23,79 @@ class Side extends Waveform {
   }
 }
 
+/** @typedef {{id: string, name: string}} KeptAs */
+
 export class TakeCard extends EventTarget {
   /**
    * @param {HTMLTemplateElement} template
-   * @param {string} letter
-   * @param {string} key          the key that plays it
-   * @param {(key: string, values?: Object) => string} t
+   * @param {{take: Take, letter: string, set: number, description: string, note?: string|null, voice?: KeptAs|null}} given
+   *   description: of the voice, also where the take was made after another's sound; note: key of what is particular about it
+   * @param {Translate} t
    */
-  constructor(template, letter, key, t) {
+  constructor(template, { take, letter, set, description, note = null, voice = null }, t) {
     super();
+    this.take = take;
     this.letter = letter;
+    this.name = `${set}${letter}`;
+    this.description = description;
+    this.note = note;
+    this.voice = voice;
     this.t = t;
-    this.element = /** @type {HTMLElement} */ (template.content.firstElementChild.cloneNode(true));
-    const find = (selector) => this.element.querySelector(selector);
+    const root = /** @type {HTMLElement} */ (template.content.firstElementChild);
+    this.element = /** @type {HTMLElement} */ (root.cloneNode(true));
+    /** @type {(selector: string) => HTMLElement} */
+    const find = (selector) => /** @type {HTMLElement} */ (this.element.querySelector(selector));
     this.article = find('article');
-    this.play = find('.vw-design-play');
-    this.seed = find('.vw-design-seed input:not([type=checkbox])');
-    this.lock = find('.vw-design-seed input[type=checkbox]');
+    this.play = /** @type {HTMLButtonElement} */ (find('.vw-take-wave'));
+    this.menu = /** @type {HTMLButtonElement} */ (find('.vw-take-menu'));
     this.error = find('.vw-error');
-    this.word = find('.vw-design-word');
-    this.length = find('.vw-design-length');
-    this.glyph = find('.vw-design-glyph');
-    this.facts = find('.vw-design-facts');
-    this.acts = [...this.element.querySelectorAll('[data-act]')];
-    this.wave = new Side(find('canvas'));
-    /** @type {Take|null} */
-    this.take = null;
-    this.dropped = false;
-    /** @type {Object<string, any>|null} what it was kept as */
-    this.voice = null;
+    this.word = find('.vw-take-word');
+    this.kept = find('.vw-take-kept');
+    this.naming = find('.vw-take-naming');
+    this.acts = find('.vw-take-acts');
+    this.buttons = /** @type {HTMLButtonElement[]} */ ([...this.element.querySelectorAll('[data-act]')]);
+    this.wave = new Side(/** @type {HTMLCanvasElement} */ (find('canvas')));
     this.favourite = false;
-    /** What it was made after. @type {Origin|null} */
-    this.origin = null;
-    this.description = ''; // of the voice, also where it was made after another take's sound
-    this.closer = true; // whether a take can be made after its sound
+    this.closer = true; // whether takes can be made after its sound
     this.gainDb = 0;
     this.matched = false;
     this.playing = false;
-    find('.vw-design-letter').textContent = letter;
-    find('kbd').textContent = key;
-    this.play.setAttribute('aria-keyshortcuts', `${key} Shift+${key}`);
-    this.place = `seed-${letter}`;
-    this.error.dataset.errorFor = this.place;
-    this.error.id = `vw-design-seed-error-${letter}`;
-    this.seed.setAttribute('aria-describedby', this.error.id);
-    this.facts.id = `vw-design-facts-${letter}`;
-    this.play.setAttribute('aria-describedby', this.facts.id);
+    this.counted = -Infinity;
+    this.shown = '';
+    this.article.dataset.letter = letter;
+    find('.vw-take-letter').textContent = letter;
+    this.key = letter.charCodeAt(0) - 64;
+    find('kbd').textContent = String(this.key);
+    this.word.id = `vw-take-word-${this.name}`;
+    this.play.setAttribute('aria-describedby', this.word.id);
+    /** @param {Event} event */
+    this.onTake = ({ type }) => this.changed(type);
+    for (const change of CHANGES) take.addEventListener(change, this.onTake);
+    this.wave.show(take);
     this.listen();
   }
 
   listen() {
-    this.onTake = ({ type }) => this.changed(type);
-    this.play.onclick = ({ shiftKey }) => {
-      this.dispatchEvent(new CustomEvent('play', { detail: { shift: shiftKey } }));
-    };
-    for (const button of this.acts) {
+    this.play.onclick = ({ shiftKey }) => this.dispatchEvent(new CustomEvent('play', { detail: { shift: shiftKey } }));
+    this.menu.onclick = () => this.dispatchEvent(new Event('menu'));
+    for (const button of this.buttons) {
       button.onclick = () => {
-        const detail = { act: button.dataset.act, clicked: performance.now() };
+        const { act, change } = button.dataset;
+        const detail = { act, change, clicked: performance.now() };
         this.dispatchEvent(new CustomEvent('act', { detail }));
       };
     }
-    this.seed.oninput = () => {
-      this.lock.checked = this.seed.value.trim() !== '';
-      this.error.textContent = '';
-    };
   }
 
-  /** The seed that was locked; null where one is to be drawn, undefined where what was typed is none. */
-  locked() {
-    if (!this.lock.checked) return null;
-    return parsed(this.seed.value) ?? undefined;
+  /** Let go of the take: the card is shown no more. */
+  end() {
+    for (const change of CHANGES) this.take.removeEventListener(change, this.onTake);
+    this.element.remove();
   }
 
   /** Whether there is something to hear, now or soon. */
   get playable() {
-    return Boolean(this.take) && !this.dropped && (this.take.samples > 0 || this.take.live);
-  }
-
-  /** @param {Take} take @param {{origin?: Origin|null, description?: string}} [options] */
-  show(take, { origin = null, description = take.config.instructions } = {}) {
-    for (const change of CHANGES) {
-      this.take?.removeEventListener(change, this.onTake);
-      take.addEventListener(change, this.onTake);
-    }
-    this.take = take;
-    this.origin = origin;
-    this.description = description;
-    this.dropped = false;
-    this.voice = null;
-    this.favourite = false;
-    this.gainDb = 0;
-    this.matched = false;
-    this.playing = false;
-    this.seed.value = String(take.seed);
-    this.wave.show(take);
-    this.error.textContent = '';
-    this.refresh();
+    return this.take.samples > 0 || this.take.live;
   }
 
   /** @param {string} type */
@@ -129,66 +105,61 @@ export class TakeCard extends EventTarget {
   }
 
   get state() {
-    const { take } = this;
-    if (!take) return 'empty';
-    if (this.dropped) return 'dropped';
     if (this.voice) return 'kept';
-    if (this.favourite && take.state === 'done') return 'favourite';
-    return take.state;
+    if (this.favourite && this.take.state === 'done') return 'favourite';
+    return this.take.state;
   }
 
   /** Write the length of a take that grows, not at every chunk. */
   count() {
     const now = performance.now();
-    if (now - (this.counted ?? 0) < COUNT_MS) return;
+    if (now - this.counted < COUNT_MS) return;
     this.counted = now;
-    this.length.textContent = this.lengthNow();
+    this.word.textContent = this.said();
   }
 
-  lengthNow() {
-    return this.take?.samples ? this.t('design.length', { s: this.take.seconds.toFixed(1) }) : '';
+  /** Its state and its length, in words; of a take that is whole, the length alone. */
+  said() {
+    const { take, state, t } = this;
+    const ahead = take.queue?.position ?? 0;
+    const word = state === 'queued' && ahead > 0 ? t('design.state.queued_at', { n: ahead }) : t(`design.state.${state}`);
+    const length = take.samples ? t('design.length', { s: take.seconds.toFixed(1) }) : '';
+    return [['done', 'kept'].includes(state) ? '' : word, length, this.note ? t(this.note) : ''].filter(Boolean).join(' · ');
+  }
+
+  /** What it is turned down by to be as loud as the quietest; '' while that is not known. */
+  get turnedDown() {
+    return this.matched ? this.t('design.gain', { db: decibels(this.gainDb) }) : '';
   }
 
   refresh() {
-    const { take, state, letter, t } = this;
+    const { take, state, name, t } = this;
     this.shown = state;
     this.article.dataset.state = state;
-    const ahead = take?.queue?.position ?? 0;
-    this.word.textContent =
-      state === 'queued' && ahead > 0 ? t('design.state.queued_at', { n: ahead }) : t(`design.state.${state}`, { name: this.voice?.name ?? '' });
-    this.length.textContent = this.lengthNow();
-    const gain = this.matched ? t('design.gain', { db: decibels(this.gainDb) }) : '';
-    const origin = this.origin ? t(`design.after.${this.origin.by}`, { letter: this.origin.letter }) : '';
-    this.facts.textContent = [origin, gain].filter(Boolean).join(' · ');
-    this.facts.title = gain ? t('design.gain_title') : '';
-    this.article.classList.toggle('vw-design-playing', this.playing);
+    this.article.ariaLabel = t('design.take', { letter: name });
+    this.word.textContent = this.said();
+    this.article.classList.toggle('vw-take-playing', this.playing);
     this.play.disabled = !this.playable;
-    this.glyph.dataset.icon = this.playing ? 'stop' : 'play';
-    this.describe(this.article, 'design.take');
+    if (this.playable) this.play.setAttribute('aria-keyshortcuts', `${this.key} Shift+${this.key}`);
     this.describe(this.play, this.playing ? 'design.stop' : this.playable ? 'design.play' : 'design.nothing');
-    this.describe(this.seed, 'design.seed_of');
-    this.describe(this.lock, 'design.lock_of');
-    const whole = take?.state === 'done' && !this.dropped;
-    const able = {
-      keep: whole,
-      use: whole,
-      more: whole,
-      reroll: Boolean(take),
-      drop: Boolean(take) && !this.dropped,
-    };
-    for (const button of this.acts) {
-      const { act } = button.dataset;
-      const key = act === 'more' && this.closer ? 'design.closer' : `design.${act}`;
-      if (act === 'more') Object.assign(button, { textContent: t(key), title: t(`${key}_title`) });
-      button.disabled = !able[act];
-      button.hidden = act === (this.voice ? 'keep' : 'use');
-      button.ariaLabel = t('design.act_of', { act: t(key), letter });
+    this.describe(this.menu, 'design.menu');
+    const whole = take.state === 'done';
+    this.kept.hidden = !this.voice;
+    /** @type {HTMLElement} */ (this.kept.querySelector('b')).textContent = this.voice?.name ?? '';
+    for (const button of this.buttons) {
+      const { act = '', change } = button.dataset;
+      button.disabled = !whole || (act === 'closer' && !this.closer);
+      if (act === 'keep') button.hidden = Boolean(this.voice);
+      if (act === 'closer') button.title = t(this.closer ? 'design.closer_title' : 'design.closer_without');
+      const word = change ? t(`design.change.${change}`) : t(`design.${act}`);
+      const label = t('design.act_of', { act: word, letter: name });
+      if (button.ariaLabel !== label) button.ariaLabel = label;
     }
   }
 
   /** Name a control for those who hear the page. @param {HTMLElement} element @param {string} key */
   describe(element, key) {
-    const label = this.t(key, { letter: this.letter });
+    const label = this.t(key, { letter: this.name });
     if (element.ariaLabel !== label) element.ariaLabel = label;
   }
 
@@ -196,7 +167,6 @@ export class TakeCard extends EventTarget {
   level(gainDb, matched) {
     this.gainDb = gainDb;
     this.matched = matched;
-    this.refresh();
   }
 
   /** How high the waveform reaches, of the canvas' half. */
@@ -207,14 +177,15 @@ export class TakeCard extends EventTarget {
 
   /** Draw on axes that hold the longest and the highest of the takes. @param {number} longest samples @param {number} scale */
   stretch(longest, scale) {
-    this.play.style.setProperty('--vw-design-scale', scale.toFixed(2));
+    this.play.style.setProperty('--vw-take-scale', scale.toFixed(2));
     if (longest === this.wave.longest) return;
     this.wave.longest = longest;
     this.wave.draw();
   }
 
-  /** @param {boolean} on */
-  sound(on) {
+  /** @param {boolean} on whether it sounds @param {boolean} chosen whether it was heard last */
+  sound(on, chosen) {
+    this.article.classList.toggle('vw-take-on', chosen);
     if (on === this.playing) return;
     this.playing = on;
     this.refresh();

@@ -1,7 +1,8 @@
 /**
- * From a take to a voice: the name, a word about a take that is too short, and the request that keeps it.
+ * From a take to a voice: the name, in the take's own card, a word about a take that is too short, and the request
+ * that keeps it.
  *
- * Events: 'kept' with {card, voice}; 'longer' with {card}: a longer text is wanted; 'closed'.
+ * Events: 'kept' with {card, voice}; 'longer' with {card}: a longer text is wanted; 'closed' with {card}.
  *
  * @typedef {import('./card.js').TakeCard} TakeCard
  */
@@ -15,8 +16,7 @@ export class Keeping extends EventTarget {
     super();
     this.studio = studio;
     const find = (name) => root.querySelector(`#vw-design-${name}`);
-    this.panel = find('keeping');
-    this.title = find('keeping-title');
+    this.form = find('keep-form');
     this.short = find('short');
     this.why = find('short-why');
     this.name = find('name');
@@ -25,11 +25,11 @@ export class Keeping extends EventTarget {
     this.keepError = root.querySelector('[data-error-for=keep]');
     /** @type {TakeCard|null} */
     this.card = null;
-    find('keep-form').onsubmit = (event) => {
+    this.form.onsubmit = (event) => {
       event.preventDefault();
       this.keep();
     };
-    this.panel.onkeydown = (event) => {
+    this.form.onkeydown = (event) => {
       if (event.key !== 'Escape') return;
       event.stopPropagation(); // what sounds may go on
       this.close();
@@ -43,38 +43,41 @@ export class Keeping extends EventTarget {
     this.name.oninput = () => this.complain('', '');
   }
 
-  /** Ask how a take is to be kept. @param {TakeCard} card @param {string} preset name of the preset it came from, or '' */
+  /** Ask in a take's card how it is to be kept. @param {TakeCard} card @param {string} preset name of the preset it came from, or '' */
   open(card, preset) {
+    this.close();
     this.card = card;
     const taken = this.studio.voices.list.map(({ name }) => name);
     this.name.value = proposed(preset, card.description, taken);
     this.complain('', '');
-    this.panel.hidden = false;
+    card.naming.append(this.form);
+    card.article.classList.add('vw-take-asks');
+    this.form.hidden = false;
     this.refresh();
-    this.panel.scrollIntoView({ block: 'nearest' });
-    this.name.focus();
+    this.name.focus({ preventScroll: true });
     this.name.select();
+    this.form.scrollIntoView({ block: 'nearest' });
   }
 
   close() {
-    this.panel.hidden = true;
     const { card } = this;
+    this.form.hidden = true;
     this.card = null;
-    if (card) this.dispatchEvent(new CustomEvent('closed', { detail: { card } }));
+    if (!card) return;
+    card.article.classList.remove('vw-take-asks');
+    this.dispatchEvent(new CustomEvent('closed', { detail: { card } }));
   }
 
-  /** Another take stands where the one that was asked about stood. @param {TakeCard} card */
+  /** The take that was asked about is here no more. @param {TakeCard} card */
   forget(card) {
     if (card === this.card) this.close();
   }
 
   refresh() {
     if (!this.card) return;
-    const { t } = this.studio;
-    const { letter, take } = this.card;
-    this.title.textContent = t('design.keeping', { letter });
+    const { take } = this.card;
     this.short.hidden = !isShort(take);
-    this.why.textContent = t('design.short', { s: take.seconds.toFixed(1) });
+    this.why.textContent = this.studio.t('design.short', { s: take.seconds.toFixed(1) });
   }
 
   /** @param {string} name what is wrong with the name @param {string} rest */
@@ -97,7 +100,8 @@ export class Keeping extends EventTarget {
       if (!take.id) throw new Error(studio.t('design.not_stored'));
       const voice = await studio.api.post(`studio/takes/${take.id}/voice`, { name });
       await studio.voices.refresh();
-      if (card.take === take) this.done(card, studio.voices.find(voice.id) ?? voice);
+      this.forget(card);
+      this.dispatchEvent(new CustomEvent('kept', { detail: { card, voice: studio.voices.find(voice.id) ?? voice } }));
     } catch (error) {
       this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
@@ -109,11 +113,5 @@ export class Keeping extends EventTarget {
   refuse(place, sentence) {
     this.complain(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
     if (place === 'name') this.name.focus();
-  }
-
-  /** @param {TakeCard} card @param {Object} voice */
-  done(card, voice) {
-    this.close();
-    this.dispatchEvent(new CustomEvent('kept', { detail: { card, voice } }));
   }
 }

@@ -1,45 +1,38 @@
-/** The takes that stood in the Design room when the page was left, brought back from the studio's store. */
+/** The sets of takes that stood in the Design room when the page was left, brought back from the studio's store. */
 
-/** @typedef {{id: string, origin: import('./card.js').Origin|null, description: string, voice: {id: string, name: string}|null}} KeptTake */
+/**
+ * @typedef {{id: string, letter: string, note: string|null, voice: {id: string, name: string}|null}} KeptTake
+ * @typedef {{number: number, at: number, origin: import('./take_set.js').Origin, description: string, takes: KeptTake[]}} KeptSet
+ */
 
 export class Kept {
   /** @param {import('../rooms/design.js').DesignRoom} room */
   constructor(room) {
     this.room = room;
-    /** What is still on its way. @type {(KeptTake|null)[]|null} */
-    this.coming = null;
+    /** What is still on its way. @type {KeptSet[]} */
+    this.coming = [];
   }
 
-  /** By place; null where nothing stands that the studio has. @returns {(KeptTake|null)[]} */
+  /** Newest first; takes that the studio does not have are left out. @returns {KeptSet[]} */
   draft() {
-    if (this.coming) return this.coming;
-    return this.room.cards.map(({ take, dropped, origin, description, voice }) => {
-      if (!take?.id || dropped) return null;
-      return { id: take.id, origin, description, voice: voice && { id: voice.id, name: voice.name } };
+    const shown = this.room.sets.map(({ number, at, origin, cards }) => {
+      const takes = cards.flatMap(({ take, letter, note, voice }) =>
+        take.id ? [{ id: take.id, letter, note, voice: voice && { id: voice.id, name: voice.name } }] : [],
+      );
+      return { number, at, origin, description: cards[0]?.description ?? '', takes };
     });
+    return [...shown, ...this.coming].filter(({ takes }) => takes.length > 0);
   }
 
-  /** @param {(KeptTake|null)[]} [takes] */
-  async reopen(takes = []) {
-    if (!takes.some(Boolean)) return;
-    const { room } = this;
-    this.coming = takes;
-    const found = await Promise.all(takes.map((kept) => kept && this.fetch(kept)));
-    this.coming = null;
-    if (room.cards.some(({ take }) => take)) return; // new ones were made meanwhile
-    room.lay(Math.max(room.cards.length, takes.length));
-    found.forEach((take, index) => {
-      const kept = takes[index];
-      if (!take || !kept) return;
-      const card = room.cards[index];
-      const seed = card.lock.checked ? card.seed.value : null;
-      const { origin, description, voice } = kept;
-      room.watch(card, take, { origin, description });
-      if (seed !== null) card.seed.value = seed;
-      Object.assign(card, { voice, favourite: Boolean(take.record?.favourite) && !voice });
-      card.refresh();
-    });
-    room.match();
+  /** Bring them back below what was made meanwhile, one set after the other. @param {KeptSet[]} [sets] */
+  async reopen(sets = []) {
+    this.coming = sets;
+    for (const { takes, ...set } of sets) {
+      const found = await Promise.all(takes.map((kept) => this.fetch(kept)));
+      this.coming = this.coming.slice(1);
+      const cards = found.flatMap((take, index) => (take ? [{ ...takes[index], take }] : []));
+      if (cards.length > 0) this.room.bring(set, cards);
+    }
   }
 
   /** @param {KeptTake} kept @returns {Promise<import('../take.js').Take|null>} null where it was deleted meanwhile */

@@ -3,6 +3,8 @@
 const LONGEST = 64; // characters, as the library's
 const WORDS = 6;
 const SHORT_ENOUGH = 28;
+/** Words that wait for another: no name ends with one. */
+const UNFINISHED = new Set(['a', 'an', 'the', 'of', 'in', 'with', 'and', 'or', 'but', 'at', 'to', 'for', 'from', 'who', 'her', 'his', 'their', 'very', 'slightly']);
 
 /** What two names share that people would take for the same. @param {string} name */
 const key = (name) => name.normalize('NFKC').toLowerCase().trim();
@@ -23,7 +25,8 @@ export function proposed(preset, description, others) {
 function beginning(description) {
   const [phrase] = description.trim().split(/[.,:;!?。，：；！？、\n]/u);
   const words = phrase.trim().split(/\s+/u).slice(0, WORDS);
-  while (words.length > 1 && words.join(' ').length > SHORT_ENOUGH) words.pop();
+  const isTooLong = () => words.join(' ').length > SHORT_ENOUGH;
+  while (words.length > 1 && (isTooLong() || UNFINISHED.has(words[words.length - 1].toLowerCase()))) words.pop();
   const letters = [...words.join(' ')].slice(0, SHORT_ENOUGH);
   if (letters.length > 0) letters[0] = letters[0].toLocaleUpperCase();
   return letters.join('');

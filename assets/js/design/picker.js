@@ -1,5 +1,5 @@
 /**
- * The described voices of presets/designs.toml, by use and language, as buttons.
+ * The described voices of presets/designs.toml, by language, as buttons.
  *
  * Event: 'choose' with the preset in detail.
  *
@@ -19,13 +19,12 @@ export class PresetPicker extends EventTarget {
     super();
     this.designs = designs;
     this.t = t;
-    this.use = root.querySelector('#vw-design-use');
     this.tongue = root.querySelector('#vw-design-tongue');
     this.chips = root.querySelector('#vw-design-chips');
     /** @type {string[]} languages that the checkpoint speaks */
     this.spoken = [];
     this.described = '';
-    this.use.onchange = this.tongue.onchange = () => this.list();
+    this.tongue.onchange = () => this.list();
     this.fill();
   }
 
@@ -37,11 +36,7 @@ export class PresetPicker extends EventTarget {
 
   /** Write all choices, and keep what was chosen. */
   fill() {
-    const { designs, t } = this;
-    const uses = [...new Set(designs.map(({ use }) => use))];
-    const use = this.use.value;
-    this.use.replaceChildren(new Option(t('design.use.any'), ''), ...uses.map((one) => new Option(t(`design.use.${one}`), one)));
-    this.use.value = use;
+    const { designs } = this;
     const tongue = this.tongue.value;
     const languages = [...new Set(designs.map(({ language }) => language))];
     const [spoken, others] = [true, false].map((wanted) => languages.filter((one) => this.speaks(one) === wanted));
@@ -64,9 +59,7 @@ export class PresetPicker extends EventTarget {
   }
 
   list() {
-    const wanted = this.designs.filter(
-      ({ use, language }) => language === this.tongue.value && (!this.use.value || use === this.use.value),
-    );
+    const wanted = this.designs.filter(({ language }) => language === this.tongue.value);
     this.chips.replaceChildren(...wanted.map((design) => this.chip(design)));
     this.mark(this.described);
   }

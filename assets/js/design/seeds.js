@@ -1,35 +1,27 @@
-/** Seeds of takes: whole numbers of 32 bits, drawn or typed. No two takes share one. */
+/** Seeds of takes: whole numbers of 32 bits. The first leads to those of a whole set, so that one fixed seed brings all of it back. */
 
-export const MAX_SEED = 0xffffffff;
-
-/**
- * Draw seeds at random.
- *
- * @param {number} count
- * @param {Iterable<number>} [taken]  seeds that are not to come again
- * @returns {number[]}
- */
-export function drawn(count, taken = []) {
-  const seen = new Set(taken);
-  const seeds = [];
-  while (seeds.length < count) {
-    const [seed] = crypto.getRandomValues(new Uint32Array(1));
-    if (seen.has(seed)) continue;
-    seen.add(seed);
-    seeds.push(seed);
-  }
-  return seeds;
+/** A seed at random. @returns {number} */
+export function anySeed() {
+  return crypto.getRandomValues(new Uint32Array(1))[0];
 }
 
 /**
- * A seed as somebody typed it.
+ * The seeds of a set, no two alike and none a neighbour of another.
  *
- * @param {string} text
- * @returns {number|null} null where the text is none
+ * @param {number} first
+ * @param {number} count
+ * @returns {number[]}
  */
-export function parsed(text) {
-  const digits = text.trim();
-  if (!/^\d{1,10}$/.test(digits)) return null;
-  const seed = Number(digits);
-  return seed <= MAX_SEED ? seed : null;
+export function series(first, count) {
+  const seeds = new Set([first]);
+  for (let step = 1; seeds.size < count; step++) seeds.add(mixed(first + step * 0x9e3779b9));
+  return [...seeds].slice(0, count);
+}
+
+/** The finalizer of MurmurHash3: every bit of a number decides over every bit of the result. @param {number} number */
+function mixed(number) {
+  let bits = number >>> 0;
+  bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
+  bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35);
+  return (bits ^ (bits >>> 16)) >>> 0;
 }

@@ -1,25 +1,35 @@
 /**
- * The Design room: a described voice (VoiceDesign) in three takes, more of one that is liked, and the one that is kept.
+ * The Design room: a described voice (VoiceDesign) in three takes, more of what is liked, and the one that is kept.
  *
  * The three are asked for at once on the one socket, so that the engine makes them as one batch. What a take
- * sounds like follows from description, language, text and seed; each is stored with all four. More takes stand beside
- * them: spoken by Base after the liked one's sound, or, where no checkpoint serves Base, of the same description.
+ * sounds like follows from description, language, text and seed; each is stored with all four. Whatever is asked for
+ * next becomes a set of its own above the others: spoken by Base after a take's sound, or of a description that was
+ * changed, with the seeds that it had. Nothing is overwritten.
  */
 
 import { TakeCard } from '../design/card.js';
+import { changed } from '../design/changes.js';
 import { DesignedVoices } from '../design/designed.js';
 import { Keeping } from '../design/keeping.js';
-import { matched } from '../design/loudness.js';
-import { PresetPicker } from '../design/picker.js';
 import { Kept } from '../design/kept.js';
-import { drawn } from '../design/seeds.js';
-import { SAMPLE_RATE } from '../outputs.js';
+import { Listening } from '../design/listening.js';
+import { PresetPicker } from '../design/picker.js';
+import { anySeed, series } from '../design/seeds.js';
+import { TakeMenu } from '../design/take_menu.js';
+import { TakeSet } from '../design/take_set.js';
 import { FieldError, fillLanguages, preselect, title } from './fields.js';
 
-const LETTERS = [...'ABCDEFGHI'];
-const FIRST = 3; // takes that are made at once
-const MORE = 2; // takes that are added to one that is liked
-const LOWEST = 0.3; // of the canvas: what is quieter is drawn small
+/** @typedef {import('../design/take_set.js').Origin} Origin */
+
+const LETTERS = [...'ABC'];
+const MORE = 2; // takes that are added to a set
+const SHOWN = 6; // sets; older ones are in the library only
+/** How Base is to vary a take beside its seed: the word for it, and what the temperature is multiplied by. */
+const VARIED = [
+  { note: null, by: 1 },
+  { note: 'design.note.steadier', by: 0.75 },
+  { note: 'design.note.livelier', by: 1.2 },
+];
 
 export class DesignRoom {
   static id = 'design';
@@ -36,18 +46,21 @@ export class DesignRoom {
     this.language = find('language');
     this.hint = find('hint');
     this.said = find('said');
+    this.empty = find('empty');
+    this.holder = find('sets');
+    this.templates = { set: find('set'), take: find('take') };
+    /** Newest first. @type {TakeSet[]} */
+    this.sets = [];
+    this.count = 0; // of sets that were ever made here
     this.picker = new PresetPicker(root, studio.presets.designs, this.t);
     this.keeping = new Keeping(root, studio);
+    this.menu = new TakeMenu(find('menu'), this.t, {
+      again: (card) => this.fromTake(card),
+      drop: (card) => this.attempt(() => this.drop(card)),
+    });
     this.designed = new DesignedVoices(root, studio, { again: (voice) => this.again(voice) });
-    this.template = find('take');
-    this.list = find('takes');
-    /** @type {TakeCard[]} */
-    this.cards = [];
-    this.lay(FIRST);
+    this.listening = new Listening(studio.stage, () => this.cards);
     this.kept = new Kept(this);
-    /** What this room last put on the stage. @type {TakeCard|null} */
-    this.heard = null;
-    this.programme = null;
     this.describe(studio.presets.designs[0].text);
     this.listen();
     this.refresh();
@@ -61,29 +74,12 @@ export class DesignRoom {
     this.picker.addEventListener('choose', ({ detail }) => this.choose(detail));
     this.keeping.addEventListener('kept', ({ detail }) => this.onKept(detail));
     this.keeping.addEventListener('longer', ({ detail }) => this.lengthen(detail.card));
-    this.keeping.addEventListener('closed', ({ detail }) => detail.card.play.focus());
-    this.studio.stage.addEventListener('change', () => this.onStage());
+    this.keeping.addEventListener('closed', ({ detail }) => this.focus(detail.card));
   }
 
-  /** Have so many places for takes; who is over is only in the library from now on. @param {number} count */
-  lay(count) {
-    for (const card of this.cards.splice(count)) {
-      this.keeping.forget(card);
-      card.element.remove();
-    }
-    while (this.cards.length < count) this.cards.push(this.place(this.cards.length));
-  }
-
-  /** @param {number} index */
-  place(index) {
-    const card = new TakeCard(this.template, LETTERS[index], String(index + 1), this.t);
-    this.studio.words.apply(card.element);
-    card.closer = this.studio.cards.has('base');
-    card.addEventListener('play', ({ detail }) => this.toggle(card, detail));
-    card.addEventListener('act', ({ detail }) => this.attempt(() => this[detail.act](card, detail)));
-    this.list.append(card.element);
-    card.refresh();
-    return card;
+  /** All that are shown, of the newest set first. */
+  get cards() {
+    return this.sets.flatMap(({ cards }) => cards);
   }
 
   // --- the form
@@ -93,7 +89,7 @@ export class DesignRoom {
     if (!card) return;
     fillLanguages(this.language, card, this.t);
     this.picker.offer(card);
-    for (const place of this.cards) place.closer = this.studio.cards.has('base');
+    for (const shown of this.cards) shown.closer = this.clones;
     this.refresh();
   }
 
@@ -115,7 +111,7 @@ export class DesignRoom {
     const { studio, t } = this;
     const card = studio.cards.get(this.mode);
     const spoken = !card || card.languages.includes(preset.language);
-    const own = studio.text.trim() !== '' && !this.isSample(studio.text);
+    const own = this.isOwnText;
     studio.replacing(this, this.isOwn, () => {
       this.describe(preset.text);
       this.language.value = spoken && card ? preset.language : 'auto';
@@ -131,26 +127,27 @@ export class DesignRoom {
     return value.trim() !== '' && !this.picker.find(value);
   }
 
-  draft() {
-    const { description, language, cards, kept } = this;
-    const seeds = cards.map(({ seed, lock }) => (lock.checked ? seed.value : ''));
-    return { description: description.value, language: language.value, seeds, takes: kept.draft() };
+  /** Whether the text is the user's own. */
+  get isOwnText() {
+    return this.studio.text.trim() !== '' && !this.isSample(this.studio.text);
   }
 
-  /** @param {{description: string, language: string, seeds: string[]}} draft */
-  recall({ description, language, seeds }) {
+  draft() {
+    const { description, language, count, kept } = this;
+    return { description: description.value, language: language.value, count, sets: kept.draft() };
+  }
+
+  /** @param {{description: string, language: string, count?: number}} draft */
+  recall({ description, language, count = 0 }) {
     this.hint.textContent = '';
     this.describe(description);
     preselect(this.language, language);
-    this.cards.forEach(({ seed, lock, take }, index) => {
-      lock.checked = Boolean(seeds[index]);
-      seed.value = seeds[index] || (take?.seed ?? '');
-    });
+    this.count = Math.max(this.count, count);
   }
 
-  /** Bring the takes back that stood here. @param {{takes: Object[]}} draft */
-  reopen({ takes }) {
-    return this.kept.reopen(takes);
+  /** Bring the takes back that stood here. @param {{sets?: import('../design/kept.js').KeptSet[]}} draft */
+  reopen({ sets }) {
+    return this.kept.reopen(sets);
   }
 
   /** Whether a text came from presets/ and not from the user. @param {string} text */
@@ -162,99 +159,147 @@ export class DesignRoom {
   config() {
     const instructions = this.description.value.trim();
     if (!instructions) throw new FieldError('instructions', this.t('design.describe_first'));
-    return { instructions, language: this.language.value || 'auto' };
+    return { instructions, language: this.language.value || 'auto', ...this.studio.variation.sampling };
   }
 
-  /** Put a kept take's words and seed back. @param {{text: string, config: Object, seed: number}} take */
-  restore({ text, config, seed }) {
-    this.studio.text = text;
-    this.fill(config.instructions ?? '', config.language ?? 'auto', seed);
+  /** Put a kept take's words back. @param {{config: Object}} take */
+  restore({ config }) {
+    this.fill(config.instructions ?? '', config.language ?? 'auto');
   }
 
-  /** Take up the description and the seed that a voice came from. @param {Object} voice */
-  again({ provenance, transcript }) {
+  /** Put what a take came from into the form: its seed with it, unless it was made after a sound. @param {TakeCard} card */
+  fromTake({ take, description }) {
+    const { text, config, seed, mode } = take;
+    if (mode === this.mode) this.takeUp({ text, config, seed });
+    else this.takeUp({ text, config: { instructions: description, language: config.language }, seed: null });
+  }
+
+  /** @param {{text: string, config: Object, seed: number|null}} request that is to be made again */
+  takeUp({ text, config, seed }) {
     const { studio } = this;
-    const own = this.isOwn || (studio.text.trim() !== '' && !this.isSample(studio.text));
-    studio.replacing(this, own, () => {
-      if (transcript) studio.text = transcript;
-      this.fill(provenance.description ?? '', provenance.language ?? 'auto', provenance.seed);
+    studio.replacing(this, this.isOwn || this.isOwnText, () => {
+      studio.text = text;
+      if (config.instructions) this.fill(config.instructions, config.language ?? 'auto');
+      studio.variation.restore({ seed, config });
     });
     this.description.focus();
   }
 
-  fill(description, language, seed) {
+  /** Take up the description and the seed that a voice came from. @param {Object} voice */
+  again({ provenance, transcript }) {
+    const { description = '', language = 'auto', seed } = provenance;
+    this.takeUp({ text: transcript || this.studio.text, config: { instructions: description, language }, seed });
+  }
+
+  /** @param {string} description @param {string} language */
+  fill(description, language) {
     this.describe(description);
     this.language.value = language;
     if (this.language.selectedIndex < 0) this.language.value = 'auto';
-    const [first] = this.cards;
-    first.seed.value = String(seed ?? '');
-    first.lock.checked = first.seed.value !== '';
   }
 
-  // --- making takes
-
-  /** Three takes at once; the first one is heard as it comes. @param {{clicked: number}} now */
   /** Who speaks here, for a line of a script. */
   spokenBy() {
     return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
   }
 
-  async speak({ clicked }) {
-    const seeds = this.seeds();
-    const asked = this.asked();
-    this.lay(FIRST);
-    this.cards.forEach((card, index) => this.begin(card, asked, seeds[index]));
-    this.play(this.cards[0], { clicked });
+  // --- making takes
+
+  /** Three takes at once; the first one is heard as it comes. @param {{clicked: number}} now */
+  speak({ clicked }) {
+    const asked = this.asked(this.config());
+    const seeds = series(this.studio.variation.nextSeed(), LETTERS.length);
+    this.make(seeds.map((seed) => ({ asked: { ...asked, seed } })), { kind: 'described', from: null }, { clicked });
   }
 
-  asked() {
-    return { room: this.id, mode: this.mode, config: this.config(), text: this.studio.text };
-  }
-
-  /** The seed of each card: locked or drawn, no two alike. @throws {FieldError} */
-  seeds() {
-    const locked = this.cards.slice(0, FIRST).map((card, index) => this.locked(card, index));
-    const fresh = drawn(FIRST, locked.filter((seed) => seed !== null));
-    return locked.map((seed, index) => seed ?? fresh[index]);
-  }
-
-  /** @param {TakeCard} card @param {number} [before] so many cards before it may not have its seed; all others, if absent */
-  locked(card, before = this.cards.length) {
-    const seed = card.locked();
-    if (seed === undefined) throw new FieldError(card.place, this.t('design.seed_range'));
-    const twin = this.cards.slice(0, before).find((other) => other !== card && seed !== null && other.locked() === seed);
-    if (twin) throw new FieldError(card.place, this.t('design.seed_twice', { letter: twin.letter }));
-    return seed;
+  /** @param {Object} config of a take that is described */
+  asked(config) {
+    return { room: this.id, mode: this.mode, config, text: this.studio.text };
   }
 
   /**
-   * @param {TakeCard} card @param {Object} asked @param {number} seed
-   * @param {{parent?: string|null, origin?: import('../design/card.js').Origin|null, description?: string}} [lineage]
+   * Ask for takes, as a new set above the others, and hear the first one as it comes.
+   *
+   * @param {{asked: Object, letter?: string, note?: string|null}[]} wanted
+   * @param {Origin} origin
+   * @param {{clicked: number, description?: string}} options  description: of a voice that is made after a sound
    */
-  begin(card, asked, seed, { parent = null, origin = null, description } = {}) {
-    const take = this.studio.say({ ...asked, seed, parent, label: this.t('design.take', { letter: card.letter }) });
-    card.take?.cancel();
-    this.keeping.forget(card);
-    this.watch(card, take, { origin, description });
-    take.addEventListener('done', () => take.state === 'done' && this.tell(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
-    take.addEventListener('done', () => take.isShort && this.studio.complain(card.place, this.studio.shortness(take), this.id));
-    take.addEventListener('error', () => this.tell(card, 'design.said_failed', { why: take.error.message }));
+  make(wanted, origin, { clicked, description }) {
+    const number = this.count + 1;
+    const cards = wanted.map(({ asked, letter = '', note = null }, index) => {
+      const own = letter || LETTERS[index];
+      const take = this.studio.say({ ...asked, label: this.t('design.take', { letter: `${number}${own}` }) });
+      return { take, letter: own, note, voice: null };
+    });
+    this.count = number;
+    const set = this.bring({ number, at: Date.now(), origin, description: description ?? wanted[0].asked.config.instructions }, cards);
+    this.listening.play(set.cards[0], { clicked });
+    set.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Have a card show a take, and the others draw on its axes. @param {TakeCard} card @param {import('../take.js').Take} take @param {Object} lineage */
-  watch(card, take, lineage) {
-    card.show(take, lineage);
-    take.addEventListener('progress', () => this.align());
-    for (const event of ['done', 'stored']) take.addEventListener(event, () => this.match());
-    this.match();
+  /**
+   * Show a set: above the others, where its number is higher than theirs.
+   *
+   * @param {{number: number, at: number, origin: Origin, description: string}} given
+   * @param {{take: import('../take.js').Take, letter: string, note: string|null, voice: import('../design/card.js').KeptAs|null}[]} cards
+   */
+  bring({ number, at, origin, description }, cards) {
+    const set = new TakeSet(this.templates.set, { number, at, origin }, this.t);
+    this.studio.words.apply(set.element);
+    set.more.onclick = () => this.attempt(() => this.more(set, { clicked: performance.now() }));
+    for (const given of cards) set.put(this.card({ ...given, set: number, description }));
+    this.lay(set);
+    for (const gone of this.sets.splice(SHOWN)) this.clear(gone);
+    this.listening.match();
+    this.refresh();
+    return set;
+  }
+
+  /** @param {Object} given of a card */
+  card(given) {
+    const card = new TakeCard(this.templates.take, given, this.t);
+    const { take } = card;
+    this.studio.words.apply(card.element);
+    card.closer = this.clones;
+    card.favourite = Boolean(take.record?.favourite);
+    card.addEventListener('play', ({ detail }) => this.toggle(card, detail));
+    card.addEventListener('menu', () => this.menu.of(card));
+    card.addEventListener('act', ({ detail }) => this.attempt(() => this[detail.act](card, detail)));
+    take.addEventListener('done', () => take.state === 'done' && this.tell(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
+    take.addEventListener('done', () => take.isShort && this.studio.complain(card.error, this.studio.shortness(take)));
+    take.addEventListener('error', () => this.tell(card, 'design.said_failed', { why: take.error.message }));
+    this.listening.watch(card);
+    return card;
+  }
+
+  /** @param {TakeSet} set */
+  lay(set) {
+    const below = this.sets.findIndex(({ number }) => number < set.number);
+    const place = below < 0 ? this.sets.length : below;
+    this.holder.insertBefore(set.element, this.sets[place]?.element ?? null);
+    this.sets.splice(place, 0, set);
+  }
+
+  /** @param {TakeSet} set that has no place here any more */
+  clear(set) {
+    for (const card of set.cards) {
+      this.keeping.forget(card);
+      card.end();
+    }
+    set.element.remove();
   }
 
   /** Say what happened to those who do not see it. @param {TakeCard} card @param {string} key @param {Object} [values] */
   tell(card, key, values = {}) {
-    this.said.textContent = this.t(key, { letter: card.letter, ...values });
+    this.said.textContent = this.t(key, { letter: card.name, ...values });
   }
 
   // --- what can be done with a take
+
+  /** Whether a checkpoint is loaded that speaks after a sound. */
+  get clones() {
+    return this.studio.cards.has('base');
+  }
 
   /** Do it, and say at its place why it cannot be done. @param {() => void|Promise<void>} deed */
   async attempt(deed) {
@@ -269,55 +314,49 @@ export class DesignRoom {
     }
   }
 
-  /** One new take in the place of this one; the others stay. @param {TakeCard} card @param {{clicked: number}} now */
-  reroll(card, { clicked }) {
-    const others = this.cards.filter((other) => other !== card && other.take).map(({ take }) => take.seed);
-    const seed = this.locked(card) ?? drawn(1, [...others, card.take.seed])[0];
-    const { take, origin, description } = card;
-    // What was made after a sound is made after it again.
-    if (take.mode === 'base') this.begin(card, this.after(take), seed, { parent: take.parent, origin, description });
-    else this.begin(card, this.asked(), seed);
-    this.play(card, { clicked });
+  /** Two more of what a set is: of the same description, or after the same sound. @param {TakeSet} set @param {{clicked: number}} now */
+  more(set, { clicked }) {
+    const [{ take, description }] = set.cards;
+    const { mode, config, reference, parent } = take;
+    const asked = { room: this.id, mode, config, reference, parent, text: this.studio.text };
+    const wanted = series(anySeed(), MORE).map((seed) => ({ asked: { ...asked, seed } }));
+    this.make(wanted, { kind: mode === 'base' ? 'closer' : 'more', from: set.origin.from ?? set.cards[0].name }, { clicked, description });
   }
 
-  /** What Base was asked for once, with what the text says now. @param {{config: Object, reference: Blob|null}} take */
-  after({ config, reference }) {
-    return { room: this.id, mode: 'base', config, reference, text: this.studio.text };
-  }
-
-  /** More takes beside those that are there: of this very voice by Base, else of the same description. @param {TakeCard} card @param {{clicked: number}} now */
-  async more(card, { clicked }) {
-    const { take, description, letter } = card;
-    const first = this.cards.length;
-    if (first === LETTERS.length) throw new FieldError(card.place, this.t('design.full', { n: LETTERS.length }));
+  /** The same person again: Base speaks after this take's sound, once as always, once steadier, once livelier. @param {TakeCard} card @param {{clicked: number}} now */
+  async closer(card, { clicked }) {
+    const { take, description, name } = card;
     await take.stored();
-    const asked = card.closer ? this.after({ config: this.like(take), reference: take.wav() }) : this.described(card);
-    const seeds = drawn(MORE, this.cards.flatMap((other) => other.take?.seed ?? []));
-    this.lay(Math.min(LETTERS.length, first + MORE));
-    /** @type {import('../design/card.js').Origin} */
-    const origin = { letter, by: card.closer ? 'sound' : 'description' };
-    const places = this.cards.slice(first);
-    places.forEach((place, index) => this.begin(place, asked, seeds[index], { parent: take.id, origin, description }));
-    this.play(places[0], { clicked });
-    places[0].element.scrollIntoView({ block: 'nearest' });
+    const { languages, sampling } = this.studio.cards.get('base');
+    const language = languages.includes(take.config.language) ? take.config.language : 'auto';
+    const config = { language, ref_text: take.text, x_vector_only_mode: false };
+    const asked = { room: this.id, mode: 'base', config, reference: take.wav(), parent: take.id, text: this.studio.text };
+    const seeds = series(anySeed(), VARIED.length);
+    const wanted = VARIED.map(({ note, by }, index) => {
+      const temperature = { temperature: Number(((sampling?.temperature ?? 0.9) * by).toFixed(2)) };
+      return { note, asked: { ...asked, seed: seeds[index], config: { ...config, ...(note && temperature) } } };
+    });
+    this.make(wanted, { kind: 'closer', from: name }, { clicked, description });
   }
 
-  /** What makes Base speak as a take does. @param {import('../take.js').Take} take */
-  like({ text, config }) {
-    const { languages } = this.studio.cards.get('base');
-    const language = languages.includes(config.language) ? config.language : 'auto';
-    return { language, ref_text: text, x_vector_only_mode: false };
-  }
-
-  /** A card's description once more, with what the text says now. @param {TakeCard} card */
-  described({ description, take }) {
-    const config = { instructions: description, language: take.config.language };
-    return { room: this.id, mode: this.mode, config, text: this.studio.text };
+  /** A description with one more wish, spoken with the seeds that this set has. @param {TakeCard} card @param {{change: import('../design/changes.js').Change, clicked: number}} asked */
+  change(card, { change, clicked }) {
+    const { studio } = this;
+    const set = this.sets.find(({ cards }) => cards.includes(card));
+    const { description, words } = changed(card.description, change);
+    const { config, text } = card.take;
+    const wanted = set.cards.map(({ take, letter }) => ({
+      letter,
+      asked: { ...this.asked({ ...config, instructions: description }), text, seed: take.seed, parent: take.id },
+    }));
+    this.make(wanted, { kind: 'changed', from: card.name, words }, { clicked });
+    const sentence = this.t('design.changed', { words });
+    studio.replacing(this, true, () => this.describe(description), sentence);
   }
 
   /** @param {TakeCard} card */
   async keep(card) {
-    if (this.studio.cards.has('base')) {
+    if (this.clones) {
       this.keeping.open(card, this.picker.find(card.description)?.name ?? '');
       return;
     }
@@ -325,31 +364,45 @@ export class DesignRoom {
     if (card.take.id) await this.studio.history.favourite(card.take.id, true);
     card.favourite = true;
     card.refresh();
-    this.studio.complain('request', this.t('design.kept_favourite', { letter: card.letter }));
+    this.studio.complain('request', this.t('design.kept_favourite', { letter: card.name }));
   }
 
   onKept({ card, voice }) {
     card.voice = voice;
     card.refresh();
+    this.focus(card);
+    this.tell(card, 'design.kept', { name: voice.name });
     this.studio.toast(this.t('design.kept', { name: voice.name }), {
-      action: this.t('design.use'),
-      onAction: () => this.studio.go('clone', { voice: voice.id }),
+      action: this.t('shell.undo'),
+      onAction: () => this.attempt(() => this.unkeep(card, voice)),
     });
+  }
+
+  /** @param {TakeCard} card @param {{id: string}} voice */
+  async unkeep(card, voice) {
+    await this.studio.api.delete(`studio/voices/${voice.id}`);
+    card.voice = null;
+    card.refresh();
+    await this.studio.voices.refresh();
+  }
+
+  /** Put the focus on what a card offers first. @param {TakeCard} card */
+  focus(card) {
+    const first = card.buttons.find(({ offsetParent, disabled }) => offsetParent && !disabled);
+    (first ?? card.play).focus({ preventScroll: true });
   }
 
   /** Make a take again with a text that is long enough for a reference. @param {TakeCard} card */
   lengthen(card) {
     const { studio, description } = this;
     const { config, seed } = card.take;
-    const own = studio.text.trim() !== '' && !this.isSample(studio.text);
-    studio.replacing(this, own || (this.isOwn && description.value !== card.description), () => {
+    studio.replacing(this, this.isOwnText || (this.isOwn && description.value !== card.description), () => {
       studio.text = this.picker.sample(config.language, card.description);
-      this.describe(card.description);
-      this.language.value = config.language;
-      card.seed.value = String(seed);
-      card.lock.checked = true;
+      this.fill(card.description, config.language);
     });
-    this.attempt(() => this.reroll(card, { clicked: performance.now() })).then(() => this.tell(card, 'design.longer_done'));
+    const asked = { ...this.asked({ ...config, instructions: card.description }), seed };
+    const origin = { kind: /** @type {const} */ ('longer'), from: card.name };
+    this.attempt(() => this.make([{ asked }], origin, { clicked: performance.now() })).then(() => this.tell(card, 'design.longer_done'));
   }
 
   /** @param {TakeCard} card */
@@ -360,27 +413,30 @@ export class DesignRoom {
   /** @param {TakeCard} card */
   async drop(card) {
     const { take } = card;
+    const set = this.sets.find(({ cards }) => cards.includes(card));
     take.cancel({ isKept: false });
-    if (this.heard === card) this.studio.stage.stop();
+    if (this.listening.heard === card) this.studio.stage.stop();
     this.keeping.forget(card);
-    card.dropped = true;
-    this.match();
+    set.take(card);
+    if (set.cards.length === 0) this.sets.splice(this.sets.indexOf(set), 1)[0].element.remove();
+    this.listening.match();
+    this.refresh();
     this.tell(card, 'design.dropped');
-    this.studio.toast(this.t('design.dropped', { letter: card.letter }), {
+    this.studio.toast(this.t('design.dropped', { letter: card.name }), {
       action: this.t('shell.undo'),
-      onAction: () => this.attempt(() => this.undrop(card, take)),
+      onAction: () => this.attempt(() => this.undrop(card, set)),
     });
     if (take.state !== 'failed') await take.stored();
     if (take.id) await this.studio.history.remove(take.id);
   }
 
-  /** @param {TakeCard} card @param {import('../take.js').Take} take */
-  async undrop(card, take) {
-    if (card.take === take) {
-      card.dropped = false;
-      this.match();
-    }
-    if (take.id) await this.studio.history.restore(take.id);
+  /** @param {TakeCard} card @param {TakeSet} set that it stood in */
+  async undrop(card, set) {
+    if (!this.sets.includes(set)) this.lay(set);
+    set.put(card);
+    this.listening.match();
+    this.refresh();
+    if (card.take.id) await this.studio.history.restore(card.take.id);
   }
 
   // --- listening
@@ -388,71 +444,22 @@ export class DesignRoom {
   /** @param {KeyboardEvent} event */
   onKey({ code, shiftKey }) {
     const [, digit] = /^(?:Digit|Numpad)([1-9])$/.exec(code) ?? [];
-    const card = this.cards[Number(digit) - 1];
+    const card = this.sets[0]?.cards.find(({ key }) => key === Number(digit));
     if (card) this.toggle(card, { shift: shiftKey });
     return Boolean(card);
   }
 
   /** @param {TakeCard} card @param {{shift: boolean}} how  shift: go on where the last one is */
   toggle(card, { shift }) {
-    const { stage } = this.studio;
+    const { listening, studio } = this;
     if (!card.playable) return;
-    if (card.playing) return stage.stop();
-    this.attempt(() => this.play(card, { from: shift ? this.position() : 0 }));
-  }
-
-  /** Where the take that was heard last is, seconds. */
-  position() {
-    const { stage } = this.studio;
-    return this.heard && stage.take === this.heard.take ? stage.at / SAMPLE_RATE : 0;
-  }
-
-  /** @param {TakeCard} card @param {{from?: number, clicked?: number}} options  clicked: of a take that was just asked for */
-  play(card, { from = 0, clicked }) {
-    const { stage } = this.studio;
-    const { take, gainDb } = card;
-    const over = !take.live && from >= take.seconds;
-    this.heard = card;
-    stage.play(take, { from: over ? 0 : from, gainDb, clicked });
-    this.programme = stage.programme;
-    this.onStage();
-  }
-
-  onStage() {
-    const { stage } = this.studio;
-    const sounding = stage.sounding && stage.programme === this.programme ? this.heard : null;
-    for (const card of this.cards) card.sound(card === sounding);
-    this.follow();
-  }
-
-  /** Move through the waveform of the take that is heard. */
-  follow() {
-    const { stage } = this.studio;
-    cancelAnimationFrame(this.frame);
-    if (this.heard && stage.take === this.heard.take) this.heard.wave.seek(stage.at);
-    if (this.heard?.playing) this.frame = requestAnimationFrame(() => this.follow());
-  }
-
-  /** Turn all down to the quietest. */
-  match() {
-    const levels = this.cards.map(({ take, dropped }) => (dropped ? null : (take?.lufs ?? null)));
-    const { level, gains } = matched(levels);
-    this.cards.forEach((card, index) => card.level(gains[index], level !== null && levels[index] !== null));
-    this.align();
-  }
-
-  /** Draw all on the same axes, at most once a frame. */
-  align() {
-    this.aligning ??= requestAnimationFrame(() => {
-      this.aligning = null;
-      const heard = this.cards.filter(({ take, dropped }) => take && !dropped);
-      const longest = Math.max(0, ...heard.map(({ take }) => take.samples));
-      const scale = 1 / Math.max(LOWEST, ...heard.map(({ height }) => height));
-      for (const card of this.cards) card.stretch(longest, scale);
-    });
+    if (card.playing) return studio.stage.stop();
+    this.attempt(() => listening.play(card, { from: shift ? listening.position : 0 }));
   }
 
   refresh() {
-    for (const card of this.cards) card.refresh();
+    this.empty.hidden = this.sets.length > 0;
+    this.holder.hidden = this.sets.length === 0;
+    this.sets.forEach((set, index) => set.refresh(this.studio.words.language, index === 0));
   }
 }

@@ -1,0 +1,64 @@
+/**
+ * Takes that were asked for together, and what they came from: three of one description, or more after one that was liked.
+ *
+ * @typedef {import('./card.js').TakeCard} TakeCard
+ * @typedef {{kind: 'described'|'more'|'changed'|'closer'|'longer', from: string|null, words?: string}} Origin
+ *   from: the name of a take, as 1B; words: what the description was given
+ */
+
+export class TakeSet {
+  /**
+   * @param {HTMLTemplateElement} template
+   * @param {{number: number, at: number, origin: Origin}} given  at: milliseconds since 1970
+   * @param {(key: string, values?: Object<string, any>) => string} t
+   */
+  constructor(template, { number, at, origin }, t) {
+    this.number = number;
+    this.at = at;
+    this.origin = origin;
+    this.t = t;
+    const root = /** @type {HTMLElement} */ (template.content.firstElementChild);
+    this.element = /** @type {HTMLElement} */ (root.cloneNode(true));
+    /** @type {(selector: string) => HTMLElement} */
+    const find = (selector) => /** @type {HTMLElement} */ (this.element.querySelector(selector));
+    this.title = find('h3');
+    this.title.id = `vw-set-${number}`;
+    this.element.setAttribute('aria-labelledby', this.title.id);
+    this.what = find('.vw-set-what');
+    this.hint = find('.vw-hint');
+    this.more = /** @type {HTMLButtonElement} */ (find('.vw-set-more'));
+    this.list = find('ol');
+    /** @type {TakeCard[]} */
+    this.cards = [];
+  }
+
+  /** Put a card at its letter's place. @param {TakeCard} card */
+  put(card) {
+    const after = this.cards.findIndex(({ letter }) => letter > card.letter);
+    const place = after < 0 ? this.cards.length : after;
+    this.list.insertBefore(card.element, this.cards[place]?.element ?? null);
+    this.cards.splice(place, 0, card);
+  }
+
+  /** @param {TakeCard} card */
+  take(card) {
+    this.cards = this.cards.filter((other) => other !== card);
+    card.element.remove();
+  }
+
+  /** @param {string} language of the page @param {boolean} newest */
+  refresh(language, newest) {
+    const { t, origin } = this;
+    this.element.classList.toggle('vw-set-old', !newest);
+    // A description changes nothing in what was made after a sound.
+    this.element.classList.toggle('vw-set-sound', origin.kind === 'closer');
+    this.title.textContent = t('design.set', { n: this.number });
+    this.what.textContent = origin.kind === 'changed' ? `+ ${origin.words}` : origin.kind === 'described' ? '' : t(`design.origin.${origin.kind}`);
+    this.what.classList.toggle('vw-set-change', origin.kind === 'changed');
+    const from = origin.from ? t('design.origin.from', { letter: origin.from }) : '';
+    const time = new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(this.at);
+    this.hint.textContent = [from, time].filter(Boolean).join(' · ');
+    this.more.ariaLabel = t('design.act_of_set', { act: t('design.more'), n: this.number });
+    for (const card of this.cards) card.refresh();
+  }
+}
