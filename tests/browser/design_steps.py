@@ -19,8 +19,7 @@ from tests.support.app import App
 
 Pcm = NDArray[np.int16]
 
-PLACES = "ABCDEFGHI"
-LETTERS = PLACES[:3]  # of the takes that are made at once
+LETTERS = "ABC"  # of the takes that are made at once
 MADE_MS = 150_000
 HEADER_BYTES = 16  # of a labelled frame
 
@@ -57,8 +56,14 @@ class Wire:
         return np.frombuffer(b"".join(frame[HEADER_BYTES:] for frame in ours), "<i2")
 
 
+def newest(page: Page) -> Locator:
+    """The set that was asked for last; the others stand below it."""
+    return page.locator(".vw-set").first
+
+
 def card(page: Page, letter: str) -> Locator:
-    return page.locator("#vw-design-takes article").nth(PLACES.index(letter))
+    """A take of the newest set."""
+    return newest(page).locator(f"article[data-letter={letter}]")
 
 
 def state(page: Page, letter: str) -> str:
@@ -71,25 +76,48 @@ def expect_state(page: Page, letters: str, *states: str) -> None:
         expect(card(page, letter)).to_have_attribute("data-state", pattern, timeout=MADE_MS)
 
 
+def expect_set(page: Page, number: int, letters: str = LETTERS) -> None:
+    """Wait until a set of this number stands above the others, with these takes made."""
+    expect(newest(page).get_by_role("heading")).to_have_text(f"Set {number}")
+    expect_state(page, letters, "done")
+
+
 def act(page: Page, letter: str, name: str) -> None:
     card(page, letter).locator(f"[data-act={name}]").click()
 
 
-def seed_field(page: Page, letter: str) -> Locator:
-    return card(page, letter).locator(".vw-design-seed input").first
+def change(page: Page, letter: str, name: str) -> None:
+    card(page, letter).locator(f"[data-change={name}]").click()
 
 
-def lock(page: Page, letter: str) -> Locator:
-    return card(page, letter).get_by_role("checkbox")
+def menu(page: Page, letter: str, name: str = "") -> str:
+    """Open a take's menu, choose in it what has this name, and give its first line."""
+    card(page, letter).locator(".vw-take-menu").click()
+    facts = page.locator("#vw-design-menu p").inner_text()
+    if name:
+        page.locator(f"#vw-design-menu [data-do={name}]").click()
+    else:
+        page.keyboard.press("Escape")
+    return facts
+
+
+def fixed_seed(page: Page) -> int | None:
+    """The seed in the form; None where none is fixed."""
+    return int(page.input_value("#vw-seed")) if page.is_checked("#vw-lock") else None
 
 
 def seeds(page: Page) -> list[int]:
-    return [int(seed_field(page, letter).input_value()) for letter in LETTERS]
+    """Of the takes of the newest set, all of which are kept."""
+    number = newest(page).get_by_role("heading").inner_text().removeprefix("Set ")
+    kept = {take["label"]: take["seed"] for take in reversed(takes(page))}
+    letters = newest(page).locator("article").evaluate_all("all => all.map(({ dataset }) => dataset.letter)")
+    return [kept[f"Take {number}{letter}"] for letter in letters]
 
 
 def playing(page: Page) -> list[str]:
-    """The letters of the takes that sound, as a screen reader is told."""
-    return [letter for letter in PLACES if card(page, letter).get_by_role("button", name=f"Stop take {letter}").count()]
+    """The letters of the takes of the newest set that sound, as a screen reader is told."""
+    stop = re.compile(r"^Stop take \d+[ABC]$")
+    return [letter for letter in LETTERS if card(page, letter).get_by_role("button", name=stop).count()]
 
 
 def enter_design(page: Page, text: str) -> None:
@@ -111,8 +139,10 @@ def newly_kept(page: Page, count: int) -> Iterator[None]:
 
 def make_three(page: Page) -> None:
     """Have three takes made, and wait until all are kept."""
+    before = page.locator(".vw-set").count()
     with newly_kept(page, 3):
         page.click("#vw-speak")
+        expect(page.locator(".vw-set")).to_have_count(before + 1)
         expect_state(page, LETTERS, "done")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
@@ -20,21 +21,24 @@ from tests.browser.design_steps import (
     Wire,
     act,
     card,
+    change,
     enter_design,
+    expect_set,
     expect_state,
-    lock,
+    fixed_seed,
     make_three,
+    menu,
+    newest,
     newly_kept,
     origin,
     playing,
-    seed_field,
     seeds,
     sound_of,
     take_of,
     takes,
     voices,
 )
-from tests.browser.steps import await_end, enter
+from tests.browser.steps import await_end, enter, vary
 from tests.browser.wire import speak
 from tests.support.app import App
 
@@ -69,7 +73,7 @@ def tapped(page: Page, button: str, letter: str) -> Pcm:
     """What reaches the loudspeaker when a take is played."""
     page.evaluate("tap.clear()")
     page.keyboard.press(button)
-    expect(card(page, letter)).to_have_class("vw-design-playing")
+    expect(card(page, letter)).to_have_class(re.compile(r"\bvw-take-playing\b"))
     await_end(page)
     page.wait_for_timeout(100)
     return np.trim_zeros(np.array(page.evaluate("tap.samples()")).round().astype(np.int16))
@@ -123,7 +127,7 @@ def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire
 
     asked = [message["seed"] for message in wire.asked]
     assert asked == seeds(room)
-    assert len(set(asked)) == 3
+    assert len({old + step for old in asked for step in (-1, 0, 1)}) == 9, "no two alike, none beside another"
     for channel, seed in zip(channels, asked, strict=True):
         kept = take_of(room, seed)
         assert kept["sha256"] == hashlib.sha256(wire.sound(channel).tobytes()).hexdigest()
@@ -135,12 +139,18 @@ def test_three_takes_of_different_seeds_stream_at_the_same_time(room: Page, wire
 def test_a_seed_and_a_text_give_the_same_bytes_again(room: Page, app: App) -> None:
     make_three(room)
     first = take_of(room, seeds(room)[1])
-    lock(room, "B").check()
-    with newly_kept(room, 1):
-        act(room, "B", "reroll")
-    again = takes(room)[0]
+    room.fill("#vw-text", "Something else.")
+    room.fill("#vw-design-description", HIGH)
+    assert menu(room, "B", "again").startswith(f"Seed {first['seed']} · ")
+    assert (room.input_value("#vw-text"), room.input_value("#vw-design-description")) == (TEXT, LOW)
+    assert fixed_seed(room) == first["seed"]
+    make_three(room)
+    again = take_of(room, first["seed"])
     assert again["id"] != first["id"]
-    assert (again["seed"], again["sha256"]) == (first["seed"], first["sha256"])
+    assert again["sha256"] == first["sha256"]
+    second = seeds(room)
+    make_three(room)
+    assert seeds(room) == second, "a fixed seed brings all three back"
     alone = speak(app, TEXT, task_type="VoiceDesign", instructions=LOW, language="auto", seed=first["seed"])
     assert hashlib.sha256(alone.tobytes()).hexdigest() == first["sha256"]
 
@@ -171,129 +181,119 @@ def test_keys_play_stop_and_go_on_at_the_same_place(room: Page) -> None:
     assert "2" in room.input_value("#vw-design-description")
 
 
-def test_takes_sound_equally_loud_and_a_reroll_leaves_the_others(room: Page) -> None:
+def test_takes_sound_equally_loud(room: Page) -> None:
     make_three(room)
     room.keyboard.press("Escape")
     kept = [take_of(room, seed) for seed in seeds(room)]
     gains = turned_down([take["lufs"] for take in kept])
     assert min(gains) < 0
     for letter, gain in zip(LETTERS, gains, strict=True):
-        assert card(room, letter).locator(".vw-design-facts").inner_text() == decibels(gain)
-    sounds = [turned(sound_of(room, take), gain) for take, gain in zip(kept, gains, strict=True)]
+        assert menu(room, letter).endswith(f" · {decibels(gain)}")
     loudest = int(np.argmin(gains))
     heard = tapped(room, str(loudest + 1), LETTERS[loudest])
-    np.testing.assert_array_equal(heard, sounds[loudest])
-
-    other = LETTERS[(loudest + 1) % 3]
-    before = seeds(room)
-    with newly_kept(room, 1):
-        act(room, other, "reroll")
-    expect_state(room, other, "done")
-    room.keyboard.press("Escape")
-    after = seeds(room)
-    assert [old == two for old, two in zip(before, after, strict=True)] == [letter != other for letter in LETTERS]
-    gain = turned_down([take_of(room, seed)["lufs"] for seed in after])
-    third = (loudest + 2) % 3
-    heard = tapped(room, str(third + 1), LETTERS[third])
-    np.testing.assert_array_equal(heard, turned(sound_of(room, kept[third]), gain[third]))
+    np.testing.assert_array_equal(heard, turned(sound_of(room, kept[loudest]), gains[loudest]))
 
 
-def test_closer_to_this_is_spoken_by_base_after_the_take_and_stands_beside_the_others(room: Page, wire: Wire) -> None:
+def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(room: Page, wire: Wire) -> None:
     room.fill("#vw-text", HEARD)
     make_three(room)
     parent = take_of(room, seeds(room)[1])
-    before = seeds(room)
     room.fill("#vw-design-description", HIGH)  # what is said of the next three; this take's sound is what it is
     room.fill("#vw-text", "Come in.")
-    expect(card(room, "B").locator("[data-act=more]")).to_have_text("Closer to this")
-    with newly_kept(room, 2):
-        act(room, "B", "more")
-    expect_state(room, "DE", "done")
-    assert seeds(room) == before, "the others stay"
-    expect_state(room, "ABC", "done")
-    added = takes(room)[:2]
-    assert not {take["seed"] for take in added} & {old + step for old in before for step in (-1, 0, 1)}
+    with newly_kept(room, 3):
+        act(room, "B", "closer")
+        expect_set(room, 2)
+    expect(newest(room)).to_contain_text("the same person again")
+    expect(newest(room)).to_contain_text("from 1B")
+    expect(room.locator(".vw-set").nth(1).locator("article")).to_have_count(3)
+    added = [take_of(room, seed) for seed in seeds(room)]
     for take in added:
         assert (take["mode"], take["parent"], take["text"]) == ("base", parent["id"], "Come in.")
         assert take["config"]["ref_text"] == HEARD
         reference = room.request.get(f"{origin(room)}/studio/takes/{take['id']}/reference").body()
         heard, _ = soundfile.read(io.BytesIO(reference), dtype="int16")
         np.testing.assert_array_equal(heard, sound_of(room, parent))
-    for letter in "DE":
-        expect(card(room, letter)).to_contain_text("after the sound of take B")
+    plain, steadier, livelier = (take["config"].get("temperature") for take in added)
+    assert plain is None
+    assert steadier < livelier
+    expect(card(room, "B")).to_contain_text("steadier")
+    expect(card(room, "C")).to_contain_text("livelier")
+    expect(card(room, "A").locator("[data-change=older]")).to_be_hidden()  # a description changes nothing here
     room.keyboard.press("Escape")
-    room.keyboard.press("5")
-    assert playing(room) == ["E"]
-    room.keyboard.press("5")
+    room.keyboard.press("3")
+    assert playing(room) == ["C"]
+    room.keyboard.press("3")
 
-    with newly_kept(room, 1):
-        act(room, "D", "reroll")
-    assert wire.asked[-1]["task_type"] == "base", "again after the same sound"
-    act(room, "D", "keep")
+    with newly_kept(room, 2):
+        newest(room).get_by_role("button", name="Two more").click()
+        expect_set(room, 3, "AB")
+    assert [message["task_type"] for message in wire.asked[-2:]] == ["base", "base"], "again after the same sound"
+    act(room, "A", "keep")
     assert room.locator("#vw-design-name").input_value() == "A man with a low voice"
-    act(room, "D", "more")
-    act(room, "D", "more")
-    room.keyboard.press("Escape")
-    expect(room.locator("#vw-design-takes article")).to_have_count(9)
-    room.wait_for_function("document.querySelector('#vw-stop').disabled")
-    act(room, "D", "more")
-    expect(card(room, "D").get_by_role("alert")).to_contain_text("9 takes")
 
 
-def test_without_base_more_takes_are_called_what_they_are(room: Page) -> None:
-    without_base(room)
+def test_a_change_adds_words_and_keeps_the_seeds_and_two_more_keep_the_words(room: Page) -> None:
     make_three(room)
-    parent = take_of(room, seeds(room)[1])
-    more = card(room, "B").locator("[data-act=more]")
-    expect(more).to_have_text("Two more")
+    before = seeds(room)
+    parents = {seed: take_of(room, seed)["id"] for seed in before}
+    with newly_kept(room, 3):
+        change(room, "B", "warmer")
+        expect_set(room, 2)
+    assert seeds(room) == before
+    expect(newest(room)).to_contain_text("+ warmer")
+    assert room.input_value("#vw-design-description") == f"{LOW} Warmer."
+    for take in takes(room)[:3]:
+        assert (take["config"]["instructions"], take["parent"]) == (f"{LOW} Warmer.", parents[take["seed"]])
+    room.locator("#vw-toasts").get_by_role("button", name="Undo").click()
+    assert room.input_value("#vw-design-description") == LOW
     room.fill("#vw-design-description", HIGH)
     with newly_kept(room, 2):
-        act(room, "B", "more")
-    expect_state(room, "ABCDE", "done")
-    for take in takes(room)[:2]:
-        assert (take["mode"], take["parent"]) == ("voice_design", parent["id"])
-        assert take["config"] == parent["config"], "of the take's own description"
-        assert abs(take["seed"] - parent["seed"]) > 1
-    expect(card(room, "D")).to_contain_text("same description as take B")
+        newest(room).get_by_role("button", name="Two more").click()
+        expect_set(room, 3, "AB")
+    assert not set(seeds(room)) & set(before)
+    assert {take["config"]["instructions"] for take in takes(room)[:2]} == {f"{LOW} Warmer."}, "of the set's own words"
 
 
-def test_a_seed_can_be_typed_and_locked_but_not_twice(room: Page, wire: Wire) -> None:
-    seed_field(room, "B").fill("99999999999")
-    assert lock(room, "B").is_checked()
-    room.click("#vw-speak")
-    complaint = card(room, "B").get_by_role("alert")
-    expect(complaint).to_contain_text("from 0 to 4294967295")
-    seed_field(room, "B").fill("7")
-    expect(complaint).to_be_empty()
-    seed_field(room, "C").fill("7")
-    room.click("#vw-speak")
-    expect(card(room, "C").get_by_role("alert")).to_contain_text("Take B has this seed already")
-    assert wire.asked == []  # nothing was made of it
-    lock(room, "C").uncheck()
+def test_without_base_nothing_is_called_closer_and_keep_makes_a_favourite(room: Page, app: App) -> None:
+    without_base(room)
     make_three(room)
-    first, second, third = seeds(room)
-    assert second == 7
-    assert len({first, second, third}) == 3
+    closer = card(room, "B").locator("[data-act=closer]")
+    expect(closer).to_be_disabled()
+    expect(closer).to_have_attribute("title", re.compile("Base"))
+    before, favourites = voices(app), {take["seed"] for take in takes(room) if take["favourite"]}
+    act(room, "C", "keep")
+    expect_state(room, "C", "favourite")
+    expect(room.get_by_role("alert").filter(has_text="--model base=PATH")).to_be_visible()
+    assert {take["seed"] for take in takes(room) if take["favourite"]} - favourites == {seeds(room)[2]}
+    assert voices(app) == before
+
+
+def test_what_is_missing_in_the_form_is_said_and_nothing_is_made(room: Page, wire: Wire) -> None:
+    vary(room)
+    room.fill("#vw-seed", "99999999999")
     room.click("#vw-speak")
-    expect_state(room, LETTERS, "done")
-    again = seeds(room)
-    assert again[1] == 7
-    assert not {first, third} & set(again)
+    expect(room.locator("#vw-seed-error")).to_contain_text("from 0 to 4294967295")
+    room.fill("#vw-seed", "7")
+    expect(room.locator("#vw-seed-error")).to_be_empty()
     room.fill("#vw-design-description", " ")
     room.click("#vw-speak")
     expect(room.locator("#vw-design-description-error")).to_contain_text("Describe the voice")
-    expect_state(room, LETTERS, "done")
+    room.fill("#vw-design-description", LOW)
+    room.fill("#vw-text", " ")
+    room.click("#vw-speak")
+    expect(room.locator("#vw-text-error")).not_to_be_empty()
+    assert wire.asked == []
+    expect(room.locator("#vw-design-empty")).to_be_visible()
 
 
 def test_a_dropped_take_can_be_had_back(room: Page) -> None:
     make_three(room)
     seed = seeds(room)[2]
     take = take_of(room, seed)
-    act(room, "C", "drop")
-    expect_state(room, "C", "dropped")
-    expect(card(room, "C").get_by_role("button", name="No take C yet")).to_be_disabled()
+    menu(room, "C", "drop")
+    expect(card(room, "C")).to_have_count(0)
     room.keyboard.press("3")
-    assert "C" not in playing(room)
+    assert playing(room) == []
     room.wait_for_function("fetch('studio/takes').then((r) => r.json()).then(({ takes }) => takes.length > 0)")
     assert seed not in {take["seed"] for take in takes(room)}
     room.locator("#vw-toasts").get_by_role("button", name="Undo").click()
@@ -313,7 +313,7 @@ def test_escape_stops_what_is_being_made(room: Page) -> None:
     assert playing(room) == []
     room.wait_for_function("fetch('studio/takes').then((r) => r.json()).then(({ takes }) => takes.length >= 3)")
     assert [take["stop_reason"] for take in takes(room)[:3]] == ["cancelled"] * 3, "what had come is kept"
-    expect(card(room, "A").get_by_role("button", name="Keep: take A")).to_be_disabled()
+    expect(card(room, "A").locator("[data-act=keep]")).to_be_disabled()
     room.keyboard.press("2")  # what had come can be heard
     assert playing(room) == ["B"]
 
@@ -342,7 +342,8 @@ def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(ro
     name.fill("Harbour")
     room.keyboard.press("Enter")
     expect_state(room, "B", "kept")
-    expect(card(room, "B")).to_contain_text("kept as Harbour")
+    expect(card(room, "B")).to_contain_text("Kept: Harbour")
+    expect(card(room, "B").get_by_role("button", name="Speak with it")).to_be_focused()
 
     voice = voices(app)["Harbour"]
     assert voice["transcript"] == take["text"]
@@ -370,7 +371,7 @@ def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(ro
     expect(entry).to_contain_text(take["sha256"])
     entry.get_by_role("button", name="Put into the form: Harbour").click()
     assert room.input_value("#vw-design-description") == LOW
-    assert (seed_field(room, "A").input_value(), lock(room, "A").is_checked()) == (str(take["seed"]), True)
+    assert fixed_seed(room) == take["seed"]
 
     entry.get_by_role("button", name="Speak with it: Harbour").click()
     expect(room.locator("#vw-room-clone")).to_be_visible()
@@ -389,30 +390,44 @@ def test_a_take_that_is_too_short_is_told_before_it_is_kept(room: Page) -> None:
     act(room, "A", "keep")
     expect(room.locator("#vw-design-short-why")).to_contain_text("3 s or more")
     room.click("#vw-design-longer")
-    expect_state(room, "A", "queued", "streaming")
+    expect(newest(room)).to_contain_text("a longer text")
+    expect(newest(room)).to_contain_text("from 1A")
+    expect_state(room, "A", "done")
     assert len(room.input_value("#vw-text")) > 100
-    assert seeds(room) == before
-    assert lock(room, "A").is_checked()
-    assert room.locator("#vw-design-keeping").is_hidden()
+    room.wait_for_function("fetch('studio/takes').then((r) => r.json()).then(({ takes }) => takes.length >= 4)")
+    assert seeds(room) == before[:1]
+    expect(room.locator("#vw-design-keep-form")).to_be_hidden()
     room.keyboard.press("Escape")
 
 
-def test_presets_by_use_and_language(room: Page) -> None:
+def test_a_kept_voice_can_be_taken_back_at_once(room: Page, app: App) -> None:
+    room.fill("#vw-text", HEARD)
+    make_three(room)
+    act(room, "A", "keep")
+    room.fill("#vw-design-name", "Undone")
+    room.keyboard.press("Enter")
+    expect_state(room, "A", "kept")
+    room.locator("#vw-toasts").get_by_role("button", name="Undo").click()
+    expect_state(room, "A", "done")
+    assert "Undone" not in voices(app)
+    expect(card(room, "A").locator("[data-act=keep]")).to_be_enabled()
+
+
+def test_presets_by_language(room: Page) -> None:
     chips = room.locator("#vw-design-chips button")
     assert {"Narrator", "Old sailor"} <= set(chips.all_inner_texts())
-    room.select_option("#vw-design-use", "character")
-    assert chips.all_inner_texts() == ["Old sailor", "Child"]
-    chips.first.click()  # the text is the user's own
+    sailor = chips.filter(has_text="Old sailor")
+    sailor.click()  # the text is the user's own
     assert "gravelly" in room.input_value("#vw-design-description")
     assert room.input_value("#vw-text") == TEXT
     expect(room.locator("#vw-design-hint")).to_contain_text("Your own text stayed")
     room.fill("#vw-text", "")
-    chips.first.click()
+    sailor.click()
     assert "Pour me another cup" in room.input_value("#vw-text")
     assert room.input_value("#vw-design-language") == "english"
     room.select_option("#vw-design-tongue", "german")
-    assert chips.all_inner_texts() == ["Hexe"]
-    chips.first.click()
+    assert "Narrator" not in chips.all_inner_texts()
+    chips.filter(has_text="Hexe").click()
     assert "Ofen" in room.input_value("#vw-text")  # what came from a preset gives way to another
     assert room.input_value("#vw-design-language") == "auto"
     expect(room.locator("#vw-design-hint")).to_contain_text("does not speak German")
@@ -426,14 +441,3 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(open_studio: OpenStu
     act(page, "A", "keep")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     page.screenshot(path=SCREENSHOTS / f"design-phone-{scheme}.png", full_page=True)
-
-
-def test_without_base_the_take_is_a_favourite_and_the_page_says_what_is_missing(room: Page, app: App) -> None:
-    without_base(room)
-    make_three(room)
-    before, favourites = voices(app), {take["seed"] for take in takes(room) if take["favourite"]}
-    act(room, "C", "keep")
-    expect_state(room, "C", "favourite")
-    expect(room.get_by_role("alert").filter(has_text="--model base=PATH")).to_be_visible()
-    assert {take["seed"] for take in takes(room) if take["favourite"]} - favourites == {seeds(room)[2]}
-    assert voices(app) == before

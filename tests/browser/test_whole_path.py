@@ -49,12 +49,12 @@ def test_a_voice_is_designed_kept_spoken_with_and_put_into_a_script_that_is_expo
     studio.fill("#vw-design-name", "Ferrywoman")
     studio.keyboard.press("Enter")
     expect_state(studio, "C", "kept")
-    expect(card(studio, "C")).to_contain_text("kept as Ferrywoman")
+    expect(card(studio, "C")).to_contain_text("Kept: Ferrywoman")
     voice = voices(app)["Ferrywoman"]
     assert voice["transcript"] == SAMPLE
     assert voice["provenance"]["sha256"] == chosen["sha256"]
 
-    studio.get_by_role("button", name="Speak with it: Ferrywoman").click()
+    act(studio, "C", "use")
     expect(studio.locator("#vw-room-clone")).to_be_visible()
     studio.fill("#vw-text", "All aboard.")
     studio.click("#vw-speak")

@@ -10,32 +10,28 @@ from tests.js.conftest import Node
 MOST = 2**32 - 1
 
 
-def test_drawn_seeds_differ_from_each_other_and_from_those_there(node: Node) -> None:
-    seeds = node.call("design/seeds", "drawn", 500)
+def test_the_seeds_of_a_set_follow_from_its_first_and_are_no_neighbours(node: Node) -> None:
+    seeds = node.call("design/seeds", "series", 7, 500)
+    assert seeds[0] == 7
     assert len(set(seeds)) == 500
     assert all(isinstance(seed, int) and 0 <= seed <= MOST for seed in seeds)
     assert max(seeds) > MOST // 2  # all 32 bits are in use
-    body = """async () => {
-      const { drawn } = await import('/js/design/seeds.js');
-      const numbers = [7, 7, 8, 9, 9, 10];
-      const before = crypto.getRandomValues;
-      crypto.getRandomValues = (array) => array.fill(numbers.shift());
-      try { return drawn(2, [8]); } finally { crypto.getRandomValues = before; }
-    }"""
-    assert node.evaluate(body) == [7, 9]
+    assert min(abs(other - seed) for seed in seeds for other in seeds if other != seed) > 1
+    assert node.call("design/seeds", "series", 7, 3) == seeds[:3]
+    assert not set(node.call("design/seeds", "series", 8, 500)) & set(seeds)
 
 
-@pytest.mark.parametrize(
-    ("typed", "seed"),
-    [
-        ("42", 42),
-        (" 0 ", 0),
-        (str(MOST), MOST),
-        *((no_seed, None) for no_seed in (str(MOST + 1), "", "-1", "1.5", "1e3", "99999999999")),
-    ],
-)
-def test_a_typed_seed_is_a_whole_number_of_32_bits(node: Node, typed: str, seed: int | None) -> None:
-    assert node.call("design/seeds", "parsed", typed) == seed
+def test_a_wish_is_added_in_the_description_s_language_and_made_stronger_the_second_time(node: Node) -> None:
+    def said(description: str, *wishes: str) -> str:
+        for wish in wishes:
+            description = node.call("design/changes", "changed", description, wish)["description"]
+        return description
+
+    assert said("A low voice.", "warmer") == "A low voice. Warmer."
+    assert said("A low voice", "lower") == "A low voice. Lower in pitch."
+    assert said("A low voice.", "warmer", "warmer") == "A low voice. Warmer. Even warmer."
+    assert said("低沉的男声", "slower") == "低沉的男声。语速更慢，停顿更长。"
+    assert said("低い声の男性", "warmer") == "低い声の男性. Warmer."
 
 
 @pytest.mark.parametrize(
@@ -61,6 +57,7 @@ def test_takes_are_turned_down_to_the_quietest(
         ("Narrator", "", ["narrator ", "Narrator 2"], "Narrator 3"),
         ("", "a young man, bright and brisk", [], "A young man"),
         ("", "一位六十岁左右的男性说书人，嗓音沙哑", [], "一位六十岁左右的男性说书人"),
+        ("", "A woman in her fifties with a low voice", [], "A woman in her fifties"),
         ("", "An extraordinarily melodramatic storyteller with a lisp", [], "An extraordinarily"),
         ("", "", [], "Voice"),
         ("", " ... ", ["Voice"], "Voice 2"),

@@ -112,6 +112,7 @@ export class Keeping extends EventTarget {
   /** @param {'name'|'rest'} place @param {string} sentence */
   refuse(place, sentence) {
     this.complain(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
-    if (place === 'name') this.name.focus();
+    if (place === 'name') this.name.focus({ preventScroll: true });
+    this.form.scrollIntoView({ block: 'nearest' }); // it has grown by the sentence
   }
 }
