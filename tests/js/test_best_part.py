@@ -136,3 +136,20 @@ def test_a_cut_takes_its_seconds_and_leaves_no_click(node: Node, tmp_path: Path)
     assert np.abs(np.diff(cut)).max() <= 1.5 * steepest
     assert found["late"] == pytest.approx((1 - 0.5 - 0.1) * RATE, abs=0.01 * RATE)
     assert found["again"] == RATE
+
+
+@pytest.mark.parametrize(
+    ("written", "understood", "missing"),
+    [
+        ("He always rings the bell.", "he rings the bell", ["always"]),
+        ("The bell, the bell!", "the bell", ["the", "bell"]),
+        ("你坐过吗？", "你坐过吗", []),
+        ("Nobody spoke.", "", ["Nobody", "spoke"]),
+    ],
+)
+def test_words_that_a_recogniser_did_not_hear_are_named(
+    node: Node, written: str, understood: str, missing: list[str]
+) -> None:
+    found = node.call("clone/words_heard", "wordsHeard", written, understood, "en")
+    assert [word["word"] for word in found["words"] if not word["heard"]] == missing
+    assert found["heard"] == len(found["words"]) - len(missing)
