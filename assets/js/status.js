@@ -16,9 +16,11 @@ export class Status extends EventTarget {
    * @param {ParentNode} page
    * @param {import('../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {(key: string, values?: Object<string, any>) => string} t
+   * @param {string} [small] the id of the built-in checkpoint
    */
-  constructor(page, socket, t) {
+  constructor(page, socket, t, small = '') {
     super();
+    this.small = small;
     this.t = t;
     this.line = page.querySelector('#vw-status');
     this.models = page.querySelector('#vw-models');
@@ -108,7 +110,10 @@ export class Status extends EventTarget {
     const { cards } = this;
     if (this.socket.state !== 'open' || !cards) return;
     const mute = cards.some(({ speaks }) => !speaks);
-    this.show(mute ? 'mute' : 'ready', this.t(mute ? 'shell.mute' : 'shell.ready'));
+    const isSmall = cards.every(({ id }) => id === this.small);
+    if (mute) this.show('mute', this.t('shell.mute'));
+    this.line.dataset.voice = isSmall ? 'small' : '';
+    if (!mute) this.show('ready', this.t(isSmall ? 'real_voices.small' : 'shell.ready'));
     this.models.textContent = cards
       .map(({ id, device, dtype }) => this.t('shell.model', { id, device, dtype }))
       .join(' · ');

@@ -9,6 +9,7 @@ import { TakeHistory } from './history.js';
 import { Preferences } from './preferences.js';
 import { CloneRoom } from './rooms/clone.js';
 import { DesignRoom } from './rooms/design.js';
+import { RealVoices } from './real_voices.js';
 import { FieldError } from './rooms/fields.js';
 import { HostRoom } from './rooms/host.js';
 import { LibraryRoom } from './rooms/library.js';
@@ -80,7 +81,8 @@ export class Studio {
     this.drafts = new Drafts([this, this.variation, ...this.rooms]);
     this.drafts.recall();
     this.addresses = new Addresses(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
-    this.status = new Status(page, this.socket, this.t);
+    this.realVoices = new RealVoices(page, this);
+    this.status = new Status(page, this.socket, this.t, this.realVoices.small);
     this.facts = new TextFacts(page, this);
     this.clicked = 0;
     this.listen();
@@ -150,6 +152,7 @@ export class Studio {
     this.clearComplaints();
     this.offer([...new Set(this.cards.values())]);
     this.status.name();
+    this.realVoices.refresh();
     this.stage.refresh();
     this.variation.paint();
     for (const room of this.rooms) room.onLanguage?.();
@@ -193,6 +196,7 @@ export class Studio {
       this.scroller.scrollTop = this.scrolled.get(id) ?? 0;
     }
     this.clearComplaints();
+    this.realVoices.refresh();
     room.enter?.(given);
     this.refresh();
   }
@@ -224,6 +228,8 @@ export class Studio {
       room.offer?.(cards);
     }
     if (first) this.enter(this.addressed);
+    this.realVoices.introduce(cards);
+    this.realVoices.refresh();
     this.variation.offer(this.cards.get(this.current.mode));
     this.voices.refresh().catch(() => {});
     this.refresh();

@@ -122,7 +122,7 @@ def test_the_page_speaks_chinese_and_remembers_it(studio: Page) -> None:
     with studio.expect_response("**/studio/me"):
         studio.select_option("#vw-language", "zh")
     expect(studio.locator("#vw-speak")).to_have_text("朗读")
-    expect(studio.locator("#vw-status")).to_have_text("就绪")
+    expect(studio.locator("#vw-status")).to_have_text("内置音色")
     assert studio.get_attribute("html", "lang") == "zh"
     assert "英语" in studio.locator(".vw-card").first.inner_text()
     assert studio.locator("#vw-speakers-language option").all_inner_texts() == ["自动", "英语"]

@@ -288,7 +288,7 @@ def test_random_weights_and_checkpoints_are_named(studio: Page) -> None:
         route.fulfill(json={**listing, "data": [{**card, "speaks": False} for card in listing["data"]]})
 
     assert "demo-voice on cpu" in studio.inner_text("#vw-models")
-    expect(studio.locator("#vw-status")).to_have_text("Ready")
+    expect(studio.locator("#vw-status")).to_have_text("Built-in voice")
     studio.route("**/v1/models", mute)
     studio.reload(wait_until="domcontentloaded")
     expect(studio.locator("#vw-status")).to_have_text("Random weights: sound, not speech")

@@ -149,6 +149,7 @@ export class HostRoom {
   show(now) {
     this.door.hidden = true;
     this.inside.hidden = false;
+    this.studio.realVoices.allow(this.key, now.own);
     const { sentence, problem, change, loaded, of } = now.runtime;
     const isProblem = Boolean(problem) && !now.changing;
     this.state.textContent = inPageWords(now.changing ? (change ?? sentence) : (problem ?? sentence));

@@ -1,0 +1,121 @@
+"""Real voices in one press: the page says when the small voice speaks, and the host changes that without leaving it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import INSECURE_HOST, OpenStudio
+from tests.conftest import FolderOf
+from tests.support.app import App, running_app
+from tests.support.hub import Hub, serving
+
+pytestmark = pytest.mark.browser
+
+CHANGE_MS = 120_000  # a start, with other tests on every core
+CUSTOM = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
+BASE = "Qwen/Qwen3-TTS-12Hz-0.6B-Base"
+
+
+@pytest.fixture(scope="module")
+def hub(folder_of: FolderOf) -> Iterator[Hub]:
+    with serving(Hub({CUSTOM: folder_of("brief", "custom_voice"), BASE: folder_of("brief", "base")})) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """A studio of its own: what it has loaded is changed."""
+    folder = tmp_path_factory.mktemp("studio")
+    folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
+    with running_app([], instant=True, HF_ENDPOINT=hub.url, VOICEWRIGHT_HOSTS=INSECURE_HOST, **folders) as running:
+        yield running
+
+
+def sound(page: Page) -> None:
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+
+
+def test_what_fails_is_said_and_visitors_are_only_told(open_studio: OpenStudio, own: App, hub: Hub) -> None:
+    hub.status = 503
+    page = open_studio(url=own.url)
+    page.click("#vw-banner-see")
+    expect(page.locator("#vw-real-voices .vw-offer").first).to_contain_text("real time", timeout=CHANGE_MS)
+    expect(page.locator("#vw-real-voices")).to_contain_text("The Hub could not be asked")
+    page.click("#vw-real-begin")
+    expect(page.locator("#vw-banner")).to_contain_text("cannot be reached", timeout=CHANGE_MS)
+    expect(page.locator("#vw-banner-turn")).to_have_text("Try again")
+
+    visitor = open_studio(url=f"http://{INSECURE_HOST}:{own.port}")
+    expect(visitor.locator("#vw-banner-says")).to_have_text("You are hearing the small built-in voice.")
+    assert visitor.locator("#vw-banner-see").is_hidden()
+    visitor.click("#vw-loaded-open")
+    expect(visitor.locator("#vw-loaded")).to_contain_text("small built-in voice")
+    assert visitor.locator("#vw-loaded-see").is_hidden()
+
+    # Stopped, nothing of it stands in the way of another time.
+    hub.status = None
+    page.click("#vw-banner-see")
+    page.click("#vw-real-stop")
+    expect(page.locator("#vw-real-begin")).to_be_visible()
+    expect(page.locator("#vw-real-error")).to_be_empty()
+
+
+def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
+    open_studio: OpenStudio, own: App, hub: Hub
+) -> None:
+    page = open_studio(url=own.url)
+    banner, sheet = page.locator("#vw-banner"), page.locator("#vw-real-voices")
+    expect(banner).to_contain_text("the small built-in voice")
+    expect(page.locator("#vw-status")).to_have_text("Built-in voice")
+
+    # Away, it is found under the status word.
+    page.click("#vw-banner-leave")
+    expect(banner).to_be_hidden()
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+    expect(banner).to_be_hidden()
+    page.click("#vw-loaded-open")
+    page.click("#vw-loaded-see")
+    expect(sheet).to_be_visible()
+    expect(sheet.locator(".vw-offer")).to_have_count(5)
+    expect(sheet.locator(".vw-offer").first).to_contain_text("real time", timeout=CHANGE_MS)
+    expect(sheet).to_contain_text("estimates")
+    expect(page.locator("#vw-real-sum")).to_contain_text(re.compile(r"of [\d.]+ GB of memory"))
+    sound(page)
+
+    # By keys: the one that serves Speak stays, the other goes.
+    page.focus(f"#vw-real-voices input[value='{BASE}']")
+    page.keyboard.press("Space")
+    expect(page.locator("#vw-real-begin")).to_have_text("Download and change to it")
+    hub.rate = 200_000
+    page.click("#vw-real-begin")
+    expect(sheet).to_be_hidden()
+    expect(banner).to_contain_text("Fetching the real voices")
+    page.wait_for_function("document.querySelector('#vw-banner-bar').value > 0.05")
+    page.click("#vw-banner-turn")
+    expect(banner).to_contain_text("Paused.")
+    assert page.is_enabled("#vw-speak"), "the small voice goes on"
+
+    # A reload finds it where it was.
+    page.reload(wait_until="domcontentloaded")
+    expect(banner).to_contain_text("Paused.")
+    page.click("#vw-banner-see")
+    expect(sheet.locator(".vw-down")).to_contain_text("0.6B CustomVoice")
+    sound(page)
+    hub.rate = None
+    hub.asked.clear()
+    page.click("#vw-real-turn")
+    expect(page.locator("#vw-toasts")).to_contain_text("The real voices are here.", timeout=CHANGE_MS)
+    assert all(ranges.startswith("bytes=") for ranges in hub.weights_asked()[:1]), "from where it stopped"
+    expect(page.locator("#vw-models")).to_contain_text(CUSTOM, timeout=CHANGE_MS)
+    expect(banner).to_be_hidden()
+    expect(page.locator("#vw-status")).to_have_text("Ready")
+
+    # There is a way back (what it does, tests/unit/studio/test_downloads.py tells).
+    expect(page.locator("#vw-toasts button").last).to_have_text("Undo")
