@@ -16,14 +16,17 @@ ASSETS = shipped("studio", "assets")
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 
 # Gradio puts the head's links in by script, so that they do not hold the page back: on a slow machine it would be seen
-# without its style first, and everything would move. It is shown once the style is there, or does not come.
+# without its style first, and everything would move. It is shown once the style is there, or does not come, and once
+# the page knows what stands on it.
 MOUNT = """
 const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/css/"]')];
 const sheets = links.filter((link) => !link.sheet);
 const styled = Promise.all(sheets.map((link) => new Promise((done) => { link.onload = link.onerror = done; })));
 const late = new Promise((done) => setTimeout(done, 5000));
-Promise.race([styled, late]).then(() => element.querySelector('#vw').style.removeProperty('visibility'));
-import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.mount(element));
+const mounted = import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.mount(element));
+const composed = new Promise((done) => { mounted.finally(done); });
+const ready = Promise.race([Promise.all([styled, composed]), late]);
+ready.then(() => element.querySelector('#vw').style.removeProperty('visibility'));
 """
 
 
