@@ -24,6 +24,9 @@ import { Status } from './status.js';
 import { TextFacts } from './text_facts.js';
 import { Toasts } from './toast.js';
 import { Variation } from './variation.js';
+import { VoiceCatalogue } from './voice_catalogue.js';
+import { VoicePopover } from './voice_popover.js';
+import { VoiceSamples } from './voice_samples.js';
 import { Voices } from './voices.js';
 import { localised, Words } from './words.js';
 import { SpeechError, SpeechSocket } from '../../clients/js/voicewright.js';
@@ -38,6 +41,9 @@ export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign',
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
 export class Studio {
+  /** In the page's language. @type {any} */
+  presets;
+
   /** @param {HTMLElement} page @param {{presets: Object, me: Object, words: Words, preferences: Preferences}} given */
   constructor(page, { presets, me, words, preferences }) {
     this.page = page;
@@ -75,10 +81,13 @@ export class Studio {
       onUnkept: (_, error) => this.toast(error.unreachable ? this.t('shell.kept_later') : this.t('shell.not_kept', { why: error.message })),
     });
     this.voices = new Voices();
+    this.catalogue = new VoiceCatalogue(this);
+    this.samples = new VoiceSamples(this);
+    this.voicePopover = new VoicePopover(page, this);
     this.history = new TakeHistory(this.speech, this.t);
     this.code = new CodeDialog(page.querySelector('#vw-code'), this);
     this.rooms = ROOMS.map((Room) => this.build(Room));
-    this.drafts = new Drafts([this, this.variation, ...this.rooms]);
+    this.drafts = new Drafts([this, this.variation, this.catalogue, ...this.rooms]);
     this.drafts.recall();
     this.addresses = new Addresses(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
     this.realVoices = new RealVoices(page, this);
@@ -223,6 +232,7 @@ export class Studio {
       const card = cards.find(({ modes }) => modes.includes(mode));
       if (card) this.cards.set(mode, card);
     }
+    this.catalogue.renew();
     for (const room of this.rooms) {
       this.mark(room);
       room.offer?.(cards);
@@ -237,7 +247,7 @@ export class Studio {
 
   /** Whether the room has what it needs. */
   serves(room) {
-    return !room.mode || this.cards.has(room.mode);
+    return !room.mode || modesOf(room).some((mode) => this.cards.has(mode));
   }
 
   /** Say in a room, and on its tab, that nothing serves it. */
@@ -276,7 +286,7 @@ export class Studio {
    * Do what replaces words in a room's form. Where they were somebody's own there is a way back: on the toast, and by
    * Ctrl+Z for as long as nothing else is written.
    *
-   * @param {{draft: () => Object, recall: (draft: Object) => void}} room @param {boolean} isOwn @param {() => void} deed
+   * @param {{draft: () => any, recall: (draft: any) => void}} room @param {boolean} isOwn @param {() => void} deed
    * @param {string} [sentence] what was done
    */
   replacing(room, isOwn, deed, sentence = this.t('shell.replaced')) {
@@ -372,7 +382,8 @@ export class Studio {
   async restore(record) {
     const reference = await this.history.reference(record);
     const own = this.room(record.room);
-    const room = own?.restore && (own.mode ?? record.mode) === record.mode ? own : this.rooms.find(({ mode }) => mode === record.mode);
+    const does = (room) => modesOf(room).includes(record.mode);
+    const room = own?.restore && (!own.mode || does(own)) ? own : this.rooms.find(does);
     this.go(room.id);
     this.text = record.text;
     this.variation.restore(record);
@@ -493,6 +504,11 @@ export class Studio {
   toast(sentence, options) {
     return this.toasts.show(sentence, options);
   }
+}
+
+/** What a room speaks with: one of these. @param {{mode?: string, modes?: string[]}} room */
+function modesOf({ mode, modes }) {
+  return modes ?? (mode ? [mode] : []);
 }
 
 /** A button that was clicked by hand lets go of the keys, so that Space plays and pauses. @param {MouseEvent} event */

@@ -47,7 +47,7 @@ export class VoiceRow {
     this.find('.vw-voice-open').onclick = () => this.unfold(!this.open);
     this.find('.vw-voice-play').onclick = () => this.guard(() => this.play());
     const deeds = {
-      speak: () => studio.go('clone', { voice: this.voice.id }),
+      speak: () => studio.go('speakers', { voice: this.voice.id }),
       script: () => studio.go('script', { voice: this.voice.id }),
       remove: () => this.remove(),
     };

@@ -93,8 +93,18 @@ def enter(page: Page, room: str) -> None:
 
 
 def speaker(page: Page) -> str:
-    """Who is chosen in the Speakers room."""
-    return page.locator("#vw-speakers-cards :checked").input_value()
+    """Who is chosen in the Speak room: a speaker's name, or a kept voice's id."""
+    return (picker(page).locator(".vw-picked").get_attribute("data-voice") or "").partition(":")[2]
+
+
+def picker(page: Page) -> Locator:
+    """The voice picker that stands beside the text."""
+    return page.locator("#vw-speakers-picker")
+
+
+def choose(page: Page, name: str) -> None:
+    """Choose a voice in the Speak room by its name."""
+    picker(page).locator(".vw-pick-choose", has=page.get_by_text(name, exact=True)).click()
 
 
 def to_words(page: Page, file: FilePayload) -> None:

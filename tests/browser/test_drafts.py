@@ -12,7 +12,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import OpenStudio
 from tests.browser.design_steps import LETTERS, act, card, expect_state, make_three, menu, seeds
 from tests.browser.script_steps import enter_script, line, new_script, text_of
-from tests.browser.steps import await_end, await_sound, enter, history_row, speaker, try_out, vary, wav
+from tests.browser.steps import await_end, await_sound, choose, enter, history_row, speaker, try_out, vary, wav
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -59,7 +59,7 @@ def test_an_address_opens_its_room_and_one_of_no_room_the_first(app: App, open_s
 
 
 def test_a_reload_keeps_the_text_the_speaker_and_how_to_say_it(studio: Page) -> None:
-    studio.locator("label[for=vw-speaker-clara]").click()
+    choose(studio, "Clara")
     studio.select_option("#vw-speakers-language", "english")
     studio.fill("#vw-text", "Mine, and not to be lost.")
     studio.fill("#vw-speakers-instruct", "Slowly, please.")

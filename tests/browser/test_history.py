@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
-from tests.browser.steps import copy_code, enter, history_row, kept_take, prepare, save, seed, speaker
+from tests.browser.steps import choose, copy_code, enter, history_row, kept_take, prepare, save, seed, speaker
 from tests.browser.wire import sound_of
 from tests.support.app import App
 
@@ -121,13 +121,13 @@ def test_a_take_that_cannot_be_the_same_says_why(app: App, studio: Page) -> None
 
 
 def test_settings_of_a_take_go_back_into_the_form(studio: Page) -> None:
-    studio.locator("label[for=vw-speaker-clara]").click()
+    choose(studio, "Clara")
     studio.fill("#vw-speakers-instruct", "Slowly.")
     kept_take(studio, "Remember me.")
     spoken = seed(studio)
     studio.reload(wait_until="domcontentloaded")
     studio.locator("#vw-speak:enabled").wait_for(state="attached")
-    studio.locator("label[for=vw-speaker-angus]").click()
+    choose(studio, "Angus")
     studio.fill("#vw-speakers-instruct", "")
     enter(studio, "library")
     row = history_row(studio, "Remember me.")

@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from runtime.voices.voice_file import read_voice, write_voice
 from tests.browser.conftest import SCREENSHOTS
-from tests.browser.steps import await_end, await_sound, enter, wav
+from tests.browser.steps import await_end, await_sound, enter, speaker, wav
 from tests.support.app import App
 from tests.support.signals import voice
 from tests.support.voices import a_voice
@@ -159,9 +159,8 @@ def test_a_voice_is_heard_and_spoken_with(studio: Page, keep: Callable[..., dict
     expect(studio.locator("#vw-stop")).to_be_enabled()
     silence(studio)
     found.locator("[data-do=speak]").click()
-    expect(studio.locator("#vw-room-clone")).to_be_visible()
-    expect(studio.locator("#vw-clone-stored")).to_be_visible()
-    assert studio.input_value("#vw-clone-voice") == clara["id"]
+    expect(studio.locator("#vw-room-speakers")).to_be_visible()
+    assert speaker(studio) == clara["id"]
     studio.click("#vw-speak")
     await_sound(studio)
     silence(studio)

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import line, text_of, texts
-from tests.browser.steps import SHORT, enter, prepare, speaker
+from tests.browser.steps import SHORT, choose, enter, prepare, speaker
 from tests.browser.test_page import complaints
 
 pytestmark = pytest.mark.browser
@@ -38,7 +38,7 @@ def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page
     studio.fill("#vw-text", SHORT)
     expect(count).to_have_text("Words: 1 · characters: 3 · about 1 s")
     expect(button).to_be_hidden()
-    studio.locator("#vw-speakers-cards label", has_text="Clara").click()
+    choose(studio, "Clara")
     studio.fill("#vw-text", (SENTENCE * 6 + "\n\n") * 70)
     expect(count).to_contain_text("Words: 5,040")
     expect(count).to_contain_text("min")

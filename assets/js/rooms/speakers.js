@@ -1,30 +1,34 @@
-/** The Speakers room: one of the checkpoint's speakers (CustomVoice), and how to say it. */
+/** The Speak room: one of the checkpoint's speakers (CustomVoice) or a kept voice (Base), and how to say it. */
 
-import { fillChips, fillLanguages, languageName, preselect, title } from './fields.js';
+import { keyOf } from '../voice_catalogue.js';
+import { dress, VoicePicker } from '../voice_picker.js';
+import { FieldError, fillChips, fillLanguages, preselect } from './fields.js';
 
-/** @typedef {import('../take.js').Take} Take */
-
-// Of a sample: the same line sounds the same each time.
-const SAMPLE_SEED = 7;
+/** @typedef {import('../take.js').Take} Take @typedef {import('../voice_catalogue.js').Choice} Choice */
+/** @typedef {{mode: string, voice: string, name?: string, kind?: string}} Wanted */
 
 export class SpeakersRoom {
   static id = 'speakers';
   id = 'speakers';
-  /** @type {'custom_voice'} */
-  mode = 'custom_voice';
+  modes = ['custom_voice', 'base'];
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.holder = root.querySelector('#vw-speakers-cards');
-    this.language = root.querySelector('#vw-speakers-language');
-    this.instruct = root.querySelector('#vw-speakers-instruct');
-    this.hint = root.querySelector('#vw-speakers-hint');
-    this.chips = root.querySelector('#vw-speakers-chips');
-    this.speaker = '';
-    /** Samples that were heard here, by model and speaker. @type {Map<string, Take>} */
-    this.samples = new Map();
+    const part = (/** @type {string} */ name) => /** @type {any} */ (root.querySelector(`#vw-speakers-${name}`));
+    this.chip = /** @type {HTMLButtonElement} */ (part('voice'));
+    this.language = /** @type {HTMLSelectElement} */ (part('language'));
+    this.instruct = /** @type {HTMLTextAreaElement} */ (part('instruct'));
+    this.hint = /** @type {HTMLElement} */ (part('hint'));
+    this.chips = /** @type {HTMLElement} */ (part('chips'));
+    /** Who was chosen, also while they cannot speak here. @type {Wanted|null} */
+    this.wanted = null;
+    this.offered = '';
+    const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
+    this.picker = new VoicePicker(part('picker'), studio, acts);
+    studio.voicePopover.serve(this.chip, acts);
+    studio.catalogue.addEventListener('change', () => this.settle());
     this.suggestManners();
     this.language.onchange = () => this.suggestText();
   }
@@ -37,81 +41,65 @@ export class SpeakersRoom {
     this.suggestManners();
   }
 
+  // --- who speaks
+
+  /** What speaks. @returns {'custom_voice'|'base'} */
+  get mode() {
+    return this.chosen?.mode ?? 'custom_voice';
+  }
+
   get card() {
     return this.studio.cards.get(this.mode);
   }
 
-  /** Takes what the checkpoint can do. */
+  /** Who speaks: who was chosen, or else the first that can. @returns {Choice|null} */
+  get chosen() {
+    const { catalogue, voices } = this.studio;
+    const { wanted } = this;
+    const found = wanted && catalogue.find(keyOf(wanted.mode, wanted.voice));
+    if (found && !found.why) return found;
+    // Kept voices are listed a moment after the speakers: nobody else speaks in their place until then.
+    if (wanted?.mode === 'base' && !voices.isListed) return awaited(wanted);
+    return catalogue.first;
+  }
+
+  /** @param {Choice} choice */
+  choose({ mode, voice, name, kind }) {
+    this.wanted = { mode, voice, name, kind };
+    this.settle();
+    this.picker.mark();
+    this.studio.refresh();
+  }
+
   offer() {
-    const { card, studio } = this;
-    if (!card) return;
-    const speakers = this.cast(card);
-    if (!card.speakers.includes(this.speaker)) this.speaker = speakers[0].name;
-    this.holder.replaceChildren(...speakers.map((speaker) => this.row(speaker)));
-    fillLanguages(this.language, card, studio.t);
-    this.instruct.disabled = !card.takes_instruct;
-    this.chips.hidden = !card.takes_instruct;
-    this.hint.hidden = card.takes_instruct;
-    this.hint.textContent = studio.t('speakers.no_instruct', { model: card.id });
+    this.offered = '';
+    this.settle();
   }
 
-  /** The checkpoint's speakers with what is known of them: those of the presets first, in their order. */
-  cast({ id, speakers }) {
-    const known = this.studio.presets.speakers;
-    const place = (name) => known.findIndex((one) => one.name.toLowerCase() === name.toLowerCase());
-    const unknown = { language: null, character: this.studio.t('speakers.plain', { model: id }), sample: null };
-    return speakers
-      .map((name) => ({ ...(known[place(name)] ?? unknown), name, place: place(name) }))
-      .sort((one, other) => Number(one.place < 0) - Number(other.place < 0) || one.place - other.place);
+  /** Have the form as it is for who speaks. */
+  settle() {
+    const { chosen, card, studio } = this;
+    const is = `${chosen?.key} ${chosen?.name} ${card?.id} ${studio.words.language}`;
+    if (is === this.offered) return;
+    this.offered = is;
+    dress(this.chip, chosen);
+    this.chip.ariaLabel = studio.t('picker.choose', { name: chosen?.name ?? '' });
+    if (card) fillLanguages(this.language, card, studio.t);
+    const why = this.unstyled();
+    this.instruct.disabled = this.instruct.hidden = this.chips.hidden = why !== '';
+    this.hint.hidden = why === '';
+    this.hint.textContent = why;
+    if (studio.current === this) studio.variation.offer(card);
   }
 
-  row(speaker) {
-    const { t } = this.studio;
-    const { name, language, accent, character, sample } = speaker;
-    const row = document.createElement('div');
-    row.className = 'vw-card';
-    row.innerHTML = `
-      <input type="radio" name="vw-speaker" class="vw-offscreen" />
-      <label><b></b><small class="vw-of"></small><small class="vw-character"></small><q></q></label>
-      <button type="button" class="vw-quiet" data-icon="play"></button>`;
-    const [radio, label, hear] = row.children;
-    radio.id = label.htmlFor = `vw-speaker-${name.toLowerCase()}`;
-    radio.value = name;
-    radio.checked = name === this.speaker;
-    radio.onchange = () => (this.speaker = name);
-    label.querySelector('b').textContent = title(name);
-    const of = [language && languageName(language), accent].filter(Boolean).join(', ');
-    label.querySelector('.vw-of').textContent = of;
-    label.querySelector('.vw-character').textContent = character;
-    const quote = label.querySelector('q');
-    if (sample) quote.textContent = sample;
-    else quote.remove();
-    hear.ariaLabel = hear.title = t('speakers.hear', { name: title(name) });
-    hear.onclick = () => this.hear(speaker);
-    return row;
+  /** Why this voice takes no style; empty: it does. */
+  unstyled() {
+    const { chosen, card, studio } = this;
+    if (chosen?.mode === 'base') return studio.t('speakers.own_manner', { name: chosen.name });
+    return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: card.id });
   }
 
-  /** Speak a speaker's line; a line that was heard before is played again. */
-  hear({ name, language, sample }) {
-    const { studio, mode, card } = this;
-    const key = `${card.id} ${name}`;
-    const heard = this.samples.get(key);
-    if (heard?.state !== 'done' && !studio.reached()) return;
-    studio.stop();
-    studio.clearComplaints();
-    if (heard?.state === 'done') return studio.stage.play(heard);
-    const take = studio.say({
-      room: this.id,
-      mode,
-      config: { voice: name, language: card.languages.includes(language) ? language : 'auto' },
-      text: sample ?? studio.presets.texts.auto,
-      seed: SAMPLE_SEED,
-      label: studio.t('speakers.sample_of', { name: title(name) }),
-      isSample: true,
-    });
-    this.samples.set(key, take);
-    studio.stage.play(take, { clicked: performance.now() });
-  }
+  // --- words
 
   /** Speak the sample sentence of a newly chosen language, unless the text is the user's own. */
   suggestText() {
@@ -123,61 +111,80 @@ export class SpeakersRoom {
   /** Put a suggestion in the place of what is there. @param {string} text */
   suggest(text) {
     const { studio, instruct } = this;
-    const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
+    const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((/** @type {{text: string}} */ one) => one.text === instruct.value);
     studio.replacing(this, isOwn, () => (instruct.value = text));
   }
 
   /** What the dock says before anything was spoken. */
   line() {
-    return this.studio.facts.line(title(this.speaker));
+    return this.studio.facts.line(this.chosen?.name ?? '');
   }
 
   draft() {
-    return { speaker: this.speaker, language: this.language.value, instruct: this.instruct.value };
+    return { voice: this.wanted, language: this.language.value, instruct: this.instruct.value };
   }
 
-  /** @param {{speaker: string, language: string, instruct: string}} draft */
-  recall({ speaker, language, instruct }) {
-    this.speaker = speaker;
-    this.choose(speaker);
+  /** @param {{voice: Wanted|null, language: string, instruct: string}} draft */
+  recall({ voice, language, instruct }) {
+    this.wanted = voice ?? this.wanted;
+    this.settle();
     preselect(this.language, language);
     this.instruct.value = instruct;
   }
 
-  /** The fields of session.config that are this room's. */
-  config() {
+  // --- speaking
+
+  /** The fields of session.config that are this room's. @param {Choice} chosen */
+  config({ voice }) {
     const instructions = this.instruct.disabled ? '' : this.instruct.value.trim();
-    return { voice: this.speaker, language: this.language.value, ...(instructions && { instructions }) };
+    return { voice, language: this.language.value, ...(instructions && { instructions }) };
   }
 
   /** Who speaks here, for a line of a script. */
   spokenBy() {
-    const voice = { mode: this.mode, voice: this.speaker, language: this.language.value };
+    const { chosen } = this;
+    if (!chosen) return null;
+    const voice = { mode: chosen.mode, voice: chosen.voice, language: this.language.value };
     return { voice, instruct: this.instruct.disabled ? '' : this.instruct.value.trim() };
   }
 
+  /** @param {{clicked: number}} options */
   async speak({ clicked }) {
-    const { studio, mode } = this;
-    const asked = { room: this.id, mode, config: { ...this.config(), ...studio.variation.sampling }, text: studio.text, seed: studio.variation.nextSeed() };
-    studio.stage.play(studio.say({ ...asked, label: title(this.speaker) }), { clicked });
+    const { studio, chosen } = this;
+    if (!chosen) throw new FieldError('voice', studio.t('picker.nobody'));
+    const config = { ...this.config(chosen), ...studio.variation.sampling };
+    const asked = { room: this.id, mode: chosen.mode, config, text: studio.text, seed: studio.variation.nextSeed() };
+    studio.stage.play(studio.say({ ...asked, label: chosen.name }), { clicked });
+    studio.catalogue.remember(chosen);
   }
 
-  /** Come in with a speaker chosen. @param {{voice?: string}} given */
-  enter({ voice }) {
-    if (voice) this.choose(voice);
+  /** Come in with somebody chosen. @param {{voice?: string}} given a kept voice's id, or anybody's name */
+  async enter({ voice }) {
+    if (!voice) return;
+    const { catalogue, voices } = this.studio;
+    if (!catalogue.named(voice)) await voices.refresh().catch(() => {}); // kept a moment ago
+    this.take(catalogue.named(voice));
   }
 
-  choose(voice) {
-    const radio = [...this.holder.querySelectorAll('input')].find(({ value }) => value.toLowerCase() === voice.toLowerCase());
-    if (!radio) return;
-    radio.checked = true;
-    this.speaker = radio.value;
+  /** Choose somebody, or say why they cannot speak. @param {Choice|null} choice */
+  take(choice) {
+    const { studio } = this;
+    const why = choice ? choice.why : studio.t('picker.gone');
+    if (why) studio.toast(why);
+    else if (choice) this.choose(choice);
   }
 
   /** @param {Take} take */
-  restore({ config }) {
-    this.choose(config.voice ?? '');
+  restore({ mode, config }) {
+    const { catalogue } = this.studio;
+    this.take(catalogue.find(keyOf(mode, config.voice)) ?? catalogue.named(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
     this.instruct.value = config.instructions ?? '';
   }
+}
+
+/** A kept voice of which only the choice is known. @param {Wanted} wanted @returns {Choice} */
+function awaited({ voice, name = '', kind }) {
+  const known = { tags: [], about: '', why: '', language: null, sample: null, isCommon: false };
+  return { ...known, key: keyOf('base', voice), mode: 'base', voice, name, kind: kind === 'designed' ? 'designed' : 'recorded' };
 }

@@ -1,0 +1,150 @@
+/**
+ * Everybody who can speak, for every room: speakers of the checkpoint and kept voices, and who spoke last. Event: 'change'.
+ *
+ * @typedef {Object} Choice
+ * @property {string} key       of mode and voice
+ * @property {'custom_voice'|'base'} mode  what speaks with it
+ * @property {string} voice     a speaker's name, or the id of a kept voice
+ * @property {string} name      for people
+ * @property {import('./voice_mark.js').VoiceKind} kind
+ * @property {boolean} isCommon  a kept voice of the server's, not of this visitor's
+ * @property {string[]} tags
+ * @property {string} about
+ * @property {string} why       it cannot be spoken with now; empty: it can
+ * @property {string|null} language  that its sample is in
+ * @property {string|null} sample    a line to be spoken; null: a kept voice has its recording
+ */
+
+import { languageName, title } from './rooms/fields.js';
+
+const MOST_RECENT = 6;
+const KINDS = /** @type {const} */ (['all', 'speakers', 'mine', 'recent']);
+
+export class VoiceCatalogue extends EventTarget {
+  id = 'voices';
+  /** What the pickers show: one of KINDS. @type {string} */
+  kind = 'all';
+  /** Keys of who spoke last, the last first. @type {string[]} */
+  recent = [];
+  /** @type {Choice[]} */
+  speakers = [];
+  /** @type {Choice[]} */
+  kept = [];
+
+  /** @param {import('./studio.js').Studio} studio */
+  constructor(studio) {
+    super();
+    this.studio = studio;
+    studio.voices.addEventListener('change', () => this.renew());
+  }
+
+  /** List anew: another runtime, other voices, or another language of the page. */
+  renew() {
+    this.speakers = this.cast();
+    this.kept = this.studio.voices.list.map((voice) => this.keptChoice(voice));
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** The checkpoint's speakers with what is known of them: those of the presets first, in their order. */
+  cast() {
+    const card = this.studio.cards.get('custom_voice');
+    if (!card) return [];
+    /** @type {any[]} */
+    const known = this.studio.presets.speakers;
+    const unknown = { language: null, accent: null, character: this.studio.t('picker.plain', { model: card.id }), sample: null };
+    return card.speakers
+      .map((/** @type {string} */ name) => ({ name, place: known.findIndex((one) => one.name.toLowerCase() === name.toLowerCase()) }))
+      .sort((one, other) => Number(one.place < 0) - Number(other.place < 0) || one.place - other.place)
+      .map(({ name, place }) => this.speakerChoice(name, known[place] ?? unknown));
+  }
+
+  /** @param {string} voice @param {any} known @returns {Choice} */
+  speakerChoice(voice, { language, accent, character, sample }) {
+    const tags = [language && languageName(language), accent].filter(Boolean);
+    const text = sample ?? this.studio.presets.texts.auto;
+    const mode = 'custom_voice';
+    return { key: keyOf(mode, voice), mode, voice, name: title(voice), kind: 'preset', isCommon: false, tags, about: character, why: '', language, sample: text };
+  }
+
+  /** @param {any} voice as the runtime lists it @returns {Choice} */
+  keptChoice({ id, name, tags, language, description, provenance, seconds, yours }) {
+    const { t, cards } = this.studio;
+    const isDesigned = provenance?.source === 'design';
+    const tongue = language && language !== 'auto' ? [languageName(language)] : [];
+    const about = description || t(isDesigned ? 'picker.designed' : 'picker.recorded', { s: Math.round(seconds) });
+    return {
+      key: keyOf('base', id),
+      mode: 'base',
+      voice: id,
+      name,
+      kind: isDesigned ? 'designed' : 'recorded',
+      isCommon: yours === false,
+      tags: [...(tags ?? []), ...tongue],
+      about,
+      why: cards.has('base') ? '' : t('picker.no_base'),
+      language: null,
+      sample: null,
+    };
+  }
+
+  get all() {
+    return [...this.speakers, ...this.kept];
+  }
+
+  /** @param {string} key @returns {Choice|null} */
+  find(key) {
+    return this.all.find((choice) => choice.key === key) ?? null;
+  }
+
+  /** Who is meant by a kept voice's id, or by anybody's name. @param {string} said @returns {Choice|null} */
+  named(said) {
+    const wanted = said.toLowerCase();
+    const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
+    return this.find(keyOf('base', said)) ?? this.all.find(own) ?? null;
+  }
+
+  /** Who speaks where nobody was chosen. @returns {Choice|null} */
+  get first() {
+    return this.all.find(({ why }) => !why) ?? null;
+  }
+
+  /** Who spoke last, as far as they are still there. @returns {Choice[]} */
+  get lately() {
+    const all = this.all;
+    return this.recent.flatMap((key) => all.find((choice) => choice.key === key) ?? []);
+  }
+
+  /** Somebody speaks: they are first among the recent. @param {Choice} choice */
+  remember({ key }) {
+    if (this.recent[0] === key) return;
+    this.recent = [key, ...this.recent.filter((one) => one !== key)].slice(0, MOST_RECENT);
+    this.dispatchEvent(new Event('change'));
+  }
+
+  /** @param {string} kind */
+  show(kind) {
+    this.kind = kind;
+    this.dispatchEvent(new Event('change'));
+  }
+
+  draft() {
+    return { recent: this.recent, kind: this.kind };
+  }
+
+  /** @param {{recent?: unknown, kind?: string}} draft */
+  recall({ recent, kind }) {
+    if (Array.isArray(recent)) this.recent = recent.filter((key) => typeof key === 'string').slice(0, MOST_RECENT);
+    this.kind = KINDS.find((one) => one === kind) ?? 'all';
+  }
+}
+
+/** @param {string} mode @param {string} voice */
+export function keyOf(mode, voice) {
+  return `${mode}:${voice}`;
+}
+
+/** Whether a voice holds every word that is searched for, in its name, tags or description. @param {Choice} choice @param {string} query */
+export function fits({ name, tags, about }, query) {
+  const said = [name, about, ...tags].join(' ').toLowerCase();
+  return query.toLowerCase().split(/\s+/).every((word) => said.includes(word));
+}

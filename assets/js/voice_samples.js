@@ -1,0 +1,84 @@
+/** How voices sound: a line of a speaker's, spoken once and then from memory; the recording of a kept voice. Event: 'change'. */
+
+import { api } from './api.js';
+import { decoded } from './reference.js';
+import { heard } from './voice_sound.js';
+
+/** @typedef {import('./voice_catalogue.js').Choice} Choice @typedef {import('./take.js').Take} Take */
+
+const SEED = 7; // the same line sounds the same each time
+
+export class VoiceSamples extends EventTarget {
+  /** What was heard here, by checkpoint and voice. @type {Map<string, Take>} */
+  takes = new Map();
+  /** Key of the voice whose sample sounds; empty: none does. */
+  sounding = '';
+
+  /** @param {import('./studio.js').Studio} studio */
+  constructor(studio) {
+    super();
+    this.studio = studio;
+    studio.stage.addEventListener('change', () => this.follow());
+  }
+
+  /** @param {Choice} choice */
+  place({ key, mode }) {
+    return mode === 'base' ? key : `${this.studio.cards.get(mode)?.id} ${key}`;
+  }
+
+  /** Play a voice's sample, or be silent where it is what sounds. @param {Choice} choice */
+  async hear(choice) {
+    const { stage } = this.studio;
+    if (this.sounding === choice.key) return stage.pause();
+    if (choice.mode === 'base') return this.play(choice, await this.recording(choice));
+    const known = this.takes.get(this.place(choice));
+    if (known?.state === 'done') {
+      this.studio.stop();
+      this.studio.clearComplaints();
+      return this.play(choice, known);
+    }
+    if (this.studio.reached()) this.speak(choice);
+  }
+
+  /** @param {Choice} choice */
+  speak(choice) {
+    const { studio } = this;
+    const { mode, voice, name, language, sample } = choice;
+    studio.stop();
+    studio.clearComplaints();
+    const knows = studio.cards.get(mode)?.languages.includes(language ?? '');
+    const config = { voice, language: knows ? language : 'auto' };
+    const label = studio.t('picker.sample_of', { name });
+    const take = studio.say({ room: studio.current.id, mode, config, text: sample ?? '', seed: SEED, label, isSample: true });
+    this.play(choice, take, { clicked: performance.now() });
+  }
+
+  /** @param {Choice} choice @returns {Promise<Take|null>} null: it could not be had, which is said */
+  async recording({ key, voice, name }) {
+    const known = this.takes.get(key);
+    if (known) return known;
+    try {
+      const pcm = await decoded(await api.blob(`v1/audio/voices/${voice}/audio`));
+      return pcm && heard(pcm, name);
+    } catch (error) {
+      this.studio.toast(/** @type {Error} */ (error).message);
+      return null;
+    }
+  }
+
+  /** @param {Choice} choice @param {Take|null} take @param {{clicked?: number}} [options] */
+  play(choice, take, options) {
+    if (!take) return;
+    this.takes.set(this.place(choice), take);
+    this.playing = { key: choice.key, take };
+    this.studio.stage.play(take, options);
+  }
+
+  follow() {
+    const { stage } = this.studio;
+    const sounding = stage.sounding && this.playing && stage.take === this.playing.take ? this.playing.key : '';
+    if (sounding === this.sounding) return;
+    this.sounding = sounding;
+    this.dispatchEvent(new Event('change'));
+  }
+}

@@ -1,0 +1,155 @@
+"""The voice picker of the Speak room: found, heard, chosen, spoken with, and still chosen after a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.steps import await_end, choose, enter, history_row, kept_take, picker, reading, speaker, wav
+from tests.support.app import App
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
+
+VOICES = "/v1/audio/voices"
+
+
+@pytest.fixture
+def keep(app: App) -> Callable[..., str]:
+    """Keeps a voice. Returns its id."""
+
+    def keep(name: str, **fields: str) -> str:
+        data = {"name": name, "consent": "Yes.", "ref_text": "A few words that could be said here.", **fields}
+        files = {"audio_sample": wav(4.0)["buffer"]}
+        return str(httpx.post(f"{app.url}{VOICES}", data=data, files=files, trust_env=False).json()["id"])
+
+    return keep
+
+
+def reload(page: Page) -> None:
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for(state="attached")
+
+
+def rows(page: Page) -> list[str]:
+    return page.locator("#vw-speakers-picker .vw-pick-name > span:first-child").all_inner_texts()
+
+
+def test_a_kept_voice_speaks_in_the_speak_room_and_stays_chosen(studio: Page, keep: Callable[..., str]) -> None:
+    marta = keep("Marta", tags="warm,narrator", provenance='{"source": "design"}')
+    reload(studio)
+    expect(picker(studio).locator(f"[data-voice='base:{marta}'] .vw-mark[data-kind=designed]")).to_have_count(1)
+    studio.fill("#vw-speakers-instruct", "Slowly.")
+    choose(studio, "Marta")
+    assert speaker(studio) == marta
+    expect(studio.locator("#vw-dock-line")).to_contain_text("Marta, about")
+    expect(studio.locator("#vw-speakers-instruct")).to_be_hidden()
+    expect(studio.locator("#vw-speakers-hint")).to_contain_text("Marta keeps the manner of its recording")
+    take = kept_take(studio, "The kettle is on.")
+    record = studio.evaluate("async (id) => (await fetch(`studio/takes/${id}`)).json()", take)
+    assert (record["room"], record["mode"], record["config"]["voice"]) == ("speakers", "base", marta)
+    assert "instructions" not in record["config"]
+    assert reading(studio, "caption") == "Marta"
+    await_end(studio)
+    choose(studio, "Clara")
+    assert studio.input_value("#vw-speakers-instruct") == "Slowly."
+    kept_take(studio, "And now the cups.")
+    recent = picker(studio).locator(".vw-recents button")
+    assert recent.all_inner_texts() == ["Clara", "Marta"]
+    recent.nth(1).click()
+    picker(studio).locator("[data-kind=mine]").click()
+    assert rows(studio) == ["Marta"]
+    reload(studio)
+    assert speaker(studio) == marta
+    assert rows(studio) == ["Marta"]
+    expect(picker(studio).locator("[data-kind=mine]")).to_have_attribute("aria-pressed", "true")
+    picker(studio).locator("[data-kind=all]").click()
+    expect(recent).to_have_text(["Clara", "Marta"])
+    enter(studio, "library")
+    row = history_row(studio, "And now the cups.")
+    row.locator(".vw-take-open").click()
+    row.locator("[data-do=restore]").click()
+    assert speaker(studio) == "clara"
+
+
+def test_voices_are_searched_heard_and_chosen_by_keys(studio: Page, keep: Callable[..., str]) -> None:
+    keep("Marta", tags="warm", speaker_description="In her fifties")
+    reload(studio)
+    search = picker(studio).locator("input")
+    for words, found in [("fifties WARM", ["Marta"]), ("scottish", ["Angus"]), ("x y", []), ("", 7)]:
+        search.fill(words)
+        assert rows(studio) == found or len(rows(studio)) == found
+    search.fill("nobody here")
+    expect(picker(studio).locator(".vw-picker-none")).to_contain_text("No voice fits “nobody here”.")
+    search.fill("")
+    picker(studio).locator("[aria-label='Hear Marta']").click()
+    expect(studio.locator("#vw-caption")).to_have_text("Marta")
+    expect(picker(studio).locator("[data-icon=pause]")).to_have_count(1)
+    studio.keyboard.press("Escape")
+    expect(picker(studio).locator("[data-icon=pause]")).to_have_count(0)
+    assert speaker(studio) == "angus", "to hear is not to choose"
+    search.focus()
+    for key in ("ArrowDown", "End", "ArrowUp", "ArrowDown", "Enter"):
+        studio.keyboard.press(key)
+    expect(picker(studio).locator(".vw-picked")).to_contain_text("Marta")
+    studio.keyboard.press("Tab")
+    expect(studio.locator(":focus")).to_have_attribute("aria-label", "Hear Marta")
+    studio.keyboard.press("Tab")
+    expect(studio.locator(":focus")).to_have_text("+ Design a voice")
+    studio.keyboard.press("Enter")
+    expect(studio.locator("#vw-room-design")).to_be_visible()
+
+
+def test_on_a_phone_a_chip_opens_the_picker_as_a_sheet(open_studio: OpenStudio, keep: Callable[..., str]) -> None:
+    marta = keep("Marta")
+    page = open_studio(viewport={"width": 360, "height": 780})
+    sheet, chip = page.locator("#vw-voice-sheet"), page.locator("#vw-speakers-voice")
+    expect(picker(page)).to_be_hidden()
+    expect(chip).to_have_text("Angus")
+    chip.click()
+    expect(sheet.locator(".vw-picked .vw-pick-choose")).to_be_focused()
+    box = sheet.bounding_box()
+    assert box is not None
+    assert (box["x"], box["width"], round(box["y"] + box["height"])) == (0, 360, 780)
+    assert Axe().run(page, context="#vw-voice-sheet").response["violations"] == []
+    page.screenshot(path=SCREENSHOTS / "picker-sheet.png")
+    sheet.locator(f"[data-voice='base:{marta}'] .vw-pick-choose").click()
+    expect(sheet).to_be_hidden()
+    expect(chip).to_have_text("Marta")
+    chip.click()
+    page.keyboard.press("Escape")
+    expect(sheet).to_be_hidden()
+    expect(chip).to_be_focused()
+
+
+@pytest.mark.parametrize("without", ["custom_voice", "base"])
+def test_who_cannot_speak_here_says_why(studio: Page, keep: Callable[..., str], without: str) -> None:
+    marta = keep("Marta")
+
+    def fewer(route: Route) -> None:
+        listing: dict[str, Any] = route.fetch().json()
+        modes = [mode for mode in listing["data"][0]["modes"] if mode != without]
+        route.fulfill(json={**listing, "data": [{**listing["data"][0], "modes": modes}]})
+
+    studio.route("**/v1/models", fewer)
+    reload(studio)
+    row = picker(studio).locator(f"[data-voice='base:{marta}']")
+    expect(row).to_be_visible()
+    if without == "custom_voice":
+        assert rows(studio) == ["Marta"]
+        assert speaker(studio) == marta
+        expect(studio.locator("#vw-tab-speakers")).not_to_have_attribute("aria-disabled", "true")
+        kept_take(studio, "I am the one who is here.")
+        return
+    expect(row).to_contain_text("Kept voices need a Base checkpoint")
+    row.locator(".vw-pick-choose").click(force=True)
+    assert speaker(studio) == "angus"
+    enter(studio, "library")
+    studio.locator(f"#vw-voices-list [data-voice='{marta}'] .vw-voice-open").click()
+    studio.locator(f"#vw-voices-list [data-voice='{marta}'] [data-do=speak]").click()
+    expect(studio.locator(".vw-toast")).to_contain_text("none is loaded")

@@ -1,0 +1,92 @@
+"""What all pickers know of voices: their marks, who is found, who can speak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.js.conftest import Node
+
+DEMO = ("angus", "clara", "nora", "reed", "mia", "bruno")
+PUBLISHED = ("serena", "vivian", "uncle_fu", "ryan", "aiden", "ono_anna", "sohee", "eric", "dylan")
+
+
+def test_a_mark_is_the_voices_own_and_speakers_of_one_checkpoint_are_told_apart(node: Node) -> None:
+    hues = {name: node.call("voice_mark", "hueOf", name) for name in (*DEMO, *PUBLISHED)}
+    assert sorted(hues[name] for name in DEMO) == list(range(6))
+    published = [hues[name] for name in PUBLISHED]
+    assert max(published.count(hue) for hue in range(6)) == 2
+    assert node.call("voice_mark", "hueOf", "Uncle_Fu") == hues["uncle_fu"]
+    bars = [node.call("voice_mark", "barsOf", name) for name in (*DEMO, *PUBLISHED)]
+    assert all(len(heights) == 5 and all(5 <= height <= 20 for height in heights) for heights in bars)
+    assert len({tuple(heights) for heights in bars}) == len(bars)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", True),
+        ("  ", True),
+        ("CLARA", True),
+        ("clara american", True),
+        ("matter-of", True),
+        ("clara scottish", False),
+    ],
+)
+def test_a_voice_is_found_by_all_words_of_name_tags_and_description(node: Node, query: str, found: bool) -> None:
+    clara = {"name": "Clara", "tags": ["English", "American"], "about": "A woman, even and matter-of-fact"}
+    assert node.call("voice_catalogue", "fits", clara, query) is found
+
+
+CATALOGUE = """async ({ modes, recalled, remembered }) => {
+  const { VoiceCatalogue } = await import('/js/voice_catalogue.js');
+  const voices = Object.assign(new EventTarget(), { list: [
+    { id: 'v1', name: 'Marta', seconds: 8.2, tags: ['warm'], provenance: { source: 'design' } },
+    { id: 'v2', name: 'angus', seconds: 12, tags: [], yours: false, description: 'From the kitchen' },
+  ] });
+  const cards = new Map(modes.map((mode) => [mode, { id: 'small', speakers: ['stranger', 'angus'], languages: [] }]));
+  const angus = { name: 'Angus', language: null, character: 'A man', sample: 'I am Angus.' };
+  const presets = { texts: { auto: 'Hello.' }, speakers: [angus] };
+  const catalogue = new VoiceCatalogue({ cards, voices, presets, t: (key) => key });
+  catalogue.recall(recalled);
+  catalogue.renew();
+  for (const key of remembered) catalogue.remember({ key });
+  const lately = catalogue.lately.map(({ key }) => key);
+  return { all: catalogue.all, first: catalogue.first?.key ?? null, lately, draft: catalogue.draft(),
+    named: ['v1', 'ANGUS', 'marta', 'nobody'].map((said) => catalogue.named(said)?.key ?? null) };
+}"""
+
+
+def listed(node: Node, modes: list[str], remembered: list[str], **recalled: Any) -> dict[str, Any]:
+    return dict(node.evaluate(CATALOGUE, {"modes": modes, "recalled": recalled, "remembered": remembered}))
+
+
+def test_who_can_speak_is_listed_once_for_every_room(node: Node) -> None:
+    found = listed(node, ["custom_voice", "base"], [])
+    said = [(one["key"], one["name"], one["kind"], one["about"]) for one in found["all"]]
+    assert said == [
+        ("custom_voice:angus", "Angus", "preset", "A man"),
+        ("custom_voice:stranger", "Stranger", "preset", "picker.plain"),
+        ("base:v1", "Marta", "designed", "picker.designed"),
+        ("base:v2", "angus", "recorded", "From the kitchen"),
+    ]
+    assert [one["isCommon"] for one in found["all"]] == [False, False, False, True]
+    assert not any(one["why"] for one in found["all"])
+    assert found["named"] == ["base:v1", "custom_voice:angus", "base:v1", None]
+    assert found["first"] == "custom_voice:angus"
+
+
+def test_what_is_loaded_says_who_can_speak(node: Node) -> None:
+    assert listed(node, ["base"], [])["first"] == "base:v1"
+    without_base = listed(node, ["voice_design"], [])
+    assert [one["why"] for one in without_base["all"]] == ["picker.no_base", "picker.no_base"]
+    assert without_base["first"] is None
+
+
+def test_who_spoke_last_is_first_and_who_is_gone_is_left_out(node: Node) -> None:
+    before = ["base:gone", "base:v2"]
+    found = listed(node, ["custom_voice", "base"], ["custom_voice:angus", "base:v2"], recent=before, kind="mine")
+    assert found["lately"] == ["base:v2", "custom_voice:angus"]
+    assert found["draft"] == {"recent": ["base:v2", "custom_voice:angus", "base:gone"], "kind": "mine"}
+    assert listed(node, [], [], recent="nonsense", kind="nobody's")["draft"] == {"recent": [], "kind": "all"}
