@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 # Every text that can be seen and every name that is read aloud, but for what is data: people's own words, names of
 # speakers, models and languages, code, samples that are spoken, and what says itself that it is English.
 VISIBLE = """() => {
-  const data = ['[lang=en]:not(html)', 'code', 'pre', 'q', 'blockquote', 'kbd', '.vw-card b', '#vw-caption',
+  const data = ['[lang=en]:not(html)', 'code', 'pre', 'q', 'blockquote', 'kbd', '.vw-pick-name', '#vw-caption',
     '#vw-language', '.vw-line-role', '.vw-line-paper', '#vw-script-list', '.vw-take-text', '.vw-voice-name',
     '.vw-voice-facts', '#vw-models', '#vw-host-models', '#vw-host-settings dt', '#vw-host-settings dd > span',
     '#vw-design-chips'].join();

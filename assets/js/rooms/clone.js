@@ -446,9 +446,7 @@ export class CloneRoom {
 
   /** Where kept voices speak. @param {{id: string, name: string}} voice */
   speakWith(voice) {
-    const { studio } = this;
-    if (studio.room('speakers').modes?.includes('base')) studio.go('speakers', { voice: voice.id });
-    else this.choose(voice);
+    this.studio.go('speakers', { voice: voice.id });
   }
 
   // --- stored voices
