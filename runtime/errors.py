@@ -102,7 +102,7 @@ class SubprotocolRequired(BadRequest):
 class UnknownRoute(BadRequest):
     code = "unknown_route"
     http_status = 404
-    sentence = "There is no such route; docs/api.md lists those there are."
+    sentence = "There is no such route; docs/api.md lists those there are, none of which ends with a slash."
 
 
 class MethodNotAllowed(BadRequest):

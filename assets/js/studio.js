@@ -94,6 +94,7 @@ export class Studio {
     this.status = new Status(page, this.socket, this.t, this.realVoices.small);
     this.facts = new TextFacts(page, this);
     this.clicked = 0;
+    this.unsent = false; // whether something could not be asked for, and this stands at the button
     this.listen();
     this.enter(this.addressed);
   }
@@ -116,6 +117,8 @@ export class Studio {
       this.undo = null;
       this.mended(/** @type {HTMLElement} */ (target));
     });
+    // What was chosen decides what would be begun.
+    for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
     for (const link of this.page.querySelectorAll('[data-room]')) link.onclick = () => this.go(link.dataset.room);
     this.page.querySelector('[role=tablist]').onkeydown = (event) => this.onTabKey(event);
     this.stage.addEventListener('change', () => this.refresh());
@@ -226,6 +229,8 @@ export class Studio {
   /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
   offer(cards) {
     if (cards.length === 0) return;
+    if (this.unsent) this.complain('request', ''); // it can be sent again
+    this.unsent = false;
     const first = this.cards.size === 0;
     this.cards.clear();
     for (const mode of Object.keys(MODES)) {
@@ -335,8 +340,9 @@ export class Studio {
   /** Whether the studio can be asked for anything now. Where it cannot this is said; what sounds goes on, it is here already. */
   reached() {
     this.clearComplaints();
-    if (this.status.interrupted) this.complain('request', this.t('shell.not_sent'));
-    return !this.status.interrupted;
+    this.unsent = this.status.interrupted;
+    if (this.unsent) this.complain('request', this.t('shell.not_sent'));
+    return !this.unsent;
   }
 
   /**

@@ -78,8 +78,11 @@ def test_a_page_that_is_offline_says_so_and_comes_back(app: App, open_studio: Op
         proxy.stall()
         page.context.set_offline(True)
         expect_interruption(page)
+        page.click("#vw-speak")
+        expect(page.locator("#vw-stage [data-error-for=request]")).to_contain_text("Nothing was sent")
         page.context.set_offline(False)
         proxy.flow()
+        expect(page.locator("#vw-stage [data-error-for=request]")).to_be_empty(timeout=BACK_MS)
         expect_recovery(page)
 
 

@@ -7,7 +7,7 @@
  * @typedef {import('../rooms/fields.js').ModelCard} ModelCard
  */
 
-import { title } from '../rooms/fields.js';
+import { languageName, tagOf } from '../rooms/fields.js';
 
 export class PresetPicker extends EventTarget {
   /**
@@ -41,7 +41,8 @@ export class PresetPicker extends EventTarget {
     const languages = [...new Set(designs.map(({ language }) => language))];
     const [spoken, others] = [true, false].map((wanted) => languages.filter((one) => this.speaks(one) === wanted));
     this.tongue.replaceChildren(...options(spoken), ...this.group(others));
-    this.tongue.value = languages.includes(tongue) ? tongue : (spoken[0] ?? languages[0]);
+    const page = spoken.find((language) => tagOf(language) === document.documentElement.lang);
+    this.tongue.value = languages.includes(tongue) ? tongue : (page ?? spoken[0] ?? languages[0]);
     this.list();
   }
 
@@ -104,4 +105,4 @@ export class PresetPicker extends EventTarget {
 }
 
 /** @param {string[]} languages */
-const options = (languages) => languages.map((language) => new Option(title(language), language));
+const options = (languages) => languages.map((language) => new Option(languageName(language), language));

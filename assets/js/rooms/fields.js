@@ -48,9 +48,12 @@ const TAGS = {
   spanish: 'es',
 };
 
+/** @param {string} name as the checkpoints have it @returns {string|undefined} */
+export const tagOf = (name) => TAGS[name.toLowerCase()];
+
 /** A checkpoint's language in the language of the page. @param {string} name @param {string} [page] */
 export function languageName(name, page = document.documentElement.lang || 'en') {
-  const tag = TAGS[name.toLowerCase()];
+  const tag = tagOf(name);
   return (tag && new Intl.DisplayNames([page], { type: 'language' }).of(tag)) || title(name);
 }
 
