@@ -374,7 +374,7 @@ def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(ro
     assert fixed_seed(room) == take["seed"]
 
     entry.get_by_role("button", name="Speak with it: Harbour").click()
-    expect(room.locator("#vw-room-clone")).to_be_visible()
+    expect(room.locator("#vw-room-speakers")).to_be_visible()
     room.fill("#vw-text", "Another text.")
     room.click("#vw-speak")
     expect(room.locator("#vw-reason")).to_have_text("end of speech", timeout=MADE_MS)

@@ -33,7 +33,7 @@ export class DesignedVoices {
       make('h4', { textContent: voice.name }),
       make('p', { className: 'vw-design-words', textContent: voice.provenance.description ?? voice.description ?? '' }),
       make('div', { className: 'vw-design-acts' }, [
-        this.button('design.use', voice, () => this.studio.go('clone', { voice: voice.id })),
+        this.button('design.use', voice, () => this.studio.go('speakers', { voice: voice.id })),
         this.button('design.in_script', voice, () => this.studio.go('script', { voice: voice.id })),
         this.button('design.again', voice, () => this.again(voice)),
       ]),

@@ -407,7 +407,7 @@ export class DesignRoom {
 
   /** @param {TakeCard} card */
   use({ voice }) {
-    this.studio.go('clone', { voice: voice.id });
+    this.studio.go('speakers', { voice: voice.id });
   }
 
   /** @param {TakeCard} card */
