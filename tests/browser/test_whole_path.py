@@ -55,7 +55,7 @@ def test_a_voice_is_designed_kept_spoken_with_and_put_into_a_script_that_is_expo
     assert voice["provenance"]["sha256"] == chosen["sha256"]
 
     act(studio, "C", "use")
-    expect(studio.locator("#vw-room-clone")).to_be_visible()
+    expect(studio.locator("#vw-room-speakers")).to_be_visible()
     studio.fill("#vw-text", "All aboard.")
     studio.click("#vw-speak")
     expect(studio.locator("#vw-reason")).to_have_text("end of speech", timeout=MADE_MS)
