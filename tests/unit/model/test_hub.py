@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from runtime.errors import DiskFull
+from runtime.model import hub as hub_module
+from runtime.model.hub import HubFile, Listing, require_room
 from tests.conftest import FolderOf
 from tests.support.hub import Hub, serving
 
@@ -124,3 +127,17 @@ def test_what_is_no_checkpoint_is_refused_before_its_weights_are_asked_for(
     hub.repositories["else/where"] = folder
     last = fetch(hub, tmp_path / "home", CUSTOM, "else/where")[-1]
     assert (last["code"], hub.weights_asked()) == ("checkpoint_invalid", [])
+
+
+def test_what_the_disk_cannot_hold_is_refused_and_what_two_have_in_common_counts_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hub_module, "cache", lambda: tmp_path)
+    common = HubFile("speech_tokenizer/model.safetensors", 4 * 10**9, "c" * 64)
+    both = [Listing(name, None, "0" * 40, (common, HubFile(WEIGHTS, 3 * 10**9, name * 64))) for name in "ab"]
+    monkeypatch.setattr(hub_module, "room", lambda: 10 * 10**9)
+    require_room(both)
+    monkeypatch.setattr(hub_module, "room", lambda: 10 * 10**9 - 1)
+    with pytest.raises(DiskFull) as refused:
+        require_room(both)
+    assert (refused.value.code, refused.value.facts["need"]) == ("disk_full", 10.0)

@@ -34,7 +34,11 @@ Told = dict[str, Any]
 
 @asynccontextmanager
 async def studio(
-    folder: Path, args: list[str] | None = None, command: tuple[str, ...] = READY, **settings: Any
+    folder: Path,
+    args: list[str] | None = None,
+    command: tuple[str, ...] = READY,
+    machine: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, ChildRuntime]]:
     runtime = ChildRuntime(["--model", str(DEMO_CHECKPOINT)] if args is None else args, command)
 
@@ -42,9 +46,10 @@ async def studio(
         return [{"id": DEMO_CHECKPOINT.name, "modes": ["custom_voice", "voice_design", "base"]}]
 
     downloads = Downloads(runtime, folder, cards)
-    given = StudioSettings(**settings)
+    given, plan = StudioSettings(**settings), Plan()
+    plan.told = machine
     routes = [
-        *RealVoiceRoutes(runtime, given, downloads, Plan()).routes(),
+        *RealVoiceRoutes(runtime, given, downloads, plan).routes(),
         *HostRoutes(runtime, given, {}, downloads.forget).routes(),
     ]
     supervision = asyncio.create_task(runtime.run())
@@ -206,9 +211,13 @@ def offer(name: str, memory: float, rtf: float, held: int = 0) -> dict[str, Any]
     return {"id": f"Qwen/Qwen3-TTS-12Hz-{name}", "memory": memory, "shared": 2.0, "rtf": rtf, "files": files}
 
 
-def told(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
+def machine_of(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
     machine = {"device": "cpu", "dtype": "float32", "free": total, "room": 1, "problem": None}
-    return plan_of({**machine, "total": total, "offers": offers})
+    return {**machine, "total": total, "offers": offers}
+
+
+def told(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
+    return plan_of(machine_of(offers, total))
 
 
 NAMES = ["0.6B-CustomVoice", "1.7B-CustomVoice", "1.7B-VoiceDesign", "0.6B-Base", "1.7B-Base"]
@@ -236,3 +245,16 @@ def test_sizes_are_what_is_missing_and_the_table_stands_where_the_hub_says_nothi
     assert table["sizes"] == "table"
     assert [round(one["download"] / 1e9, 1) for one in table["offers"]] == [2.5, 4.5, 4.5, 2.5, 4.5]
     assert all(one["rtf"] is None and one["fits"] is None for one in table["offers"])
+
+
+def test_what_the_memory_cannot_hold_together_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+    async def run() -> None:
+        machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
+        loading = ("tests.unit.studio.stand_in", "loading")
+        async with studio(tmp_path, command=loading, machine=machine) as (client, _):
+            answer = await client.post(PATH, json={"models": [CUSTOM, BASE]})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "memory_too_small")
+            assert "16.0 GB" in answer.json()["error"]["message"]
+            assert (await client.get(PATH)).json()["download"]["state"] == "none"
+
+    asyncio.run(run())
