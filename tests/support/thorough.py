@@ -252,7 +252,7 @@ THOROUGH: dict[str, Row] = {
 KEPT: dict[str, Row] = {
     "tests/browser/test_clone.py": (
         "test_what_is_trimmed_is_what_is_sent",
-        "test_a_long_recording_says_what_is_chosen_of_it_and_nothing_outlives_discard",
+        "test_a_long_recording_says_what_can_be_used_of_it_and_nothing_outlives_the_next",
     ),
     "tests/browser/test_drafts.py": (
         "test_rooms_have_addresses_and_back_leads_to_the_room_before",
