@@ -4,7 +4,8 @@ import { languageName } from './rooms/fields.js';
 import { expectedSeconds } from './speech_rate.js';
 import { unknownTongue } from './tongues.js';
 
-const LONG = 600; // characters: as a script it is heard sooner, and mended line by line
+const LONG = 400; // characters: as a script it is heard sooner, and mended line by line
+const NEAR = 0.8; // of what one take may have: from there on the limit is said
 const MOST_NAMED = 3; // languages
 
 export class TextFacts {
@@ -33,10 +34,16 @@ export class TextFacts {
     const text = studio.text.trim();
     studio.dock.sayLine();
     this.count.textContent = text && studio.t('shell.text_facts', this.facts(text));
+    this.count.classList.toggle('vw-over', [...text].length > this.most);
     this.script.hidden = text.length <= LONG;
     const hint = text && this.hint(text);
     this.tongue.hidden = !hint;
     if (this.tongue.textContent !== hint) this.tongue.textContent = hint;
+  }
+
+  /** Characters that one take may have. */
+  get most() {
+    return this.studio.limits.max_text_chars ?? Infinity;
   }
 
   /** Who speaks, and how long it takes. @param {string} voice */
@@ -53,7 +60,10 @@ export class TextFacts {
     let words = 0;
     for (const { isWordLike } of segments) words += isWordLike ? 1 : 0;
     const number = new Intl.NumberFormat(language);
-    return { words: number.format(words), characters: number.format([...text].length), time: this.time(expectedSeconds(text)) };
+    const { length } = [...text];
+    const isNear = length > NEAR * this.most;
+    const characters = isNear ? this.studio.t('shell.of_at_most', { n: number.format(length), limit: number.format(this.most) }) : number.format(length);
+    return { words: number.format(words), characters, time: this.time(expectedSeconds(text)) };
   }
 
   /** @param {number} seconds */

@@ -42,6 +42,7 @@ def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page
     studio.fill("#vw-text", (SENTENCE * 6 + "\n\n") * 70)
     expect(count).to_contain_text("Words: 5,040")
     expect(count).to_contain_text("min")
+    expect(count).to_contain_text("of 4,096 at most")  # said before it is refused
     studio.screenshot(path=SCREENSHOTS / "words-long.png")
     assert speaker(studio) == "clara"
     button.click()
