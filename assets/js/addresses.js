@@ -1,5 +1,8 @@
 /** The room that the address names, as `#/design`: for bookmarks, for Back and Forward, and for a reload. */
 
+/** Where a room's address has another word than its id. @type {Object<string, string>} */
+const NAMES = { speakers: 'speak' };
+
 export class Addresses {
   /** @param {string[]} rooms their ids @param {() => void} onMoved Back, Forward, or an address that was typed */
   constructor(rooms, onMoved) {
@@ -9,15 +12,15 @@ export class Addresses {
 
   /** @returns {string|null} null where the address names none */
   get room() {
-    const [, id] = /^#\/([\w-]+)/.exec(location.hash) ?? [];
-    return this.rooms.includes(id) ? id : null;
+    const [, name] = /^#\/([\w-]+)/.exec(location.hash) ?? [];
+    return this.rooms.find((id) => [id, NAMES[id]].includes(name ?? '')) ?? null;
   }
 
   /** Name another room; Back leads to the one before. @param {string} id */
   go(id) {
     if (id === this.room) return;
     const there = new URL(location.href);
-    there.hash = `/${id}`;
+    there.hash = `/${NAMES[id] ?? id}`;
     history.pushState(null, '', there);
   }
 }

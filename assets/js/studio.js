@@ -16,6 +16,7 @@ import { LibraryRoom } from './rooms/library.js';
 import { ScriptRoom } from './rooms/script.js';
 import { SpeakersRoom } from './rooms/speakers.js';
 import { inPageWords, sayWith } from './server_words.js';
+import { Shortcuts } from './shortcuts.js';
 import { Speech } from './speech.js';
 import { expectedSeconds } from './speech_rate.js';
 import { Stage } from './stage.js';
@@ -85,6 +86,7 @@ export class Studio {
     this.samples = new VoiceSamples(this);
     this.voicePopover = new VoicePopover(page, this);
     this.history = new TakeHistory(this.speech, this.t);
+    this.shortcuts = new Shortcuts(page.querySelector('#vw-shortcuts'), (id) => this.go(id));
     this.code = new CodeDialog(page.querySelector('#vw-code'), this);
     this.rooms = ROOMS.map((Room) => this.build(Room));
     this.drafts = new Drafts([this, this.variation, this.catalogue, ...this.rooms]);
@@ -456,7 +458,7 @@ export class Studio {
     } else if (event.key === 'Escape' && !this.stopButton.disabled && !this.page.querySelector(':popover-open')) {
       this.stop();
     } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      if (this.current.onKey?.(event)) event.preventDefault();
+      if (this.current.onKey?.(event) || this.shortcuts.onKey(event)) event.preventDefault();
       else if (event.key === ' ' && !isPressing(event)) {
         event.preventDefault();
         this.stage.toggle();

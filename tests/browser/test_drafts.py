@@ -44,11 +44,26 @@ def test_rooms_have_addresses_and_back_leads_to_the_room_before(app: App, studio
     reload(studio)
     expect(studio.locator("#vw-room-design")).to_be_visible()
     expect(studio.locator("#vw-room-speakers")).to_be_hidden()
+    studio.keyboard.press("g")
+    studio.keyboard.press("s")
+    expect(studio.locator("#vw-room-speakers")).to_be_visible()
+    assert studio.url.endswith("/#/speak")
+    studio.keyboard.press("?")
+    sheet = studio.get_by_role("dialog", name="Keys")
+    expect(sheet).to_contain_text("Play and pause")
+    studio.keyboard.press("Escape")
+    expect(sheet).to_be_hidden()
+    studio.focus("#vw-text")
+    studio.keyboard.type("g d?")
+    expect(sheet).to_be_hidden()
+    expect(studio.locator("#vw-room-speakers")).to_be_visible()
 
 
 def test_an_address_opens_its_room_and_one_of_no_room_the_first(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(url=f"{app.url}/#/library", await_ready=False)
     expect(page.locator("#vw-room-library")).to_be_visible()
+    page.evaluate("location.hash = '#/speakers'")  # as it was once called
+    expect(page.locator("#vw-room-speakers")).to_be_visible()
     page.evaluate("location.hash = '#/clone'")
     expect(page.locator("#vw-room-clone")).to_be_visible()
     page.evaluate("location.hash = '#/nowhere'")
