@@ -52,7 +52,7 @@ class Trainer:
         self.optimiser = torch.optim.AdamW(self.parameters, lr=self.rate if cuda else 1e-3, betas=(0.8, 0.99),
                                            weight_decay=0.01, capturable=cuda, fused=cuda)  # fmt: skip
         self.decay = torch.tensor(0.97, device=device)
-        self.logged = torch.zeros(11, device=device)
+        self.logged = torch.zeros(12, device=device)
         self.listener = listener
         self.judges = Judges().to(device)
         self.judged_by = torch.optim.AdamW(self.judges.parameters(), lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99),
@@ -83,6 +83,13 @@ class Trainer:
         phone = F.cross_entropy(
             logits, torch.where(known, phones.flatten(), -100), reduction="sum"
         ) / known.sum().clamp(min=1)
+        read = made.new_zeros(())
+        if self.c["read_weight"] > 0:
+            scores = self.heads.read(through.unflatten(0, (batch, frames)).transpose(1, 2))
+            scores = scores.unflatten(1, (len(PHONES), 4)).transpose(2, 3).flatten(2)  # [B, phones, 4 F]
+            read = F.cross_entropy(
+                scores, torch.where(phones != UNKNOWN_PHONE, phones, -100), reduction="sum"
+            ) / known.sum().clamp(min=1)
         early = rows[1] + rows[2]
         tail = y[:, q.dim :]
         early = (tail + q.active * (early - tail).detach()).unflatten(0, (batch, frames))
@@ -110,10 +117,11 @@ class Trainer:
         total = (spec + self.attention * self.c["heard_weight"] * apart
                  + self.strength * (g["adversarial"] * told + g["feature"] * feature) / g["spectral"]
                  + self.c["commit_weight"] * commit + self.c["phone_weight"] * phone
+                 + self.c["read_weight"] * read
                  + self.c["f0_weight"] * (pitch_loss + 0.3 * voice_loss) + 0.05 * centre)  # fmt: skip
         used = (q.usage[:2] > 0.2 * q.usage[:2].mean()).float().mean()
         now = torch.stack(
-            (spec, mel, phone, pitch_loss, voice_loss, commit, used, centre, apart, alike, feature)
+            (spec, mel, phone, pitch_loss, voice_loss, commit, used, centre, apart, alike, feature, read)
         ).detach()
         self.logged.lerp_(now, 0.02)
         return total
@@ -186,6 +194,15 @@ def load(path: Path, device: torch.device) -> Codec:
     return codec.eval()
 
 
+def taught(listener: PhoneNet | None, path: Path | None) -> bool:
+    """Read the listener's weights in place, so that a captured graph sees them; return whether they are there yet."""
+    if listener is None or path is None or not path.exists():
+        return False
+    listener.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    print("the listener is here", flush=True)
+    return True
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=840)
@@ -194,7 +211,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"] / "codec.pt")
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--rate", type=float, default=CONFIG["codec"]["lr"], help="peak learning rate")
-    parser.add_argument("--listener", type=Path, help="train_phones.py's network; without it spectra alone decide")
+    parser.add_argument("--listener", type=Path, help="train_phones.py's network; it may come later")
     parser.add_argument("--frozen", action="store_true", help="the codes stay as they are: only the decoder learns")
     parser.add_argument("--small", action="store_true", help="tiny batches, for trying it out on a CPU")
     args = parser.parse_args()
@@ -209,10 +226,7 @@ def main() -> None:
     began = time.monotonic()
     while not store.take(64) or (store.filled < 24000 * 60 and not args.small):
         time.sleep(0.5)
-    listener = None
-    if args.listener:
-        listener = PhoneNet().to(device).requires_grad_(False).eval()
-        listener.load_state_dict(torch.load(args.listener, map_location=device, weights_only=True))
+    listener = PhoneNet().to(device).requires_grad_(False).eval() if args.listener else None
     trainer, start = Trainer(store, device, listener, args.frozen), time.monotonic()
     print(f"waited {start - began:.1f} s for speech", flush=True)
     if args.resume:
@@ -221,6 +235,7 @@ def main() -> None:
     trainer.codec.train()
     trainer.codec.quantizer.norm.train(not args.frozen)
     step, opened, calm, c = 0, None, 1.0, CONFIG["codec"]
+    trained = taught(listener, args.listener)
     for number, phase in enumerate(c["phases"]):
         if number == 0 and args.resume:
             continue
@@ -246,7 +261,7 @@ def main() -> None:
             if opened is not None:
                 trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # the judges learn before they are heard
             grown = share / 0.1 if args.resume else (share - c["heard_from"]) / 0.15
-            trainer.attention.fill_(min(1.0, max(0.0, grown)))
+            trainer.attention.fill_(min(1.0, max(0.0, grown)) if trained else 0.0)
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate
             replay()
@@ -256,15 +271,17 @@ def main() -> None:
             if step == 4 * c["vq_start"] and number == 0:
                 trainer.decay.fill_(0.99)
             if step % 50 == 0:
+                trained = trained or taught(listener, args.listener)
                 store.take(2)
                 if device.type == "cuda":
                     torch.cuda.synchronize()
             if step % 500 == 0 or args.small:
-                spec, mel, phone, pitch, voiced, commit, used, centre, apart, alike, told = trainer.logged.tolist()
+                logged = trainer.logged.tolist()
+                spec, mel, phone, pitch, voiced, commit, used, centre, apart, alike, told, read = logged
                 gone = time.monotonic() - start
                 print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s spec {spec:.3f} mel {mel:.3f} "
                       f"phone {phone:.2f} f0 {pitch:.3f} voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} "
-                      f"centre {centre:.2f} heard {apart:.3f} alike {alike:.3f} told {told:.3f} "
+                      f"centre {centre:.2f} heard {apart:.3f} alike {alike:.3f} told {told:.3f} read {read:.2f} "
                       f"hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
                 if math.isfinite(spec):
                     trainer.keep()

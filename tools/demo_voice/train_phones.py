@@ -88,7 +88,9 @@ def main() -> None:
         if count % 500 == 0 or args.small:
             print(f"{time.monotonic() - start:6.1f}s step {count} loss {logged[0]:.3f} right {logged[1]:.3f} "
                   f"hours {store.filled / 864e5:.1f}", flush=True)  # fmt: skip
-    torch.save(net.state_dict(), args.out)
+    temporary = args.out.with_suffix(".tmp")  # whole or not at all: the codec may be waiting for it
+    torch.save(net.state_dict(), temporary)
+    temporary.rename(args.out)
     print("done", count, flush=True)
 
 
