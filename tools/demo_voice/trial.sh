@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries two designs of the codec with a listener, wide on the first card and wide_judged_late on the second, and judges them by words.
+# Tries two designs of the codec with a listener, wide on the first card and wide_read on the second, and judges them by words.
 # Run: ./trial.sh train SECONDS OUT      two cards and debs/ (fetch.sh); OUT gets the logs and the packed states
 #      ./trial.sh more SECONDS OUT       wide goes on at 2e-4 over the speech that is there, on one card with the listener
 #      ./trial.sh judge OUT [SENTENCES]  debs/ and pocketsphinx, no card: the shipped codec and every state in OUT
@@ -25,7 +25,7 @@ listener() {
 }
 rehearsal() { # every phase is captured once, beside the listener's training: a late failure costs more
     python3 -c "import torch; from phone_net import PhoneNet; torch.save(PhoneNet().state_dict(), 'work/untrained.pt')"
-    codec 1 wide_judged_late rehearsal 3 --listener work/untrained.pt
+    codec 1 wide_read rehearsal 3 --listener work/untrained.pt
 }
 both() { # waits for the two jobs; the second may succeed where the first fails
     wait "$first" || failed=1
@@ -51,9 +51,9 @@ PYTHON
     rehearsal &
     wait $! || { tail -n 30 "$out/rehearsal.log"; exit 1; }
     wait $listening || { tail -n 30 "$out/phones.log"; exit 1; }
-    codec 0 wide wide "$seconds" --listener work/phones.pt &
+    codec 0 wide wide "$seconds" --listener work/phones.pt --rate 6e-4 &
     first=$!
-    codec 1 wide_judged_late wide_judged_late "$seconds" --listener work/phones.pt &
+    codec 1 wide_read wide_read "$seconds" --listener work/phones.pt --rate 6e-4 &
     second=$!
     both
     ;;
