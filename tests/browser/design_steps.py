@@ -58,7 +58,7 @@ class Wire:
 
 def newest(page: Page) -> Locator:
     """The set that was asked for last; the others stand below it."""
-    return page.locator(".vw-set").first
+    return page.locator(".vw-design-set").first
 
 
 def card(page: Page, letter: str) -> Locator:
@@ -92,7 +92,7 @@ def change(page: Page, letter: str, name: str) -> None:
 
 def menu(page: Page, letter: str, name: str = "") -> str:
     """Open a take's menu, choose in it what has this name, and give its first line."""
-    card(page, letter).locator(".vw-take-menu").click()
+    card(page, letter).locator(".vw-design-take-menu").click()
     facts = page.locator("#vw-design-menu p").inner_text()
     if name:
         page.locator(f"#vw-design-menu [data-do={name}]").click()
@@ -139,10 +139,10 @@ def newly_kept(page: Page, count: int) -> Iterator[None]:
 
 def make_three(page: Page) -> None:
     """Have three takes made, and wait until all are kept."""
-    before = page.locator(".vw-set").count()
+    before = page.locator(".vw-design-set").count()
     with newly_kept(page, 3):
         page.click("#vw-speak")
-        expect(page.locator(".vw-set")).to_have_count(before + 1)
+        expect(page.locator(".vw-design-set")).to_have_count(before + 1)
         expect_state(page, LETTERS, "done")
 
 

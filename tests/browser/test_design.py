@@ -73,7 +73,7 @@ def tapped(page: Page, button: str, letter: str) -> Pcm:
     """What reaches the loudspeaker when a take is played."""
     page.evaluate("tap.clear()")
     page.keyboard.press(button)
-    expect(card(page, letter)).to_have_class(re.compile(r"\bvw-take-playing\b"))
+    expect(card(page, letter)).to_have_class(re.compile(r"\bvw-design-take-playing\b"))
     await_end(page)
     page.wait_for_timeout(100)
     return np.trim_zeros(np.array(page.evaluate("tap.samples()")).round().astype(np.int16))
@@ -205,7 +205,7 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(
         expect_set(room, 2)
     expect(newest(room)).to_contain_text("the same person again")
     expect(newest(room)).to_contain_text("from 1B")
-    expect(room.locator(".vw-set").nth(1).locator("article")).to_have_count(3)
+    expect(room.locator(".vw-design-set").nth(1).locator("article")).to_have_count(3)
     added = [take_of(room, seed) for seed in seeds(room)]
     for take in added:
         assert (take["mode"], take["parent"], take["text"]) == ("base", parent["id"], "Come in.")

@@ -99,11 +99,11 @@ def test_a_reload_keeps_the_description_and_the_takes(studio: Page) -> None:
     before = seeds(studio)
     reload(studio)
     assert studio.input_value("#vw-design-description") == "A man with a low voice."
-    expect(studio.locator(".vw-set")).to_have_count(2)
+    expect(studio.locator(".vw-design-set")).to_have_count(2)
     expect_state(studio, LETTERS, "done")
     assert seeds(studio) == before != first
     studio.keyboard.press("2")
-    expect(card(studio, "B")).to_have_class(re.compile(r"\bvw-take-playing\b"))
+    expect(card(studio, "B")).to_have_class(re.compile(r"\bvw-design-take-playing\b"))
     await_end(studio)
     act(studio, "B", "keep")
     expect(studio.locator("#vw-design-name")).to_be_focused()

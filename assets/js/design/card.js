@@ -46,13 +46,13 @@ export class TakeCard extends EventTarget {
     /** @type {(selector: string) => HTMLElement} */
     const find = (selector) => /** @type {HTMLElement} */ (this.element.querySelector(selector));
     this.article = find('article');
-    this.play = /** @type {HTMLButtonElement} */ (find('.vw-take-wave'));
-    this.menu = /** @type {HTMLButtonElement} */ (find('.vw-take-menu'));
+    this.play = /** @type {HTMLButtonElement} */ (find('.vw-design-take-wave'));
+    this.menu = /** @type {HTMLButtonElement} */ (find('.vw-design-take-menu'));
     this.error = find('.vw-error');
-    this.word = find('.vw-take-word');
-    this.kept = find('.vw-take-kept');
-    this.naming = find('.vw-take-naming');
-    this.acts = find('.vw-take-acts');
+    this.word = find('.vw-design-take-word');
+    this.kept = find('.vw-design-take-kept');
+    this.naming = find('.vw-design-take-naming');
+    this.acts = find('.vw-design-take-acts');
     this.buttons = /** @type {HTMLButtonElement[]} */ ([...this.element.querySelectorAll('[data-act]')]);
     this.wave = new Side(/** @type {HTMLCanvasElement} */ (find('canvas')));
     this.favourite = false;
@@ -63,10 +63,10 @@ export class TakeCard extends EventTarget {
     this.counted = -Infinity;
     this.shown = '';
     this.article.dataset.letter = letter;
-    find('.vw-take-letter').textContent = letter;
+    find('.vw-design-take-letter').textContent = letter;
     this.key = letter.charCodeAt(0) - 64;
     find('kbd').textContent = String(this.key);
-    this.word.id = `vw-take-word-${this.name}`;
+    this.word.id = `vw-design-take-word-${this.name}`;
     this.play.setAttribute('aria-describedby', this.word.id);
     /** @param {Event} event */
     this.onTake = ({ type }) => this.changed(type);
@@ -138,7 +138,7 @@ export class TakeCard extends EventTarget {
     this.article.dataset.state = state;
     this.article.ariaLabel = t('design.take', { letter: name });
     this.word.textContent = this.said();
-    this.article.classList.toggle('vw-take-playing', this.playing);
+    this.article.classList.toggle('vw-design-take-playing', this.playing);
     this.play.disabled = !this.playable;
     if (this.playable) this.play.setAttribute('aria-keyshortcuts', `${this.key} Shift+${this.key}`);
     this.describe(this.play, this.playing ? 'design.stop' : this.playable ? 'design.play' : 'design.nothing');
@@ -177,7 +177,7 @@ export class TakeCard extends EventTarget {
 
   /** Draw on axes that hold the longest and the highest of the takes. @param {number} longest samples @param {number} scale */
   stretch(longest, scale) {
-    this.play.style.setProperty('--vw-take-scale', scale.toFixed(2));
+    this.play.style.setProperty('--vw-design-scale', scale.toFixed(2));
     if (longest === this.wave.longest) return;
     this.wave.longest = longest;
     this.wave.draw();
@@ -185,7 +185,7 @@ export class TakeCard extends EventTarget {
 
   /** @param {boolean} on whether it sounds @param {boolean} chosen whether it was heard last */
   sound(on, chosen) {
-    this.article.classList.toggle('vw-take-on', chosen);
+    this.article.classList.toggle('vw-design-take-on', chosen);
     if (on === this.playing) return;
     this.playing = on;
     this.refresh();

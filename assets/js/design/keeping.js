@@ -51,7 +51,7 @@ export class Keeping extends EventTarget {
     this.name.value = proposed(preset, card.description, taken);
     this.complain('', '');
     card.naming.append(this.form);
-    card.article.classList.add('vw-take-asks');
+    card.article.classList.add('vw-design-take-asks');
     this.form.hidden = false;
     this.refresh();
     this.name.focus({ preventScroll: true });
@@ -64,7 +64,7 @@ export class Keeping extends EventTarget {
     this.form.hidden = true;
     this.card = null;
     if (!card) return;
-    card.article.classList.remove('vw-take-asks');
+    card.article.classList.remove('vw-design-take-asks');
     this.dispatchEvent(new CustomEvent('closed', { detail: { card } }));
   }
 

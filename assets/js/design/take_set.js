@@ -22,11 +22,11 @@ export class TakeSet {
     /** @type {(selector: string) => HTMLElement} */
     const find = (selector) => /** @type {HTMLElement} */ (this.element.querySelector(selector));
     this.title = find('h3');
-    this.title.id = `vw-set-${number}`;
+    this.title.id = `vw-design-set-${number}`;
     this.element.setAttribute('aria-labelledby', this.title.id);
-    this.what = find('.vw-set-what');
+    this.what = find('.vw-design-set-what');
     this.hint = find('.vw-hint');
-    this.more = /** @type {HTMLButtonElement} */ (find('.vw-set-more'));
+    this.more = /** @type {HTMLButtonElement} */ (find('.vw-design-set-more'));
     this.list = find('ol');
     /** @type {TakeCard[]} */
     this.cards = [];
@@ -49,12 +49,12 @@ export class TakeSet {
   /** @param {string} language of the page @param {boolean} newest */
   refresh(language, newest) {
     const { t, origin } = this;
-    this.element.classList.toggle('vw-set-old', !newest);
+    this.element.classList.toggle('vw-design-set-old', !newest);
     // A description changes nothing in what was made after a sound.
-    this.element.classList.toggle('vw-set-sound', origin.kind === 'closer');
+    this.element.classList.toggle('vw-design-set-sound', origin.kind === 'closer');
     this.title.textContent = t('design.set', { n: this.number });
     this.what.textContent = origin.kind === 'changed' ? `+ ${origin.words}` : origin.kind === 'described' ? '' : t(`design.origin.${origin.kind}`);
-    this.what.classList.toggle('vw-set-change', origin.kind === 'changed');
+    this.what.classList.toggle('vw-design-set-change', origin.kind === 'changed');
     const from = origin.from ? t('design.origin.from', { letter: origin.from }) : '';
     const time = new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(this.at);
     this.hint.textContent = [from, time].filter(Boolean).join(' · ');
