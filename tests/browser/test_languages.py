@@ -49,6 +49,8 @@ NAMES = {
     "voice",
     "vector",
     "Hub",
+    "Qwen3",
+    "TTS",
     "Cookie",
     "API",
 } | {

@@ -85,9 +85,9 @@ def test_what_is_larger_than_the_memory_is_refused_and_what_is_larger_than_what_
 ) -> None:
     folder = folder_of("brief", "base")
     need = checked(folder).need
-    monkeypatch.setattr(checking, "_memory", lambda device: (2 * need, need - 1))
+    monkeypatch.setattr(checking, "memory_of", lambda device: (2 * need, need - 1))
     assert not checked(folder).fits_beside
-    monkeypatch.setattr(checking, "_memory", lambda device: (checking.PROCESS, checking.PROCESS))
+    monkeypatch.setattr(checking, "memory_of", lambda device: (checking.PROCESS, checking.PROCESS))
     with pytest.raises(CheckpointTooLarge, match="GiB"):
         checked(folder)
 

@@ -12,7 +12,7 @@ import pytest
 from runtime.settings import Limits
 from runtime.shared.speech_rate import expected_seconds
 from studio.presets import FOLDER, USES, Presets
-from studio.words import languages, words
+from studio.words import languages
 
 LANGUAGES = {
     "chinese",
@@ -57,11 +57,6 @@ def test_every_language_has_a_described_voice_for_every_use() -> None:
         assert design.text == design.text.strip()
         assert design.sample == design.sample.strip()
     assert len({design.sample for design in designs}) == len({design.text for design in designs}) == len(designs)
-
-
-@pytest.mark.parametrize("language", languages())
-def test_every_use_has_a_word_in_the_page_s_languages(language: str) -> None:
-    assert {f"design.use.{use}" for use in USES} <= words(language).keys()
 
 
 def test_the_sample_of_a_described_voice_makes_a_good_reference() -> None:
