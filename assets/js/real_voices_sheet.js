@@ -25,6 +25,7 @@ export class Offers {
     this.built = '';
     /** @param {string} id @returns {any} */
     const find = (id) => dialog.querySelector(`#vw-real-${id}`);
+    this.saysWhy = false; // whether what stands there is of the download
     this.list = /** @type {HTMLElement} */ (find('list'));
     this.sum = /** @type {HTMLElement} */ (find('sum'));
     this.error = /** @type {HTMLElement} */ (find('error'));
@@ -104,7 +105,11 @@ export class Offers {
     this.stop.hidden = !runs;
     this.turn.textContent = this.voices.turn.textContent;
     this.sum.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
-    if (runs && problem) this.complain(this.voices.sentence);
+    // What is said of a download goes with it, also where an answer that was on its way said it once more.
+    const saysWhy = runs && Boolean(problem);
+    if (saysWhy) this.complain(this.voices.sentence);
+    else if (this.saysWhy) this.complain('');
+    this.saysWhy = saysWhy;
     const need = this.memory(this.chosen);
     this.begin.disabled = this.chosen.length === 0 || (this.plan?.total != null && need > this.plan.total) || this.lacks;
     this.begin.textContent = this.t(this.chosen.length > 1 ? 'real_voices.begin_them' : 'real_voices.begin_it');
