@@ -30,15 +30,15 @@ def fetch(references: Sequence[str], *, as_json: bool) -> int:
     say = _Teller(as_json)
     try:
         listings = [hub.listing(reference) for reference in references]
-        for name, one in zip(references, listings, strict=True):
-            say({"event": "listed", "id": name, "got": one.here, "of": one.size})
+        for name, listed in zip(references, listings, strict=True):
+            say({"event": "listed", "id": name, "got": listed.here, "of": listed.size})
         hub.require_room(listings)
-        for name, one in zip(references, listings, strict=True):
-            config = hub.fetch_small(one)
+        for name, listed in zip(references, listings, strict=True):
+            config = hub.fetch_small(listed)
             say({"event": "checked", "id": name, "modes": [str(mode) for mode in config.modes]})
-        for name, one in zip(references, listings, strict=True):
-            hub.fetch_weights(one, say.progress(name))
-            say({"event": "done", "id": name, "got": one.size, "of": one.size})
+        for name, listed in zip(references, listings, strict=True):
+            hub.fetch_weights(listed, say.progress(name))
+            say({"event": "done", "id": name, "got": listed.size, "of": listed.size})
     except SetUpError as error:
         if as_json:
             say({"event": "failed", "code": error.code, "message": str(error), "facts": told(error)})
@@ -55,19 +55,19 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     from runtime.engine.offers import outlook  # torch is slow to import; fetching needs none of it
 
     with ThreadPoolExecutor(len(PUBLISHED)) as asking:
-        answers = asking.map(_listed, [one.id for one in PUBLISHED])
+        answers = asking.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])
         here = outlook(settings)
-        listed = dict(zip([one.id for one in PUBLISHED], answers, strict=True))
-    problem = next((answer for answer in listed.values() if isinstance(answer, SetUpError)), None)
+        by_id = dict(zip([checkpoint.id for checkpoint in PUBLISHED], answers, strict=True))
+    problem = next((answer for answer in by_id.values() if isinstance(answer, SetUpError)), None)
     return asdict(here) | {
-        "offers": [asdict(offer) | _sizes(listed[offer.id]) for offer in here.offers],
+        "offers": [asdict(offer) | _sizes(by_id[offer.id]) for offer in here.offers],
         "room": hub.room(),
         "problem": None if problem is None else {"code": problem.code, "message": str(problem), "facts": told(problem)},
     }
 
 
 def told(error: SetUpError) -> dict[str, str | float | bool]:
-    """The facts of an error, paths among them: who asks is the operator."""
+    """The facts of an error, paths among them: only the operator is told."""
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
 

@@ -73,19 +73,24 @@ def outlook(settings: EngineSettings) -> Outlook:
         str(dtype).removeprefix("torch."),
         total if on_cpu else int(settings.memory_share * total),
         free,
-        tuple(_offer(one, speed, dtype.itemsize, settings, on_cpu=on_cpu) for one in PUBLISHED),
+        tuple(_offer(checkpoint, speed, dtype.itemsize, settings, on_cpu=on_cpu) for checkpoint in PUBLISHED),
     )
 
 
-def _offer(one: Published, speed: Speed, element: int, settings: EngineSettings, *, on_cpu: bool) -> Offer:
+def _offer(checkpoint: Published, speed: Speed, element: int, settings: EngineSettings, *, on_cpu: bool) -> Offer:
     shared = 4 * SPEECH_TOKENIZER + (PROCESS if on_cpu else RESERVE)
     slot = POSITION * settings.max_model_len * element
-    return Offer(one.id, one.parameters * element + slot + shared, shared, rtf(one, speed, element, on_cpu=on_cpu))
+    return Offer(
+        checkpoint.id,
+        checkpoint.parameters * element + slot + shared,
+        shared,
+        rtf(checkpoint, speed, element, on_cpu=on_cpu),
+    )
 
 
-def rtf(one: Published, speed: Speed, element: int, *, on_cpu: bool) -> float:
+def rtf(checkpoint: Published, speed: Speed, element: int, *, on_cpu: bool) -> float:
     """Seconds of computing for a second of speech. Frames and sound share a processor's cores, not a card's time."""
-    frame = one.read_for_a_frame * element / speed.reads
+    frame = checkpoint.read_for_a_frame * element / speed.reads
     sound = SOUND_OPERATIONS / speed.computes
     layers = published.TALKER_LAYERS + published.PREDICTOR_STEPS * published.PREDICTOR_LAYERS
     seconds = frame + sound if on_cpu else max(frame + layers * LAUNCH_S, sound)

@@ -136,19 +136,21 @@ def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
         for file in offer["files"] or []:
             counts[file["hash"]] = counts.get(file["hash"], 0) + 1
     offers = []
-    for one in PUBLISHED:
-        offer = known.get(one.id, {})
+    for checkpoint in PUBLISHED:
+        offer = known.get(checkpoint.id, {})
         files = offer.get("files")
         missing = None if files is None else {file["hash"]: file["size"] - file["held"] for file in files}
         offers.append(
             {
-                "id": one.id,
-                "size": one.size,
-                "kind": one.kind,
-                "mode": str(one.mode),
+                "id": checkpoint.id,
+                "size": checkpoint.size,
+                "kind": checkpoint.kind,
+                "mode": str(checkpoint.mode),
                 "licence": LICENCE,
-                "download": one.download if missing is None else sum(missing.values()),
-                "common": one.common if missing is None else sum(missing[name] for name in missing if counts[name] > 1),
+                "download": checkpoint.download if missing is None else sum(missing.values()),
+                "common": checkpoint.common
+                if missing is None
+                else sum(missing[name] for name in missing if counts[name] > 1),
                 "listed": files is not None,
                 "memory": offer.get("memory"),
                 "shared": offer.get("shared"),
