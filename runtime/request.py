@@ -116,7 +116,7 @@ class SpeechRequest:
     voice: str | None = None  # speaker name, CustomVoice
     language: str = "auto"
     instruct: str | None = None  # VoiceDesign's description, CustomVoice's style
-    reference: Reference | None = None  # Base
+    reference: Reference | None = None  # Base, and CustomVoice without a speaker
     layout: Layout | None = None  # None: the mode's own default
     sampling: Sampling = field(default_factory=Sampling)
     seed: int | None = None  # None: one is drawn and reported
@@ -126,6 +126,11 @@ class SpeechRequest:
     holds_end: bool = False  # streaming layout: the end token is banned until the text is spent (docs/model.md 7.1)
     acknowledged: bool = False  # the listener reports by `SpeechEngine.taken` what has left for it
     first_chunk_frames: int | None = None  # None: the mode's own setting
+
+    @property
+    def takes_reference(self) -> bool:
+        """Whether its mode speaks with a reference; in CustomVoice its x-vector stands in a speaker's place."""
+        return self.mode is Mode.BASE or (self.mode is Mode.CUSTOM_VOICE and not self.voice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +153,7 @@ class ModelCard:
     slots: int = 0  # requests that speak at the same time; 0 until it is loaded
     created: int = 0  # seconds since the epoch, when its configuration was written here
     sampling: Sampling = field(default_factory=Sampling)  # what a request gets that says nothing
+    styles_voices: bool = False  # it speaks with a style in voices that are no speakers of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
+from runtime.errors import CheckpointMissing
+from runtime.request import Mode
 from runtime.settings import Settings
 
 
@@ -34,3 +37,13 @@ def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
         elif not word.startswith("--model="):
             kept.append(word)
     return kept + [word for model in models for word in ("--model", model)]
+
+
+def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:
+    """The first folder to load that is not there. What may be a Hub id, the runtime has to see."""
+    for name in named_in(args):
+        word, is_mode, rest = name.partition("=")
+        reference = rest if is_mode and word in set(Mode) else name
+        if reference.startswith((".", "~", "/")) and not Path(reference).expanduser().is_dir():
+            return CheckpointMissing(path=reference, what="the folder", hint="Give a folder or a Hub id (owner/name).")
+    return None

@@ -68,6 +68,18 @@ class TakeDamaged(Failed):
     sentence = "The sound of this take was damaged on the disk and is not what was made; make it anew."
 
 
+class SharingOff(BadRequest):
+    code = "sharing_off"
+    http_status = 403
+    sentence = "Takes are not shared by links here; the host can allow it (VOICEWRIGHT_SHARE_LINKS)."
+
+
+class DocumentUnreadable(BadRequest):
+    code = "document_unreadable"
+    http_status = 422
+    sentence = "This document cannot be read: {why}."
+
+
 class MemoryTooSmall(BadRequest):
     code = "memory_too_small"
     http_status = 409

@@ -15,7 +15,9 @@ from studio.relay import Relay
 from studio.routes.answers import Aside
 from studio.routes.exports import ExportRoutes
 from studio.routes.me import Features, MeRoutes
+from studio.routes.pronunciation import PronunciationRoutes
 from studio.routes.scripts import ScriptRoutes
+from studio.routes.sharing import SharingRoutes
 from studio.routes.take_voice import take_voice_routes
 from studio.routes.takes import TakeRoutes
 from studio.settings import StoreSettings
@@ -50,7 +52,9 @@ class Keeping:
         return [
             *TakeRoutes(store, visitors, aside, Settings.from_env().limits.max_config_bytes).routes(),
             *ExportRoutes(store, visitors, aside, self._slowly).routes(),
+            *SharingRoutes(store, visitors, aside, self._slowly).routes(),
             *ScriptRoutes(store, visitors, aside).routes(),
+            *PronunciationRoutes(store, visitors, aside).routes(),
             *MeRoutes(store, visitors, aside, self._features).routes(),
         ]
 

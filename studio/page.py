@@ -37,7 +37,8 @@ def head() -> str:
     """
     modules = sorted(path.relative_to(ASSETS).as_posix() for path in (ASSETS / "js").rglob("*.js"))
     rooms = (f"rooms/{room}.css" for room in ROOMS if (ASSETS / "css/rooms" / f"{room}.css").exists())
-    sheets = ["tokens.css", "studio.css", "controls.css", "dock.css", "real_voices.css", "voice_picker.css", *rooms]
+    shell = ("tokens", "studio", "controls", "dock", "real_voices", "voice_picker", "pronunciation", "importing")
+    sheets = [*(f"{name}.css" for name in shell), *rooms]
     addresses = ["clients/js/voicewright.js", *(f"studio/{path}" for path in modules if "worklet" not in path)]
     return "\n".join(
         (

@@ -7,6 +7,7 @@ since Gradio and MCP answer nonsense with a traceback.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Mapping
 
 from starlette.requests import ClientDisconnect, Request
@@ -36,16 +37,21 @@ OPEN = PAGES | {
     ),
     *(f"{API}/{name}" for name in ("startup-events", "theme.css")),
 }
+FILE = f"{API}/file="  # before the path of what an action has answered
 FOLDERS = ("/assets/", "/static/", "/svelte/", CALL, f"{API}/heartbeat/")
 CLOSED = (f"{CALL}v2/",)
 
 
 class PageDoor:
-    """ASGI middleware around Gradio and MCP. ``functions`` are the names of what may be called, by their number."""
+    """ASGI middleware around Gradio and MCP.
 
-    def __init__(self, app: ASGIApp, functions: Mapping[int, str], max_bytes: int) -> None:
+    ``functions`` are the names of what may be called, by their number; ``files`` is the folder of what they answer.
+    """
+
+    def __init__(self, app: ASGIApp, functions: Mapping[int, str], files: str, max_bytes: int) -> None:
         self._app = app
         self._functions = functions
+        self._files = re.compile(rf"{FILE}{re.escape(files)}/[0-9a-f]{{64}}/voicewright\.\w+")
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,7 +60,7 @@ class PageDoor:
             return
         path = scope["path"].rstrip("/") or "/"
         try:
-            if not _is_open(path, self._functions.values()):
+            if not (_is_open(path, self._functions.values()) or self._files.fullmatch(path)):
                 raise UnknownRoute
             if path in PAGES:
                 scope = {**scope, "query_string": b""}

@@ -37,6 +37,8 @@ from studio.limits import VisitLimits, allowances
 from studio.page_door import PageDoor
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
+from studio.routes.docs import docs_routes
+from studio.routes.documents import document_routes
 from studio.routes.host import HostRoutes, is_host
 from studio.routes.real_voices import RealVoiceRoutes, cards_of, feature
 from studio.routes.transcribe import transcribe_routes
@@ -135,14 +137,19 @@ def build(
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
     for path in ("/voices", "/voices/{path:path}"):  # Cartesia's too
         app.add_route(path, relay.http, methods=HTTP_METHODS)
-    app.router.routes += [*voice_routes(relay, voice_bin), *transcribe_routes(desk, told.limits)]
+    app.router.routes += [
+        *voice_routes(relay, voice_bin),
+        *transcribe_routes(desk, told.limits),
+        *document_routes(),
+        *docs_routes(),
+    ]
     # Where the page's modules find it: at the path that it has beside them on disk.
     app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))
     app.mount("/studio/fonts", FreshFiles(directory=ASSETS / "fonts"))
     last = len(app.router.routes)
-    for path in ("/health", "/ready", "/studio/{path:path}"):
+    for path in ("/health", "/ready", "/studio/{path:path}", "/shared/{path:path}"):
         app.add_route(path, not_routed, methods=HTTP_METHODS)
     app.router.routes.append(Mount("/", _NoSockets(opening)))
     return app
@@ -184,7 +191,8 @@ def page(studio: ASGIApp) -> FastAPI:
     composed = blocks(studio)
     functions = {number: str(function.api_name) for number, function in composed.fns.items()}
     limit = Settings.from_env().limits.max_config_bytes
-    app.add_middleware(PageDoor, functions=functions, max_bytes=limit)
+    files = gradio.utils.get_upload_folder()
+    app.add_middleware(PageDoor, functions=functions, files=files, max_bytes=limit)
     mounted: FastAPI = gradio.mount_gradio_app(
         app,
         composed,

@@ -44,6 +44,12 @@ class StoreSettings:
     max_store_bytes: int = knob(
         10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all files of takes together", low=2**20
     )
+    share_links: str = knob(
+        "off",
+        "VOICEWRIGHT_SHARE_LINKS",
+        "on or off: whether owners of takes may make links by which anybody hears them",
+        words=("on", "off"),
+    )
     max_export_s: float = knob(3600.0, "VOICEWRIGHT_MAX_EXPORT_S", "seconds of sound in one export", low=1)
 
     @property

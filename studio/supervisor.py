@@ -14,6 +14,7 @@ from typing import Protocol
 
 import httpx
 
+from studio.checkpoint_arguments import missing_folder
 from studio.runtime_process import POLL_S, Answer, Refused, RuntimeProcess, answers, fits_beside
 
 logger = logging.getLogger(__name__)
@@ -223,6 +224,8 @@ class ChildRuntime:
         Raises:
             Refused: they do not serve; the sentence says why.
         """
+        if (missing := missing_folder(args)) is not None:  # known at once; the check takes a process and seconds
+            raise Refused(f"{missing} [{missing.code}]")
         if await fits_beside([*self._command, *args]):
             self._take_over(await self._loaded(args), args)
             return

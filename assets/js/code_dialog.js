@@ -4,11 +4,11 @@ import { api } from './api.js';
 import { LANGUAGES } from './code.js';
 
 /** What code needs to know of a take, fresh or kept. */
-function requestOf({ mode, config, text, seed, id, reference, start, record, model }) {
+function requestOf({ mode, config, text, spoken, seed, id, reference, start, record, model }) {
   return {
     mode,
     config,
-    text,
+    text: spoken ?? text,
     seed,
     model: start?.model ?? record?.model?.id ?? model?.id,
     hasReference: Boolean(reference),

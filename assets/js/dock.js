@@ -1,6 +1,7 @@
 /** The dock: the last row of the page. It holds the room's first button, and the player once there is something to hear. */
 
 const VOLUME = 'voicewright.volume';
+const RATE = 'voicewright.rate';
 
 export class Dock {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
@@ -13,7 +14,9 @@ export class Dock {
     this.stop = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-stop'));
     this.volume = /** @type {HTMLInputElement} */ (page.querySelector('#vw-volume'));
     this.home = /** @type {HTMLElement} */ (page.querySelector('#vw-dock-actions'));
-    this.recallVolume();
+    this.rate = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-rate-button'));
+    this.rates = [.../** @type {NodeListOf<HTMLInputElement>} */ (page.querySelectorAll('#vw-rates input'))];
+    this.recallSound();
   }
 
   /** Show what can be begun and what is to be heard. @param {boolean} isBusy something sounds or is being made */
@@ -26,6 +29,7 @@ export class Dock {
     const isLoaded = Boolean(stage.take);
     this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
     this.root.classList.toggle('vw-loaded', isLoaded);
+    this.rate.hidden = !stage.player.canStretch;
   }
 
   /** Say what would be begun; it is seen until something was heard. */
@@ -43,24 +47,51 @@ export class Dock {
     if (hadFocus) shown.focus();
   }
 
-  /** The volume as it was left in this browser. */
-  recallVolume() {
+  /** Volume and speed as they were left in this browser. */
+  recallSound() {
     const { player } = this.studio.stage;
-    const set = (/** @type {number} */ volume) => (player.volume = volume);
-    try {
-      const kept = Number(localStorage.getItem(VOLUME) ?? 1);
-      if (kept >= 0 && kept <= 1) this.volume.value = String(kept);
-    } catch {
-      // A browser that gives the page no place: it begins at full volume each time.
-    }
-    set(this.volume.valueAsNumber);
+    const volume = recalled(VOLUME, 1);
+    if (volume >= 0 && volume <= 1) this.volume.value = String(volume);
+    player.volume = this.volume.valueAsNumber;
     this.volume.oninput = () => {
-      set(this.volume.valueAsNumber);
-      try {
-        localStorage.setItem(VOLUME, this.volume.value);
-      } catch {
-        // The same: it holds until the page is left.
-      }
+      player.volume = this.volume.valueAsNumber;
+      remember(VOLUME, this.volume.value);
     };
+    const rate = recalled(RATE, 1);
+    for (const choice of this.rates) {
+      choice.checked = Number(choice.value) === rate;
+      choice.onchange = () => {
+        player.rate = Number(choice.value);
+        remember(RATE, choice.value);
+        this.sayRate();
+      };
+    }
+    if (this.rates.some(({ checked }) => checked)) player.rate = rate;
+    this.sayRate();
+  }
+
+  sayRate() {
+    const { stage, t } = this.studio;
+    const { rate } = stage.player;
+    this.rate.textContent = `${rate}×`;
+    this.rate.ariaLabel = this.rate.title = t('shell.speed_of', { rate });
+  }
+}
+
+/** @param {string} key @param {number} otherwise */
+function recalled(key, otherwise) {
+  try {
+    return Number(localStorage.getItem(key) ?? otherwise);
+  } catch {
+    return otherwise; // a browser that gives the page no place: it begins so each time
+  }
+}
+
+/** @param {string} key @param {string} value */
+function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // The same: it holds until the page is left.
   }
 }

@@ -11,8 +11,8 @@ export class TakeHistory extends EventTarget {
   list = [];
   /** @type {string|null} */
   next = null;
-  /** What is listed: search, room, favourite. */
-  /** @type {{search?: string, room?: string, favourite?: string}} */
+  /** What is listed: search, room, favourite; loose: not what a script is made of. */
+  /** @type {{search?: string, room?: string, favourite?: string, loose?: string}} */
   wanted = {};
 
   /** @param {import('./speech.js').Speech} speech @param {(key: string, values?: Object<string, any>) => string} t */
@@ -22,7 +22,7 @@ export class TakeHistory extends EventTarget {
     this.t = t;
   }
 
-  /** List anew. @param {{search?: string, room?: string, favourite?: string}} [wanted] */
+  /** List anew. @param {{search?: string, room?: string, favourite?: string, loose?: string}} [wanted] */
   async refresh(wanted = this.wanted) {
     this.wanted = wanted;
     const { takes, next } = await this.page(null);
@@ -94,9 +94,9 @@ export class TakeHistory extends EventTarget {
    */
   async reproduce(id, { onTake = () => {} } = {}) {
     const record = await api.get(`studio/takes/${id}`);
-    const { room, mode, config, text, seed, label } = record;
+    const { room, mode, config, text, spoken, seed, label } = record;
     const [before, reference] = await Promise.all([this.load(record), this.reference(record)]);
-    const take = this.speech.say({ room, mode, config, text, seed, label, parent: id, reference, isQuiet: true });
+    const take = this.speech.say({ room, mode, config, text, spoken, seed, label, parent: id, reference, isQuiet: true });
     onTake(take);
     await take.stored();
     const { identical, key, values } = compare(before, take);
@@ -105,7 +105,8 @@ export class TakeHistory extends EventTarget {
 
   /** A take was kept just now: it comes first, where it belongs to what is listed. @param {Object<string, any>} record */
   add(record) {
-    const { search, room, favourite } = this.wanted;
+    const { search, room, favourite, loose } = this.wanted;
+    if (loose && record.room === 'script') return;
     if (search || favourite || (room && room !== record.room)) return;
     this.show([record, ...this.list]);
   }

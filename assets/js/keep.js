@@ -14,14 +14,23 @@ export class Keep {
     menu.addEventListener('click', () => menu.hidePopover());
     /** @type {import('./take.js').Take|null} whose file is behind the link */
     this.offered = null;
+    /** What is shown. @type {any} */
+    this.take = null;
     /** @type {Object<string, any>|null} its record when that was put there */
     this.record = null;
     this.star.onclick = () => stage.dispatchEvent(new Event('star'));
+    // What is several takes has a way of its own to a file.
+    this.button.addEventListener('click', (/** @type {Event} */ event) => {
+      if (!this.take?.download) return;
+      event.preventDefault();
+      this.take.download(this.button);
+    });
     this.code.onclick = () => stage.dispatchEvent(new Event('code'));
   }
 
-  /** @param {import('./take.js').Take|null} take */
+  /** @param {any} take */
   show(take) {
+    this.take = take;
     const { record } = take ?? {};
     this.code.disabled = !take;
     this.button.disabled = !take;
@@ -32,7 +41,7 @@ export class Keep {
       link.hidden = !record;
       if (record) link.href = kept(record, link.dataset.format);
     }
-    this.offer(take && !take.live && take.samples ? take : null);
+    this.offer(take && !take.download && !take.live && take.samples ? take : null);
   }
 
   /**

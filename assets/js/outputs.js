@@ -43,6 +43,11 @@ export class WorkletOutput {
     this.node.port.postMessage({ type: 'end', take });
   }
 
+  /** @param {number} rate */
+  speed(rate) {
+    this.node.port.postMessage({ type: 'rate', rate });
+  }
+
   stop() {
     this.node.port.postMessage({ type: 'stop' });
   }
@@ -94,6 +99,9 @@ export class ScheduledOutput {
     this.schedule();
     this.report();
   }
+
+  /** It has no way to another rate that keeps the pitch. */
+  speed() {}
 
   stop() {
     for (const source of this.sources) source.stop();
@@ -161,6 +169,7 @@ export class ScheduledOutput {
       underruns: this.underruns,
       underrunSamples: this.underrunSamples,
       firstTime: this.firstTime,
+      rate: 1,
       target: this.target,
       finished: this.finished,
     });

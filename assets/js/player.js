@@ -28,6 +28,7 @@ export class Player extends EventTarget {
     /** @type {GainNode|null} */
     this.gain = null;
     this.loudness = 1;
+    this.speed = 1;
   }
 
   get volume() {
@@ -38,6 +39,21 @@ export class Player extends EventTarget {
   set volume(volume) {
     this.loudness = volume;
     if (this.gain) this.gain.gain.value = volume;
+  }
+
+  /** Whether there is a way to another rate here; until it is known, there is. */
+  get canStretch() {
+    return !this.output || this.exact;
+  }
+
+  get rate() {
+    return this.speed;
+  }
+
+  /** How fast everything is played, from 0.75 to 2, at its own pitch; at 1 every sample leaves as it came. */
+  set rate(rate) {
+    this.speed = rate;
+    this.whenArmed((output) => output.speed(rate));
   }
 
   /** Make the context run. Call it from a gesture; later calls only resume. */
@@ -56,6 +72,7 @@ export class Player extends EventTarget {
     this.output = this.exact
       ? await WorkletOutput.open(this.gain, onCounters)
       : new ScheduledOutput(this.gain, onCounters);
+    this.output.speed(this.speed);
     this.gain.connect(this.context.destination);
   }
 
@@ -107,7 +124,7 @@ export class Player extends EventTarget {
     if (!this.counters) return 0;
     const { state, played, buffered } = this.counters;
     if (state !== 'playing' && state !== 'draining') return played;
-    const since = (this.context.currentTime - this.countedAt) * SAMPLE_RATE;
+    const since = (this.context.currentTime - this.countedAt) * SAMPLE_RATE * this.counters.rate;
     return Math.min(played + since, played + buffered);
   }
 

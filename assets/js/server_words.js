@@ -77,7 +77,7 @@ function valuesOf(facts) {
     if (typeof fact === 'string') values[name] = inPageWords(fact);
     else if (name === 'seconds') values[name] = fact.toFixed(fact < 10 ? 2 : 1);
     else if (name === 'retry_after_s') values[name] = Math.ceil(fact);
-    else values[name] = fact;
+    else values[name] = typeof fact === 'number' && words ? fact.toLocaleString(words.language) : fact;
   }
   if (Number(facts.limit) >= 0) values.limit_mb = Number((facts.limit / MEGABYTE).toFixed(1));
   return values;

@@ -57,7 +57,7 @@ export class Speech {
   ask(take, referenceUrl) {
     const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }) };
     const progress = () => take.tell('progress');
-    take.utterance = this.socket.speak(config, take.text, {
+    take.utterance = this.socket.speak(config, take.sent, {
       onQueue: (position, etaMs) => {
         take.queue = { position, etaMs };
         progress();
@@ -126,11 +126,12 @@ export class Speech {
 
 /** What is stored of a take beside its sound. @param {Take} take */
 function describe(take) {
-  const { room, mode, text, label, config, seed, parent, metrics, stopReason, samples, start, model, timing } = take;
+  const { room, mode, text, spoken, label, config, seed, parent, metrics, stopReason, samples, start, model, timing } = take;
   return {
     room,
     mode,
     text,
+    spoken,
     label,
     config,
     seed,

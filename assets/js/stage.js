@@ -2,8 +2,8 @@
  * The one loudspeaker with all that follows it: waveform, transport, meter.
  *
  * What is played is a programme, most often of one take. Pause and seek end it and begin again from where it
- * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else; 'star' and
- * 'code' when those are asked for.
+ * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else; 'place' when it is
+ * elsewhere in what it shows; 'star' and 'code' when those are asked for.
  *
  * @typedef {import('./take.js').Take} Take
  */
@@ -32,13 +32,14 @@ export class Stage extends EventTarget {
     this.hover = page.querySelector('#vw-hover');
     this.caption = page.querySelector('#vw-caption');
     this.keep = new Keep(page, this);
-    /** @type {Take|null} what is shown */
+    /** What is shown: a take, or a whole of several. @type {any} */
     this.take = null;
     /** @type {Programme|null} */
     this.programme = null;
     /** @type {Take|null} what was shown last and has sound */
     this.before = null;
-    this.onItem = null;
+    /** How a whole knows where in it one is. @type {any} */
+    this.within = null;
     this.index = 0; // of the programme's item that is shown
     this.at = 0; // samples into the take that is shown
     this.playing = 0;
@@ -81,30 +82,37 @@ export class Stage extends EventTarget {
   }
 
   /**
-   * Play takes and silences one after another without a gap.
+   * Play what takes and silences are together, one after another without a gap, and show it as one.
    *
-   * @param {Iterable<Take|{silence: number}>|AsyncIterable<Take|{silence: number}>} items
-   * @param {{onItem?: (index: number, item: Take|{silence: number}) => void}} [options]
+   * @param {import('./script/whole.js').Whole} whole @param {number} [at] samples into it @param {{only?: boolean}} [options]
    */
-  sequence(items, { onItem } = {}) {
-    return this.begin(new Programme(items), {}, onItem);
+  perform(whole, at = 0, options = {}) {
+    if (whole !== this.take) this.put(whole);
+    const { items, skip, ...sounding } = whole.from(at, options);
+    const pumped = this.begin(new Programme(items), { at: skip }, sounding, at);
+    pumped.catch((error) => whole.onError(error));
   }
 
-  /** Show a take without playing it. @param {Take|null} take */
+  /** Show a take, or a whole, without playing it. @param {any} take null: nothing */
   show(take) {
     if (this.sounding) this.stop();
-    this.programme = take && new Programme([take]);
-    this.onItem = null;
+    this.programme = take && new Programme(isWhole(take) ? [] : [take]);
+    this.within = null;
     this.index = 0;
     this.at = 0;
     this.put(take);
   }
 
-  begin(programme, { index = 0, at = 0 } = {}, onItem = null) {
+  /**
+   * @param {Programme} programme @param {{index?: number, at?: number}} [from]
+   * @param {{onItem: (index: number) => void, place: (index: number, at: number) => number|null}|null} [within]  of a whole
+   * @param {number} [shown] samples into what is shown
+   */
+  begin(programme, { index = 0, at = 0 } = {}, within = null, shown = at) {
     this.programme = programme;
-    this.onItem = onItem;
+    this.within = within;
     this.index = index;
-    this.at = at;
+    this.at = shown;
     this.told = -1;
     const playing = this.player.begin();
     this.playing = playing;
@@ -135,7 +143,13 @@ export class Stage extends EventTarget {
       this.at = 0;
     }
     this.player.arm().catch(() => {});
-    this.begin(this.programme, { index: this.index, at: this.at }, this.onItem);
+    this.goOn();
+  }
+
+  /** Sound from the place where it stands. */
+  goOn() {
+    if (isWhole(this.take)) this.perform(this.take, this.at);
+    else this.begin(this.programme, { index: this.index, at: this.at });
   }
 
   toggle() {
@@ -143,9 +157,10 @@ export class Stage extends EventTarget {
     else this.resume();
   }
 
-  /** Be silent now, and begin from the beginning next time. */
+  /** Be silent now, and begin from the beginning next time; of a whole, where it was. */
   stop() {
     this.silence();
+    if (isWhole(this.take)) return;
     this.index = 0;
     this.at = 0;
   }
@@ -160,7 +175,7 @@ export class Stage extends EventTarget {
   seek(at) {
     if (!this.take) return;
     this.at = Math.max(0, Math.min(this.take.samples, Math.round(at)));
-    if (this.sounding) this.begin(this.programme, { index: this.index, at: this.at }, this.onItem);
+    if (this.sounding) this.goOn();
     this.paint();
   }
 
@@ -209,7 +224,12 @@ export class Stage extends EventTarget {
     if (this.told !== index) {
       this.told = index;
       this.index = index;
-      this.onItem?.(index, item);
+      this.within?.onItem(index);
+    }
+    if (this.within) {
+      this.at = this.within.place(index, at) ?? this.at;
+      this.take.timing.underruns = this.player.counters.underruns;
+      return;
     }
     if ('silence' in item) return;
     if (item !== this.take) this.put(item);
@@ -266,10 +286,12 @@ export class Stage extends EventTarget {
     slider.setAttribute('aria-valuenow', (this.at / SAMPLE_RATE).toFixed(1));
     slider.setAttribute('aria-valuemax', (take?.seconds ?? 0).toFixed(1));
     slider.setAttribute('aria-valuetext', `${clock(this.at)} / ${clock(take?.samples ?? 0)}`);
+    this.dispatchEvent(new Event('place'));
   }
 
   refresh() {
     const { take } = this;
+    if (take && !this.sounding) this.at = Math.min(this.at, take.samples);
     const label = this.t(this.sounding ? 'shell.pause' : 'shell.play');
     this.button.dataset.icon = this.sounding ? 'pause' : 'play';
     if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
@@ -279,4 +301,9 @@ export class Stage extends EventTarget {
     this.paint();
     this.dispatchEvent(new Event('change'));
   }
+}
+
+/** Whether it is several takes as one, which says itself how it goes on from a place. @param {any} take */
+function isWhole(take) {
+  return typeof take?.from === 'function';
 }

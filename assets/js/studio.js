@@ -2,11 +2,15 @@
 
 import { Addresses } from './addresses.js';
 import { api, StudioError } from './api.js';
+import { ChapterSheet } from './chapter_sheet.js';
 import { CodeDialog } from './code_dialog.js';
 import { Dock } from './dock.js';
 import { Drafts } from './drafts.js';
 import { TakeHistory } from './history.js';
+import { Importing } from './importing.js';
 import { Preferences } from './preferences.js';
+import { Pronunciation } from './pronunciation.js';
+import { PronunciationSheet } from './pronunciation_sheet.js';
 import { CloneRoom } from './rooms/clone.js';
 import { DesignRoom } from './rooms/design.js';
 import { RealVoices } from './real_voices.js';
@@ -17,6 +21,7 @@ import { ScriptRoom } from './rooms/script.js';
 import { SpeakersRoom } from './rooms/speakers.js';
 import { inPageWords, sayWith } from './server_words.js';
 import { Shortcuts } from './shortcuts.js';
+import { SoundingText } from './sounding_text.js';
 import { Speech } from './speech.js';
 import { expectedSeconds } from './speech_rate.js';
 import { Stage } from './stage.js';
@@ -45,12 +50,13 @@ export class Studio {
   /** In the page's language. @type {any} */
   presets;
 
-  /** @param {HTMLElement} page @param {{presets: Object, me: Object, words: Words, preferences: Preferences}} given */
-  constructor(page, { presets, me, words, preferences }) {
+  /** @param {HTMLElement} page @param {{presets: Object, me: Object, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given */
+  constructor(page, { presets, me, pronunciation, words, preferences }) {
     this.page = page;
     this.me = me;
     this.words = words;
     this.preferences = preferences;
+    this.pronunciation = pronunciation;
     this.api = api;
     this.given = presets;
     this.localise();
@@ -87,7 +93,10 @@ export class Studio {
     this.voicePopover = new VoicePopover(page, this);
     this.history = new TakeHistory(this.speech, this.t);
     this.shortcuts = new Shortcuts(page.querySelector('#vw-shortcuts'), (id) => this.go(id));
+    this.pronunciationSheet = new PronunciationSheet(page, this);
     this.code = new CodeDialog(page.querySelector('#vw-code'), this);
+    this.soundingText = new SoundingText(page, this);
+    this.importing = new Importing(page, this, new ChapterSheet(page, this));
     this.rooms = ROOMS.map((Room) => this.build(Room));
     this.drafts = new Drafts([this, this.variation, this.catalogue, ...this.rooms]);
     this.drafts.recall();
@@ -168,6 +177,7 @@ export class Studio {
     this.status.name();
     this.realVoices.refresh();
     this.stage.refresh();
+    this.dock.sayRate();
     this.variation.paint();
     for (const room of this.rooms) room.onLanguage?.();
   }
@@ -357,7 +367,7 @@ export class Studio {
   say(asked) {
     if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
-    const take = this.speech.say({ room: this.current.id, ...asked });
+    const take = this.speech.say({ room: this.current.id, spoken: this.pronunciation.spoken(asked.text), ...asked });
     for (const event of ['progress', 'done', 'error']) take.addEventListener(event, () => this.refresh());
     this.refresh();
     return take;
@@ -375,10 +385,10 @@ export class Studio {
     this.complain('request', this.shortness(take), take.room);
   }
 
-  /** @param {{text: string, seconds: number, mode: string, config: Object}} take */
-  shortness({ text, seconds, mode, config }) {
+  /** @param {{sent: string, seconds: number, mode: string, config: Object}} take */
+  shortness({ sent, seconds, mode, config }) {
     const way = mode !== 'base' ? 'seed' : config.voice ? 'voice' : config.x_vector_only_mode ? 'recording' : 'words';
-    const about = Math.round(expectedSeconds(text.trim()));
+    const about = Math.round(expectedSeconds(sent.trim()));
     return `${this.t('shell.too_short', { s: seconds.toFixed(1), about })} ${this.t(`shell.too_short.${way}`)}`;
   }
 
@@ -544,15 +554,16 @@ function socketUrl() {
 /** Bring the page in `element` to life. @param {HTMLElement} element */
 export async function mount(element) {
   const page = element.querySelector('#vw');
-  const [presets, me] = await Promise.all([
+  const [presets, me, kept] = await Promise.all([
     api.get('studio/presets'),
     api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),
+    api.get('studio/pronunciation').catch(() => null),
   ]);
   const preferences = new Preferences(me, presets.languages);
   const words = new Words();
   await words.load(preferences.language);
   words.apply(page);
   document.documentElement.lang = preferences.language;
-  const studio = new Studio(page, { presets, me, words, preferences });
+  const studio = new Studio(page, { presets, me, pronunciation: new Pronunciation(kept), words, preferences });
   offerSigningIn(page, me, studio.t);
 }

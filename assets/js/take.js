@@ -9,6 +9,7 @@
  * @property {'custom_voice'|'voice_design'|'base'} mode
  * @property {Object<string, any>} config      fields of session.config without seed and ref_audio
  * @property {string} text
+ * @property {string|null} [spoken]  what is sent in its place, where words of it are said otherwise
  * @property {number} seed
  * @property {string} [label]     what stands beside the waveform
  * @property {string|null} [parent]  id of the take that this one repeats or varies
@@ -25,12 +26,13 @@ import { wavBlob } from './wav.js';
 
 export class Take extends EventTarget {
   /** @param {Asked} asked */
-  constructor({ room, mode, config, text, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true }) {
+  constructor({ room, mode, config, text, spoken = null, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true }) {
     super();
     this.room = room;
     this.mode = mode;
     this.config = config;
     this.text = text;
+    this.spoken = spoken;
     this.seed = seed;
     this.label = label;
     this.parent = parent;
@@ -80,6 +82,11 @@ export class Take extends EventTarget {
     return take;
   }
 
+  /** The words that are spoken. */
+  get sent() {
+    return this.spoken ?? this.text;
+  }
+
   /** Whether sound may still come. */
   get live() {
     return this.state === 'queued' || this.state === 'streaming';
@@ -92,7 +99,7 @@ export class Take extends EventTarget {
   /** Whether it ended by itself long before its text can have been said. */
   get isShort() {
     if (this.state !== 'done') return false;
-    return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.text, this.seconds));
+    return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.sent, this.seconds));
   }
 
   /** Integrated loudness, null before it is known or where the take is too short for one. */

@@ -4,6 +4,7 @@ import { kept } from './keep.js';
 import { languageName, title } from './rooms/fields.js';
 import { clock } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
+import { Sharing } from './sharing.js';
 
 const MARKUP = `
 <div class="vw-take-line">
@@ -16,8 +17,10 @@ const MARKUP = `
     <button type="button" data-do="reproduce" data-i18n="library.reproduce">Reproduce</button>
     <button type="button" data-do="restore" data-i18n="library.restore">Use these settings</button>
     <button type="button" data-do="code" data-i18n="shell.as_code">As code</button>
+    <button type="button" data-do="share" data-i18n="share.share" hidden>Share by link</button>
     <button type="button" data-do="remove" data-i18n="library.delete">Delete</button>
   </div>
+  <div class="vw-take-share" hidden></div>
   <p class="vw-take-outcome vw-hint" role="status"></p>
   <p class="vw-take-files"><span class="vw-hint" data-i18n="shell.download">Download</span></p>
   <div class="vw-pair">
@@ -43,6 +46,8 @@ export class TakeRow {
     this.element.innerHTML = MARKUP;
     studio.words.apply(this.element);
     this.find = (selector) => this.element.querySelector(selector);
+    this.sharing = new Sharing(this.find('.vw-take-share'), record.id, studio, (deed) => this.guard(deed));
+    this.find('[data-do=share]').hidden = !studio.me.features?.share;
     this.listen();
     this.paint();
   }
@@ -55,6 +60,7 @@ export class TakeRow {
     const deeds = {
       reproduce: () => this.reproduce(),
       restore: () => studio.restore(this.record),
+      share: () => this.sharing.begin(),
       code: () => studio.showCode(this.record),
       remove: () => this.remove(),
     };
@@ -124,6 +130,7 @@ export class TakeRow {
     this.find('.vw-take-open').setAttribute('aria-expanded', String(open));
     this.find('.vw-take-more').hidden = !open;
     if (open) this.fill();
+    if (open && this.studio.me.features?.share) this.guard(() => this.sharing.look());
   }
 
   fill() {
@@ -151,11 +158,12 @@ export class TakeRow {
     const ms = (value) => (value == null ? null : `${Math.round(value)} ms`);
     const rows = [
       [t('library.text'), this.record.text],
+      [t('pronunciation.said'), this.record.spoken],
       [t('library.mode'), t(`shell.mode.${mode}`)],
       [t('library.model'), [model?.id, model?.device, model?.dtype].filter(Boolean).join(', ')],
       [t('library.voice'), voice && title(voice)],
       [t('library.language'), language && (language === 'auto' ? t('shell.auto') : languageName(language))],
-      ...Object.entries(others).map(([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)]),
+      ...Object.entries(others).map(([name, value]) => [this.settingName(name), typeof value === 'string' ? value : JSON.stringify(value)]),
       [t('library.reference'), reference && `sha256 ${reference.slice(0, 16)}…`],
       [t('shell.seed'), seed?.toString()],
       [t('shell.meter.ttfa'), ms(metrics?.heard?.ttfa_ms ?? metrics?.ttfa_ms)],
@@ -165,6 +173,13 @@ export class TakeRow {
       ['sha256', `${sha256.slice(0, 16)}…`],
     ];
     return rows.filter(([, value]) => value);
+  }
+
+  /** A field of a request for people; one that the page has no word for by its own name. @param {string} name */
+  settingName(name) {
+    const key = `library.setting.${name}`;
+    const said = this.studio.t(key);
+    return said === key ? name : said;
   }
 
   // --- deeds
@@ -192,8 +207,10 @@ export class TakeRow {
   }
 
   async remove() {
-    const { studio, record } = this;
+    const { studio, record, element } = this;
+    const next = element.nextElementSibling ?? element.previousElementSibling;
     await studio.history.remove(record.id);
+    /** @type {HTMLElement|null} */ (next?.querySelector('.vw-take-open') ?? null)?.focus();
     studio.toast(studio.t('library.deleted', { name: this.name }), {
       action: studio.t('shell.undo'),
       onAction: () => studio.history.restore(record.id).catch((error) => studio.toast(error.message)),

@@ -5,10 +5,11 @@ import { TakeRow } from './take_row.js';
 const TYPING_MS = 200;
 
 export class TakesPanel {
-  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio */
-  constructor(root, studio) {
+  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio @param {(wanted: any) => void} onFilter  something else is looked for */
+  constructor(root, studio, onFilter) {
     this.root = root;
     this.studio = studio;
+    this.onFilter = onFilter;
     this.search = root.querySelector('#vw-takes-search');
     this.room = root.querySelector('#vw-takes-room');
     this.starred = root.querySelector('#vw-takes-starred');
@@ -41,10 +42,12 @@ export class TakesPanel {
       search: this.search.value.trim(),
       room: this.room.value,
       favourite: this.starred.ariaPressed === 'true' ? '1' : '',
+      loose: '1', // what a script is made of is folded under it
     };
   }
 
   refresh() {
+    this.onFilter(this.wanted);
     return this.guard(this.studio.history.refresh(this.wanted));
   }
 
@@ -73,7 +76,8 @@ export class TakesPanel {
     while (this.list.children.length > rows.length) this.list.lastElementChild.remove();
     const { search, room, favourite } = this.wanted;
     this.empty.hidden = rows.length > 0;
-    this.empty.textContent = this.studio.t(search || room || favourite ? 'library.none_found' : 'library.none_yet');
+    const why = search ? 'none_found' : room || favourite ? 'none_of_these' : 'none_yet';
+    this.empty.textContent = this.studio.t(`library.${why}`);
     this.more.hidden = !next;
   }
 }

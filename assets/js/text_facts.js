@@ -17,9 +17,11 @@ export class TextFacts {
     this.studio = studio;
     this.count = page.querySelector('#vw-text-count');
     this.script = page.querySelector('#vw-text-script');
+    this.said = page.querySelector('#vw-text-said');
     this.tongue = page.querySelector('#vw-text-tongue');
     this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current.spokenBy?.() ?? null });
     studio.textField.addEventListener('input', () => this.refreshSoon());
+    studio.pronunciation.addEventListener('change', () => this.refreshSoon());
   }
 
   refreshSoon() {
@@ -36,9 +38,15 @@ export class TextFacts {
     this.count.textContent = text && studio.t('shell.text_facts', this.facts(text));
     this.count.classList.toggle('vw-over', [...text].length > this.most);
     this.script.hidden = text.length <= LONG;
+    this.said.textContent = this.otherwise(studio.pronunciation.count(text));
     const hint = text && this.hint(text);
     this.tongue.hidden = !hint;
     if (this.tongue.textContent !== hint) this.tongue.textContent = hint;
+  }
+
+  /** What opens the pronunciation dictionary, and how many words it has of this text. @param {number} n */
+  otherwise(n) {
+    return this.studio.t(n === 0 ? 'pronunciation.title' : n === 1 ? 'pronunciation.one_place' : 'pronunciation.places', { n });
   }
 
   /** Characters that one take may have. */

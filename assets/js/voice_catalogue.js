@@ -103,6 +103,12 @@ export class VoiceCatalogue extends EventTarget {
     return this.find(keyOf('base', said)) ?? this.all.find(own) ?? null;
   }
 
+  /** Whether voices of a mode can be told how to speak. @param {string|undefined} mode */
+  takesStyle(mode) {
+    const card = this.studio.cards.get('custom_voice');
+    return mode === 'base' ? (card?.styles_voices ?? false) : mode === 'custom_voice' && (card?.takes_instruct ?? true);
+  }
+
   /** Who speaks where nobody was chosen. @returns {Choice|null} */
   get first() {
     return this.all.find(({ why }) => !why) ?? null;

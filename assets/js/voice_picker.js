@@ -9,6 +9,7 @@
  * @property {() => string} chosen  the chosen voice's key
  * @property {(choice: Choice) => void} choose
  * @property {() => void} [leave]   a way to another room was taken
+ * @property {(() => void)|null} [describe]  a voice may be described there instead, where a checkpoint makes one of words
  */
 
 import { fits } from './voice_catalogue.js';
@@ -27,6 +28,7 @@ const MARKUP = `
 </div>
 <div class="vw-picker-list"></div>
 <div class="vw-picker-foot">
+  <button type="button" class="vw-button" data-i18n="picker.describe_here" hidden></button>
   <a class="vw-button" href="#/design" data-i18n="picker.design"></a>
   <a class="vw-button" href="#/clone" data-i18n="picker.clone"></a>
 </div>`;
@@ -42,6 +44,7 @@ export class VoicePicker {
     studio.words.apply(root);
     this.search = /** @type {HTMLInputElement} */ (root.querySelector('input'));
     this.list = /** @type {HTMLElement} */ (root.querySelector('.vw-picker-list'));
+    this.describe = /** @type {HTMLButtonElement} */ (root.querySelector('.vw-picker-foot button'));
     this.kinds = /** @type {HTMLButtonElement[]} */ ([...root.querySelectorAll('[data-kind]')]);
     this.listen();
     this.fill();
@@ -59,6 +62,7 @@ export class VoicePicker {
     this.list.onkeydown = (event) => this.onKey(event);
     this.list.addEventListener('focusin', ({ target }) => this.rove(rowOf(target)));
     for (const link of this.root.querySelectorAll('a')) link.onclick = () => this.acts.leave?.();
+    this.describe.onclick = () => this.acts.describe?.();
     catalogue.addEventListener('change', () => this.fill());
     samples.addEventListener('change', () => this.follow());
   }
@@ -104,6 +108,7 @@ export class VoicePicker {
     const held = this.list.contains(document.activeElement) ? keyAt(document.activeElement) : '';
     const top = this.list.scrollTop;
     for (const button of this.kinds) button.setAttribute('aria-pressed', String(button.dataset.kind === catalogue.kind));
+    this.describe.hidden = !this.acts.describe || !this.studio.cards.has('voice_design');
     const groups = this.groups();
     const lately = catalogue.kind === 'all' && !this.search.value.trim() ? catalogue.lately : [];
     this.list.replaceChildren(
@@ -212,7 +217,12 @@ export class VoicePicker {
   focus() {
     const row = /** @type {HTMLElement|null} */ (this.list.querySelector('.vw-picked > .vw-pick-choose'));
     (row ?? this.search).focus({ preventScroll: true });
-    row?.scrollIntoView({ block: 'nearest' });
+    this.reveal();
+  }
+
+  /** Bring who is chosen into sight. */
+  reveal() {
+    this.list.querySelector('.vw-picked')?.scrollIntoView({ block: 'nearest' });
   }
 
   /** Show whose sample sounds. */

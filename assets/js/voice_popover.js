@@ -2,14 +2,14 @@
 
 import { VoicePicker } from './voice_picker.js';
 
-/** @typedef {import('./voice_catalogue.js').Choice} Choice */
+/** @typedef {import('./voice_picker.js').Acts} Acts */
 
 export class VoicePopover {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
     this.element = /** @type {HTMLElement} */ (page.querySelector('#vw-voice-sheet'));
-    /** @type {import('./voice_picker.js').Acts} */
+    /** @type {Acts} */
     this.acts = { chosen: () => '', choose: () => {} };
     /** @type {HTMLElement|null} */
     this.opener = null;
@@ -25,7 +25,7 @@ export class VoicePopover {
   /**
    * Make a button choose a voice by the sheet.
    *
-   * @param {HTMLButtonElement} button @param {{chosen: () => string, choose: (choice: Choice) => void}} acts
+   * @param {HTMLButtonElement} button @param {Acts} acts  of them, what is done with the choice
    */
   serve(button, acts) {
     button.popoverTargetElement = this.element;
@@ -36,9 +36,10 @@ export class VoicePopover {
     });
   }
 
-  /** The picker for whoever opens the sheet. @param {{chosen: () => string, choose: (choice: Choice) => void}} acts */
+  /** The picker for whoever opens the sheet. @param {Acts} acts */
   show(acts) {
     this.acts = acts;
+    const describe = acts.describe ?? null;
     this.picker ??= new VoicePicker(/** @type {HTMLElement} */ (this.element.lastElementChild), this.studio, {
       chosen: () => this.acts.chosen(),
       choose: (choice) => {
@@ -46,6 +47,10 @@ export class VoicePopover {
         this.element.hidePopover();
       },
       leave: () => this.element.hidePopover(),
+    });
+    this.picker.acts.describe = describe && (() => {
+      this.element.hidePopover();
+      describe();
     });
     this.picker.search.value = '';
     this.picker.fill();

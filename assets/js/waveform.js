@@ -15,14 +15,14 @@ export class Waveform {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
     this.canvas = canvas;
-    /** @type {import('./take.js').Take|null} */
+    /** @type {any} a take, or what has peaks of its own */
     this.take = null;
     this.played = 0;
     this.onProgress = () => this.draw();
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  /** @param {import('./take.js').Take|null} take */
+  /** @param {import('./take.js').Take|import('./script/whole.js').Whole|null} take */
   show(take) {
     this.take?.removeEventListener('progress', this.onProgress);
     this.take = take;
@@ -47,7 +47,7 @@ export class Waveform {
     const style = getComputedStyle(canvas);
     const accent = style.getPropertyValue('--vw-accent');
     const quiet = style.getPropertyValue('--vw-wave');
-    paintBars(canvas, take && Peaks.of(take), span / BIN, (from) => (from < this.played / BIN ? accent : quiet));
+    paintBars(canvas, take && (take.peaks ?? Peaks.of(take)), span / BIN, (from) => (from < this.played / BIN ? accent : quiet));
   }
 }
 
@@ -55,7 +55,7 @@ export class Waveform {
  * Peaks as bars over the whole width, on a line.
  *
  * @param {HTMLCanvasElement} canvas
- * @param {Peaks|null} peaks
+ * @param {{low: number[], high: number[]}|null} peaks
  * @param {number} bins            that the width stands for
  * @param {(bin: number) => string} colour  of a bar that begins there
  */

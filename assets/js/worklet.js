@@ -4,9 +4,13 @@
  * States: idle -> buffering -> playing -> draining -> idle. It starts when `target` samples are there, or `hold` samples
  * of time after its first ones, and, when it runs dry in the middle of a take, ramps to silence, doubles the target and
  * buffers again.
- * Outside of those ramps every sample that leaves is the served one, int16 / 32768, in order, once.
+ * Outside of those ramps every sample that leaves is the served one, int16 / 32768, in order, once: at a rate of 1.
+ *
+ * At another rate it goes through `Stretch`. What is still being made is never played faster than it comes: the less of it waits, the
+ * nearer the rate is to 1, so that a faster rate makes no underrun.
  *
  * Messages in:  {type: 'begin', take, target, hold?} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
+ *               {type: 'rate', rate}: of this take and the next ones
  *               {type: 'stop'} {type: 'report', id}: asks for counters now
  * Messages out: {type: 'counters', ...Counters} ten times a second of sound, and at each change of state.
  *
@@ -18,22 +22,28 @@
  * @property {number} underruns         times that the queue ran dry before more sound came
  * @property {number} underrunSamples   silence that those put into the sound
  * @property {number|null} firstTime    context time of the take's first sample, seconds
+ * @property {number} rate              served samples for each that leaves, just now
  * @property {number} target            samples to wait for before (re)starting
  * @property {boolean} finished         the whole take was played, or it was stopped
  * @property {number} [id]              of the 'report' that this answers
  */
+
+import { Stretch } from './worklet_stretch.js';
 
 // 5 ms: long enough to hide the step, too short to be heard as a fade.
 const RAMP_S = 0.005;
 const MAX_TARGET_S = 0.6;
 const REPORT_S = 0.1;
 const QUANTUM = 128; // samples between two calls of process
+// What waits of a take that is still being made: with less it is not played faster, with more as fast as was chosen.
+const SCARCE_S = 0.2;
+const AMPLE_S = 0.5;
 
 class PcmPlayer extends AudioWorkletProcessor {
   /** @type {Int16Array[]} */
   chunks = [];
   offset = 0; // in chunks[0]
-  buffered = 0;
+  came = 0; // samples of this take
   take = 0;
   target = 0;
   hold = 0;
@@ -42,7 +52,8 @@ class PcmPlayer extends AudioWorkletProcessor {
   state = 'idle';
   ended = false;
   finished = false;
-  played = 0;
+  played = 0; // samples of it that have left; between two of them while it is stretched
+  rate = 1;
   last = 0;
   fadeIn = 0;
   dry = 0; // silence since the queue ran dry; becomes an underrun if more sound comes
@@ -58,6 +69,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.ramp = Math.round(RAMP_S * sampleRate);
     this.maxTarget = Math.round(MAX_TARGET_S * sampleRate);
     this.reportEvery = Math.round(REPORT_S * sampleRate);
+    this.stretch = new Stretch(sampleRate);
     this.tail = 0; // the value that a cut left behind; it decays over what follows
     this.tailLeft = 0;
     this.clear(0, 0);
@@ -68,7 +80,8 @@ class PcmPlayer extends AudioWorkletProcessor {
   clear(take, target, hold = Infinity) {
     this.chunks = [];
     this.offset = 0;
-    this.buffered = 0;
+    this.came = 0;
+    this.stretch.clear();
     this.take = take;
     this.target = target;
     this.hold = hold;
@@ -101,6 +114,9 @@ class PcmPlayer extends AudioWorkletProcessor {
       case 'end':
         if (message.take === this.take) this.end();
         break;
+      case 'rate':
+        this.rate = message.rate;
+        break;
       case 'stop':
         this.stop();
         break;
@@ -110,11 +126,28 @@ class PcmPlayer extends AudioWorkletProcessor {
     }
   }
 
+  /** Samples that came and have not left. */
+  get buffered() {
+    return this.came - Math.round(this.played);
+  }
+
+  /** Whether there is anything to play. */
+  get hasSound() {
+    return this.chunks.length > 0 || this.stretch.ahead > 0;
+  }
+
+  /** How fast it is played just now. */
+  get pace() {
+    if (this.rate <= 1 || this.ended) return this.rate;
+    const ample = (this.buffered / sampleRate - SCARCE_S) / (AMPLE_S - SCARCE_S);
+    return 1 + (this.rate - 1) * Math.max(0, Math.min(1, ample));
+  }
+
   /** @param {Int16Array} pcm */
   push(pcm) {
     if (pcm.length === 0) return;
     this.chunks.push(pcm);
-    this.buffered += pcm.length;
+    this.came += pcm.length;
     if (this.isDry) {
       this.isDry = false;
       this.underruns += 1;
@@ -126,14 +159,15 @@ class PcmPlayer extends AudioWorkletProcessor {
   end() {
     this.ended = true;
     if (this.state === 'playing') this.enter('draining');
-    if (this.state === 'buffering' && this.buffered === 0) this.finish();
+    if (this.state === 'buffering' && !this.hasSound) this.finish();
   }
 
   stop() {
     if (this.state === 'idle') return;
     this.cut();
     this.chunks = [];
-    this.buffered = 0;
+    this.stretch.clear();
+    this.came = Math.round(this.played);
     this.finish();
   }
 
@@ -169,7 +203,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   }
 
   startIfReady() {
-    if (this.buffered === 0) return;
+    if (!this.hasSound) return;
     const waited = this.firstTime === null && this.held >= this.hold;
     this.held += QUANTUM;
     if (this.buffered < this.target && !waited && !this.ended) return;
@@ -183,25 +217,52 @@ class PcmPlayer extends AudioWorkletProcessor {
 
   /** Move queued samples to the output. Returns how many there were. @param {Float32Array} out */
   render(out) {
-    let done = 0;
-    while (done < out.length && this.buffered > 0) {
-      const chunk = this.chunks[0];
-      const count = Math.min(out.length - done, chunk.length - this.offset);
-      for (let i = 0; i < count; i++) out[done + i] = chunk[this.offset + i] / 32768;
-      done += count;
-      this.offset += count;
-      this.buffered -= count;
-      if (this.offset === chunk.length) {
-        this.chunks.shift();
-        this.offset = 0;
-      }
-    }
+    const { pace } = this;
+    const done = pace === 1 && this.stretch.ahead === 0 ? this.asItCame(out) : this.stretched(out, pace);
+    this.played = this.hasSound ? Math.min(this.played + done * pace, this.came) : this.came;
     for (let i = 0; i < done && this.fadeIn > 0; i++, this.fadeIn--) {
       out[i] *= 1 - this.fadeIn / this.ramp;
     }
     if (done > 0) this.last = out[done - 1];
-    this.played += done;
     return done;
+  }
+
+  /** @param {Float32Array} out */
+  asItCame(out) {
+    let done = 0;
+    while (done < out.length && this.chunks.length > 0) {
+      const count = Math.min(out.length - done, this.chunks[0].length - this.offset);
+      const chunk = this.chunks[0];
+      for (let i = 0; i < count; i++) out[done + i] = chunk[this.offset + i] / 32768;
+      done += count;
+      this.drop(count);
+    }
+    return done;
+  }
+
+  /** @param {Float32Array} out @param {number} pace */
+  stretched(out, pace) {
+    const { stretch } = this;
+    let done = 0;
+    let count;
+    do {
+      while (stretch.wanted > 0 && this.chunks.length > 0) {
+        const taken = Math.min(stretch.wanted, this.chunks[0].length - this.offset);
+        stretch.put(this.chunks[0], this.offset, taken);
+        this.drop(taken);
+      }
+      count = stretch.take(out, done, pace);
+      done += count;
+    } while (count > 0 && done < out.length);
+    return done;
+  }
+
+  /** Take samples from the queue. @param {number} count at most what is left of the first chunk */
+  drop(count) {
+    this.offset += count;
+    if (this.offset < this.chunks[0].length) return;
+    this.chunks.shift();
+    this.offset = 0;
   }
 
   /** Fill the rest of a block that the queue could not. @param {Float32Array} out @param {number} from */
@@ -227,11 +288,12 @@ class PcmPlayer extends AudioWorkletProcessor {
       type: 'counters',
       take: this.take,
       state: this.state,
-      played: this.played,
+      played: Math.round(this.played),
       buffered: this.buffered,
       underruns: this.underruns,
       underrunSamples: this.underrunSamples,
       firstTime: this.firstTime,
+      rate: this.pace,
       target: this.target,
       finished: this.finished,
       id,

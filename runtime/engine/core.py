@@ -118,6 +118,11 @@ class EngineCore:
         """Rows whose frames are made as far as the text goes. Shapes: [S]."""
         return (self.table.made > 0) & (self.table.text <= self.table.made)
 
+    def speak_voices_of(self, voices: VoiceCache) -> None:
+        """Take voices from another checkpoint's cache from now on; no request may wait for one of its own."""
+        self.voice_cache = voices
+        self.waiting.voices = voices
+
     # --- what clients do
 
     def enter(self, sequence: Sequence) -> None:

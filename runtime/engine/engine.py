@@ -111,7 +111,11 @@ class Engine:
     def cards(self) -> tuple[ModelCard, ...]:
         """What is served, loaded or not."""
         dtype = str(self.dtype).removeprefix("torch.")
-        return tuple(entry.card(self.device.name, dtype, self.settings.limits) for entry in self.registry.entries)
+        registry, limits = self.registry, self.settings.limits
+        return tuple(
+            entry.card(self.device.name, dtype, limits, styles_voices=registry.styles_voices(entry))
+            for entry in registry.entries
+        )
 
     def start(self) -> None:
         """Start the engine's threads."""
@@ -143,8 +147,9 @@ class Engine:
             EngineDead: the engine has stopped.
             CheckpointUnusable: its checkpoint was to be loaded at first use, and could not.
         """
-        entry = self._entry(request.mode)
-        core = entry.core
+        entries = self._entries(request)
+        entry = entries[0]
+        core = entry.core if all(needed.core for needed in entries) else None
         admitted = None if core is None else self._admit(core, request)
         with self._lock:
             if not self.alive:
@@ -158,7 +163,7 @@ class Engine:
                 sequence.admit(*admitted, self._seed(request), self.clock())
                 self.commands.append(partial(core.enter, sequence))
             else:
-                self._hold(entry, sequence)
+                self._hold(entries, sequence)
         self._wake.set()
         return ticket
 
@@ -200,10 +205,12 @@ class Engine:
         """
         core = self._entry(mode).core
         if core is None:
-            raise ModeNotServed(param="task_type", mode=mode, known=", ".join(self.registry.modes))
-        admission, _ = self._admit(core, SpeechRequest(text="A", mode=mode, reference=reference))
-        if admission.reference is None or admission.voice_key is None:
+            raise self._not_served(mode)
+        if mode is not Mode.BASE:
             raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
+        admission, _ = self._admit(core, SpeechRequest(text="A", mode=mode, reference=reference))
+        assert admission.reference is not None
+        assert admission.voice_key is not None
         core.voice_cache.prepare(admission.reference, admission.voice_key, done)
 
     def load(self) -> EngineLoad:
@@ -336,6 +343,10 @@ class Engine:
             *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
         )
         entry.core = core
+        for other in self.registry.entries:  # a CustomVoice checkpoint is lent the voices of a Base one
+            reader = self.registry.reader(other)
+            if other.core is not None and reader is not None and reader.core is not None:
+                other.core.speak_voices_of(reader.core.voice_cache)
 
     def _load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
         """Load a checkpoint's weights. Takes seconds to minutes.
@@ -348,14 +359,15 @@ class Engine:
         device.lay_out(checkpoint.speech_tokenizer.code2wav)
         self.add(entry, checkpoint, tell)
 
-    def _hold(self, entry: RegistryEntry, sequence: Sequence) -> None:
-        """Keep a request until its checkpoint is loaded, which begins now if it has not. Under the lock."""
-        entry.waiting.hold(sequence)
-        if not entry.is_loading:
-            entry.is_loading = True
-            threading.Thread(target=self._load_late, args=(entry,), name="loader", daemon=True).start()
-        elif entry.core is not None or entry.has_failed:  # since submit looked
-            self.commands.append(partial(self.let_in, entry))
+    def _hold(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
+        """Keep a request until what it needs is loaded, which begins now if it has not. Under the lock."""
+        entries[0].waiting.hold(sequence)
+        for needed in entries:
+            if needed.core is None and not needed.is_loading:
+                needed.is_loading = True
+                threading.Thread(target=self._load_late, args=(needed,), name="loader", daemon=True).start()
+        if self._is_settled(sequence):  # since submit looked
+            self.commands.append(partial(self.let_in, entries[0]))
 
     def _load_late(self, entry: RegistryEntry) -> None:
         """Load at first use, then let in the requests that waited for it. Thread: loader."""
@@ -364,20 +376,20 @@ class Engine:
         except Exception:
             log.exception("a checkpoint could not be loaded")
             entry.has_failed = True
-        self.commands.append(partial(self.let_in, entry))
+        self.commands.extend(partial(self.let_in, other) for other in self.registry.entries)
         self._wake.set()
 
     def let_in(self, entry: RegistryEntry) -> None:
         with self._lock:
-            released = entry.waiting.release()
+            released = entry.waiting.release(self._is_settled)
         core = entry.core
         if core is not None and self._thread is not None:
             self._prepare_thread()
             core.voice_cache.start(self._prepare_thread)
         for sequence, commands in released:
             try:
-                if core is None:
-                    raise CheckpointUnusable(mode=sequence.request.mode)
+                self._entries(sequence.request)
+                assert core is not None, "it is loaded, or has failed and was refused"
                 admitted = self._admit(core, sequence.request)
                 sequence.admit(*admitted, self._seed(sequence.request), self.clock())
                 core.enter(sequence)
@@ -391,10 +403,35 @@ class Engine:
     def _entry(self, mode: Mode) -> RegistryEntry:
         entry = self.registry.entry(mode)
         if entry is None:
-            raise ModeNotServed(param="task_type", mode=mode, known=", ".join(self.registry.modes))
+            raise self._not_served(mode)
         if entry.has_failed:
             raise CheckpointUnusable(mode=mode)
         return entry
+
+    def _entries(self, request: SpeechRequest) -> tuple[RegistryEntry, ...]:
+        """What has to be loaded for a request: the checkpoint that speaks it, and the one that reads its voice.
+
+        Raises:
+            ModeNotServed: no checkpoint serves the mode, or none reads voices for the one that does.
+            CheckpointUnusable: one of them could not be loaded.
+        """
+        entry = self._entry(request.mode)
+        if request.reference is None or not request.takes_reference:
+            return (entry,)
+        reader = self.registry.reader(entry)
+        if reader is None:
+            raise self._not_served(Mode.BASE)
+        return (entry,) if reader is entry else (entry, self._entry(Mode.BASE))
+
+    def _not_served(self, mode: Mode) -> ModeNotServed:
+        return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.registry.modes))
+
+    def _is_settled(self, sequence: Sequence) -> bool:
+        """Whether nothing more is loaded for a request."""
+        try:
+            return all(entry.core is not None for entry in self._entries(sequence.request))
+        except SpeechError:  # which it is told when it is let in
+            return True
 
     def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:
         return admit(request, core.checkpoint, self.settings.limits, core.length)

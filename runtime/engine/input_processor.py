@@ -135,8 +135,10 @@ def admit(
     _check_frames("max_frames", request.max_frames, limits)
     _check_frames("initial_codec_chunk_frames", request.first_chunk_frames, limits)
     reference = _reference(request, checkpoint, limits)
+    if request.mode is Mode.CUSTOM_VOICE and reference is not None:
+        notes.append("The voice is spoken by its sound alone, so that it can take a style; this is experimental.")
     _judge_transcript(reference, notes)
-    speaker = _speaker(request, config, notes)
+    speaker = None if reference is not None else _speaker(request, config, notes)
     layout = _layout(request, config)
     frames = 0
     if reference is not None and not reference.x_vector_only:
@@ -271,9 +273,9 @@ def _layout(request: SpeechRequest, config: ModelConfig) -> Layout:
 
 
 def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -> Reference | None:
-    if request.mode is not Mode.BASE:
+    reference = request.reference if request.takes_reference else None
+    if reference is None and request.mode is not Mode.BASE:
         return None
-    reference = request.reference
     if reference is None:
         raise MissingReference(param="ref_audio")
     seconds = len(reference.samples) / SAMPLE_RATE
@@ -281,6 +283,8 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         raise ReferenceTooShort(param="ref_audio", seconds=seconds, limit=limits.min_reference_s)
     if seconds > limits.max_reference_s:
         raise ReferenceTooLong(param="ref_audio", seconds=seconds, limit=limits.max_reference_s)
+    if request.mode is Mode.CUSTOM_VOICE:  # its checkpoints have never read a reference's frames
+        reference = replace(reference, text=None, x_vector_only=True)
     if reference.x_vector_only:
         return reference
     text = (reference.text or "").strip()  # as the text itself: a newline would merge with the template's

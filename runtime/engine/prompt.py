@@ -95,6 +95,9 @@ def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextToken
         trailing = _add_reference(columns, [*reference, *body], frames, utterance.layout, config)
     else:
         trailing = _add_text(columns, body, utterance.layout, config)
+    # The last position is read anew each time, for it gives the first code; none is left to the text where the words
+    # of a reference outlast its frames.
+    constant = min(constant, len(columns.text) - 1)
     if constant < WORTH_KEEPING:
         return Prompt(_embed(columns, voice, talker), trailing)
     beginning = (columns.text[:constant], columns.codec[:constant], voice.key if voice else None)
@@ -104,7 +107,7 @@ def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextToken
 
 def prompt_length(utterance: Utterance, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
     """Count the prompt's positions without a device (docs/model.md 3.2 to 3.5). ``frames``: the reference's."""
-    named = utterance.speaker is not None or utterance.mode is Mode.BASE
+    named = utterance.mode is not Mode.VOICE_DESIGN  # a speaker or an x-vector
     tagged = utterance.language != "auto"
     length = len(tokenizer.role()) + 3 + tagged + named + 1
     if utterance.instruct is not None:

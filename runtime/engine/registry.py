@@ -44,7 +44,7 @@ class RegistryEntry:
         created = int((folder / "config.json").stat().st_mtime)
         return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder), created)
 
-    def card(self, device: str, dtype: str, limits: Limits) -> ModelCard:
+    def card(self, device: str, dtype: str, limits: Limits, *, styles_voices: bool) -> ModelCard:
         """The checkpoint as clients see it."""
         config, generation = self.config, self.config.generation
         return ModelCard(
@@ -69,6 +69,7 @@ class RegistryEntry:
                 top_p=generation.top_p,
                 repetition_penalty=generation.repetition_penalty,
             ),
+            styles_voices=styles_voices,
         )
 
 
@@ -97,6 +98,24 @@ class Registry:
     def entry(self, mode: Mode) -> RegistryEntry | None:
         """The entry that serves a mode."""
         return next((entry for entry in self.entries if mode in entry.modes), None)
+
+    def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
+        """The entry whose encoders read voices for this one: its own, or those of a Base checkpoint of the same size.
+
+        An x-vector has the talker's width, and CustomVoice checkpoints are published without an encoder; their
+        speakers' rows of the codec embedding stand where Base has its x-vector (docs/model.md 3.2).
+        """
+        if entry.config.speaker_encoder is not None:
+            return entry
+        base = self.entry(Mode.BASE)
+        if base is None or base.config.talker.hidden_size != entry.config.talker.hidden_size:
+            return None
+        return base
+
+    def styles_voices(self, entry: RegistryEntry) -> bool:
+        """Whether it can speak with a style in voices that are no speakers of its own."""
+        is_styled = Mode.CUSTOM_VOICE in entry.modes and entry.config.takes_instruct
+        return is_styled and self.reader(entry) is not None
 
     @property
     def modes(self) -> tuple[Mode, ...]:

@@ -72,6 +72,7 @@ class WaitingQueue:
 
     def withdraw(self, ticket: int) -> Sequence | None:
         """Take out a request that waits for its checkpoint; None if it does not."""
+        self._commands.pop(ticket, None)
         return self._no_checkpoint.pop(ticket, None)
 
     def defer(self, ticket: int, command: Command) -> bool:
@@ -81,12 +82,14 @@ class WaitingQueue:
         self._commands.setdefault(ticket, []).append(command)
         return True
 
-    def release(self) -> list[tuple[Sequence, list[Command]]]:
-        """Take out the requests that waited for their checkpoint, and what their clients have wanted meanwhile."""
-        sequences = list(self._no_checkpoint.values())
-        self._no_checkpoint.clear()
-        commands, self._commands = self._commands, {}
-        return [(sequence, commands.get(sequence.ticket, [])) for sequence in sequences]
+    def release(
+        self, is_loaded: Callable[[Sequence], bool] = lambda sequence: True
+    ) -> list[tuple[Sequence, list[Command]]]:
+        """Take out those whose checkpoints are loaded by now, and what their clients have wanted meanwhile."""
+        sequences = [sequence for sequence in self._no_checkpoint.values() if is_loaded(sequence)]
+        for sequence in sequences:
+            del self._no_checkpoint[sequence.ticket]
+        return [(sequence, self._commands.pop(sequence.ticket, [])) for sequence in sequences]
 
     # --- without a voice, a text or a slot
 

@@ -122,7 +122,7 @@ def resolve(reference: str) -> Path:
         raise CheckpointMissing(
             path=reference,
             what="the checkpoint",
-            hint=f"There is no such folder and the Hub did not give it ({type(error).__name__}).",
+            hint="There is no such folder and the Hub did not give it.",
         ) from error
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import json
-import resource
 import sys
+
+from runtime.shared.confinement import confine
 
 MEMORY_BYTES = 768 * 2**20  # of address space; numpy and libsndfile take 300 MB of it
 CPU_S = 5
@@ -28,7 +29,7 @@ class Seekable(io.BytesIO):
 
 def main() -> None:
     """Decode stdin and write the answer."""
-    confine()
+    confine(MEMORY_BYTES, CPU_S)
     from runtime.errors import BadReferenceAudio
     from runtime.shared.audio import read_sound  # after the limits: they hold for libsndfile's own start too
 
@@ -41,21 +42,6 @@ def main() -> None:
     else:
         answer, samples = {"rate": sound.rate}, sound.samples.tobytes()
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + samples)
-
-
-def confine() -> None:
-    """Give up memory, time, files and dumps. A system without one of the limits goes without it."""
-    wanted = {
-        resource.RLIMIT_AS: MEMORY_BYTES,
-        resource.RLIMIT_CPU: CPU_S,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_CORE: 0,
-    }
-    for limit, value in wanted.items():
-        try:
-            resource.setrlimit(limit, (value, value))
-        except (ValueError, OSError):  # macOS refuses RLIMIT_AS
-            continue
 
 
 if __name__ == "__main__":

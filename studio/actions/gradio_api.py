@@ -1,11 +1,21 @@
-"""Offers the actions as functions of Gradio's API, for gradio_client and plain HTTP."""
+"""Offers the actions as functions of Gradio's API, for gradio_client and plain HTTP.
+
+Sound and other files are answered as Gradio's own components answer them: gradio_client fetches them, and its caller
+finds a path on its disk; over plain HTTP they have a `url`. Gradio deletes them after a day (studio/page.py).
+"""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import inspect
+import mimetypes
 from typing import Any
 
 import gradio as gr
+from gradio.data_classes import FileData
+from gradio.processing_utils import save_bytes_to_cache
+from gradio.utils import get_upload_folder
 from starlette.types import ASGIApp
 
 from studio.actions.asking import ActionRefused, Asking
@@ -28,8 +38,26 @@ def _function(app: ASGIApp, action: Action) -> Action:
             studio = (
                 Asking(app, caller.headers, caller.client.host) if isinstance(caller, gr.Request) else Asking(app, {})
             )
-            return await action(studio, *arguments, **named)
+            return await asyncio.to_thread(_with_files, await action(studio, *arguments, **named))
         except ActionRefused as refusal:
             raise gr.Error(refusal.message, title=refusal.code, print_exception=False) from None
 
     return shaped(call, action, CALLER)
+
+
+def _with_files(told: Any) -> Any:
+    """The same with files in the place of what is in base64. Takes some milliseconds."""
+    if isinstance(told, list):
+        return [_with_files(item) for item in told]
+    if not isinstance(told, dict):
+        return told
+    if set(told) == {"media_type", "data"}:
+        return _file(told["data"], told["media_type"].partition(";")[0])
+    return {name: _file(value, "audio/wav") if name == "wav" else _with_files(value) for name, value in told.items()}
+
+
+def _file(data: str, media_type: str) -> dict[str, Any]:
+    name = f"voicewright{mimetypes.guess_extension(media_type) or ''}"
+    path = save_bytes_to_cache(base64.b64decode(data), name, get_upload_folder())
+    told: dict[str, Any] = FileData(path=path, orig_name=name, mime_type=media_type).model_dump()
+    return told

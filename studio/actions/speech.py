@@ -7,7 +7,7 @@ import base64
 import hashlib
 import json
 import secrets
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from runtime.request import SAMPLE_RATE
 from studio.actions.asking import ActionRefused, Asking
@@ -39,6 +39,17 @@ class Reproduced(TypedDict):
     seed: int
 
 
+class Wording(NamedTuple):
+    """What is written, and what is sent in its place; None: the same."""
+
+    text: str
+    spoken: str | None
+
+    @property
+    def sent(self) -> str:
+        return self.text if self.spoken is None else self.spoken
+
+
 async def speak(
     studio: Asking,
     text: str,
@@ -48,7 +59,8 @@ async def speak(
     instruct: str = "",
     seed: int | None = None,
 ) -> Spoken:
-    """Speak a text, keep it as a take in the history, and return it as a WAV file.
+    """Speak a text, keep it as a take in the history, and return it as a WAV file. Words of the caller's pronunciation
+    dictionary are said as it has them.
 
     Args:
         text: what to say.
@@ -126,9 +138,10 @@ async def reproduce(studio: Asking, take: str) -> Reproduced:
         reference = await studio("GET", f"/studio/takes/{take}/reference")
         config["ref_audio"] = f"data:application/octet-stream;base64,{base64.b64encode(reference.content).decode()}"
     config.setdefault("task_type", record["mode"])
-    pcm, done = await studio.speech({**config, "input": record["text"], "seed": record["seed"]})
+    words = Wording(record["text"], record.get("spoken"))
+    pcm, done = await studio.speech({**config, "input": words.sent, "seed": record["seed"]})
     identical = hashlib.sha256(pcm).hexdigest() == record["sha256"]
-    kept = await _keep(studio, record["text"], record["config"], pcm, done, record["mode"], record["label"], take)
+    kept = await _keep(studio, words, record["config"], pcm, done, record["mode"], record["label"], take)
     return Reproduced(take=kept, identical=identical, seed=done["seed"])
 
 
@@ -141,9 +154,10 @@ async def _spoken(
     studio: Asking, text: str, config: dict[str, Any], seed: int | None, label: str | None = None
 ) -> Spoken:
     drawn = secrets.randbelow(2**32) if seed is None else seed
-    pcm, done = await studio.speech({**config, "input": text, "seed": drawn})
+    words = await _words(studio, text)
+    pcm, done = await studio.speech({**config, "input": words.sent, "seed": drawn})
     mode = config.get("task_type") or await _mode_of(studio, config.get("voice", ""))
-    take = await _keep(studio, text, config, pcm, done, mode, label)
+    take = await _keep(studio, words, config, pcm, done, mode, label)
     return Spoken(
         take=take,
         audio=None if take is None else f"studio/takes/{take}/audio",
@@ -155,9 +169,15 @@ async def _spoken(
     )
 
 
+async def _words(studio: Asking, text: str) -> Wording:
+    """A text, and what is sent for it by the caller's pronunciation dictionary."""
+    said = (await studio("POST", "/studio/pronunciation/said", json={"text": text})).json()
+    return Wording(text, said["text"] if said["places"] else None)
+
+
 async def _keep(
     studio: Asking,
-    text: str,
+    words: Wording,
     config: dict[str, Any],
     pcm: bytes,
     done: dict[str, Any],
@@ -169,7 +189,8 @@ async def _keep(
     take = {
         "room": ROOMS.get(mode, "speakers"),
         "mode": mode,
-        "text": text,
+        "text": words.text,
+        "spoken": words.spoken,
         "config": {name: value for name, value in config.items() if name != "ref_audio"},
         "seed": done["seed"],
         "voice": config.get("voice"),

@@ -40,7 +40,11 @@ class MeRoutes:
     async def me(self, request: Request) -> Response:
         visitor = self._visitors.of(request)
         chosen = {} if visitor.owner is None else await self._aside(self._store.preferences, visitor.owner)
-        features = PLAIN | {"formats": list(FORMATS)} | (self._features(request) if self._features else {})
+        features = (
+            PLAIN
+            | {"formats": list(FORMATS), "share": self._store.settings.share_links == "on"}
+            | (self._features(request) if self._features else {})
+        )
         note = self._store.temporary_note
         return said(
             {

@@ -36,7 +36,7 @@ def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Rel
         origin = provenance(record, description(record, store, owner))
         form = {
             "name": name,
-            "ref_text": record["text"],
+            "ref_text": record.get("spoken") or record["text"],  # what is heard
             "consent": CONSENT,
             "speaker_description": origin.get("description", ""),
             "language": origin.get("language", ""),

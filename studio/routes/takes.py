@@ -62,6 +62,8 @@ class TakeRoutes:
             favourite=is_yes(request, "favourite"),
             before=query.get("cursor", "")[:80],
             limit=whole_number(request, "limit", 30),
+            loose=is_yes(request, "loose"),
+            script=query.get("script", "")[:64],
         )
         owner = self._visitors.of(request).owner
         if owner is None:

@@ -63,9 +63,29 @@ MIGRATIONS = (
         held TEXT NOT NULL
     ) STRICT;
     """,
+    """
+    CREATE TABLE pronunciations (
+        owner TEXT PRIMARY KEY,
+        updated_at REAL NOT NULL,
+        dictionary TEXT NOT NULL
+    ) STRICT;
+    """,
+    """
+    CREATE TABLE shares (
+        token TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        take TEXT NOT NULL UNIQUE,
+        created_at REAL NOT NULL
+    ) STRICT;
+    """,
 )
 # Where what people made lies as JSON, and by what a row is known beside its owner.
-_HELD = {"takes": ("record", "id"), "scripts": ("script", "id"), "preferences": ("chosen", "owner")}
+_HELD = {
+    "takes": ("record", "id"),
+    "scripts": ("script", "id"),
+    "preferences": ("chosen", "owner"),
+    "pronunciations": ("dictionary", "owner"),
+}
 
 _FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 

@@ -18,6 +18,7 @@ from runtime.shared.strict_json import parse_object
 from runtime.shared.validation import first_fault
 
 MOST_LINES = 1000  # of a script
+MOST_WORDS = 500  # of a pronunciation dictionary
 
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _SCRIPT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -80,6 +81,8 @@ class TakeFields(TakeChanges):
     room: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
     mode: Annotated[str, AfterValidator(_mode)]
     text: Annotated[Text, Field(max_length=100_000)]
+    # What was sent in the place of the text, where the pronunciation dictionary says words of it otherwise.
+    spoken: Annotated[Text, Field(max_length=100_000)] | None = None
     label: Annotated[Text, Field(max_length=200)] | None = None
     config: Annotated[dict[str, Any], AfterValidator(_without_sound)] = {}
     seed: Annotated[int, Field(ge=0, le=2**64 - 1)] | None = None
@@ -91,6 +94,35 @@ class TakeFields(TakeChanges):
     parent: Id | None = None
     samples: int | None = None
     sha256: str | None = None
+
+
+class Pronunciation(Fields):
+    """A word, and how it is said."""
+
+    word: Annotated[Line, Field(min_length=1, max_length=80)]
+    said: Annotated[Line, Field(min_length=1, max_length=200)]
+
+
+def _each_once(words: list[Pronunciation]) -> list[Pronunciation]:
+    known: set[str] = set()
+    for number, entry in enumerate(words):
+        if entry.word in known:
+            raise ValueError(f"word {number + 1} stands there twice; say it once")
+        known.add(entry.word)
+    return words
+
+
+class PronunciationFields(Fields):
+    """A pronunciation dictionary as the page sends it."""
+
+    words: Annotated[list[Pronunciation], Field(max_length=MOST_WORDS), AfterValidator(_each_once)]
+    updated_at: float | None = None
+
+
+class TextToSay(Fields):
+    """A text that is to be said by the dictionary."""
+
+    text: Annotated[Text, Field(max_length=100_000)]
 
 
 class TakeVoice(Fields):

@@ -115,9 +115,12 @@ class Scripts:
             raise NotKept(what="script")
 
 
-def takes_in_scripts(database: Database, owner: str) -> set[str]:
-    """Ids of the takes that an owner's scripts speak of."""
-    scripts = database.objects("scripts", "owner = ? AND deleted_at IS NULL", (owner,))
+def takes_in_scripts(database: Database, owner: str, script_id: str | None = None) -> set[str]:
+    """Ids of the takes that an owner's scripts speak of, or one of them."""
+    condition, values = "owner = ? AND deleted_at IS NULL", [owner]
+    if script_id is not None:
+        condition, values = f"{condition} AND id = ?", [owner, script_id]
+    scripts = database.objects("scripts", condition, values)
     return {take for script in scripts for take in _takes_in(script["lines"])}
 
 

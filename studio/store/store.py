@@ -15,7 +15,9 @@ from runtime.shared.files import locked
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.places import is_lasting
+from studio.store.pronunciations import Pronunciations
 from studio.store.scripts import Scripts
+from studio.store.shares import Shares
 from studio.store.sound_files import SoundFiles
 from studio.store.takes import Takes
 
@@ -36,7 +38,7 @@ MOVED_ASIDE = "The list of takes was damaged and has been made anew from their f
 
 
 class Store:
-    """Takes, scripts and preferences. Thread: any, but for `open` and `close`; every call may wait for the disk."""
+    """All that is kept but the voices. Thread: any, but for `open` and `close`; every call may wait for the disk."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -86,6 +88,8 @@ class Store:
         """
         self.takes.purge()
         self.scripts.purge()
+        self.pronunciations.purge()
+        self.shares.purge()
 
     def preferences(self, owner: str) -> dict[str, Any]:
         """What the owner chose."""
@@ -117,4 +121,6 @@ class Store:
             self._database = Database.open(self.folder)
         self._moved_aside = self._database.moved_aside is not None
         self.takes = Takes(self._database, files, self.settings)
+        self.shares = Shares(self._database, self.takes)
         self.scripts = Scripts(self._database, self.settings)
+        self.pronunciations = Pronunciations(self._database, self.settings)

@@ -31,13 +31,18 @@ MOST_AT_ONCE = 100  # takes in one page of the list
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which takes of the list. ``before`` is the cursor that the page before gave."""
+    """Which takes of the list. ``before`` is the cursor that the page before gave.
+
+    ``loose``: none that a script holds; ``script``: only those that this one holds.
+    """
 
     search: str = ""
     room: str = ""
     favourite: bool = False
     before: str = ""
     limit: int = 30
+    loose: bool = False
+    script: str = ""
 
 
 class Takes:
@@ -108,6 +113,12 @@ class Takes:
             values.append(wanted.room)
         if wanted.favourite:
             conditions.append("favourite = 1")
+        if wanted.loose:
+            conditions.append("id NOT IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(sorted(takes_in_scripts(self._database, owner))))
+        if wanted.script:
+            conditions.append("id IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(sorted(takes_in_scripts(self._database, owner, wanted.script))))
         if wanted.before:
             conditions.append("(created_ms, id) < (CAST(? AS INTEGER), ?)")
             values += _cursor(wanted.before)

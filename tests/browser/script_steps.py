@@ -32,6 +32,18 @@ def line(page: Page, number: int) -> Locator:
     return page.locator("#vw-script-lines > li").nth(number - 1)
 
 
+def voice_of(page: Page, number: int) -> str:
+    """Who speaks a line: mode and voice."""
+    return line(page, number).locator(".vw-line-voice").get_attribute("data-voice") or ""
+
+
+def cast(page: Page, number: int, voice: str) -> None:
+    """Choose who speaks a line, as the picker has them: mode and voice."""
+    line(page, number).locator(".vw-line-voice").click()
+    page.click(f"#vw-voice-sheet .vw-pick[data-voice='{voice}'] > .vw-pick-choose")
+    expect(page.locator("#vw-voice-sheet")).to_be_hidden()
+
+
 def text_of(page: Page, number: int) -> Locator:
     return line(page, number).locator(".vw-line-text")
 
@@ -143,6 +155,7 @@ def listen_anew(page: Page) -> None:
 
 
 def export(page: Page, shape: str, **choices: str) -> tuple[str, bytes]:
+    page.click("#vw-script-files")
     page.select_option("#vw-script-shape", shape)
     for name, value in choices.items():
         page.select_option(f"#vw-script-{name}", value)

@@ -72,6 +72,8 @@ def silence(page: Page) -> None:
 def span(page: Page) -> list[float]:
     """Begin and end of the selection in seconds, as a screen reader hears them."""
     handles = page.locator("#vw-clone-trim [role=slider]")
+    # The handles stand in the page before the recording is read; their values come with it.
+    expect(handles.last).to_have_attribute("aria-valuenow", re.compile(r"\d"))
     return [float(str(handle.get_attribute("aria-valuenow"))) for handle in handles.all()]
 
 

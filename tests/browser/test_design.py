@@ -219,6 +219,9 @@ def test_closer_to_this_is_spoken_by_base_after_the_take_and_overwrites_nothing(
     expect(card(room, "B")).to_contain_text("steadier")
     expect(card(room, "C")).to_contain_text("livelier")
     expect(card(room, "A").locator("[data-change=older]")).to_be_hidden()  # a description changes nothing here
+    followed = room.locator(".vw-design-set").nth(1)
+    expect(followed.locator("[data-change=older]")).to_have_count(3)
+    expect(followed.locator("[data-change=older]").first).to_be_visible()
     room.keyboard.press("Escape")
     room.keyboard.press("3")
     assert playing(room) == ["C"]

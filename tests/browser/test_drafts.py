@@ -70,6 +70,36 @@ def test_an_address_opens_its_room_and_one_of_no_room_the_first(app: App, open_s
     expect(page.locator("#vw-room-speakers")).to_be_visible()
 
 
+def test_a_script_has_an_address_and_back_leads_to_the_script_before(app: App, studio: Page) -> None:
+    enter_script(studio)
+    addresses = []
+    for name in ("First", "Second"):
+        new_script(studio, name)
+        text_of(studio, 1).fill(f"{name} words.")
+        expect(studio.locator("#vw-script-saved")).to_contain_text("aved")
+        addresses.append(studio.url)
+    assert len(set(addresses)) == 2
+    assert "/#/script/" in addresses[1]
+    studio.go_back()
+    expect(text_of(studio, 1)).to_have_value("First words.")
+    assert studio.url == addresses[0]
+    reload(studio)
+    expect(text_of(studio, 1)).to_have_value("First words.")
+    studio.go_forward()
+    expect(text_of(studio, 1)).to_have_value("Second words.")
+    studio.click("#vw-tab-library")
+    studio.click("#vw-tab-script")
+    expect(text_of(studio, 1)).to_have_value("Second words.")
+    studio.wait_for_url(addresses[1])
+    other = studio.context.new_page()
+    other.goto(addresses[0], wait_until="domcontentloaded")
+    expect(text_of(other, 1)).to_have_value("First words.")
+    other.evaluate("location.hash = '#/script/nothing'")
+    expect(other.locator("#vw-toasts")).to_contain_text("That script is not here")
+    other.wait_for_url(addresses[0])
+    other.close()
+
+
 # --- a reload
 
 
@@ -112,6 +142,7 @@ def test_a_reload_keeps_the_description_and_the_takes(studio: Page) -> None:
 def test_a_reload_keeps_the_recording_its_words_and_what_was_chosen_of_it(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(3.0))
+    expect(studio.locator("#vw-clone-trim")).to_be_visible()  # what cannot be seen yet takes no key
     studio.focus("#vw-clone-trim [data-edge=start]")
     studio.keyboard.press("Shift+ArrowRight")
     expect(studio.locator("#vw-clone-span")).to_contain_text("0.50 to 3.00 s")

@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 # speakers, models and languages, code, samples that are spoken, and what says itself that it is English.
 VISIBLE = """() => {
   const data = ['[lang=en]:not(html)', 'code', 'pre', 'q', 'blockquote', 'kbd', '.vw-pick-name', '#vw-caption',
-    '#vw-language', '.vw-line-role', '.vw-line-paper', '#vw-script-list', '.vw-take-text', '.vw-voice-name',
+    '#vw-language', '.vw-line-role', '.vw-line-paper', '.vw-clip', '#vw-script-list', '.vw-take-text', '.vw-voice-name',
     '.vw-voice-facts', '#vw-models', '#vw-host-models', '#vw-host-settings dt', '#vw-host-settings dd > span',
-    '#vw-design-chips'].join();
+    '#vw-design-chips', '.vw-script-entry-line'].join();
   const said = [];
   const seen = (element) => element.checkVisibility({ visibilityProperty: true });
   const walk = document.createTreeWalker(document.querySelector('#vw'), NodeFilter.SHOW_TEXT);
@@ -54,7 +54,25 @@ NAMES = {
     "Cookie",
     "API",
 } | {
-    *("WAV", "MP3", "FLAC", "Opus", "OGG", "AIFF", "SRT", "zip", "TTFA", "RTF", "LUFS", "ICL", "cpu", "pause", "NAME"),
+    *(
+        "WAV",
+        "MP3",
+        "FLAC",
+        "Opus",
+        "OGG",
+        "AIFF",
+        "SRT",
+        "EPUB",
+        "DOCX",
+        "zip",
+        "TTFA",
+        "RTF",
+        "LUFS",
+        "ICL",
+        "cpu",
+        "pause",
+        "NAME",
+    ),
     *("Ctrl", "Enter", "Esc", "Alt", "Shift", "ms", "dB", "kHz", "Hz", "MB", "GiB", "p50", "p95", "float32", "Top"),
 }
 

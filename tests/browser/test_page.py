@@ -65,7 +65,7 @@ def test_bad_input_is_said_in_one_sentence_at_its_field(studio: Page) -> None:
     studio.fill("#vw-text", "   ")
     expect_complaint(studio, "text", "Write something")
     studio.fill("#vw-text", "a" * 4097)
-    expect_complaint(studio, "text", "4097", "4096")
+    expect_complaint(studio, "text", "4,097", "4,096")
     studio.fill("#vw-text", text)
     vary(studio)
     studio.fill("#vw-seed", "1.5")
@@ -99,7 +99,7 @@ def test_a_refusal_costs_nothing_and_goes_once_it_is_mended(studio: Page) -> Non
     length = studio.inner_text("#vw-length")
     assert length
     studio.fill("#vw-text", "a" * 4097)
-    expect_complaint(studio, "text", "4097")
+    expect_complaint(studio, "text", "4,097")
     expect(studio.locator("#vw-length")).to_have_text(length)
     expect(studio.locator("#vw-play")).to_be_enabled()
     studio.fill("#vw-text", SHORT)

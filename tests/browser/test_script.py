@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,7 +128,8 @@ def test_a_locked_line_is_the_same_when_it_is_made_again(script: Page, app: App)
 
 
 def test_a_voice_may_be_described(script: Page, app: App) -> None:
-    line(script, 2).locator(".vw-line-voice").select_option("voice_design:")
+    line(script, 2).locator(".vw-line-voice").click()
+    script.get_by_role("button", name="Describe one for this line").click()
     assert script.evaluate("document.activeElement.className") == "vw-line-description"
     script.keyboard.type("A man with a low voice.")
     field = line(script, 2).locator(".vw-line-description")
@@ -215,7 +217,15 @@ def test_a_reload_brings_everything_back(script: Page, app: App) -> None:
     assert np.array_equal(heard(script), np.trim_zeros(expected)), "it sounds as it did"
 
 
-def test_a_kept_voice_speaks_a_line_and_takes_no_instruct(script: Page, app: App) -> None:
+def record_of(script: Page, app: App) -> dict[str, Any]:
+    """The take of the fourth line, as the studio keeps it."""
+    with client(script, app) as http:
+        take = stored_script(script, app)["lines"][3]["takes"][0]["take"]
+        record: dict[str, Any] = http.get(f"/studio/takes/{take}").json()
+        return record
+
+
+def test_a_kept_voice_speaks_a_line_and_takes_a_style_where_a_checkpoint_can(script: Page, app: App) -> None:
     sample = wav(4.0)
     with client(script, app) as http:
         form = {"name": "Grandmother", "consent": "She agreed.", "x_vector_only": "true"}
@@ -226,15 +236,20 @@ def test_a_kept_voice_speaks_a_line_and_takes_no_instruct(script: Page, app: App
     script.locator("#vw-speak:enabled").wait_for()
     enter_script(script)
     paste(script, 3, "GRANDMOTHER: Good night.")
-    expect(line(script, 4).locator(".vw-line-voice option:checked")).to_have_text("Grandmother")
+    expect(line(script, 4).locator(".vw-line-voice")).to_have_text("Grandmother")
     instruct = line(script, 4).locator(".vw-line-instruct")
-    expect(instruct).to_be_disabled()
-    assert instruct.get_attribute("placeholder") == "A cloned voice takes no style"
+    expect(instruct).to_be_enabled()
     line(script, 4).locator(".vw-line-play").click()
     await_made(script, 4)
     await_saved(script)
+    plain = record_of(script, app)
+    instruct.fill("Slowly.")
+    line(script, 4).locator(".vw-line-play").click()
+    await_made(script, 4)
+    await_saved(script)
+    styled = record_of(script, app)
     with client(script, app) as http:
-        take = stored_script(script, app)["lines"][3]["takes"][0]["take"]
-        record = http.get(f"/studio/takes/{take}").json()
-        http.delete(f"/v1/audio/voices/{record['config']['voice']}")
-    assert (record["mode"], record["text"]) == ("base", "Good night.")
+        http.delete(f"/v1/audio/voices/{plain['config']['voice']}")
+    assert (plain["mode"], plain["text"]) == ("base", "Good night.")
+    assert (styled["mode"], styled["config"]["instructions"]) == ("custom_voice", "Slowly.")
+    assert styled["config"]["voice"] == plain["config"]["voice"]

@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.script_steps import (
     await_saved,
+    cast,
     enter_script,
     line,
     new_script,
@@ -15,6 +16,7 @@ from tests.browser.script_steps import (
     stored_script,
     text_of,
     texts,
+    voice_of,
 )
 from tests.support.app import App
 
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_names_choose_voices_and_pauses_stand_in_the_text(script: Page) -> None:
-    voices = [line(script, number).locator(".vw-line-voice").input_value() for number in (1, 2, 3)]
+    voices = [voice_of(script, number) for number in (1, 2, 3)]
     assert voices == ["custom_voice:clara", "custom_voice:angus", "custom_voice:clara"]
     assert texts(script)[1:] == ["Yes. [pause 0.5s] Quite.", "[pause 300ms] Go on."]
     assert line(script, 2).locator("mark").all_inner_texts() == ["[pause 0.5s]"]
@@ -109,11 +111,24 @@ def test_a_line_is_dragged_by_its_number(script: Page) -> None:
 def test_a_voice_goes_to_every_line_of_a_role(script: Page) -> None:
     paste(script, 3, "KING: One.\n\nQUEEN: Two.\n\nKING: Three.")
     expect(script.locator("#vw-script-lines > li")).to_have_count(6)
-    voices = [line(script, number).locator(".vw-line-voice") for number in (4, 5, 6)]
-    assert voices[0].input_value() == voices[2].input_value() != voices[1].input_value()
-    voices[0].select_option("custom_voice:nora")
-    assert [voice.input_value() for voice in voices][::2] == ["custom_voice:nora"] * 2
-    assert voices[1].input_value() != "custom_voice:nora"
+    king, queen, king_again = (voice_of(script, number) for number in (4, 5, 6))
+    assert king == king_again != queen
+    cast(script, 4, "custom_voice:nora")
+    assert [voice_of(script, number) for number in (4, 5, 6)] == ["custom_voice:nora", queen, "custom_voice:nora"]
+    chip = line(script, 4).locator(".vw-line-voice")
+    expect(chip).to_have_accessible_name("Voice of line 4: Nora")
+    expect(chip).to_be_focused()
+
+
+def test_pace_is_words_of_the_style(script: Page) -> None:
+    line(script, 1).locator(".vw-line-instruct").fill("Softly.")
+    line(script, 1).locator(".vw-line-open").click()
+    slower, faster = (line(script, 1).get_by_role("button", name=name) for name in ("Slower", "Faster"))
+    for button, style in ((slower, "Softly. Speak slowly."), (faster, "Softly. Speak quickly."), (faster, "Softly.")):
+        button.click()
+        expect(line(script, 1).locator(".vw-line-instruct")).to_have_value(style)
+        is_asked = str("Speak" in style).lower()
+        expect(button).to_have_attribute("aria-pressed", is_asked)
 
 
 def test_a_bracket_that_is_no_pause_is_told_at_its_line(script: Page) -> None:

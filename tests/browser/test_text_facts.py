@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
-from tests.browser.script_steps import line, text_of, texts
+from tests.browser.script_steps import line, text_of, texts, voice_of
 from tests.browser.steps import SHORT, choose, enter, prepare, speaker
 from tests.browser.test_page import complaints
 
@@ -49,7 +49,7 @@ def test_a_long_text_is_counted_and_becomes_a_script_with_one_click(studio: Page
     expect(studio.locator("#vw-room-script")).to_be_visible()
     expect(studio.locator("#vw-script-lines > li")).to_have_count(70)
     assert " ".join(texts(studio)[:3]) == " ".join([(SENTENCE * 6).strip()] * 3)
-    assert line(studio, 70).locator(".vw-line-voice").input_value() == "custom_voice:clara"
+    assert voice_of(studio, 70) == "custom_voice:clara"
     expect(studio.locator("#vw-script-saved")).to_have_text("Saved", timeout=30_000)
     enter(studio, "speakers")
     assert studio.input_value("#vw-text").startswith(SENTENCE), "the text is still there"
@@ -111,6 +111,7 @@ def test_a_manner_that_a_voice_does_not_take_is_left_out_with_a_note(studio: Pag
 
 def test_what_was_said_of_a_script_goes_when_it_changes(script: Page) -> None:
     text_of(script, 2).fill("[pause 99s]")
+    script.click("#vw-script-files")
     script.click("#vw-script-go")
     said = script.locator("#vw-script-export-error")
     expect(said).to_contain_text("Mend line 2")

@@ -40,8 +40,47 @@ def rows(page: Page) -> list[str]:
     return page.locator("#vw-speakers-picker .vw-pick-name > span:first-child").all_inner_texts()
 
 
+def without_styles(page: Page) -> None:
+    """No checkpoint speaks with a style in a voice that is no speaker of its own."""
+
+    def answer(route: Route) -> None:
+        listing = route.fetch().json()
+        route.fulfill(json={**listing, "data": [{**card, "styles_voices": False} for card in listing["data"]]})
+
+    page.route("**/v1/models", answer)
+
+
+def test_a_kept_voice_takes_a_style_where_a_checkpoint_can(studio: Page, keep: Callable[..., str]) -> None:
+    marta = keep("Marta")
+    reload(studio)
+    choose(studio, "Marta")
+    expect(studio.locator("#vw-speakers-hint")).to_have_text(
+        "With a style, Marta is spoken by its sound alone. This is experimental."
+    )
+    studio.fill("#vw-speakers-instruct", "Slowly.")
+    take = kept_take(studio, "The kettle is on.")
+    record = studio.evaluate("async (id) => (await fetch(`studio/takes/${id}`)).json()", take)
+    spoken = (record["mode"], record["config"]["voice"], record["config"]["instructions"])
+    assert spoken == ("custom_voice", marta, "Slowly.")
+    assert reading(studio, "caption") == "Marta"
+    await_end(studio)
+    studio.fill("#vw-speakers-instruct", "")
+    plain = kept_take(studio, "The kettle is off.")
+    record = studio.evaluate("async (id) => (await fetch(`studio/takes/${id}`)).json()", plain)
+    assert (record["mode"], record["config"]["voice"]) == ("base", marta)
+    await_end(studio)
+    choose(studio, "Clara")
+    enter(studio, "library")
+    row = history_row(studio, "The kettle is on.")
+    row.locator(".vw-take-open").click()
+    row.locator("[data-do=restore]").click()
+    assert speaker(studio) == marta
+    assert studio.input_value("#vw-speakers-instruct") == "Slowly."
+
+
 def test_a_kept_voice_speaks_in_the_speak_room_and_stays_chosen(studio: Page, keep: Callable[..., str]) -> None:
     marta = keep("Marta", tags="warm,narrator", provenance='{"source": "design"}')
+    without_styles(studio)
     reload(studio)
     expect(picker(studio).locator(f"[data-voice='base:{marta}'] .vw-mark[data-kind=designed]")).to_have_count(1)
     studio.fill("#vw-speakers-instruct", "Slowly.")

@@ -64,7 +64,7 @@ def test_a_voice_is_designed_kept_spoken_with_and_put_into_a_script_that_is_expo
     enter_script(studio)
     new_script(studio, "Ferry")
     paste(studio, 1, "FERRYWOMAN: All aboard. [pause 0.5s] Mind the gap.\n\nANGUS: Thank you.")
-    expect(line(studio, 1).locator(".vw-line-voice option:checked")).to_have_text("Ferrywoman")
+    expect(line(studio, 1).locator(".vw-line-voice")).to_have_text("Ferrywoman")
     name, data = export(studio, "joined", format="flac", loudness="")
     assert name == "Ferry.flac"
     await_made(studio, 1, 2)

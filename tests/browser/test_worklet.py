@@ -223,3 +223,40 @@ def test_the_comparison_sees_every_fault(play: Any, fault: str) -> None:
         parts[2] = parts[2] // 2
     played = play(0.8, [begin(), *(push(0, part) for part in parts), end(0)])
     assert not np.array_equal(played.sounding, exact(pcm))
+
+
+def speed(rate: float, at: float = 0.0) -> Message:
+    return at, {"type": "rate", "rate": rate}
+
+
+def tone(seconds: float) -> NDArray[np.int16]:
+    return (8000 * np.sin(2 * np.pi * 150 * np.arange(int(seconds * RATE)) / RATE) + 1).astype(np.int16)
+
+
+@pytest.mark.parametrize("rate", [0.75, 1.5, 2.0])
+def test_a_whole_take_sounds_as_long_as_its_rate_says_and_is_counted_whole(play: Any, rate: float) -> None:
+    pcm = tone(3)
+    played = play(3 / rate + 0.3, [speed(rate), begin(), push(0, pcm), end(0)])
+    assert played.sounding.size * rate == pytest.approx(pcm.size, rel=0.01)
+    assert (played.last["played"], played.last["buffered"], played.last["underruns"]) == (pcm.size, 0, 0)
+    assert played.last["finished"]
+    steps = np.diff([report["played"] for report in played.reports])
+    assert (steps >= 0).all()
+
+
+def test_what_comes_slower_than_it_would_be_played_makes_no_underrun(play: Any) -> None:
+    """It comes a fifth faster than it sounds: at twice the rate it would be played out at once."""
+    pcm = tone(4)
+    parts = [(0.08 * at / 1.2, pcm[at * FRAME : (at + 1) * FRAME]) for at in range(pcm.size // FRAME)]
+    schedule = [speed(2), begin(), *(push(at, part) for at, part in parts), end(parts[-1][0] + 0.01)]
+    played = play(4.5, schedule)
+    assert played.last["underruns"] == 0
+    assert played.last["played"] == len(parts) * FRAME
+    assert played.sounding.size / RATE < 3.7
+
+
+def test_back_at_one_samples_leave_as_they_came_again(play: Any) -> None:
+    pcm = sound(50)
+    played = play(3.5, [speed(2), begin(), push(0, pcm), end(0), speed(1, 1.0)])
+    assert np.array_equal(played.sounding[-20 * FRAME :], exact(pcm)[-20 * FRAME :])
+    assert played.last["played"] == pcm.size

@@ -32,7 +32,7 @@ PYTHON = [
     r"^heard \d{4,} ms$",
     r"the other one: \d{3,} ms\nsent before the cancel: \d+\.\d+ ms\nunknown_voice voice False$",
 ]
-GRADIO = r"^24000 7 eos$"
+GRADIO = r"voicewright\.wav\n24000 7 eos$"
 JAVASCRIPT = [r"^seed 7\ndone eos true$", r"^both live other$", r"^cancelled true \d+"]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import wave
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import httpx
@@ -28,7 +28,7 @@ def page(app: App) -> Client:
 def test_a_call_returns_the_sound_that_the_runtime_makes(app: App, page: Client) -> None:
     spoken = page.predict(text=TEXT, voice="clara", language="English", seed=7, api_name="/speak")
     assert (spoken["sample_rate"], spoken["seed"], spoken["stop_reason"]) == (24_000, 7, "eos")
-    with wave.open(io.BytesIO(base64.b64decode(spoken["wav"]))) as file:
+    with wave.open(spoken["wav"]) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
         heard = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(int)
     native = np.frombuffer(say(app.url, TEXT, voice="clara", language="English", seed=7), "<i2").astype(int)
@@ -38,7 +38,7 @@ def test_a_call_returns_the_sound_that_the_runtime_makes(app: App, page: Client)
 
 def test_a_voice_may_be_described(page: Client) -> None:
     spoken = page.predict(text=TEXT, mode="voice_design", instruct="A woman with a low voice.", api_name="/speak")
-    assert len(spoken["wav"]) > 24_000
+    assert Path(spoken["wav"]).stat().st_size > 24_000
     assert spoken["seed"] >= 0
 
 
@@ -67,7 +67,22 @@ def call(app: App, origin: str | None) -> list[str]:
 def test_plain_http_will_do(app: App) -> None:
     kind, data, *_ = call(app, None)
     assert kind == "event: complete"
-    assert json.loads(data.removeprefix("data: "))[0]["stop_reason"] == "eos"
+    spoken = json.loads(data.removeprefix("data: "))[0]
+    assert spoken["stop_reason"] == "eos"
+    found = httpx.get(spoken["wav"]["url"], trust_env=False)
+    assert (found.status_code, found.content[:4]) == (200, b"RIFF")
+
+
+def test_no_other_file_is_given(app: App) -> None:
+    cache = Path(gettempdir()) / "gradio"
+    for path in (
+        __file__,
+        "/etc/passwd",
+        f"{cache}/../passwd",
+        f"{cache}/{'0' * 64}/voicewright.wav",
+        "http://localhost/",
+    ):
+        assert httpx.get(f"{app.url}/gradio_api/file={path}", trust_env=False).status_code in {403, 404}
 
 
 def test_another_pages_origin_is_refused(app: App) -> None:

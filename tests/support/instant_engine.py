@@ -186,8 +186,11 @@ class InstantEngine:
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:
-        entries = self._registry.entries
-        cards = (entry.card("cpu", "float32", self._settings.limits) for entry in entries)
+        registry, limits = self._registry, self._settings.limits
+        cards = (
+            entry.card("cpu", "float32", limits, styles_voices=registry.styles_voices(entry))
+            for entry in registry.entries
+        )
         return tuple(replace(card, loaded=True, slots=self._slots) for card in cards)
 
     def start(self) -> None:
@@ -239,10 +242,11 @@ class InstantEngine:
         self._command(ticket, lambda saying: self._end(ticket, saying, StopReason.CANCELLED))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
+        if mode is not Mode.BASE:
+            raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
         request = SpeechRequest(text="A", mode=mode, reference=reference)
         checkpoint, admission, _ = self._admitted(request)
-        if admission.voice_key is None:
-            raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
+        assert admission.voice_key is not None
         codes = None if reference.x_vector_only else np.zeros((admission.reference_frames, 4), np.int64)
         key = np.frombuffer(admission.voice_key.encode(), np.uint8)
         x_vector = np.resize(key, X_VECTOR).astype(np.float32)

@@ -72,7 +72,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "huggingface_hub": ("runtime/model/",),
     "httpx2": ("runtime/model/hub.py",),  # what huggingface_hub speaks with, for its errors
     "filelock": ("runtime/model/hub.py",),
-    "markdown_it": ("runtime/markdown/reading.py",),
+    "markdown_it": ("runtime/markdown/reading.py", "studio/routes/docs.py"),
     "soundfile": ("runtime/shared/audio.py",),
     "soxr": ("runtime/shared/audio.py", "runtime/server/cartesia/pcm_formats.py"),
     "faster_whisper": ("studio/transcribing/whisper.py",),

@@ -24,6 +24,7 @@ NEEDED = [
     "runtime/cli.py",
     "studio/server.py",
     "studio/__main__.py",
+    "studio/data/docs/api.md",
     "studio/data/presets/texts.toml",
     "studio/data/assets/js/worklet.js",
     "studio/data/clients/js/voicewright.js",

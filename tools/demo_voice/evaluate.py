@@ -1,6 +1,7 @@
 """Stage 7: measure against the teacher on held-out text. Every figure is written beside the teacher's own.
 
 Run: python evaluate.py codec --codec work/codec.pt --sentences 100
+     python evaluate.py tts (all modes)      python evaluate.py presets (the page's first descriptions)
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +98,7 @@ def say_all(
 ) -> tuple[list, list, list]:
     """Return (waveforms, stopped by themselves, codes)."""
     device, audio, ended, codes = next(voice.parameters()).device, [], [], []
+    size = 480 if device.type == "cuda" else size  # a card makes hundreds in the time of one
     for at in range(0, len(asks), size):
         for code, done in generate(voice, asks[at : at + size], replace(sampling, seed=sampling.seed + at)):
             with torch.no_grad():
@@ -119,7 +122,9 @@ def report_tts(args: argparse.Namespace) -> dict:
     truths = [r["text"] for r in rows]
     teacher, ours = teacher_heard(rows, args.cache, args.workers), hear(made, args.workers)
     long = [len(m) / len(r["audio"]) for m, r in zip(made, rows, strict=True)]
-    table["custom_voice"] = {"teacher": rate(truths, teacher), "tts": rate(truths, ours),
+    gap, error = apart(truths, teacher, ours)
+    table["custom_voice"] = {"teacher": rate(truths, teacher), "tts": rate(truths, ours), "gap": gap, "error": error,
+                             "n": len(rows),
                              "ended": float(np.mean(ended)),
                              "within_1.3": float(np.mean(np.array(long) < 1.3)),
                              "length": float(np.mean(long))}  # fmt: skip
@@ -184,9 +189,31 @@ def report_tts(args: argparse.Namespace) -> dict:
     return table
 
 
+def report_presets(args: argparse.Namespace) -> dict:
+    """Measure the page's first English descriptions for VoiceDesign, each on as many of the teachers' sentences."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    voice = Speaker(CONFIG["lm"], CONFIG["codec"]["codebooks"]).to(device).eval()
+    voice.load_state_dict(torch.load(args.lm, map_location=device, weights_only=True)["voice"])
+    presets = tomllib.loads((HERE.parents[1] / "presets" / "designs.toml").read_text())["design"][:5]
+    lines = list(dict.fromkeys(r["text"] for r in teacher_set(args.debs, args.sentences, args.cache)))[: args.sentences]
+    asks = [Ask(line, instruct=preset["text"]) for preset in presets for line in lines]
+    sampling = Sampling(args.temperature, args.subtalker, seed=13)
+    made, ended, _ = say_all(voice, load(args.codec, device), asks, sampling)
+    heard, table = hear(made, args.workers), {}
+    for i, preset in enumerate(presets):
+        at = range(i * len(lines), (i + 1) * len(lines))
+        f0 = [median_f0(track_f0(made[k])) for k in at]
+        pace = [len(asks[k].text) / (len(made[k]) / 24000) for k in at]
+        table[preset["name"]] = {"tts": rate(lines, [heard[k] for k in at]),
+                                 "ended": float(np.mean([ended[k] for k in at])), "f0": float(np.median(f0)),
+                                 "f0_low": min(f0), "f0_high": max(f0),
+                                 "letters_a_second": float(np.mean(pace))}  # fmt: skip
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("codec", "tts"))
+    parser.add_argument("what", choices=("codec", "tts", "presets"))
     parser.add_argument("--codec", type=Path, default=HERE / CONFIG["paths"]["work"] / "codec.pt")
     parser.add_argument("--debs", type=Path, default=HERE / CONFIG["paths"]["debs"])
     parser.add_argument("--cache", type=Path, default=HERE / CONFIG["paths"]["work"] / "teacher.npy")
@@ -196,7 +223,8 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.6, help="of the talker; the published default is 0.9")
     parser.add_argument("--subtalker", type=float, default=0.6, help="of the code predictor")
     args = parser.parse_args()
-    for name, figures in (report_codec if args.what == "codec" else report_tts)(args).items():
+    reports = {"codec": report_codec, "tts": report_tts, "presets": report_presets}
+    for name, figures in reports[args.what](args).items():
         print(name, json.dumps({k: round(x, 3) for k, x in figures.items()}))
 
 

@@ -108,15 +108,15 @@ class Corpus:
         return {"prompt": prompt, "frames": frames, "phones": phones, "reference": reference, "row": row}
 
 
-def collate(parts: list[dict], corpus: Corpus, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Pad sequences on the right, add input noise, line up targets (the frame that each position predicts)."""
     lm = CONFIG["lm"]
-    longest = max(len(p["prompt"].text) + len(p["frames"]) for p in parts)
-    shape = (len(parts), longest)
+    shape = (len(parts), width)
     text, codec, first = (np.full(shape, -1, np.int64) for _ in range(3))
     codes, target = np.full((*shape, BOOKS), -1, np.int64), np.full((*shape, BOOKS), -1, np.int64)
     phones = np.full((*shape, 4), -100, np.int64)
     slots, spans = np.full(len(parts), -1, np.int64), np.zeros((len(parts), 2), np.int64)
+    pitch = np.zeros(len(parts), np.float32)
     for b, part in enumerate(parts):
         prompt, clean = part["prompt"], part["frames"]
         start, count = len(prompt.text), len(clean)
@@ -136,5 +136,6 @@ def collate(parts: list[dict], corpus: Corpus, rng: np.random.Generator) -> dict
         if part["reference"] is not None:
             other = corpus.rows[part["reference"]]
             spans[b] = other["start"], other["length"]
+            pitch[b] = corpus.group_pitch[other["group"]]
     return {"text": text, "codec": codec, "codes": codes, "first": first, "target": target, "phones": phones,
-            "slots": slots, "spans": spans}  # fmt: skip
+            "slots": slots, "spans": spans, "pitch": pitch}  # fmt: skip

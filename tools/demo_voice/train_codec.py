@@ -22,6 +22,7 @@ from torch import Tensor
 from codec_model import Codec, Heads, Snake
 from config import CONFIG, HERE
 from judges import Judges
+from periods import PeriodLoss
 from phone_net import PhoneNet, heard_apart
 from spectral import SpectralLoss
 from store import Store
@@ -41,6 +42,7 @@ class Trainer:
         self.codec = Codec(self.c).to(device)
         self.heads = Heads(self.c, len(PHONES)).to(device)
         self.spectral = SpectralLoss().to(device)
+        self.periods = PeriodLoss().to(device)
         self.rate = torch.tensor(0.0, device=device)
         self.frozen = frozen  # encoder and books: the codes stay as they are, only what decodes them learns
         if frozen:
@@ -52,13 +54,14 @@ class Trainer:
         self.optimiser = torch.optim.AdamW(self.parameters, lr=self.rate if cuda else 1e-3, betas=(0.8, 0.99),
                                            weight_decay=0.01, capturable=cuda, fused=cuda)  # fmt: skip
         self.decay = torch.tensor(0.97, device=device)
-        self.logged = torch.zeros(12, device=device)
+        self.logged = torch.zeros(13, device=device)
         self.listener = listener
         self.judges = Judges().to(device)
         self.judged_by = torch.optim.AdamW(self.judges.parameters(), lr=self.rate if cuda else 1e-4, betas=(0.8, 0.99),
                                            weight_decay=0.0, capturable=cuda, fused=cuda)  # fmt: skip
         self.strength = torch.tensor(0.0, device=device)  # of what the judges say
         self.attention = torch.tensor(0.0, device=device)  # to what the listener says
+        self.period_weight = torch.tensor(0.0, device=device)
         self.kept: deque[list[Tensor]] = deque(maxlen=2)
 
     def losses(self, frames: int, batch: int, judged: bool) -> Tensor:
@@ -98,6 +101,7 @@ class Trainer:
         log_f0 = torch.log(f0.clamp(min=50) / 150) * 2
         pitch_loss = ((pitch - log_f0).abs() * is_voiced).sum() / is_voiced.sum().clamp(min=1)
         voice_loss = F.binary_cross_entropy_with_logits(voiced, is_voiced)
+        period = self.periods(made, audio, is_voiced) if self.c["period_weight"] > 0 else made.new_zeros(())
         centre = (raw.mean(0).square() / (raw.var(0) + 1e-5)).mean()
         apart, alike, told, feature = (made.new_zeros(()) for _ in range(4))
         if self.listener is not None:
@@ -117,11 +121,11 @@ class Trainer:
         total = (spec + self.attention * self.c["heard_weight"] * apart
                  + self.strength * (g["adversarial"] * told + g["feature"] * feature) / g["spectral"]
                  + self.c["commit_weight"] * commit + self.c["phone_weight"] * phone
-                 + self.c["read_weight"] * read
+                 + self.c["read_weight"] * read + self.period_weight * period
                  + self.c["f0_weight"] * (pitch_loss + 0.3 * voice_loss) + 0.05 * centre)  # fmt: skip
         used = (q.usage[:2] > 0.2 * q.usage[:2].mean()).float().mean()
         now = torch.stack(
-            (spec, mel, phone, pitch_loss, voice_loss, commit, used, centre, apart, alike, feature, read)
+            (spec, mel, phone, pitch_loss, voice_loss, commit, used, centre, apart, alike, feature, read, period)
         ).detach()
         self.logged.lerp_(now, 0.02)
         return total
@@ -161,8 +165,10 @@ class Trainer:
         self.codec.quantizer.initialise(torch.cat(seen))
 
 
-def capture(function: Callable[[], None], device: torch.device, warm: int = 8) -> Callable[[], None]:
-    """Return a replay of `function` as one CUDA graph (on the CPU: the function itself)."""
+def capture(
+    function: Callable[[], None], device: torch.device, warm: int = 8, pool: tuple[int, int] | None = None
+) -> Callable[[], None]:
+    """Return a replay of `function` as one CUDA graph (on the CPU: the function itself). Graphs may share a `pool`."""
     if device.type != "cuda":
         return function
     stream = torch.cuda.Stream()
@@ -173,7 +179,7 @@ def capture(function: Callable[[], None], device: torch.device, warm: int = 8) -
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads may pin memory
         function()
     return graph.replay
 
@@ -262,6 +268,8 @@ def main() -> None:
                 trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # the judges learn before they are heard
             grown = share / 0.1 if args.resume else (share - c["heard_from"]) / 0.15
             trainer.attention.fill_(min(1.0, max(0.0, grown)) if trained else 0.0)
+            grown = share / 0.1 if args.resume else (share - c["period_from"]) / 0.15
+            trainer.period_weight.fill_(c["period_weight"] * min(1.0, max(0.0, grown)))
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate
             replay()
@@ -277,11 +285,12 @@ def main() -> None:
                     torch.cuda.synchronize()
             if step % 500 == 0 or args.small:
                 logged = trainer.logged.tolist()
-                spec, mel, phone, pitch, voiced, commit, used, centre, apart, alike, told, read = logged
+                spec, mel, phone, pitch, voiced, commit, used, centre, apart, alike, told, read, period = logged
                 gone = time.monotonic() - start
                 print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s spec {spec:.3f} mel {mel:.3f} "
                       f"phone {phone:.2f} f0 {pitch:.3f} voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} "
                       f"centre {centre:.2f} heard {apart:.3f} alike {alike:.3f} told {told:.3f} read {read:.2f} "
+                      f"period {period:.3f} "
                       f"hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
                 if math.isfinite(spec):
                     trainer.keep()
@@ -293,7 +302,7 @@ def main() -> None:
                     print(
                         f"not finite: back to the last state but one, the rate at {calm:.2f} of its course", flush=True
                     )
-            if step % 3000 == 0:
+            if step % 3000 == 0 or step == (5 if args.small else 1000):  # early once, for trying what follows
                 save(trainer.codec, args.out, step=step)
     save(trainer.codec, args.out, step=step)
     print("done", step, flush=True)

@@ -8,11 +8,13 @@ the speaker slot holds. A small head that reads pitch and formants from it keeps
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +24,19 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from config import CONFIG, HERE
+from encode import encode_all
 from lm_model import MelFront, Voice
 from prompts import Corpus, collate
+from store import Store
 from teachers import PHONES
+from train_codec import capture, load
 from vocabulary import CODES
+
+GRID = 32  # positions: widths are its multiples
 
 
 class Batches(IterableDataset):
-    """Endless batches of sequences of like length, at most `positions` padded positions each."""
+    """Endless batches of one shape a width: a graph can be captured of each, and hardly a position is padding."""
 
     def __init__(self, corpus: Corpus, positions: int, seed: int) -> None:
         self.corpus = corpus
@@ -40,28 +47,27 @@ class Batches(IterableDataset):
         info = get_worker_info()
         seed = self.seed + (info.id if info else 0)
         rng, noise = random.Random(seed), np.random.default_rng(seed)
+        waiting: dict[int, list[dict]] = defaultdict(list)
         while True:
-            pool = [self.corpus.sequence(rng.randrange(len(self.corpus.rows)), rng) for _ in range(1024)]
-            pool.sort(key=lambda p: len(p["prompt"].text) + len(p["frames"]))
-            batches, part = [], []
-            for item in pool:
-                width = len(item["prompt"].text) + len(item["frames"])
-                if part and width * (len(part) + 1) > self.positions:
-                    batches.append(part)
-                    part = []
-                part.append(item)
-            rng.shuffle(batches)
-            for part in batches:
-                yield {k: torch.from_numpy(a) for k, a in collate(part, self.corpus, noise).items()}
+            item = self.corpus.sequence(rng.randrange(len(self.corpus.rows)), rng)
+            width = -(-(len(item["prompt"].text) + len(item["frames"])) // GRID) * GRID
+            waiting[width].append(item)
+            if len(waiting[width]) * width >= self.positions - width:
+                parts = waiting.pop(width)
+                yield {k: torch.from_numpy(a) for k, a in collate(parts, width, self.corpus, noise).items()}
 
 
 class Trainer:
-    def __init__(self, corpus: Corpus, audio: Tensor, device: torch.device, resume: Path | None) -> None:
+    def __init__(
+        self, corpus: Corpus, audio: Tensor, device: torch.device, resume: Path | None, eager: bool = False
+    ) -> None:
         torch.manual_seed(CONFIG["seed"] + 1)
         self.c = CONFIG["lm"]
         self.device = device
         self.audio = audio
         self.corpus = corpus
+        self.eager = eager or device.type != "cuda"
+        self.pool = None if self.eager else torch.cuda.graph_pool_handle()
         self.books = CONFIG["codec"]["codebooks"]
         self.voice = Voice(self.c, self.books).to(device)
         self.mel = MelFront().to(device)
@@ -71,62 +77,96 @@ class Trainer:
         self.phone_head = nn.Linear(hidden, 4 * len(PHONES)).to(device)
         self.traits = nn.Linear(hidden, 1).to(device)
         self.modules = nn.ModuleList([self.voice, self.phone_head, self.traits])
-        self.optimiser = torch.optim.AdamW(self.modules.parameters(), lr=1e-3, betas=(0.9, 0.97), weight_decay=0.05,
-                                           fused=device.type == "cuda")  # fmt: skip
+        cuda = device.type == "cuda"
+        self.rate = torch.tensor(0.0, device=device)
+        self.optimiser = torch.optim.AdamW(self.modules.parameters(), lr=self.rate if cuda else 1e-3, betas=(0.9, 0.97),
+                                           weight_decay=0.05, capturable=cuda, fused=cuda)  # fmt: skip
+        self.logged = torch.zeros(4 + self.books - 1, device=device)
+        self.shapes: dict[tuple[int, ...], tuple[dict[str, Tensor], Callable[[], None]]] = {}
 
-    def references(self, spans: Tensor, which: Tensor) -> Tensor:
-        """Return x-vectors of crops of one random length; an utterance that is too short repeats itself."""
-        length = int(random.uniform(1.5, 4.0) * 24000) // 256 * 256
-        start, size = spans[which, 0], spans[which, 1]
-        room = (size - length).clamp(min=0)
-        offset = (torch.rand(len(which), device=self.device) * room).long()
-        inside = (offset[:, None] + torch.arange(length, device=self.device)) % size[:, None]
-        return self.voice.speaker_encoder(self.mel(self.audio[start[:, None] + inside].float() / 32768.0))
+    def references(self, spans: Tensor) -> Tensor:
+        """Return x-vectors of crops of random lengths; a crop or an utterance that is too short repeats itself."""
+        rows = (len(spans), 1)
+        crop = ((1.5 + 2.5 * torch.rand(rows, device=self.device)) * 24000).long()
+        start, size = spans[:, :1], spans[:, 1:].clamp(min=1)
+        offset = (torch.rand(rows, device=self.device) * (size - crop).clamp(min=0)).long()
+        inside = (offset + torch.arange(4 * 24000 // 256 * 256, device=self.device) % crop) % size
+        return self.voice.speaker_encoder(self.mel(self.audio[start + inside].float() / 32768.0))
 
     def loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return (loss, its parts). No shape depends on a value, so that a graph can be captured."""
         voice = self.voice
         text, codec, codes, first, target = (batch[k] for k in ("text", "codec", "codes", "first", "target"))
         x = voice.text(text.clamp(min=0)) * (text >= 0)[..., None]
         x = x + voice.talker.model.codec_embedding(codec.clamp(min=0)) * (codec >= 0)[..., None]
         x = x + voice.frames(codes.clamp(min=0)) * (codes[..., :1] >= 0)
-        which = (batch["slots"] >= 0).nonzero()[:, 0]
-        trait = x.new_zeros(())
-        if len(which):
-            vectors = self.references(batch["spans"], which).to(x.dtype)
-            x = x.index_put((which, batch["slots"][which]), vectors, accumulate=True)
-            pitch = batch["pitch"][which]
-            known = (pitch > 0).float()
-            guess = self.traits(vectors.float())[:, 0]
-            trait = ((guess - 3 * torch.log(pitch.clamp(min=50) / 150)).abs() * known).sum() / known.sum().clamp(min=1)
-        hidden = voice.talker.model.run(x)
-        at = (first >= 0).nonzero(as_tuple=True)
-        states = hidden[at]
-        code0 = F.cross_entropy(voice.talker.codec_head(states).float(), first[at])
-        phone = F.cross_entropy(self.phone_head(states).float().reshape(-1, len(PHONES)), batch["phones"][at].flatten())
-        frames = (target[at][:, 0] >= 0).nonzero()[:, 0]
-        frames = frames[torch.randperm(len(frames), device=self.device)[:3072]]
-        wanted = target[at][frames]
+        vectors, slots = self.references(batch["spans"]).to(x.dtype), batch["slots"]
+        at_slot = torch.arange(x.shape[1], device=self.device) == slots[:, None]  # never where the slot is -1
+        x = x + at_slot[..., None] * vectors[:, None]
+        known = ((slots >= 0) & (batch["pitch"] > 0)).float()
+        guess = self.traits(vectors.float())[:, 0]
+        trait = ((guess - 3 * torch.log(batch["pitch"].clamp(min=50) / 150)).abs() * known).sum() / known.sum().clamp(
+            min=1
+        )
+        states = voice.talker.model.run(x).flatten(0, 1)
+        first, target = first.flatten(), target.flatten(0, 1)
+        code0 = F.cross_entropy(voice.talker.codec_head(states).float(), first, ignore_index=-1)
+        phone = F.cross_entropy(self.phone_head(states).float().reshape(-1, len(PHONES)), batch["phones"].flatten())
+        count = (target[:, 0] >= 0).cumsum(0)  # frames are drawn with replacement: their number is always the same
+        drawn = (torch.rand(3072, device=self.device, dtype=torch.float64) * count[-1]).long() + 1
+        frames = torch.searchsorted(count, drawn)
+        wanted = target.index_select(0, frames)
         fed = torch.where(torch.rand(wanted.shape, device=self.device) < self.c["code_noise"],
                           torch.randint_like(wanted, CODES), wanted)  # fmt: skip
-        fed[:, 0] = wanted[:, 0]
+        fed = torch.cat((wanted[:, :1], fed[:, 1:]), 1)
         rest = [
             F.cross_entropy(logits.float(), wanted[:, k + 1])
-            for k, logits in enumerate(voice.predictor_logits(states[frames], fed))
+            for k, logits in enumerate(voice.predictor_logits(states.index_select(0, frames), fed))
         ]
         rest_mean = torch.stack(rest).mean()
         total = code0 + rest_mean + 0.2 * phone + 0.1 * trait
         return total, torch.stack((code0, rest_mean, phone, trait, *rest)).detach()
 
-    def step(self, batch: dict[str, Tensor], rate: float) -> Tensor:
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+    def _step(self, batch: dict[str, Tensor]) -> None:
+        self.optimiser.zero_grad(set_to_none=False)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
             total, parts = self.loss(batch)
-        self.optimiser.zero_grad()
         total.backward()
-        torch.nn.utils.clip_grad_norm_(self.modules.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self.modules.parameters(), 1.0, foreach=True)
         self.optimiser.step()
-        return parts
+        self.logged.lerp_(parts, 0.01)
+
+    def step(self, batch: dict[str, Tensor], rate: float) -> None:
+        """Train on one batch, by the graph of its shape."""
+        self.rate.fill_(rate)
+        for group in self.optimiser.param_groups if self.device.type != "cuda" else ():
+            group["lr"] = rate
+        shape = tuple(batch["text"].shape)
+        if shape not in self.shapes:
+            held = {k: t.to(self.device) for k, t in batch.items()}
+            once = functools.partial(self._step, held)
+            self.shapes[shape] = held, once if self.eager else capture(once, self.device, 3, self.pool)
+        held, replay = self.shapes[shape]
+        for name, tensor in batch.items():
+            held[name].copy_(tensor, non_blocking=True)
+        replay()
+
+
+def spoken(args: argparse.Namespace, device: torch.device) -> tuple[Corpus, Tensor]:
+    """Return the corpus and its sound: from stage 3's files, or from the shards as soon as their codec is there."""
+    if args.codec is None:
+        rows = json.loads((args.work / "rows.json").read_text())
+        audio = torch.from_numpy(np.load(args.work / "audio.npy"))
+        return Corpus(rows, np.load(args.work / "codes.npy"), np.load(args.work / "phones.npy")), audio
+    store = Store(args.shards, device, args.hours)
+    while not args.codec.exists():
+        store.take(8)
+        time.sleep(0.2)
+    began = time.monotonic()
+    store.take()
+    codes = encode_all(store, load(args.codec, device), 480.0 if device.type == "cuda" else 20.0)
+    print(f"{store.filled / 864e5:.1f} hours encoded in {time.monotonic() - began:.1f} s", flush=True)
+    return Corpus(store.rows, codes, store.phones[: store.filled // 480].cpu().numpy()), store.audio
 
 
 def main() -> None:
@@ -136,6 +176,11 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=work)
     parser.add_argument("--out", type=Path, default=work / "lm.pt")
     parser.add_argument("--resume", type=Path)
+    parser.add_argument("--codec", type=Path, help="encode the shards with this checkpoint, once it is there, instead")
+    parser.add_argument("--shards", type=Path, default=work / "shards")
+    parser.add_argument("--hours", type=float, default=160, help="room for speech on the device, with --codec")
+    parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
+    parser.add_argument("--eager", action="store_true", help="capture no graphs")
     parser.add_argument("--loaders", type=int, default=8)
     parser.add_argument("--positions", type=int, default=CONFIG["lm"]["positions"])
     parser.add_argument("--every", type=int, default=250)
@@ -143,31 +188,28 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     began = time.monotonic()
-    rows = json.loads((args.work / "rows.json").read_text())
-    corpus = Corpus(rows, np.load(args.work / "codes.npy"), np.load(args.work / "phones.npy"))
-    by_start = {r["start"]: corpus.group_pitch[r["group"]] for r in corpus.rows}
+    corpus, audio = spoken(args, device)
     loader = iter(DataLoader(Batches(corpus, args.positions, CONFIG["seed"]), batch_size=None, num_workers=args.loaders,
-                             prefetch_factor=8 if args.loaders else None))  # fmt: skip
-    batch = next(loader)  # the loaders fork before anything touches the device
-    audio = torch.from_numpy(np.load(args.work / "audio.npy")).to(device)
-    trainer = Trainer(corpus, audio, device, args.resume)
+                             prefetch_factor=8 if args.loaders else None,
+                             pin_memory=device.type == "cuda"))  # fmt: skip
+    batch = next(loader)
+    trainer = Trainer(corpus, audio.to(device), device, args.resume, args.eager)
+    if args.until:
+        args.seconds = max(1.0, float(args.until.read_text()) - time.time())
     start, step, peak = time.monotonic(), 0, CONFIG["lm"]["lr"]
-    print(f"{len(corpus.rows)} rows, ready after {start - began:.1f} s", flush=True)
-    sums = torch.zeros(4 + trainer.books - 1, device=device)
+    print(f"{len(corpus.rows)} rows, ready after {start - began:.1f} s, {args.seconds:.0f} s to go", flush=True)
     while (share := (time.monotonic() - start) / args.seconds) < 1:
-        batch["pitch"] = torch.tensor([by_start.get(int(s), 0.0) for s in batch["spans"][:, 0]])
-        ready = {k: a.to(device, non_blocking=True) for k, a in batch.items()}
         rate = peak * min(1.0, (step + 1) / 300) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * share)))
-        sums += trainer.step(ready, rate)
+        trainer.step(batch, rate)
         step += 1
         batch = next(loader)
         if step % args.every == 0:
             names = ["code0", "rest", "phone", "trait", *(f"c{k}" for k in range(1, trainer.books))]
-            values = (sums / args.every).tolist()
-            gone = time.monotonic() - start
+            gone, values = time.monotonic() - start, trainer.logged.tolist()
             figures = " ".join(f"{n} {x:.3f}" for n, x in zip(names, values, strict=True))
-            print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s {figures}", flush=True)
-            sums.zero_()
+            print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s {len(trainer.shapes)} shapes {figures}", flush=True)
+            if not math.isfinite(values[0]):
+                raise SystemExit("the loss is not finite")
         if step % 1500 == 0:
             torch.save({"voice": trainer.voice.state_dict()}, args.out.with_suffix(".tmp"))
             args.out.with_suffix(".tmp").rename(args.out)

@@ -1,12 +1,12 @@
 /**
- * The ten to fifteen seconds of a recording that make the best clone: full of speech, from a pause to a pause, without a
- * cough, a hum or a clipped sound in them. Pure.
+ * The part of a recording that makes the best clone: ten to fifteen seconds full of speech, from a pause to a pause,
+ * without a cough, a hum or a clipped sound in them; fewer where that many are not clean. Pure.
  */
 
 import { FRAME_S, pauses, spoken } from './listening.js';
 
 export const LONG_S = 15; // of a longer recording a part is chosen
-const [LEAST_S, WANTED_S] = [10, 12];
+const [LEAST_S, WANTED_S] = [6, 12];
 const MARGIN_S = 0.15; // of the pause, kept on both sides: the onset of a word is softer than what is sure to be one
 const BREATH_S = 0.16; // a pause in which a part may begin or end
 const IDLE_S = 0.8; // a pause that nobody misses

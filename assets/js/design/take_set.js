@@ -46,12 +46,19 @@ export class TakeSet {
     card.element.remove();
   }
 
-  /** @param {string} language of the page @param {boolean} newest */
-  refresh(language, newest) {
+  /** Whether its takes follow a description; it changes nothing in what was made after a sound. */
+  get isDescribed() {
+    return this.origin.kind !== 'closer';
+  }
+
+  /**
+   * @param {string} language of the page
+   * @param {{isNewest: boolean, takesChanges: boolean}} place  takesChanges: it is the newest that follows a description
+   */
+  refresh(language, { isNewest, takesChanges }) {
     const { t, origin } = this;
-    this.element.classList.toggle('vw-design-set-old', !newest);
-    // A description changes nothing in what was made after a sound.
-    this.element.classList.toggle('vw-design-set-sound', origin.kind === 'closer');
+    this.element.classList.toggle('vw-design-set-old', !isNewest);
+    this.element.classList.toggle('vw-design-set-changes', takesChanges);
     this.title.textContent = t('design.set', { n: this.number });
     this.what.textContent = origin.kind === 'changed' ? `+ ${origin.words}` : origin.kind === 'described' ? '' : t(`design.origin.${origin.kind}`);
     this.what.classList.toggle('vw-design-set-change', origin.kind === 'changed');

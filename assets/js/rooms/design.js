@@ -329,7 +329,7 @@ export class DesignRoom {
     await take.stored();
     const { languages, sampling } = this.studio.cards.get('base');
     const language = languages.includes(take.config.language) ? take.config.language : 'auto';
-    const config = { language, ref_text: take.text, x_vector_only_mode: false };
+    const config = { language, ref_text: take.sent, x_vector_only_mode: false };
     const asked = { room: this.id, mode: 'base', config, reference: take.wav(), parent: take.id, text: this.studio.text };
     const seeds = series(anySeed(), VARIED.length);
     const wanted = VARIED.map(({ note, by }, index) => {
@@ -460,6 +460,7 @@ export class DesignRoom {
   refresh() {
     this.empty.hidden = this.sets.length > 0;
     this.holder.hidden = this.sets.length === 0;
-    this.sets.forEach((set, index) => set.refresh(this.studio.words.language, index === 0));
+    const changed = this.sets.find((set) => set.isDescribed);
+    this.sets.forEach((set, index) => set.refresh(this.studio.words.language, { isNewest: index === 0, takesChanges: set === changed }));
   }
 }

@@ -10,6 +10,7 @@
  * @property {string} device
  * @property {string} dtype
  * @property {boolean} takes_instruct
+ * @property {boolean} styles_voices  kept voices can be spoken with a style
  * @property {boolean} speaks      false: random weights
  * @property {Object<string, number|null>} sampling  what a request gets that says nothing
  */
@@ -21,6 +22,16 @@ export class FieldError extends Error {
     super(sentence);
     this.field = field;
   }
+}
+
+/**
+ * The mode that speaks with a voice: a kept one (Base) with a style is spoken in a speaker's place.
+ *
+ * @template {string} M
+ * @param {M} mode @param {string} [style] @returns {M|'custom_voice'}
+ */
+export function spokenBy(mode, style) {
+  return mode === 'base' && style ? 'custom_voice' : mode;
 }
 
 /** Replace a select's choices and keep what was chosen where it still exists. @param {HTMLSelectElement} select @param {string[][]} choices */

@@ -1,5 +1,6 @@
 /** The Library: what was spoken, and the voices that were kept. */
 
+import { ScriptsPanel } from '../scripts_panel.js';
 import { TakesPanel } from '../takes_panel.js';
 import { VoicesPanel } from '../voices_panel.js';
 
@@ -11,17 +12,21 @@ export class LibraryRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.takes = new TakesPanel(root.querySelector('#vw-library-takes'), studio);
+    const takes = root.querySelector('#vw-library-takes');
+    this.scripts = new ScriptsPanel(takes, studio, () => this.takes.refresh());
+    this.takes = new TakesPanel(takes, studio, (wanted) => this.scripts.filter(wanted));
     this.voices = new VoicesPanel(root.querySelector('#vw-library-voices'), studio);
   }
 
   enter() {
     this.takes.refresh();
+    this.scripts.refresh().catch(() => {}); // why there is none is said of the takes
     this.voices.refresh();
   }
 
   onLanguage() {
     this.takes.onLanguage();
+    this.scripts.paint();
     this.voices.onLanguage();
   }
 }

@@ -1,22 +1,26 @@
 /**
  * The Script room: several lines, each with a voice, read aloud one after another, and made into files.
  *
- * The parts lie in ../script: the script as a value (document.js), who speaks (casting.js), takes (making.js), reading
- * aloud (performance.js), the lines on the page (lines_view.js), saving (shelf.js), files (exporting.js). Here they meet.
+ * The parts lie in ../script: the script as a value (document.js), who speaks (casting.js), takes (making.js), the whole of
+ * them (whole.js, schedule.js) and its timeline (timeline.js), reading aloud (performance.js), the lines on the page
+ * (lines_view.js), saving (shelf.js), files (exporting.js). Here they meet.
  */
 
+import { addressedScript, nameScript } from '../script/address.js';
 import { Casting } from '../script/casting.js';
 import { newLine, Script } from '../script/document.js';
 import { collectClips, exportClips, saveFile } from '../script/exporting.js';
-import { seconds } from '../script/line_view.js';
 import { LinesView } from '../script/lines_view.js';
 import { Maker } from '../script/making.js';
 import { readParts } from '../script/parts.js';
-import { Performance } from '../script/performance.js';
 import { readText } from '../script/reading.js';
 import { Shelf } from '../script/shelf.js';
 import { ShelfView } from '../script/shelf_view.js';
-import { areSubtitles, subtitlesToText } from '../script/subtitles.js';
+import { Timeline } from '../script/timeline.js';
+import { TimelineHand } from '../script/timeline_hand.js';
+import { Whole } from '../script/whole.js';
+import { takeDrops } from '../drops.js';
+import { clock } from '../meter.js';
 import { FieldError } from './fields.js';
 
 const LONGEST_NAME = 40; // of a script that is named after its text
@@ -41,8 +45,27 @@ export class ScriptRoom {
     this.lines = new LinesView(part('lines'), part('line'), this);
     this.shelf = new Shelf(studio.api);
     this.shelfView = new ShelfView(root, this);
-    /** @type {Performance|null} */
-    this.performance = null;
+    this.whole = new Whole(this.maker, {
+      check: (ids) => this.check(ids),
+      onError: (error) => this.onError(error),
+      label: (whole) => this.labelOf(whole),
+      download: (button) => this.offerFiles(button),
+    });
+    this.timeline = new Timeline(part('timeline'), {
+      nameOf: (line) => line.name || this.casting.nameOf(line.voice),
+      levels: (stretch) => this.maker.levels(stretch),
+      onKey: (event) => this.onTimelineKey(event),
+    });
+    this.hand = new TimelineHand(this.timeline, {
+      seek: (at) => this.seek(at),
+      choose: (id) => this.lines.choose(id),
+      move: (id, before) => {
+        this.script.moveBefore(id, before);
+        this.tell(studio.t('script.moved', { n: this.script.at(id) + 1 }));
+      },
+      gapOf: (id) => this.script.gapAfter(this.script.line(id)),
+      setGap: (id, seconds) => this.script.setGap(id, seconds),
+    });
     this.listen();
   }
 
@@ -51,11 +74,22 @@ export class ScriptRoom {
     shelf.addEventListener('open', () => this.open(shelf.script));
     maker.addEventListener('change', () => this.showSoon());
     maker.addEventListener('kept', () => this.file());
+    studio.pronunciation.addEventListener('change', () => this.showSoon());
     studio.voices.addEventListener('change', () => this.script && this.lines.offer());
     studio.stage.addEventListener('change', () => this.followStage());
+    studio.stage.addEventListener('place', () => this.followPlace());
+    this.whole.addEventListener('progress', () => {
+      this.lines.mark(this.whole.sounding);
+      this.timeline.mark(this.whole.sounding);
+    });
     parts.add.onclick = () => this.lines.add();
     parts.gap.onchange = () => parts.gap.reportValidity() && this.script.set({ gap: parts.gap.valueAsNumber || 0 });
-    parts.file.onchange = () => this.importFile();
+    parts.file.onchange = () => {
+      const [file] = parts.file.files;
+      parts.file.value = '';
+      this.importFile(file);
+    };
+    takeDrops(this.root, ([file]) => this.importFile(file));
     parts.export.onsubmit = (event) => {
       event.preventDefault();
       this.exportScript();
@@ -78,9 +112,13 @@ export class ScriptRoom {
 
   async begin() {
     const { id, unsaved } = this.studio.drafts.read(this.id) ?? {};
-    const first = () => (unsaved ? new Script(unsaved) : this.sample(this.studio.presets.scripts[0]));
+    const wanted = addressedScript();
+    const own = wanted && unsaved?.id !== wanted ? null : unsaved;
+    const first = () => (own ? new Script(own) : this.sample(this.studio.presets.scripts[0]));
+    const known = (list, which) => list.find((one) => one.id === which);
     try {
-      await this.shelf.begin(first, (list) => list.find((one) => one.id === id) ?? (unsaved ? null : list[0]));
+      await this.shelf.begin(first, (list) => known(list, wanted ?? id) ?? (own ? null : (known(list, id) ?? list[0])));
+      if (wanted && wanted !== this.script.id) this.studio.toast(this.studio.t('script.not_here'));
     } catch (error) {
       this.shelf.open(first());
       if (!error.missing) this.studio.toast(error.message);
@@ -112,25 +150,46 @@ export class ScriptRoom {
 
   /** @param {Script} script */
   open(script) {
+    const isNext = this.shelf.list.some(({ id }) => id === this.opened?.id);
     this.opened?.removeEventListener('change', this.onScriptChange);
     this.opened = script;
     script.addEventListener('change', this.onScriptChange);
-    if (this.performance) this.studio.stop();
-    this.performance = null;
+    const { stage } = this.studio;
+    const isShown = stage.take === this.whole;
+    if (isShown) this.studio.stop();
     this.forgetTold();
     this.parts.gap.value = script.gap;
     this.maker.open(script);
     this.lines.open(script);
     this.show();
+    if (isShown) stage.show(this.whole);
+    nameScript(script.id, isNext);
   }
 
-  /** @param {{voice?: string, text?: string, spokenBy?: Object}} [given] voice: of the library, for a new line; text: for a new script */
-  async enter({ voice, text, spokenBy } = {}) {
+  /** @param {{voice?: string, text?: string, title?: string, spokenBy?: Object, script?: string}} [given] script: to be opened; voice: of the library, for a new line; text: for a new script, of that title */
+  async enter({ voice, text, title, spokenBy, script = addressedScript() } = {}) {
     await this.begun;
-    if (text) return this.write(text, spokenBy);
+    if (text) return this.write(text, spokenBy, title);
+    if (!this.script) return;
+    if (script && script !== this.script.id) await this.reach(script);
+    nameScript(this.script.id, false);
     if (!voice) return;
     this.lines.add();
     this.script.cast(this.script.lines.at(-1).id, { mode: 'base', voice });
+  }
+
+  /** Delete a script; where it is open another takes its place. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
+  discard(id) {
+    return id === this.script?.id ? this.shelf.remove(() => this.empty()) : this.shelf.discard(id);
+  }
+
+  /** Open another script, if it is still there. @param {string} id */
+  async reach(id) {
+    try {
+      await this.shelf.load(id);
+    } catch (error) {
+      this.studio.toast(error.status === 404 ? this.studio.t('script.not_here') : error.message);
+    }
   }
 
   /**
@@ -138,14 +197,15 @@ export class ScriptRoom {
    *
    * @param {string} text
    * @param {{voice: import('../script/document.js').Voice, instruct: string}|null} spokenBy  who speaks what names nobody
+   * @param {string} [title]
    */
-  async write(text, spokenBy) {
+  async write(text, spokenBy, title = titleOf(text)) {
     const lines = readText(text, (word) => this.casting.named(word) !== null).map((line) => newLine(line));
     const nameless = lines.filter(({ name }) => !name);
     this.casting.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
     await this.shelf.flush().catch(() => {}); // what could not be saved says so itself
-    this.shelf.open(new Script({ name: titleOf(text), lines }), 'unsaved');
+    this.shelf.open(new Script({ name: title, lines }), 'unsaved');
     this.shelf.script.tell(true);
     this.studio.toast(this.studio.t('script.written', { n: lines.length }));
   }
@@ -182,16 +242,45 @@ export class ScriptRoom {
 
   /** @param {string} id @param {{only?: boolean}} [options] @throws {FieldError} */
   perform(id, { only = false } = {}) {
-    const { studio, script } = this;
+    const { studio, script, whole } = this;
     const at = script.at(id);
-    const ids = script.lines.slice(at, only ? at + 1 : undefined).map((line) => line.id);
-    this.check(ids);
-    const performance = new Performance(this.maker, ids);
-    this.performance = performance;
-    const told = studio.stage.sequence(performance.items(), {
-      onItem: (index) => performance === this.performance && this.lines.mark(performance.reach(index)),
-    });
-    told?.catch((error) => studio.toast(error.message));
+    this.check(script.lines.slice(at, only ? at + 1 : undefined).map((line) => line.id));
+    whole.renew();
+    studio.stage.perform(whole, whole.clipFrom(id)?.start, { only });
+  }
+
+  /** What came in the way of the sound, where it is seen. @param {Error} error */
+  onError(error) {
+    if (error instanceof FieldError) this.studio.complain(error.field, error, this.id);
+    else this.studio.toast(error.message);
+  }
+
+  /** What stands beside the waveform. @param {Whole} whole */
+  labelOf({ sounding }) {
+    const { script, studio, casting } = this;
+    const line = sounding && script.line(sounding);
+    if (!line) return this.shelfView.nameOf(script);
+    const name = line.name || casting.nameOf(line.voice);
+    const text = readParts(line.text).parts.map((part) => part.text ?? '').join(' ').trim();
+    return studio.t('script.sounding', { n: script.at(line.id) + 1, of: script.lines.length, name, text });
+  }
+
+  /** Go to a place in the whole; what sounds goes on from there. @param {number} at samples */
+  seek(at) {
+    this.hold();
+    this.studio.stage.seek(at);
+  }
+
+  /** @param {KeyboardEvent} event */
+  onTimelineKey(event) {
+    this.hold();
+    this.studio.stage.onKey(event);
+  }
+
+  /** Have the whole on the stage. */
+  hold() {
+    const { stage } = this.studio;
+    if (stage.take !== this.whole) stage.show(this.whole);
   }
 
   /** Say what is wrong before anything sounds. @param {string[]} ids */
@@ -227,14 +316,20 @@ export class ScriptRoom {
 
   /** Everything was told to be silent; the stage may still play again what it has. */
   stop() {
-    if (this.script) this.lines.mark(null);
+    this.whole.sound(null);
   }
 
   followStage() {
     const { stage } = this.studio;
-    if (!this.performance) return;
-    const ours = stage.sounding && (!stage.take || this.performance.has(stage.take));
-    if (!ours) this.lines.mark(null);
+    if (!stage.sounding || stage.take !== this.whole) this.whole.sound(null);
+    this.followPlace();
+  }
+
+  followPlace() {
+    const { stage } = this.studio;
+    const isShown = stage.take === this.whole;
+    this.timeline.follow(isShown ? stage.at : null);
+    if (isShown && stage.sounding) this.timeline.reveal(stage.at);
   }
 
   // --- what is shown and kept
@@ -253,12 +348,22 @@ export class ScriptRoom {
   }
 
   show() {
-    const { t } = this.studio;
-    const states = this.script.lines.map((line) => this.maker.state(line));
-    const count = states.filter(({ state }) => state !== 'empty').length;
-    const sum = states.reduce((total, state) => total + state.seconds, Math.max(0, count - 1) * this.script.gap);
-    const whole = count > 0 && states.every(({ state }) => state === 'made' || state === 'empty');
-    this.parts.total.textContent = whole ? t('script.total', { n: count, s: seconds(sum) }) : t('script.count', { n: count });
+    const { whole, studio } = this;
+    whole.renew();
+    this.script.seconds = whole.seconds;
+    this.timeline.show(whole.clips);
+    this.timeline.choose(this.lines.chosen);
+    this.followPlace();
+    this.parts.total.textContent = this.line();
+    studio.dock.sayLine();
+  }
+
+  /** How much it is, and how much of it is still to be made. */
+  line() {
+    if (!this.script) return '';
+    const { clips, samples } = this.whole;
+    const left = clips.filter(({ state }) => state !== 'made').length;
+    return this.studio.t(left ? 'script.count' : 'script.total', { n: clips.length, s: clock(samples), left });
   }
 
   /** The studio has stored a take: the script shall know which. */
@@ -282,17 +387,17 @@ export class ScriptRoom {
 
   // --- files
 
-  async importFile() {
-    const [file] = this.parts.file.files;
-    this.parts.file.value = '';
-    if (!file) return;
-    const text = await file.text();
-    const read = readText(
-      areSubtitles(text) ? subtitlesToText(text, this.script.gap) : text,
-      (name) => this.casting.named(name) !== null,
-    );
-    if (read.length === 0) return this.studio.toast(this.studio.t('script.nothing_in', { name: file.name }));
-    this.lines.take(read);
+  /** @param {HTMLElement} button that asked */
+  offerFiles(button) {
+    this.studio.go(this.id);
+    this.parts.export.showPopover({ source: button });
+  }
+
+  /** A text becomes lines of this script, a document a script of its own. @param {File} [file] */
+  async importFile(file) {
+    const imported = await this.studio.importing.read(file, this.script.gap);
+    if (imported?.isDocument) await this.write(imported.text, null, imported.title);
+    else if (imported) this.lines.take(readText(imported.text, (name) => this.casting.named(name) !== null));
   }
 
   async exportScript() {
@@ -314,7 +419,9 @@ export class ScriptRoom {
       const wanted = { shape: parts.shape.value, format: parts.format.value, loudness };
       const { file, name } = await exportClips(studio.api, script, clips, wanted);
       saveFile(file, name);
-      told(1, t('script.exported', { name }));
+      told(0, '');
+      parts.export.hidePopover();
+      studio.toast(t('script.exported', { name }));
     } catch (error) {
       told(0, '');
       studio.complain(parts['export-error'], error);
@@ -328,7 +435,8 @@ export class ScriptRoom {
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';
-    const who = designed ? { mode, description: instructions, language } : { mode, voice, language };
+    const known = designed ? null : this.studio.catalogue.named(voice); // a kept voice, also where a style had it spoken otherwise
+    const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
     this.script.insert([newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true })]);
     this.lines.focus(this.script.lines.at(-1).id);
   }

@@ -1,8 +1,11 @@
-/** The Speak room: one of the checkpoint's speakers (CustomVoice) or a kept voice (Base), and how to say it. */
+/**
+ * The Speak room: one of the checkpoint's speakers (CustomVoice) or a kept voice, and how to say it. A kept voice is
+ * spoken by Base, or, with a style, by a CustomVoice checkpoint that can.
+ */
 
 import { keyOf } from '../voice_catalogue.js';
 import { dress, VoicePicker } from '../voice_picker.js';
-import { FieldError, fillChips, fillLanguages, preselect } from './fields.js';
+import { FieldError, fillChips, fillLanguages, preselect, spokenBy } from './fields.js';
 
 /** @typedef {import('../take.js').Take} Take @typedef {import('../voice_catalogue.js').Choice} Choice */
 /** @typedef {{mode: string, voice: string, name?: string, kind?: string}} Wanted */
@@ -87,14 +90,16 @@ export class SpeakersRoom {
     if (card) fillLanguages(this.language, card, studio.t);
     const why = this.unstyled();
     this.instruct.disabled = this.instruct.hidden = this.chips.hidden = why !== '';
-    this.hint.hidden = why === '';
-    this.hint.textContent = why;
+    const isOwn = chosen?.mode === 'base';
+    this.hint.hidden = why === '' && !isOwn;
+    this.hint.textContent = why || (isOwn ? studio.t('speakers.styled', { name: chosen.name }) : '');
     if (studio.current === this) studio.variation.offer(card);
   }
 
   /** Why this voice takes no style; empty: it does. */
   unstyled() {
     const { chosen, card, studio } = this;
+    if (studio.catalogue.takesStyle(chosen?.mode)) return '';
     if (chosen?.mode === 'base') return studio.t('speakers.own_manner', { name: chosen.name });
     return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: card.id });
   }
@@ -153,7 +158,8 @@ export class SpeakersRoom {
     const { studio, chosen } = this;
     if (!chosen) throw new FieldError('voice', studio.t('picker.nobody'));
     const config = { ...this.config(chosen), ...studio.variation.sampling };
-    const asked = { room: this.id, mode: chosen.mode, config, text: studio.text, seed: studio.variation.nextSeed() };
+    const mode = spokenBy(chosen.mode, config.instructions);
+    const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed() };
     studio.stage.play(studio.say({ ...asked, label: chosen.name }), { clicked });
     studio.catalogue.remember(chosen);
   }
@@ -171,7 +177,10 @@ export class SpeakersRoom {
     const { studio } = this;
     const why = choice ? choice.why : studio.t('picker.gone');
     if (why) studio.toast(why);
-    else if (choice) this.choose(choice);
+    else if (choice) {
+      this.choose(choice);
+      this.picker.reveal();
+    }
   }
 
   /** @param {Take} take */

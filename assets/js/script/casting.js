@@ -4,6 +4,7 @@
  * @typedef {import('../rooms/fields.js').ModelCard} ModelCard
  * @typedef {import('./document.js').Line} Line
  * @typedef {import('./document.js').Voice} Voice
+ * @typedef {import('../voice_catalogue.js').Choice} Shown
  *
  * @typedef {Object} Choice
  * @property {string} value  for a select
@@ -11,10 +12,10 @@
  * @property {Voice} voice
  */
 
-import { title } from '../rooms/fields.js';
+import { spokenBy, title } from '../rooms/fields.js';
 
 export class Casting {
-  /** @param {{cards: Map<string, ModelCard>, voices: {list: Object<string, any>[]}}} studio */
+  /** @param {Pick<import('../studio.js').Studio, 'cards'|'voices'|'catalogue'|'t'>} studio */
   constructor(studio) {
     this.studio = studio;
   }
@@ -39,6 +40,20 @@ export class Casting {
   named(name) {
     const wanted = plain(name);
     return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
+  }
+
+  /** Its mark and name, also where it is described, or gone. @param {Voice|null} voice @returns {Pick<Shown, 'voice'|'kind'|'name'>|null} */
+  shownAs(voice) {
+    if (!voice) return null;
+    const { studio } = this;
+    if (voice.mode === 'voice_design') return { voice: voice.mode, kind: 'designed', name: studio.t('script.described') };
+    const name = voice.mode === 'base' && !studio.voices.isListed ? '…' : studio.t('script.gone', { name: title(voice.voice ?? '') });
+    return studio.catalogue.find(valueOf(voice)) ?? { voice: voice.voice ?? '', kind: 'recorded', name };
+  }
+
+  /** What people call it. @param {Voice|null} voice */
+  nameOf(voice) {
+    return this.shownAs(voice)?.name ?? '';
   }
 
   /** A voice for a new role: the first that no line has, or else the first of all. @param {Line[]} lines @returns {Voice|null} */
@@ -72,8 +87,7 @@ export class Casting {
 
   /** Whether its mode takes an instruct beside the voice. @param {Voice|null} voice */
   takesInstruct(voice) {
-    if (voice?.mode === 'voice_design') return true;
-    return voice?.mode === 'custom_voice' && (this.studio.cards.get('custom_voice')?.takes_instruct ?? true);
+    return voice?.mode === 'voice_design' || this.studio.catalogue.takesStyle(voice?.mode);
   }
 
   /**
@@ -88,7 +102,7 @@ export class Casting {
     const how = this.takesInstruct(voice) ? instruct.trim() : '';
     const instructions = [mode === 'voice_design' && voice.description?.trim(), how].filter(Boolean).join(' ');
     const who = mode === 'voice_design' ? {} : { voice: voice.voice };
-    return { mode, config: { ...who, language, ...(instructions && { instructions }) } };
+    return { mode: spokenBy(mode, instructions), config: { ...who, language, ...(instructions && { instructions }) } };
   }
 }
 

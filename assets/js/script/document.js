@@ -13,6 +13,7 @@
  * @property {string} key       what was asked for (making.js)
  * @property {string} take      the stored take's id
  * @property {number} samples
+ * @property {string} [levels]  how loud it is along its way (levels.js)
  *
  * @typedef {Object} Line
  * @property {string} id
@@ -23,6 +24,7 @@
  * @property {number|null} seed  null: drawn when it is made
  * @property {boolean} locked    made again with the same seed
  * @property {MadePart[]} takes
+ * @property {number} [gap]     seconds of silence behind it; left out: as everywhere in the script
  */
 
 export const GAP_S = 0.4; // between lines, unless a script says otherwise
@@ -50,12 +52,21 @@ export class Script extends EventTarget {
     this.updatedAt = stored.updated_at ?? null;
     /** @type {number} seconds of silence between lines */
     this.gap = stored.gap_s ?? GAP_S;
+    /** @type {number|undefined} how long it was when it was laid out last, for lists of scripts */
+    this.seconds = stored.seconds;
     /** @type {Line[]} */
     this.lines = (stored.lines ?? []).map(newLine);
   }
 
   toJSON() {
-    return { id: this.id, name: this.name, gap_s: this.gap, lines: this.lines, updated_at: this.updatedAt };
+    const { id, name, gap, lines, seconds, voices, updatedAt } = this;
+    return { id, name, gap_s: gap, lines, seconds, voices, updated_at: updatedAt };
+  }
+
+  /** Who speaks in it, each once. @returns {Voice[]} */
+  get voices() {
+    const voices = this.lines.flatMap(({ voice }) => (voice ? [{ mode: voice.mode, voice: voice.voice }] : []));
+    return [...new Map(voices.map((one) => [`${one.mode}:${one.voice}`, one])).values()];
   }
 
   /** Values of the whole script: name, gap. @param {Object<string, any>} values */
@@ -69,6 +80,11 @@ export class Script extends EventTarget {
     return this.lines.find((line) => line.id === id);
   }
 
+  /** Seconds of silence between a line and the next. @param {Line} line */
+  gapAfter({ gap }) {
+    return gap ?? this.gap;
+  }
+
   /** @param {string} id its place; -1 where there is none */
   at(id) {
     return this.lines.findIndex((line) => line.id === id);
@@ -80,6 +96,11 @@ export class Script extends EventTarget {
     if (!line) return;
     Object.assign(line, values);
     this.tell(false);
+  }
+
+  /** Give a line a silence of its own behind it; none: as everywhere. @param {string} id @param {number|null} seconds */
+  setGap(id, seconds) {
+    this.change(id, { gap: seconds === null || seconds === this.gap ? undefined : seconds });
   }
 
   /** Give a line a voice, and with it every line of its role. @param {string} id @param {Voice} voice */
@@ -121,6 +142,13 @@ export class Script extends EventTarget {
     if (from < 0 || from === place) return;
     this.lines.splice(place, 0, ...this.lines.splice(from, 1));
     this.tell(true);
+  }
+
+  /** @param {string} id @param {string|null} before the line that follows it afterwards; null: none */
+  moveBefore(id, before) {
+    const from = this.at(id);
+    const to = before === null ? this.lines.length : this.at(before);
+    this.move(id, to > from ? to - 1 : to);
   }
 
   /** @param {(line: Line) => boolean} rule */

@@ -24,7 +24,8 @@ export async function collectClips(maker, onProgress) {
   for (const [made, line] of lines.entries()) {
     onProgress(made, lines.length);
     const parts = await maker.make(line);
-    if (clips.length > 0 && script.gap > 0) clips.push({ silence_s: script.gap });
+    const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;
+    if (gap > 0) clips.push({ silence_s: gap });
     clips.push(...parts.map((part) => ({ ...part, line: script.at(line.id) + 1 })));
   }
   onProgress(lines.length, lines.length);

@@ -8,10 +8,11 @@
  */
 
 import { fillLanguages } from '../rooms/fields.js';
+import { dress } from '../voice_picker.js';
 import { valueOf } from './casting.js';
+import { paceOf, withPace } from './pace_words.js';
 import { LONGEST_PAUSE_S, readParts } from './parts.js';
 
-const DESIGN = 'voice_design:';
 const PAUSE = /\[\s*pause\b[^\]]*\]/giu;
 
 export class LineView {
@@ -24,7 +25,7 @@ export class LineView {
     this.element.dataset.line = line.id;
     const part = (name) => this.element.querySelector(`.vw-line-${name}`);
     this.parts = Object.fromEntries(
-      ['grip', 'role', 'voice', 'description', 'instruct', 'text', 'paper', 'error', 'more', 'language', 'seed', 'lock']
+      ['grip', 'role', 'voice', 'description', 'instruct', 'text', 'paper', 'error', 'more', 'language', 'seed', 'lock', 'gap', 'pace']
         .concat(['state', 'length', 'said', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove'])
         .map((name) => [name, part(name)]),
     );
@@ -35,13 +36,23 @@ export class LineView {
     const { line, acts, parts } = this;
     const change = (values) => acts.script.change(line.id, values);
     parts.text.oninput = () => change({ text: parts.text.value });
+    parts.text.onscroll = () => (parts.paper.scrollTop = parts.text.scrollTop);
     parts.text.onkeydown = (event) => acts.onTextKey(event, this);
     parts.text.onpaste = (event) => acts.onPaste(event, this);
     parts.instruct.oninput = () => change({ instruct: parts.instruct.value });
     parts.description.oninput = () => this.cast({ ...line.voice, description: parts.description.value });
-    parts.voice.onchange = () => this.choose(parts.voice.value);
+    acts.studio.voicePopover.serve(parts.voice, {
+      chosen: () => (line.voice ? valueOf(line.voice) : ''),
+      choose: (choice) => this.choose(choice),
+      describe: () => this.describe(),
+    });
+    parts.pace.onclick = ({ target }) => {
+      const { pace } = target.closest('[data-pace]')?.dataset ?? {};
+      if (pace) change({ instruct: withPace(line.instruct, pace, this.paces()) });
+    };
     parts.language.onchange = () => this.cast({ ...line.voice, language: parts.language.value });
     parts.seed.onchange = () => change(this.readSeed());
+    parts.gap.onchange = () => parts.gap.reportValidity() && acts.script.setGap(line.id, parts.gap.value === '' ? null : parts.gap.valueAsNumber);
     parts.lock.onchange = () => change({ locked: parts.lock.checked });
     parts.play.onclick = () => acts.playFrom(line.id);
     parts.remake.onclick = () => acts.remake(line.id);
@@ -53,13 +64,25 @@ export class LineView {
     this.element.onkeydown = (event) => acts.onLineKey(event, this);
   }
 
-  /** @param {string} value of the voice's select */
-  choose(value) {
-    const { language } = this.line.voice ?? {};
-    if (value === DESIGN) this.cast({ mode: 'voice_design', description: '', language });
-    else this.cast({ ...this.acts.choices().find((choice) => choice.value === value).voice, language });
+  /** @param {import('../voice_catalogue.js').Choice} choice */
+  choose(choice) {
+    const { mode, voice } = choice;
+    this.cast({ mode, voice, language: this.line.voice?.language });
+    this.acts.studio.catalogue.remember(choice);
     this.acts.show();
-    if (value === DESIGN) this.parts.description.focus();
+  }
+
+  /** A voice of this line's own, from words. */
+  describe() {
+    this.cast({ mode: 'voice_design', description: '', language: this.line.voice?.language });
+    this.acts.show();
+    this.parts.description.focus();
+  }
+
+  /** How pace is asked for, in the page's language. */
+  paces() {
+    const { t } = this.acts.studio;
+    return { slow: t('script.pace.slow_words'), fast: t('script.pace.fast_words') };
   }
 
   /** @param {Voice} voice */
@@ -81,18 +104,13 @@ export class LineView {
     this.parts.open.ariaExpanded = String(open);
   }
 
-  /** The choices of the selects, after voices came or went. */
+  /** Who speaks, after voices came or went. */
   offer() {
     const { parts, line, acts } = this;
     const { t } = acts.studio;
-    const groups = [['script.speakers', acts.casting.speakers()], ['script.kept', acts.casting.kept()]];
-    if (acts.casting.canDesign()) groups.push(['script.design', [{ value: DESIGN, label: t('script.described') }]]);
-    const filled = groups.filter(([, choices]) => choices.length);
-    parts.voice.replaceChildren(...filled.map(([key, choices]) => group(t(key), choices)));
-    const chosen = line.voice && valueOf(line.voice);
-    if (chosen && ![...parts.voice.options].some(({ value }) => value === chosen)) {
-      parts.voice.append(new Option(t('script.gone', { name: line.voice.voice ?? t('script.described') }), chosen));
-    }
+    this.offered = line.voice ? valueOf(line.voice) : '';
+    dress(parts.voice, acts.casting.shownAs(line.voice));
+    parts.voice.dataset.voice = this.offered;
     const card = acts.studio.cards.get(line.voice?.mode);
     if (card) fillLanguages(parts.language, card, t);
   }
@@ -110,18 +128,23 @@ export class LineView {
     element.ariaCurrent = String(sounding);
     this.write(parts.text, line.text);
     this.write(parts.instruct, line.instruct);
+    if (parts.gap !== document.activeElement) this.write(parts.gap, line.gap === undefined ? '' : String(line.gap));
+    parts.gap.placeholder = String(acts.script.gap);
     this.write(parts.description, voice?.description ?? '');
     this.write(parts.seed, line.seed === null ? '' : String(line.seed));
-    if (voice && parts.voice.value !== valueOf(voice)) this.offer();
-    if (voice) parts.voice.value = valueOf(voice);
+    if ((voice ? valueOf(voice) : '') !== this.offered) this.offer();
     parts.language.value = voice?.language ?? 'auto';
     parts.lock.checked = line.locked;
     parts.grip.firstElementChild.textContent = n;
     parts.role.textContent = line.name ?? '';
     parts.description.closest('.vw-grow').hidden = voice?.mode !== 'voice_design';
     parts.instruct.disabled = !acts.casting.takesInstruct(voice);
+    this.showPace(parts.instruct.disabled);
+    const name = acts.casting.nameOf(voice);
+    parts.instruct.title = voice?.mode === 'base' && !parts.instruct.disabled ? t('speakers.styled', { name }) : '';
     const none = voice?.mode === 'base' ? 'script.no_instruct' : 'script.no_instruct_model';
-    parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint');
+    parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint', { name });
+    parts.instruct.parentElement.dataset.grow = line.instruct || (parts.instruct.disabled ? parts.instruct.placeholder : '');
     parts.error.textContent = fault ? t('script.fault', { fault, most: LONGEST_PAUSE_S }) : (state.error?.message ?? this.note(state));
     parts.paper.replaceChildren(...marked(line.text));
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
@@ -129,10 +152,22 @@ export class LineView {
     parts.down.disabled = n === count;
     parts.length.textContent = state.state === 'made' || state.state === 'coming' ? seconds(state.seconds) : '';
     parts.said.textContent = parts.state.title = t(`script.state.${sounding ? 'sounding' : state.state}`);
-    for (const name of ['grip', 'voice', 'description', 'instruct', 'text', 'language', 'seed', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']) {
+    parts.voice.ariaLabel = t('script.line.voice', { n, name });
+    parts.pace.ariaLabel = t('script.line.pace', { n });
+    for (const name of ['grip', 'description', 'instruct', 'text', 'language', 'seed', 'gap', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']) {
       parts[name].ariaLabel = t(`script.line.${name}`, { n });
     }
     element.ariaLabel = t('script.line.label', { n });
+  }
+
+  /** Which words on pace stand in the style; where the voice takes none, it has its own pace. @param {boolean} isOwn */
+  showPace(isOwn) {
+    const pace = paceOf(this.line.instruct, this.paces());
+    for (const button of this.parts.pace.querySelectorAll('button')) {
+      button.disabled = isOwn;
+      button.ariaPressed = String(button.dataset.pace === pace);
+    }
+    this.parts.pace.title = isOwn ? this.acts.studio.t('script.pace.own') : '';
   }
 
   /** What its user should know of a line that can be spoken. @param {import('./making.js').LineState} state */
@@ -154,12 +189,6 @@ export class LineView {
 /** @param {number} value */
 export function seconds(value) {
   return `${value.toFixed(1)} s`;
-}
-
-function group(label, choices) {
-  const element = Object.assign(document.createElement('optgroup'), { label });
-  element.append(...choices.map((choice) => new Option(choice.label, choice.value)));
-  return element;
 }
 
 /** A text with its pauses set apart, to lie behind the field. @param {string} text @returns {(string|HTMLElement)[]} */

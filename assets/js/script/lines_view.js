@@ -24,7 +24,9 @@ export class LinesView {
     /** @type {Map<string, LineView>} */
     this.views = new Map();
     this.sounding = null; // a line's id
+    this.chosen = null; // the id of the line that had the focus last
     this.dragged = null;
+    list.addEventListener('focusin', () => this.onChosen(this.focused()));
     list.ondragstart = (event) => this.onDragStart(event);
     list.ondragover = (event) => this.onDragOver(event);
     list.ondrop = (event) => this.onDrop(event);
@@ -36,10 +38,6 @@ export class LinesView {
     this.script = script;
     this.views.clear();
     this.arrange();
-  }
-
-  choices() {
-    return [...this.casting.speakers(), ...this.casting.kept()];
   }
 
   /** Voices came or went, or the page speaks another language. */
@@ -87,6 +85,19 @@ export class LinesView {
     this.show();
     const typing = this.list.contains(document.activeElement);
     if (id && !typing) this.views.get(id)?.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** Have the focus at a line, where the keys move it; a field would have a phone unfold its keyboard. @param {string} id */
+  choose(id) {
+    const view = this.views.get(id);
+    view?.parts.grip.focus({ preventScroll: true });
+    view?.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** @param {string|null} id */
+  onChosen(id) {
+    this.chosen = id;
+    this.room.timeline.choose(id);
   }
 
   /** The line that the focus is in, or null. @returns {string|null} */

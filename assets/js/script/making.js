@@ -23,6 +23,7 @@
 
 import { SAMPLE_RATE } from '../outputs.js';
 import { Take } from '../take.js';
+import { levelsOf } from './levels.js';
 import { readParts } from './parts.js';
 
 export class Maker extends EventTarget {
@@ -56,7 +57,7 @@ export class Maker extends EventTarget {
       if (part.silence) return part;
       if (!voice) return { ...part, key: null };
       const { mode, config } = this.casting.request(line);
-      const asked = [mode, Object.entries(config).sort(), part.text, seed];
+      const asked = [mode, Object.entries(config).sort(), this.studio.pronunciation.spoken(part.text) ?? part.text, seed];
       return { ...part, mode, config, key: seed === null ? null : JSON.stringify(asked) };
     });
   }
@@ -65,7 +66,7 @@ export class Maker extends EventTarget {
   state(line) {
     const plan = this.plan(line);
     /** @type {any[]} */
-    const known = plan.filter(({ silence }) => !silence).map(({ key }) => this.takes.get(key) ?? this.kept.get(key));
+    const known = plan.filter(({ silence }) => !silence).map((part) => this.sound(part));
     const samples = known.reduce((sum, sound) => sum + (sound?.samples ?? 0), 0);
     const pauses = plan.reduce((sum, { silence }) => sum + (silence ?? 0), 0);
     const seconds = samples / SAMPLE_RATE + pauses;
@@ -75,6 +76,17 @@ export class Maker extends EventTarget {
     if (known.some((sound) => sound?.live)) return { state: 'coming', seconds, error };
     const short = known.find((sound) => sound?.isShort) ?? null;
     return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error, short };
+  }
+
+  /** A stretch's sound: here, or kept by the studio, or none. @param {Stretch} stretch @returns {any} */
+  sound({ key }) {
+    return this.takes.get(key) ?? this.kept.get(key) ?? null;
+  }
+
+  /** How loud a stretch is along its way, as far as it is known. @param {Stretch} stretch */
+  levels({ key }) {
+    const take = this.takes.get(key);
+    return take ? levelsOf(take) : (this.kept.get(key)?.levels ?? '');
   }
 
   /** The stored takes of a line, in their order. @param {Line} line */
@@ -108,7 +120,9 @@ export class Maker extends EventTarget {
         api.get(`studio/takes/${id}`),
         api.blob(`studio/takes/${id}/audio?format=pcm`),
       ]);
-      this.takes.set(key, Take.kept(record, new Int16Array(await file.arrayBuffer())));
+      const take = Take.kept(record, new Int16Array(await file.arrayBuffer()));
+      this.takes.set(key, take);
+      this.keep(key, take);
     } catch (error) {
       if (/** @type {any} */ (error).status !== 404) throw error;
       this.kept.delete(key);
@@ -137,12 +151,18 @@ export class Maker extends EventTarget {
       this.errors.set(key, take.error);
     });
     on('stored', () => {
-      if (!take.id) return;
-      this.kept.set(key, { key, take: take.id, samples: take.samples });
-      this.dispatchEvent(new Event('kept'));
+      if (take.id) this.keep(key, take);
     });
     this.changed();
     return take;
+  }
+
+  /** The studio keeps this take: remember it for the script. @param {string} key @param {Take} take */
+  keep(key, take) {
+    const levels = levelsOf(take);
+    if (this.kept.get(key)?.levels === levels) return;
+    this.kept.set(key, { key, take: /** @type {string} */ (take.id), samples: take.samples, levels });
+    this.dispatchEvent(new Event('kept'));
   }
 
   /**

@@ -136,6 +136,16 @@ export class Shelf extends EventTarget {
     };
   }
 
+  /** Delete a script that is not open. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
+  async discard(id) {
+    await this.api.delete(`studio/scripts/${id}`);
+    await this.refresh();
+    return async () => {
+      await this.api.post(`studio/scripts/${id}/restore`);
+      await this.refresh();
+    };
+  }
+
   /** The page is left: what waits is sent on the way out. */
   leave() {
     if (this.state !== 'unsaved') return;

@@ -108,7 +108,8 @@ class CartesiaRequest(StrictFields):
             BadRequest: see `VoiceResolver.resolve`.
         """
         model = self.model_id if self.model_id in models else None
-        return resolver.resolve(mode=None, model=model, voice=self.voice.id, has_reference=False)
+        voice, style = self.voice.id, self.instructions
+        return resolver.resolve(mode=None, model=model, voice=voice, has_reference=False, style=style)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request that this begins."""

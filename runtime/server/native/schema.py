@@ -169,7 +169,9 @@ class SessionConfig(Message):
             BadRequest: see `VoiceResolver.resolve`.
         """
         has_reference = self.ref_audio is not None
-        return resolver.resolve(mode=self.task_type, model=self.model, voice=self.voice, has_reference=has_reference)
+        return resolver.resolve(
+            mode=self.task_type, model=self.model, voice=self.voice, has_reference=has_reference, style=self.instruct
+        )
 
     def spoken(self, reference: Reference | None) -> Reference | None:
         """Return the reference with what is said of it here."""

@@ -32,7 +32,10 @@ def is_speaker(name: str, speakers: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedVoice:
-    """Mode and voice that were chosen. ``stored`` is the id of a voice of the library, spoken in Base mode."""
+    """Mode and voice that were chosen.
+
+    ``stored`` is the id of a voice of the library. It is spoken in Base mode, or, with a style, in CustomVoice.
+    """
 
     mode: Mode
     speaker: str | None = None
@@ -46,10 +49,13 @@ class VoiceResolver:
         self._cards = tuple(cards)
         self._library = library
 
-    def resolve(self, *, mode: Mode | None, model: str | None, voice: str | None, has_reference: bool) -> ResolvedVoice:
+    def resolve(
+        self, *, mode: Mode | None, model: str | None, voice: str | None, has_reference: bool, style: str | None = None
+    ) -> ResolvedVoice:
         """Choose mode and voice.
 
-        Without a mode it is that of the voice, of the reference, or the first that is loaded.
+        Without a mode it is that of the voice, of the reference, or the first that is loaded. A stored voice with a
+        style is spoken by a CustomVoice checkpoint where one can (`ModelCard.styles_voices`).
 
         Raises:
             UnknownModel: no such model is loaded.
@@ -61,9 +67,11 @@ class VoiceResolver:
             raise UnknownModel(param="model")
         served = [known for known in Mode if any(known in card.modes for card in cards)]
         stored = None
-        if voice and not has_reference and mode in (None, Mode.BASE):
+        can_style = any(card.styles_voices for card in cards)
+        if voice and not has_reference and (mode in (None, Mode.BASE) or (mode is Mode.CUSTOM_VOICE and can_style)):
             stored = self._stored(voice, None if mode is Mode.BASE else self._speakers(cards))
-        chosen = mode or (Mode.BASE if has_reference or stored else served[0])
+        own = Mode.CUSTOM_VOICE if stored and can_style and (style or "").strip() else Mode.BASE
+        chosen = mode or (own if has_reference or stored else served[0])
         if chosen not in served:
             raise ModeNotServed(mode=chosen.value, known=", ".join(served), param="task_type")
         if stored is not None:

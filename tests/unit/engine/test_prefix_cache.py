@@ -82,6 +82,20 @@ def test_a_kept_beginning_says_the_same_bytes_and_is_read_once(
     assert again.pcm.tobytes() == alone.pcm.tobytes()
 
 
+@pytest.mark.parametrize("layout", list(Layout))
+def test_a_beginning_that_no_text_follows_leaves_its_last_position(layout: Layout, cloner: Checkpoint) -> None:
+    """In the streaming layout the words of a reference that outlast its frames fill the prompt; the text trails."""
+    request = cloned(seconds=2.0, layout=layout, max_frames=3)
+    assert request.reference is not None
+    wordy = replace(request, reference=replace(request.reference, text="I say hello to you and all the others. " * 3))
+    engine = engine_of(cloner)
+    heards = [said(engine, wordy) for _ in range(3)]
+    assert len(core_of(engine, Mode.BASE).prefix_cache) == 1
+    for heard in heards:
+        assert len(heard.codes) == 3
+        assert np.array_equal(heard.codes, heards[0].codes)
+
+
 def test_another_voice_does_not_begin_with_it(designer: Checkpoint) -> None:
     engine = engine_of(designer)
     first, _ = requests("design")

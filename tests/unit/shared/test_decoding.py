@@ -226,7 +226,7 @@ def test_the_child_has_little_memory_no_files_and_no_torch(tmp_path: Path) -> No
     code = f"""
 import sys
 from runtime.shared import decode_child
-decode_child.confine()
+decode_child.confine(decode_child.MEMORY_BYTES, decode_child.CPU_S)
 import runtime.shared.audio
 assert "torch" not in sys.modules
 try:

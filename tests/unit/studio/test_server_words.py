@@ -76,6 +76,11 @@ def test_the_words_for_faults_of_a_field_are_known_to_the_page() -> None:
     assert {why for why in _WHY.values() if PLACE.sub("{}", why) not in SHAPES} == set()
 
 
+@pytest.mark.parametrize("code", ["checkpoint_missing", "checkpoint_too_large", "device_memory"])
+def test_why_a_checkpoint_is_not_loaded_is_known_to_the_page_of_its_host(code: str) -> None:
+    assert PLACE.sub("{}", BY_CODE[code].sentence) in SHAPES
+
+
 def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
     said = {}
     for path, call, name in _calls("studio/supervisor.py", "studio", "runtime/engine/input_processor.py"):

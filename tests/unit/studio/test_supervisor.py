@@ -211,8 +211,8 @@ async def ready(drain_s: float = 0.0) -> AsyncIterator[ChildRuntime]:
         await asyncio.gather(supervision, return_exceptions=True)
 
 
-async def changed(runtime: ChildRuntime, behaviour: str) -> None:
-    runtime.change([behaviour])
+async def changed(runtime: ChildRuntime, *behaviour: str) -> None:
+    runtime.change(behaviour)
     assert runtime.changing
     await until(lambda: not runtime.changing)
 
@@ -234,6 +234,18 @@ def test_a_change_that_fails_leaves_the_running_child_alone(behaviour: str) -> N
             assert runtime.status.change is None
             assert runtime.pid is not None
             assert alive(runtime.pid)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("mode", ["", "base="])
+def test_a_folder_that_is_not_there_is_said_without_a_process_that_looks(tmp_path: Path, mode: str) -> None:
+    async def run() -> None:
+        async with ready() as runtime:
+            nowhere = tmp_path / "nowhere"
+            await changed(runtime, "--model", f"{mode}{nowhere}")
+            why = f"{nowhere}: the folder is missing. Give a folder or a Hub id (owner/name). [checkpoint_missing]"
+            assert runtime.status.problem == f"The checkpoints could not be loaded: {why}"
 
     asyncio.run(run())
 

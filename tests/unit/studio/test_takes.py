@@ -156,6 +156,24 @@ def test_the_list_is_searched_and_paged(client: httpx.Client) -> None:
     refused(client.get("/studio/takes", params={"limit": "many"}), 400, "invalid_config", "limit")
 
 
+def test_what_a_script_holds_is_listed_apart(client: httpx.Client) -> None:
+    alone, first, second = (keep(client, pcm_of(0.1))["id"] for _ in range(3))
+    lines = [{"id": "a", "takes": [{"key": "k", "take": first}]}, {"id": "b", "takes": [{"key": "l", "take": second}]}]
+    client.put("/studio/scripts/river", json={"name": "River", "lines": lines})
+    client.put("/studio/scripts/other", json={"lines": []})
+
+    def page(**query: Any) -> list[str]:
+        return [take["id"] for take in client.get("/studio/takes", params=query).json()["takes"]]
+
+    assert page() == [second, first, alone]
+    assert page(loose="1") == [alone]
+    assert page(script="river") == [second, first]
+    assert page(script="other") == page(script="none") == []
+    client.delete("/studio/scripts/river")
+    assert page(loose="1") == [second, first, alone], "what is left of it is to be found"
+    assert page(script="river") == []
+
+
 def test_a_page_does_not_shift_while_takes_come_and_go(client: httpx.Client) -> None:
     ids = [keep(client, pcm_of(0.1))["id"] for _ in range(4)]
     first = client.get("/studio/takes", params={"limit": 2}).json()

@@ -1,0 +1,102 @@
+/** The sheet in which a document's chapters are chosen. */
+
+import { expectedSeconds } from './speech_rate.js';
+
+/** @typedef {import('./importing.js').Chapter} Chapter */
+
+const MOST_LINES = 1000; // of a script, as the studio keeps them
+const LONGEST_LINE = 600; // characters; a longer paragraph becomes several (script/reading.js)
+const LONGEST_BEGINNING = 60; // characters of a chapter without a title
+
+export class ChapterSheet {
+  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.dialog = /** @type {HTMLDialogElement} */ (page.querySelector('#vw-chapters'));
+    /** @param {string} name @returns {any} */
+    const part = (name) => this.dialog.querySelector(`#vw-chapters-${name}`);
+    this.title = /** @type {HTMLElement} */ (part('title'));
+    this.all = /** @type {HTMLInputElement} */ (part('all'));
+    this.list = /** @type {HTMLElement} */ (part('list'));
+    this.sum = /** @type {HTMLElement} */ (part('sum'));
+    this.go = /** @type {HTMLButtonElement} */ (part('go'));
+    /** @type {Chapter[]} */
+    this.chapters = [];
+    /** @type {(chosen: Chapter[]|null) => void} */
+    this.answer = () => {};
+    part('close').onclick = () => this.dialog.close();
+    this.all.onchange = () => this.pick(this.all.checked);
+    this.list.onchange = () => this.paint();
+    this.go.onclick = () => {
+      this.answer(this.chosen);
+      this.dialog.close();
+    };
+    this.dialog.onclose = () => this.answer(null);
+  }
+
+  /** Ask which chapters. @param {string} title @param {Chapter[]} chapters @returns {Promise<Chapter[]|null>} null: none of them */
+  choose(title, chapters) {
+    this.chapters = chapters;
+    this.title.textContent = title;
+    this.list.replaceChildren(...chapters.map((chapter, index) => this.row(chapter, index)));
+    this.pick(linesOf(chapters) <= MOST_LINES);
+    this.dialog.showModal();
+    return new Promise((resolve) => (this.answer = resolve));
+  }
+
+  /** @param {Chapter} chapter @param {number} index */
+  row({ title, paragraphs }, index) {
+    const row = document.createElement('li');
+    const label = Object.assign(document.createElement('label'), { className: 'vw-check' });
+    const box = Object.assign(document.createElement('input'), { type: 'checkbox', name: String(index) });
+    const name = Object.assign(document.createElement('span'), { textContent: title || beginning(paragraphs[0]), dir: 'auto' });
+    const time = document.createElement('small');
+    time.textContent = this.studio.facts.time(secondsOf(paragraphs));
+    label.append(box, name, time);
+    row.append(label);
+    return row;
+  }
+
+  /** All of them, or none. @param {boolean} on */
+  pick(on) {
+    for (const box of this.boxes) box.checked = on;
+    this.paint();
+  }
+
+  get boxes() {
+    return [...this.list.querySelectorAll('input')];
+  }
+
+  get chosen() {
+    return this.chapters.filter((_, index) => this.boxes[index].checked);
+  }
+
+  /** Say how much it is, and whether it can be taken. */
+  paint() {
+    const { chosen } = this;
+    const { t, facts } = this.studio;
+    const lines = linesOf(chosen);
+    const isTooMuch = lines > MOST_LINES;
+    const time = facts.time(secondsOf(chosen.flatMap(({ paragraphs }) => paragraphs)));
+    this.all.checked = chosen.length === this.chapters.length;
+    this.all.indeterminate = chosen.length > 0 && !this.all.checked;
+    this.sum.textContent = t(isTooMuch ? 'importing.too_much' : 'importing.sum', { n: chosen.length, of: this.chapters.length, lines, most: MOST_LINES, time });
+    if (chosen.length === 0) this.sum.textContent = t('importing.choose');
+    this.go.disabled = chosen.length === 0 || isTooMuch;
+  }
+}
+
+/** How many lines of a script chapters become. @param {Chapter[]} chapters */
+function linesOf(chapters) {
+  return chapters.flatMap(({ paragraphs }) => paragraphs).reduce((sum, text) => sum + Math.ceil(text.length / LONGEST_LINE), 0);
+}
+
+/** @param {string[]} paragraphs */
+function secondsOf(paragraphs) {
+  return expectedSeconds(paragraphs.join(' '));
+}
+
+/** @param {string} text */
+function beginning(text) {
+  return text.length <= LONGEST_BEGINNING ? text : `${text.slice(0, LONGEST_BEGINNING).replace(/\s+\S*$/u, '')} …`;
+}

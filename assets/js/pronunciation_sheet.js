@@ -1,0 +1,177 @@
+/** The sheet in which the pronunciation dictionary is written: a row for each word. What is whole in it is kept at once. */
+
+import { saveFile } from './script/exporting.js';
+import { readWordList, writeWordList } from './word_list.js';
+
+/** @typedef {import('./pronouncing.js').Entry} Entry */
+
+const SEED = 7; // a word sounds the same each time
+const LONGEST_WORD = 80; // characters, as the studio has it
+
+export class PronunciationSheet {
+  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.dictionary = studio.pronunciation;
+    this.dialog = /** @type {HTMLDialogElement} */ (page.querySelector('#vw-pronunciation'));
+    /** @param {string} name @returns {any} */
+    const part = (name) => this.dialog.querySelector(`#vw-pronunciation-${name}`);
+    this.list = /** @type {HTMLElement} */ (part('list'));
+    this.pattern = /** @type {HTMLTemplateElement} */ (part('row'));
+    this.error = /** @type {HTMLElement} */ (part('error'));
+    this.told = /** @type {HTMLElement} */ (part('told'));
+    this.undo = /** @type {HTMLButtonElement} */ (part('undo'));
+    this.file = /** @type {HTMLInputElement} */ (part('file'));
+    for (const opener of page.querySelectorAll('[data-vw-pronunciation]')) {
+      /** @type {HTMLElement} */ (opener).onclick = () => this.open();
+    }
+    part('add').onclick = () => this.add();
+    part('save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
+    part('close').onclick = () => this.dialog.close();
+    this.file.onchange = () => this.bring();
+    this.list.onchange = () => this.keep();
+    this.list.onkeydown = (event) => this.onKey(event);
+    this.dialog.onclick = ({ target }) => target === this.dialog && this.dialog.close(); // beside the sheet
+    this.dialog.onclose = () => this.leave();
+  }
+
+  /** Open with what the studio keeps; a word that is marked in the text begins a row. */
+  async open() {
+    const { textField } = this.studio;
+    const marked = textField.value.slice(textField.selectionStart, textField.selectionEnd).trim();
+    this.complain('');
+    this.tell('');
+    this.show(this.dictionary.words);
+    this.dialog.showModal();
+    await this.dictionary.refresh().then(() => this.show(this.dictionary.words), (error) => this.complain(error.message));
+    const isNew = marked.length <= LONGEST_WORD && !/\s\s|\n/.test(marked) && !this.dictionary.words.some(({ word }) => word === marked);
+    if (marked && isNew) this.add({ word: marked, said: '' });
+    else if (this.list.children.length === 0) this.add();
+  }
+
+  leave() {
+    this.studio.stage.stop();
+    this.list.replaceChildren();
+  }
+
+  // --- rows
+
+  /** @param {Entry[]} entries */
+  show(entries) {
+    this.list.replaceChildren(...entries.map((entry) => this.row(entry)));
+  }
+
+  /** @param {Entry} entry */
+  row({ word, said }) {
+    const row = /** @type {HTMLElement} */ (/** @type {Element} */ (this.pattern.content.firstElementChild).cloneNode(true));
+    this.studio.words.apply(row);
+    const [first, second] = row.querySelectorAll('input');
+    first.value = word;
+    second.value = said;
+    /** @type {HTMLButtonElement} */ (row.querySelector('.vw-word-hear')).onclick = () => this.hear(second.value || first.value);
+    /** @type {HTMLButtonElement} */ (row.querySelector('.vw-word-remove')).onclick = () => this.remove(row);
+    return row;
+  }
+
+  /** @param {Entry} [entry] */
+  add(entry = { word: '', said: '' }) {
+    const row = this.row(entry);
+    this.list.append(row);
+    const [word, said] = row.querySelectorAll('input');
+    (entry.word ? said : word).focus();
+  }
+
+  /** Enter goes on: from a word to how it is said, from there to the next word. @param {KeyboardEvent} event */
+  onKey(event) {
+    if (event.key !== 'Enter' || event.isComposing) return;
+    const fields = [...this.list.querySelectorAll('input')];
+    const at = fields.findIndex((field) => field === event.target);
+    if (at < 0) return; // a button
+    event.preventDefault();
+    const next = fields[at + 1];
+    if (next) next.focus();
+    else if (fields[at].value) this.add();
+  }
+
+  /** @param {HTMLElement} row */
+  remove(row) {
+    const before = this.entries();
+    const next = row.nextElementSibling ?? row.previousElementSibling;
+    const [word] = row.querySelectorAll('input');
+    row.remove();
+    /** @type {HTMLElement} */ (next?.querySelector('input') ?? this.dialog.querySelector('#vw-pronunciation-add')).focus();
+    if (this.entries().length === before.length) return; // it was none yet
+    this.keep();
+    this.tell(this.studio.t('pronunciation.removed', { word: word.value }), () => {
+      this.show(before);
+      this.keep();
+    });
+  }
+
+  /** The rows that are whole; of a word that stands there twice the first, and the other is marked. @returns {Entry[]} */
+  entries() {
+    /** @type {Map<string, string>} */
+    const entries = new Map();
+    for (const row of this.list.children) {
+      const [first, second] = row.querySelectorAll('input');
+      const [word, said] = [first.value.trim(), second.value.trim()];
+      const isTwice = entries.has(word);
+      first.ariaInvalid = isTwice ? 'true' : null;
+      if (word && said && !isTwice) entries.set(word, said);
+    }
+    return [...entries].map(([word, said]) => ({ word, said }));
+  }
+
+  /** @param {string} [sentence] when all is kept */
+  async keep(sentence = this.studio.t('pronunciation.kept')) {
+    const entries = this.entries();
+    const twice = /** @type {HTMLInputElement|null} */ (this.list.querySelector('[aria-invalid=true]'));
+    this.complain(twice ? this.studio.t('pronunciation.twice', { word: twice.value.trim() }) : '');
+    this.tell('');
+    if (JSON.stringify(entries) === JSON.stringify(this.dictionary.words.map(({ word, said }) => ({ word, said })))) return;
+    try {
+      const isMerged = await this.dictionary.keep(entries);
+      if (isMerged) this.show(this.dictionary.words);
+      if (!this.told.textContent) this.tell(isMerged ? this.studio.t('pronunciation.merged') : sentence);
+    } catch (error) {
+      this.complain(/** @type {Error} */ (error).message);
+    }
+  }
+
+  // --- beside them
+
+  /** Say a word as the Speak room would. @param {string} words */
+  hear(words) {
+    const { studio } = this;
+    const speakers = studio.room('speakers');
+    if (!words.trim() || !speakers.chosen || !studio.reached()) return;
+    const { mode } = speakers.chosen;
+    const asked = { room: speakers.id, mode, config: speakers.config(speakers.chosen), text: words, spoken: words, seed: SEED };
+    studio.stop();
+    studio.stage.play(studio.say({ ...asked, label: words, isSample: true }));
+  }
+
+  /** Take the words of a file; where a word is there already the file's holds. */
+  async bring() {
+    const [file] = this.file.files ?? [];
+    this.file.value = ''; // so that choosing the same file again is a change
+    if (!file) return;
+    const { entries: brought, leftOut } = readWordList(await file.text());
+    if (brought.length === 0) return this.complain(this.studio.t('pronunciation.nothing_in', { name: file.name }));
+    const merged = new Map([...this.entries(), ...brought].map(({ word, said }) => [word, said]));
+    this.show([...merged].map(([word, said]) => ({ word, said })));
+    await this.keep(this.studio.t(leftOut ? 'pronunciation.brought_but' : 'pronunciation.brought', { n: brought.length, left: leftOut }));
+  }
+
+  /** @param {string} sentence */
+  complain(sentence) {
+    this.error.textContent = sentence;
+  }
+
+  /** @param {string} sentence @param {(() => void)|null} [undo] */
+  tell(sentence, undo = null) {
+    this.told.textContent = sentence;
+    this.undo.hidden = !undo;
+    this.undo.onclick = undo;
+  }
+}

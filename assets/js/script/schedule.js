@@ -1,0 +1,56 @@
+/**
+ * Where each line lies in the whole of a script. What plays, what the timeline shows and what is exported agree with it.
+ *
+ * @typedef {import('./making.js').Stretch & {sound: any, start: number, length: number}} PlacedStretch
+ *   sound: a take, or what is known of one that is kept; null: it is to be made. start: in the whole
+ *
+ * @typedef {Object} Clip
+ * @property {import('./document.js').Line} line
+ * @property {string} state   of making.js
+ * @property {number} start   samples
+ * @property {number} end
+ * @property {PlacedStretch[]} parts
+ */
+
+import { SAMPLE_RATE } from '../outputs.js';
+import { expectedSeconds } from '../speech_rate.js';
+
+/** @param {number} seconds */
+export function samplesOf(seconds) {
+  return Math.round(seconds * SAMPLE_RATE);
+}
+
+/**
+ * The lines that have anything to say or to be silent about, one behind the other. What is not made yet takes the time
+ * that its text takes at an ordinary pace.
+ *
+ * @param {import('./document.js').Script} script @param {import('./making.js').Maker} maker
+ * @returns {Clip[]}
+ */
+export function layOut(script, maker) {
+  /** @type {Clip[]} */
+  const clips = [];
+  let end = 0;
+  for (const line of script.lines) {
+    const plan = maker.plan(line);
+    if (plan.length === 0) continue;
+    const before = clips.at(-1);
+    const start = before ? end + samplesOf(script.gapAfter(before.line)) : 0;
+    end = start;
+    const parts = plan.map((part) => {
+      const sound = maker.sound(part);
+      const placed = { ...part, sound, start: end, length: lengthOf(part, sound) };
+      end += placed.length;
+      return placed;
+    });
+    clips.push({ line, state: maker.state(line).state, start, end, parts });
+  }
+  return clips;
+}
+
+/** @param {import('./making.js').Stretch} stretch @param {any} sound */
+function lengthOf({ silence, text = '' }, sound) {
+  if (silence) return samplesOf(silence);
+  if (sound && !sound.live) return sound.samples;
+  return Math.max(samplesOf(expectedSeconds(text)), sound?.samples ?? 0);
+}

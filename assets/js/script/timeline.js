@@ -1,0 +1,236 @@
+/**
+ * The timeline of a script: its lines as clips as long as they sound, and where one is. A slider for hand and keys.
+ *
+ * What is there, it draws; what its user does, it tells. It stretches with the window, and scrolls where the script is long.
+ *
+ * @typedef {import('./schedule.js').Clip} Clip
+ */
+
+import { clock } from '../meter.js';
+import { SAMPLE_RATE } from '../outputs.js';
+import { hueOf } from '../voice_mark.js';
+import { heightOf, LEVEL } from './levels.js';
+
+const LEAST = 14; // pixels a second: less could not be pointed at
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // seconds between two marks
+const APART = 64; // pixels, at least
+const QUIET = 0.3; // of the clip's height: what is quieter than that altogether is drawn small
+
+/**
+ * @typedef {Object} Acts
+ * @property {(line: import('./document.js').Line) => string} nameOf   who speaks it
+ * @property {(part: any) => string} levels           of a stretch
+ * @property {(event: KeyboardEvent) => void} onKey
+ */
+
+export class Timeline {
+  /** @param {HTMLElement} root the slider @param {Acts} acts */
+  constructor(root, acts) {
+    this.root = root;
+    this.acts = acts;
+    /** @type {HTMLElement} */
+    this.inner = part(root, 'in');
+    this.marks = part(root, 'marks');
+    this.track = part(root, 'clips');
+    this.gaps = part(root, 'gaps');
+    this.drop = part(root, 'drop');
+    this.head = part(root, 'head');
+    this.hover = part(root, 'hover');
+    /** By the line's id. @type {Map<string, HTMLElement>} */
+    this.elements = new Map();
+    /** @type {Clip[]} */
+    this.clips = [];
+    this.samples = 0;
+    this.loudest = 1;
+    /** Samples a pixel, while a hand holds it. @type {number|null} */
+    this.held = null;
+    root.onkeydown = (event) => this.acts.onKey(event);
+    this.inner.onpointermove = (event) => this.onHover(event);
+    this.inner.onpointerleave = () => (this.hover.hidden = true);
+    new ResizeObserver(() => this.measure()).observe(root);
+  }
+
+  /** @param {Clip[]} clips */
+  show(clips) {
+    const { acts } = this;
+    this.clips = clips;
+    this.loudest = Math.max(QUIET, ...clips.flatMap(({ parts }) => parts.map((one) => heightOf(highest(acts.levels(one))))));
+    this.samples = clips.at(-1)?.end ?? 0;
+    const before = this.elements;
+    this.elements = new Map(clips.map((clip) => [clip.line.id, this.draw(clip, before.get(clip.line.id) ?? build(clip.line.id))]));
+    const wanted = [...this.elements.values()];
+    if (wanted.length !== this.track.children.length || wanted.some((element, at) => element !== this.track.children[at])) {
+      this.track.replaceChildren(...wanted);
+    }
+    this.showGaps();
+    if (this.held) this.inner.style.width = `${this.samples / this.held}px`;
+    this.inner.style.minWidth = this.held ? '' : `${Math.ceil((this.samples / SAMPLE_RATE) * LEAST)}px`;
+    this.measure();
+  }
+
+  /** @param {Clip} clip @param {HTMLElement} element */
+  draw({ line, state, start, end, parts }, element) {
+    const [name, sound] = element.children;
+    element.className = `vw-clip vw-hue-${hueOf(line.voice?.voice ?? line.voice?.mode ?? '')}`;
+    element.dataset.state = state;
+    element.style.setProperty('--start', this.share(start));
+    element.style.setProperty('--part', this.share(end - start));
+    write(name, this.acts.nameOf(line));
+    sound.setAttribute('viewBox', `0 0 ${((end - start) / LEVEL).toFixed(2)} 2`);
+    const outline = parts.map((one) => outlineOf(this.acts.levels(one), (one.start - start) / LEVEL, 0.96 / this.loudest)).join('');
+    if (sound.firstElementChild?.getAttribute('d') !== outline) sound.firstElementChild?.setAttribute('d', outline);
+    return element;
+  }
+
+  /** A handle between each two clips. */
+  showGaps() {
+    const { clips, gaps } = this;
+    while (gaps.children.length > Math.max(0, clips.length - 1)) gaps.lastElementChild?.remove();
+    while (gaps.children.length < clips.length - 1) gaps.append(document.createElement('i'));
+    const handles = /** @type {HTMLElement[]} */ ([...gaps.children]);
+    handles.forEach((handle, at) => {
+      const { line, end } = clips[at];
+      const { start } = clips[at + 1];
+      handle.dataset.gap = line.id;
+      handle.style.setProperty('--start', this.share((end + start) / 2));
+      handle.style.setProperty('--part', this.share(start - end));
+    });
+  }
+
+  // --- while a hand is on it
+
+  /** Let a pixel stand for as much as it does now. @returns {number} samples */
+  hold() {
+    this.held = this.samples / this.inner.clientWidth;
+    return this.held;
+  }
+
+  /** Fit the window again. */
+  release() {
+    this.held = null;
+    this.inner.style.width = '';
+    this.hover.hidden = true;
+    this.show(this.clips);
+  }
+
+  /** @param {string} id */
+  lift(id) {
+    this.elements.get(id)?.setAttribute('data-lifted', '');
+    this.drop.hidden = false;
+  }
+
+  /** Show a clip where the hand is, and where it would stand. @param {string} id @param {number} by pixels @param {string|null} before */
+  carry(id, by, before) {
+    this.elements.get(id)?.style.setProperty('--by', `${by}px`);
+    const at = this.clips.findIndex(({ line }) => line.id === before);
+    const left = this.clips[(at < 0 ? this.clips.length : at) - 1]?.end ?? 0;
+    this.drop.style.setProperty('--start', this.share(at < 0 ? this.samples : (left + this.clips[at].start) / 2));
+  }
+
+  /** @param {string} id */
+  put(id) {
+    const element = this.elements.get(id);
+    element?.removeAttribute('data-lifted');
+    element?.style.removeProperty('--by');
+    this.drop.hidden = true;
+  }
+
+  /** Say something where the hand is. @param {PointerEvent} event @param {string} words */
+  say(event, words) {
+    this.hover.hidden = false;
+    write(this.hover, words);
+    this.hover.style.setProperty('--start', this.share(this.placeOf(event)));
+  }
+
+  /** Show which line is chosen. @param {string|null} id */
+  choose(id) {
+    for (const [line, element] of this.elements) element.toggleAttribute('data-chosen', line === id);
+  }
+
+  /** Of the whole. @param {number} samples */
+  share(samples) {
+    return String(this.samples > 0 ? samples / this.samples : 0);
+  }
+
+  /** Which line sounds. @param {string|null} id */
+  mark(id) {
+    for (const [line, element] of this.elements) element.toggleAttribute('data-sounding', line === id);
+  }
+
+  /** Where one is in it. @param {number|null} at samples; null: something else is heard */
+  follow(at) {
+    const { root, head } = this;
+    head.hidden = at === null || this.samples === 0;
+    head.style.setProperty('--start', this.share(at ?? 0));
+    root.setAttribute('aria-valuemax', (this.samples / SAMPLE_RATE).toFixed(1));
+    root.setAttribute('aria-valuenow', ((at ?? 0) / SAMPLE_RATE).toFixed(1));
+    root.setAttribute('aria-valuetext', `${clock(at ?? 0)} / ${clock(this.samples)}`);
+  }
+
+  /** Bring a place into sight, where the script is longer than the window. @param {number} at samples */
+  reveal(at) {
+    const { root, inner } = this;
+    const x = (at / Math.max(1, this.samples)) * inner.clientWidth;
+    if (x < root.scrollLeft || x > root.scrollLeft + root.clientWidth) root.scrollLeft = x - root.clientWidth / 8;
+  }
+
+  /** Times above the clips, as many as there is room for. */
+  measure() {
+    this.root.toggleAttribute('data-scrolls', this.root.scrollWidth > this.root.clientWidth);
+    const seconds = this.samples / SAMPLE_RATE;
+    const scale = this.inner.clientWidth / Math.max(seconds, 0.001);
+    const step = STEPS.find((one) => one * scale >= APART) ?? STEPS[STEPS.length - 1];
+    const count = Math.ceil(seconds / step);
+    while (this.marks.children.length > count) this.marks.lastElementChild?.remove();
+    while (this.marks.children.length < count) this.marks.append(document.createElement('span'));
+    [...this.marks.children].forEach((mark, at) => {
+      const time = at * step;
+      write(mark, `${Math.floor(time / 60)}:${String(time % 60).padStart(2, '0')}`);
+      /** @type {HTMLElement} */ (mark).style.setProperty('--start', this.share(time * SAMPLE_RATE));
+    });
+  }
+
+  /** @param {MouseEvent} event @returns {number} samples */
+  placeOf({ clientX }) {
+    const { left, width } = this.inner.getBoundingClientRect();
+    return Math.round(Math.max(0, Math.min(1, (clientX - left) / width)) * this.samples);
+  }
+
+  /** @param {PointerEvent} event */
+  onHover(event) {
+    this.say(event, clock(this.placeOf(event)));
+    this.hover.hidden = this.samples === 0 || event.pointerType === 'touch';
+  }
+}
+
+/** @param {HTMLElement} root @param {string} name @returns {HTMLElement} */
+function part(root, name) {
+  return /** @type {HTMLElement} */ (root.querySelector(`.vw-timeline-${name}`));
+}
+
+/** @param {Element} element @param {string} text */
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** @param {string} id the line's */
+function build(id) {
+  const clip = document.createElement('div');
+  clip.dataset.clip = id;
+  clip.innerHTML = '<span dir="auto"></span><svg preserveAspectRatio="none" viewBox="0 0 1 2"><path /></svg>';
+  return clip;
+}
+
+/** @param {string} levels */
+function highest(levels) {
+  return [...levels].reduce((most, level) => (level > most ? level : most), '0');
+}
+
+/** The outline of a sound around the middle of a clip. @param {string} levels @param {number} from where it begins @param {number} scale */
+function outlineOf(levels, from, scale) {
+  if (!levels) return '';
+  const heights = [...levels].map((level) => Math.max(0.03, scale * heightOf(level)));
+  const points = heights.map((height, at) => `${(from + at + 0.5).toFixed(1)} ${(1 - height).toFixed(2)}`);
+  const back = heights.map((height, at) => `${(from + at + 0.5).toFixed(1)} ${(1 + height).toFixed(2)}`).reverse();
+  return `M${from.toFixed(1)} 1L${[...points, `${(from + heights.length).toFixed(1)} 1`, ...back].join('L')}Z`;
+}

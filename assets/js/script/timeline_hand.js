@@ -1,0 +1,126 @@
+/**
+ * The hand on the timeline: a click goes to a place and chooses its line, a clip is dragged to another place, the silence
+ * behind one is pulled longer or shorter. By mouse at once, by finger after a moment: before that it scrolls.
+ *
+ * Keys have the same elsewhere: the arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the line's pause as a number.
+ *
+ * @typedef {Object} Deeds
+ * @property {(at: number) => void} seek              samples
+ * @property {(id: string) => void} choose            the line of a clip
+ * @property {(id: string, before: string|null) => void} move  a line in front of another, or to the end
+ * @property {(id: string) => number} gapOf           seconds of silence behind a line
+ * @property {(id: string, seconds: number|null) => void} setGap  null: as everywhere in the script
+ */
+
+import { SAMPLE_RATE } from '../outputs.js';
+import { LONGEST_PAUSE_S } from './parts.js';
+
+const FAR = 5; // pixels that make a drag of a click
+const HOLD_MS = 300; // of a finger, before it drags
+const GRID_S = 0.05;
+
+export class TimelineHand {
+  /** @param {import('./timeline.js').Timeline} timeline @param {Deeds} deeds */
+  constructor(timeline, deeds) {
+    this.timeline = timeline;
+    this.deeds = deeds;
+    this.isHeld = false;
+    this.isDragging = false;
+    const { inner } = timeline;
+    inner.onpointerdown = (event) => this.grab(event);
+    inner.ondblclick = ({ clientX, clientY }) => {
+      const id = idAt(document.elementFromPoint(clientX, clientY), 'gap'); // the target is who held the pointer
+      if (id) deeds.setGap(id, null);
+    };
+    inner.addEventListener('touchmove', (event) => this.isDragging && event.preventDefault(), { passive: false });
+    inner.oncontextmenu = (event) => this.isDragging && event.preventDefault();
+  }
+
+  /** @param {PointerEvent} event */
+  grab(event) {
+    if (event.button !== 0 || this.isHeld) return;
+    const gap = idAt(event.target, 'gap');
+    if (gap) this.pull(gap, event);
+    else this.press(idAt(event.target, 'clip'), event);
+  }
+
+  /** A click, or the beginning of a drag. @param {string|null} id of the clip @param {PointerEvent} event */
+  press(id, event) {
+    const { clientX } = event;
+    const start = () => {
+      this.isDragging = true;
+      if (id) this.timeline.lift(id);
+    };
+    const timer = id && event.pointerType === 'touch' ? setTimeout(start, HOLD_MS) : undefined;
+    this.follow(event, {
+      move: (moved) => {
+        if (!this.isDragging && id && timer === undefined && Math.abs(moved.clientX - clientX) > FAR) start();
+        if (this.isDragging && id) this.timeline.carry(id, moved.clientX - clientX, this.neighbour(id, moved));
+      },
+      end: (last) => {
+        clearTimeout(timer);
+        if (id && this.isDragging) {
+          this.timeline.put(id);
+          if (last) this.deeds.move(id, this.neighbour(id, last));
+        } else if (last) {
+          this.deeds.seek(this.timeline.placeOf(last));
+          if (id) this.deeds.choose(id);
+        }
+      },
+    });
+  }
+
+  /** The clip that would follow one that is let go of here. @param {string} id @param {PointerEvent} event */
+  neighbour(id, event) {
+    const at = this.timeline.placeOf(event);
+    const next = this.timeline.clips.find(({ line, start, end }) => line.id !== id && at < (start + end) / 2);
+    return next?.line.id ?? null;
+  }
+
+  /** Make the silence behind a line as long as it is pulled. @param {string} id @param {PointerEvent} event */
+  pull(id, event) {
+    const { timeline, deeds } = this;
+    const before = deeds.gapOf(id);
+    const { clientX } = event;
+    const scale = timeline.hold();
+    this.isDragging = true;
+    this.follow(event, {
+      move: (moved) => {
+        const wanted = before + ((moved.clientX - clientX) * scale) / SAMPLE_RATE;
+        const seconds = Math.max(0, Math.min(LONGEST_PAUSE_S, Math.round(wanted / GRID_S) * GRID_S));
+        deeds.setGap(id, Number(seconds.toFixed(2)));
+        timeline.say(moved, `${seconds.toFixed(2)} s`);
+      },
+      end: () => timeline.release(),
+    });
+  }
+
+  /**
+   * Follow the pointer until it is let go of, or taken away.
+   *
+   * @param {PointerEvent} event
+   * @param {{move: (event: PointerEvent) => void, end: (event: PointerEvent|null) => void}} acts  end: null where it was taken away
+   */
+  follow({ pointerId }, { move, end }) {
+    const { inner } = this.timeline;
+    inner.setPointerCapture(pointerId);
+    /** @param {PointerEvent|null} last */
+    const finish = (last) => {
+      this.isHeld = false;
+      inner.onpointerup = inner.onpointercancel = null;
+      inner.onpointermove = (moved) => this.timeline.onHover(moved);
+      end(last);
+      this.isDragging = false;
+    };
+    this.isHeld = true;
+    inner.onpointermove = move;
+    inner.onpointerup = (last) => finish(last);
+    inner.onpointercancel = () => finish(null);
+  }
+}
+
+/** The line whose clip, or whose silence, is there. @param {EventTarget|null} target @param {'clip'|'gap'} kind */
+function idAt(target, kind) {
+  const element = target instanceof Element ? /** @type {HTMLElement|null} */ (target.closest(`[data-${kind}]`)) : null;
+  return element?.dataset[kind] ?? null;
+}

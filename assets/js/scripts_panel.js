@@ -1,0 +1,155 @@
+/** The kept scripts in the Library, an entry each: who speaks, how many lines, how long. Its takes are folded under it. */
+
+import { clock } from './meter.js';
+import { SAMPLE_RATE } from './outputs.js';
+import { title } from './rooms/fields.js';
+import { keyOf } from './voice_catalogue.js';
+import { markOf } from './voice_mark.js';
+import { TakeRow } from './take_row.js';
+
+const MOST_MARKS = 3;
+const MARKUP = `
+<div class="vw-script-entry-line">
+  <span class="vw-script-entry-marks"></span>
+  <a class="vw-script-entry-open"><span class="vw-take-text" dir="auto"></span><small></small></a>
+  <button type="button" class="vw-quiet" data-do="takes" data-icon="right" aria-expanded="false"></button>
+  <button type="button" class="vw-quiet" data-do="remove" data-i18n="library.delete">Delete</button>
+</div>
+<ul class="vw-script-entry-takes" hidden></ul>`;
+
+/**
+ * @typedef {Object} ScriptSummary  as GET studio/scripts lists it
+ * @property {string} id
+ * @property {string} name
+ * @property {number} lines
+ * @property {number} updated_at
+ * @property {number} [seconds]  left out: the page has not laid it out yet
+ * @property {{mode: string, voice?: string}[]} [voices]
+ */
+
+export class ScriptsPanel {
+  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio @param {() => void} onChange  one came or went, and its takes with it */
+  constructor(root, studio, onChange) {
+    this.root = root;
+    this.studio = studio;
+    this.onChange = onChange;
+    this.heading = /** @type {HTMLElement} */ (root.querySelector('#vw-scripts-title'));
+    this.list = /** @type {HTMLElement} */ (root.querySelector('#vw-scripts-list'));
+    /** @type {ScriptSummary[]} */
+    this.scripts = [];
+    this.wanted = { search: '', room: '', favourite: '' };
+    /** Whose takes are unfolded: ids. @type {Set<string>} */
+    this.open = new Set();
+  }
+
+  /** @returns {import('./rooms/script.js').ScriptRoom} */
+  get room() {
+    return /** @type {any} */ (this.studio.room('script'));
+  }
+
+  async refresh() {
+    await this.room.shelf.flush();
+    const { scripts } = await this.studio.api.get('studio/scripts');
+    this.scripts = scripts;
+    this.paint();
+  }
+
+  /** Show those that fit what is searched for. @param {{search: string, room: string, favourite: string}} wanted */
+  filter(wanted) {
+    this.wanted = wanted;
+    this.paint();
+  }
+
+  /** Those that are to be seen. */
+  get shown() {
+    const { search, room, favourite } = this.wanted;
+    if (favourite || (room && room !== 'script')) return [];
+    const words = search.toLowerCase().split(/\s+/);
+    return this.scripts.filter((script) => words.every((word) => this.nameOf(script).toLowerCase().includes(word)));
+  }
+
+  paint() {
+    const { shown } = this;
+    this.heading.hidden = this.list.hidden = shown.length === 0;
+    this.list.replaceChildren(...shown.map((script) => this.entry(script)));
+  }
+
+  /** @param {ScriptSummary} script */
+  entry(script) {
+    const { studio } = this;
+    const { t } = studio;
+    const { id, lines, seconds, updated_at: at } = script;
+    const name = this.nameOf(script);
+    const entry = document.createElement('li');
+    entry.className = 'vw-script-entry';
+    entry.dataset.script = id;
+    entry.innerHTML = MARKUP;
+    studio.words.apply(entry);
+    const find = (/** @type {string} */ selector) => /** @type {any} */ (entry.querySelector(selector));
+    find('.vw-script-entry-marks').append(...this.marks(script));
+    find('a').href = `#/script/${id}`;
+    find('.vw-take-text').textContent = name;
+    /** @type {Intl.DateTimeFormatOptions} */
+    const style = { dateStyle: 'medium', timeStyle: 'short' };
+    const date = new Intl.DateTimeFormat(studio.words.language, style).format(at * 1000);
+    const length = seconds && clock(seconds * SAMPLE_RATE);
+    find('small').textContent = [t('library.script', { n: lines }), length, date].filter(Boolean).join(' · ');
+    const [takes, remove] = /** @type {HTMLButtonElement[]} */ ([...entry.querySelectorAll('[data-do]')]);
+    takes.ariaLabel = takes.title = t('library.takes_of', { name });
+    takes.onclick = () => this.guard(this.unfold(entry, script, !this.open.has(id)));
+    remove.ariaLabel = t('library.delete_script', { name });
+    remove.onclick = () => this.guard(this.remove(script));
+    if (this.open.has(id)) this.guard(this.unfold(entry, script, true));
+    return entry;
+  }
+
+  /** The marks of who speaks in it. @param {ScriptSummary} script */
+  marks({ voices = [] }) {
+    const { catalogue } = this.studio;
+    return voices.slice(0, MOST_MARKS).map(({ mode, voice = mode }) => {
+      const choice = catalogue.find(keyOf(mode, voice));
+      const mark = markOf(voice, choice?.kind ?? (mode === 'voice_design' ? 'designed' : 'recorded'));
+      mark.title = choice?.name ?? title(voice);
+      return mark;
+    });
+  }
+
+  /** @param {HTMLElement} entry @param {ScriptSummary} script @param {boolean} isOpen */
+  async unfold(entry, { id }, isOpen) {
+    const [list] = /** @type {HTMLElement[]} */ ([...entry.querySelectorAll('ul')]);
+    entry.querySelector('[data-do=takes]')?.setAttribute('aria-expanded', String(isOpen));
+    list.hidden = !isOpen;
+    if (!isOpen) return void this.open.delete(id);
+    this.open.add(id);
+    const { takes } = await this.studio.api.get(`studio/takes?script=${id}&limit=100`);
+    const rows = takes.map((/** @type {any} */ record) => new TakeRow(record, this.studio).element);
+    const none = Object.assign(document.createElement('li'), { className: 'vw-hint', textContent: this.studio.t('library.no_takes') });
+    list.replaceChildren(...(rows.length ? rows : [none]));
+  }
+
+  /** @param {ScriptSummary} script */
+  async remove(script) {
+    const { studio, room } = this;
+    const undo = await room.discard(script.id);
+    this.scripts = this.scripts.filter(({ id }) => id !== script.id);
+    this.paint();
+    this.onChange();
+    const back = async () => {
+      await undo();
+      await this.refresh();
+      this.onChange();
+    };
+    const name = this.nameOf(script);
+    studio.toast(studio.t('script.deleted', { name }), { action: studio.t('shell.undo'), onAction: () => this.guard(back()) });
+  }
+
+  /** @param {ScriptSummary} script */
+  nameOf({ name }) {
+    return name || this.studio.t('script.untitled');
+  }
+
+  /** What is refused is said. @param {Promise<void>} asked */
+  guard(asked) {
+    asked.catch((error) => this.studio.toast(error.message));
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * Speech faster or slower at its own pitch, by waveform similarity (WSOLA): most of it leaves as it came, and where the
+ * sound is to be further on, or back, it goes over to the place nearby that continues it best, by a cross-fade.
+ *
+ * At a rate of 1 every sample leaves as it came. Imported by the audio thread (worklet.js), so: no allocation after the
+ * constructor.
+ */
+
+const HOP_S = 0.0125; // what is made at once, and the length of a cross-fade
+const REACH_S = 0.0125; // how far from where it should be it may go over: a period of 40 Hz, in both directions together
+const HELD = 8; // hops that the buffer holds
+
+export class Stretch {
+  end = 0; // of what the buffer holds
+  at = 0; // in the buffer, where the sound goes on by itself
+  lag = 0; // how far it should be from there
+  made = 0; // samples in `out`
+  gone = 0; // of these
+
+  /** @param {number} rate samples a second */
+  constructor(rate) {
+    this.hop = Math.round(HOP_S * rate);
+    this.reach = Math.round(REACH_S * rate);
+    this.buffer = new Float32Array(HELD * this.hop);
+    this.out = new Float32Array(this.hop);
+    this.fade = Float32Array.from(this.out, (_, i) => 0.5 - 0.5 * Math.cos((Math.PI * (i + 0.5)) / this.hop));
+    /** Samples that one hop may look at, from where it goes on. */
+    this.lookahead = 4 * this.hop;
+  }
+
+  clear() {
+    this.end = this.at = this.lag = this.made = this.gone = 0;
+  }
+
+  /** Samples that came and have not left. */
+  get ahead() {
+    return this.end - this.at + this.made - this.gone;
+  }
+
+  /** How many samples it takes now. */
+  get wanted() {
+    return Math.max(0, this.lookahead - (this.end - this.at));
+  }
+
+  /** @param {Int16Array} pcm @param {number} from @param {number} count at most `wanted` */
+  put(pcm, from, count) {
+    this.makeRoom(count);
+    for (let i = 0; i < count; i++) this.buffer[this.end + i] = pcm[from + i] / 32768;
+    this.end += count;
+  }
+
+  /** @param {number} count */
+  makeRoom(count) {
+    if (this.end + count <= this.buffer.length) return;
+    const first = Math.max(0, this.at - 2 * this.hop - this.reach); // what it may go back to
+    this.buffer.copyWithin(0, first, this.end);
+    this.at -= first;
+    this.end -= first;
+  }
+
+  /**
+   * Move sound out, as much as there is.
+   *
+   * @param {Float32Array} target @param {number} from @param {number} rate input samples for each that leaves
+   * @returns {number} how many samples left
+   */
+  take(target, from, rate) {
+    if (this.gone === this.made) this.make(rate);
+    const count = Math.min(target.length - from, this.made - this.gone);
+    for (let i = 0; i < count; i++) target[from + i] = this.out[this.gone + i];
+    this.gone += count;
+    return count;
+  }
+
+  /** @param {number} rate */
+  make(rate) {
+    const { buffer, out, fade, at, hop } = this;
+    this.gone = 0;
+    this.made = Math.min(hop, this.end - at);
+    if (rate === 1) this.lag = 0;
+    const due = this.lag + (hop * (rate - 1)) / 2; // in the middle of what is made now
+    const step = 2 * Math.abs(due) >= hop && this.made === hop ? this.best(Math.round(due)) : 0;
+    if (step === 0) out.set(buffer.subarray(at, at + this.made));
+    else for (let i = 0; i < hop; i++) out[i] = buffer[at + i] * (1 - fade[i]) + buffer[at + step + i] * fade[i];
+    this.at += step + this.made;
+    this.lag += this.made * (rate - 1) - step;
+  }
+
+  /** How far to go over: to what is most like what would come next. 0: nothing is there to go to. @param {number} middle where it should be */
+  best(middle) {
+    const { buffer, at, hop } = this;
+    const first = Math.max(middle - this.reach, -at);
+    const last = Math.min(middle + this.reach, this.end - at - hop);
+    let most = -Infinity;
+    let found = 0;
+    for (let step = first; step <= last; step++) {
+      let alike = 0;
+      let power = 1e-6;
+      for (let i = 0; i < hop; i++) {
+        const other = buffer[at + step + i];
+        alike += buffer[at + i] * other;
+        power += other * other;
+      }
+      // In silence all are alike: then it goes where it should be.
+      const score = alike / Math.sqrt(power) - 1e-6 * Math.abs(step - middle);
+      if (score > most) [most, found] = [score, step];
+    }
+    return found;
+  }
+}

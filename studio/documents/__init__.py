@@ -1,0 +1,1 @@
+"""Reads documents that people bring: books and letters to texts, in a process of its own."""

@@ -1,0 +1,96 @@
+"""Serves the documentation as pages: what docs/ holds in Markdown, by markdown-it."""
+
+from __future__ import annotations
+
+import html
+import re
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from runtime.errors import UnknownRoute
+from runtime.shared.port.error_responses import error_response
+from runtime.shipped import shipped
+
+DOCS = shipped("studio", "docs")
+TEMPLATE = shipped("studio", "assets/html/docs.html")
+FIRST = "api"
+HIDDEN = {"log"}  # how figures came about; nothing that a reader of the studio looks for
+_LINK = re.compile(r"(?P<name>[\w-]+)\.md(?P<anchor>#.*)?")
+_NO_SLUG = re.compile(r"[^\w\- ]")
+
+
+def docs_routes() -> list[BaseRoute]:
+    """The pages and their pictures. Read at the first request and kept."""
+    return [
+        Route("/docs", _first, methods=["GET", "HEAD"]),
+        Route("/docs/{name}", _page, methods=["GET", "HEAD"]),
+        Mount("/docs/images", StaticFiles(directory=DOCS / "images")),
+    ]
+
+
+async def _first(_: Request) -> Response:
+    return RedirectResponse(f"docs/{FIRST}")
+
+
+def _page(request: Request) -> Response:
+    """Not a coroutine: a page takes a tenth of a second the first time, which the event loop does not wait for."""
+    name = request.path_params["name"]
+    if name not in _titles():
+        return error_response(UnknownRoute())
+    return HTMLResponse(_rendered(name), headers={"cache-control": "no-cache"})
+
+
+@cache
+def _titles() -> dict[str, str]:
+    """Each page's first heading, by its name; the API's page is the first."""
+    paths = sorted(DOCS.glob("*.md"), key=lambda path: (path.stem != FIRST, path.stem))
+    return {path.stem: _title(path) for path in paths if path.stem not in HIDDEN}
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return next(
+            (line.removeprefix("# ").replace("`", "").strip() for line in file if line.startswith("# ")), path.stem
+        )
+
+
+@cache
+def _rendered(name: str) -> str:
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = reader.parse((DOCS / f"{name}.md").read_text("utf-8"))
+    _name_headings(tokens)
+    for token in tokens:
+        for inner in token.children or ():
+            if inner.type == "link_open":
+                inner.attrSet("href", _address(str(inner.attrGet("href"))))
+    links = "\n".join(
+        f'<li><a href="{other}"{" aria-current=page" if other == name else ""}>{html.escape(title)}</a></li>'
+        for other, title in _titles().items()
+    )
+    body = reader.renderer.render(tokens, reader.options, {})
+    # What is wider than the page scrolls in itself, also by keys.
+    body = body.replace("<table>", '<div class="vw-docs-table" tabindex="0"><table>')
+    body = body.replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
+    places = {"title": html.escape(_titles()[name]), "pages": links, "body": body}
+    return re.sub(r"@(\w+)", lambda found: places.get(found[1], found[0]), TEMPLATE.read_text("utf-8"))
+
+
+def _name_headings(tokens: list[Token]) -> None:
+    """Give headings the ids that links within the Markdown use: words in lower case, joined by hyphens."""
+    for opening, words in pairwise(tokens):
+        if opening.type == "heading_open":
+            opening.attrSet("id", _NO_SLUG.sub("", words.content.lower()).replace(" ", "-"))
+
+
+def _address(link: str) -> str:
+    """A link between files as one between pages."""
+    found = _LINK.fullmatch(link)
+    return f"{found['name']}{found['anchor'] or ''}" if found and found["name"] in _titles() else link

@@ -1,0 +1,54 @@
+"""Serves `studio/pronunciation`: how each visitor has words said, for the page and for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from studio.routes.answers import Aside, answering, body_of, said
+from studio.store.pronunciations import EMPTY
+from studio.store.records import PronunciationFields, TextToSay, decode, read
+from studio.store.store import Store
+from studio.visitors import Visitors
+
+
+class PronunciationRoutes:
+    """The routes. Thread: the event loop; all that waits for the disk goes aside."""
+
+    def __init__(self, store: Store, visitors: Visitors, aside: Aside) -> None:
+        self._store = store
+        self._visitors = visitors
+        self._aside = aside
+
+    def routes(self) -> list[Route]:
+        table = [
+            ("/studio/pronunciation", self.dictionary, ["GET"]),
+            ("/studio/pronunciation", self.put, ["PUT"]),
+            ("/studio/pronunciation/said", self.say, ["POST"]),
+        ]
+        return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
+
+    async def dictionary(self, request: Request) -> Response:
+        """The whole list; a visitor who is not known has an empty one."""
+        owner = self._visitors.of(request).owner
+        return said(EMPTY if owner is None else await self._aside(self._store.pronunciations.of, owner))
+
+    async def put(self, request: Request) -> Response:
+        """Keep a list in the place of the one that was there."""
+        owner = self._visitors.of(request).known
+        body = await body_of(request)
+        return said(await self._aside(self._put, owner, body))
+
+    def _put(self, owner: str, body: bytes) -> dict[str, Any]:
+        return self._store.pronunciations.put(owner, read(PronunciationFields, decode(body)))
+
+    async def say(self, request: Request) -> Response:
+        """A text as it is to be spoken, and the number of places that are said otherwise."""
+        text = read(TextToSay, decode(await body_of(request))).text
+        owner = self._visitors.of(request).owner
+        if owner is None:
+            return said({"text": text, "places": 0})
+        return said(await self._aside(self._store.pronunciations.said, owner, text))

@@ -1,0 +1,159 @@
+"""Serves links to takes: their owner makes and ends them, and whoever has one hears the take and reads its words.
+
+The page behind a link is plain HTML without a script. It tells nothing of the owner, and nobody who does not have its
+address finds it: no index, no referrer, no list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from runtime.errors import RateLimited, SpeechError
+from runtime.shared.file_names import file_name
+from studio.errors import NotKept, SharingOff
+from studio.routes.answers import PRIVATE, Aside, answering, named, said
+from studio.shared_page import ended, shared_page
+from studio.store.files_out import FORMATS, encoded
+from studio.store.provenance import tags_of
+from studio.store.store import Store
+from studio.visitors import Visitors
+
+FORMAT = "mp3"
+AT_A_TIME = 8  # files that are being read or encoded for those who have links
+KEPT = 16  # files that were encoded lately
+_RANGE = re.compile(r"bytes=(\d{0,12})-(\d{0,12})")
+HEADERS = {
+    **PRIVATE,
+    "cache-control": "private, no-store",
+    "content-security-policy": "default-src 'none'; media-src 'self'; style-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "x-robots-tag": "noindex, nofollow, noarchive",
+}
+
+
+class SharingRoutes:
+    """The routes. Thread: the event loop; all that waits for the disk or encodes goes aside."""
+
+    def __init__(self, store: Store, visitors: Visitors, aside: Aside, slowly: Aside) -> None:
+        self._store = store
+        self._visitors = visitors
+        self._aside = aside
+        self._slowly = slowly
+        self._busy = 0
+        self._files: OrderedDict[str, bytes] = OrderedDict()
+
+    def routes(self) -> list[Route]:
+        share = "/studio/takes/{id}/share"
+        table = [
+            (share, answering(self.link), ["GET"]),
+            (share, answering(self.begin), ["POST"]),
+            (share, answering(self.end), ["DELETE"]),
+            ("/shared/{token}", self.page, ["GET"]),
+            ("/shared/{token}/audio", answering(self.audio), ["GET"]),
+        ]
+        return [Route(path, endpoint, methods=methods) for path, endpoint, methods in table]
+
+    # --- the owner's
+
+    async def link(self, request: Request) -> Response:
+        """The address under the studio's own, or null."""
+        return said(_address(await self._aside(self._store.shares.of, *self._named(request))))
+
+    async def begin(self, request: Request) -> Response:
+        return said(_address(await self._aside(self._store.shares.begin, *self._named(request))), 201)
+
+    async def end(self, request: Request) -> Response:
+        await self._aside(self._store.shares.end, *self._named(request))
+        return said(_address(None))
+
+    def _named(self, request: Request) -> tuple[str, str]:
+        if not self._is_on:
+            raise SharingOff
+        return self._visitors.of(request).known, request.path_params["id"]
+
+    @property
+    def _is_on(self) -> bool:
+        return self._store.settings.share_links == "on"
+
+    # --- of those who have a link
+
+    async def page(self, request: Request) -> Response:
+        """The take with its words; the same answer for a link that has ended and for one that never was."""
+        language = request.headers.get("accept-language", "")
+        try:
+            record = await self._aside(self._store.shares.take, self._token(request))
+        except NotKept:
+            return HTMLResponse(ended(language), status_code=404, headers=HEADERS)
+        except SpeechError as error:
+            return HTMLResponse(ended(language), status_code=error.http_status, headers=HEADERS)
+        return HTMLResponse(shared_page(record, request.path_params["token"], language), headers=HEADERS)
+
+    async def audio(self, request: Request) -> Response:
+        """The sound, whole or the part that a player asks for."""
+        token = self._token(request)
+        record = await self._aside(self._store.shares.take, token)
+        data = self._files.get(record["sha256"])
+        if data is None:
+            data = await self._encoded(token, record["sha256"])
+        headers = {**HEADERS, **named(file_name(record["text"], FORMAT), inline=True), "accept-ranges": "bytes"}
+        headers["cache-control"] = HEADERS["cache-control"]
+        wanted = _RANGE.fullmatch(request.headers.get("range", ""))
+        part = _part(wanted, len(data)) if wanted else None
+        if wanted is None:
+            return Response(data, media_type=FORMATS[FORMAT], headers=headers)
+        if part is None:
+            return Response(status_code=416, headers={**headers, "content-range": f"bytes */{len(data)}"})
+        first, last = part
+        headers["content-range"] = f"bytes {first}-{last}/{len(data)}"
+        return Response(data[first : last + 1], status_code=206, media_type=FORMATS[FORMAT], headers=headers)
+
+    async def _encoded(self, token: str, sha256: str) -> bytes:
+        """
+        Raises:
+            RateLimited: too many ask for files that are not there yet.
+        """
+        if self._busy >= AT_A_TIME:
+            raise RateLimited(retry_after_s=1)
+        self._busy += 1
+        try:
+            data = await asyncio.shield(self._slowly(self._file, token))
+        finally:
+            self._busy -= 1
+        self._files[sha256] = data
+        while len(self._files) > KEPT:
+            self._files.popitem(last=False)
+        return data
+
+    def _file(self, token: str) -> bytes:
+        record, pcm = self._store.shares.pcm(token)
+        # The take's name, its voice and what else its owner called things are not for those who have the link.
+        tags = tags_of({**record, "name": None, "label": None, "voice": None})
+        return encoded(FORMAT, pcm, {name: tags[name] for name in ("title", "comment", "software") if name in tags})
+
+    def _token(self, request: Request) -> str:
+        if not self._is_on:
+            raise NotKept(what="link")
+        token: str = request.path_params["token"]
+        return token
+
+
+def _address(token: str | None) -> dict[str, Any]:
+    return {"link": None if token is None else f"shared/{token}"}
+
+
+def _part(wanted: re.Match[str], size: int) -> tuple[int, int] | None:
+    """First and last byte; None: there are no such."""
+    first, last = wanted[1], wanted[2]
+    if not first:  # the last so many
+        return (max(0, size - int(last)), size - 1) if last and int(last) > 0 else None
+    end = min(int(last), size - 1) if last else size - 1
+    return (int(first), end) if int(first) <= end else None

@@ -1,0 +1,63 @@
+"""Keeps pronunciation dictionaries: how words are said, a list for each owner. Thread: any."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from studio.errors import ChangedMeanwhile
+from studio.settings import StoreSettings
+from studio.store.database import Database
+from studio.store.owners import VISITOR
+from studio.store.pronouncing import pronounced
+from studio.store.records import PronunciationFields
+
+EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
+
+
+class Pronunciations:
+    """The dictionaries of everybody, each seen by its owner only.
+
+    Raises (every method):
+        StorageFailed: the database does not do it; nothing has changed then.
+    """
+
+    def __init__(self, database: Database, settings: StoreSettings) -> None:
+        self._database = database
+        self._settings = settings
+
+    def of(self, owner: str) -> dict[str, Any]:
+        """The owner's dictionary, which is empty at first."""
+        kept = self._database.objects("pronunciations", "owner = ?", (owner,))
+        return kept[0] if kept else EMPTY
+
+    def put(self, owner: str, fields: PronunciationFields) -> dict[str, Any]:
+        """Keep a dictionary in the place of the one that was there, and return it as it is kept.
+
+        ``updated_at`` of the fields is the version that the page knows; None: whatever is there is replaced.
+
+        Raises:
+            ChangedMeanwhile: another version is kept by now.
+        """
+        with self._database.writing("The dictionary") as connection:
+            before = self.of(owner)["updated_at"]
+            if fields.updated_at is not None and before not in {None, fields.updated_at}:
+                raise ChangedMeanwhile(what="dictionary")
+            updated_at = round(max(time.time(), (before or 0) + 0.001), 3)
+            kept = {**fields.model_dump(), "updated_at": updated_at}
+            row = (owner, updated_at, json.dumps(kept, ensure_ascii=False))
+            connection.execute("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?)", row)
+        return kept
+
+    def said(self, owner: str, text: str) -> dict[str, Any]:
+        """A text as it is to be spoken, and how many places of it are said otherwise."""
+        spoken, places = pronounced(text, self.of(owner)["words"])
+        return {"text": spoken, "places": places}
+
+    def purge(self) -> None:
+        """Delete for good what visitors left behind."""
+        old = time.time() - 86400 * self._settings.visitor_days
+        with self._database.writing("The dictionaries") as connection:
+            query = "DELETE FROM pronunciations WHERE owner LIKE ? AND updated_at < ?"
+            connection.execute(query, (f"{VISITOR}%", old))

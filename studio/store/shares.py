@@ -1,0 +1,91 @@
+"""Keeps links by which takes are heard: one a take, until it is ended or the take goes. Thread: any."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from typing import Any
+
+from studio.errors import NotKept
+from studio.store.database import Database
+from studio.store.takes import Takes
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
+
+
+class Shares:
+    """The links of everybody.
+
+    Raises (every method):
+        StorageFailed: the database does not do it; nothing has changed then.
+    """
+
+    def __init__(self, database: Database, takes: Takes) -> None:
+        self._database = database
+        self._takes = takes
+
+    def of(self, owner: str, take_id: str) -> str | None:
+        """What the link of a take ends with; None: it has none.
+
+        Raises:
+            NotKept: the owner has no such take.
+        """
+        self._takes.find(owner, take_id)
+        tokens = self._database.rows("SELECT token FROM shares WHERE owner = ? AND take = ?", (owner, take_id))
+        return str(tokens[0][0]) if tokens else None
+
+    def begin(self, owner: str, take_id: str) -> str:
+        """Make a link for a take, or give the one that it has.
+
+        Raises:
+            NotKept: the owner has no such take.
+        """
+        with self._database.writing("The link") as connection:
+            known = self.of(owner, take_id)
+            if known is not None:
+                return known
+            token = secrets.token_urlsafe(32)
+            connection.execute("INSERT INTO shares VALUES (?, ?, ?, ?)", (token, owner, take_id, time.time()))
+        return token
+
+    def end(self, owner: str, take_id: str) -> None:
+        """End the link of a take. A new one is another.
+
+        Raises:
+            NotKept: the owner has no such take.
+        """
+        self._takes.find(owner, take_id)
+        with self._database.writing("The link") as connection:
+            connection.execute("DELETE FROM shares WHERE owner = ? AND take = ?", (owner, take_id))
+
+    def take(self, token: str) -> dict[str, Any]:
+        """The record of a take that is shared by this link.
+
+        Raises:
+            NotKept: there is no such link, it was ended, or its take was deleted.
+        """
+        return self._takes.find(*self._meant(token))
+
+    def pcm(self, token: str) -> tuple[dict[str, Any], bytes]:
+        """Record and samples, s16le.
+
+        Raises:
+            NotKept: as above.
+            TakeDamaged: the file is gone or damaged.
+        """
+        return self._takes.pcm(*self._meant(token))
+
+    def purge(self) -> None:
+        """Delete for good the links of takes that are gone."""
+        with self._database.writing("The links") as connection:
+            connection.execute("DELETE FROM shares WHERE take NOT IN (SELECT id FROM takes)")
+
+    def _meant(self, token: str) -> tuple[str, str]:
+        found = []
+        if _TOKEN.fullmatch(token):
+            found = self._database.rows("SELECT owner, take FROM shares WHERE token = ?", (token,))
+        if not found:
+            raise NotKept(what="link")
+        owner, take_id = found[0]
+        return owner, take_id

@@ -1,0 +1,70 @@
+"""Scripts in the Library: one entry each, its takes folded under it, deleted with a way back."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.script_steps import await_saved, await_silence, make_all, stored_script, texts
+from tests.browser.steps import enter
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+
+def entry_of(page: Page, kept: dict[str, str]) -> Locator:
+    return page.locator(f".vw-script-entry[data-script='{kept['id']}']")
+
+
+def listed(page: Page, take: str) -> Locator:
+    """A take in the list of takes, outside of any script's entry."""
+    return page.locator(f"#vw-takes-list > [data-take='{take}']")
+
+
+def test_a_script_is_one_entry_with_its_takes_folded_under_it(script: Page, app: App) -> None:
+    make_all(script)
+    await_silence(script)
+    said, address = texts(script), script.url
+    kept = stored_script(script, app)
+    takes = [part["take"] for line in kept["lines"] for part in line["takes"]]
+    enter(script, "library")
+    entry = entry_of(script, kept)
+    expect(entry.locator("small")).to_contain_text("Script, lines: 3 · 0:")
+    expect(entry.locator(".vw-mark")).to_have_count(2)
+    entry.get_by_role("button", name="Takes of At the river").click()
+    expect(entry.locator(".vw-take")).to_have_count(4)  # the second line has two parts
+    assert sorted(entry.locator(".vw-take").evaluate_all("(rows) => rows.map((row) => row.dataset.take)")) == sorted(
+        takes
+    )
+    for take in takes:
+        expect(listed(script, take)).to_have_count(0)
+    script.fill("#vw-takes-search", "no such script")
+    expect(entry).to_have_count(0)
+    script.fill("#vw-takes-search", "RIVER")
+    expect(entry).to_have_count(1)
+    script.fill("#vw-takes-search", "")
+    script.select_option("#vw-takes-room", "design")
+    expect(entry).to_have_count(0)
+    script.select_option("#vw-takes-room", "")
+    entry.get_by_role("link").click()
+    expect(script.locator("#vw-room-script")).to_be_visible()
+    assert script.url == address
+    assert texts(script) == said
+
+
+def test_a_script_is_deleted_with_a_way_back(script: Page, app: App) -> None:
+    make_all(script)
+    await_silence(script)
+    kept = stored_script(script, app)
+    take = kept["lines"][0]["takes"][0]["take"]
+    enter(script, "library")
+    entry = entry_of(script, kept)
+    entry.get_by_role("button", name="Delete the script At the river").click()
+    expect(entry).to_have_count(0)
+    expect(listed(script, take)).to_have_count(1)
+    script.get_by_text("At the river was deleted").locator("..").get_by_role("button", name="Undo").click()
+    expect(entry).to_have_count(1)
+    expect(listed(script, take)).to_have_count(0)
+    enter(script, "script")
+    expect(script.locator("#vw-script-name")).to_have_value("At the river")
+    await_saved(script)

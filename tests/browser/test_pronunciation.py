@@ -1,0 +1,155 @@
+"""Words that are said otherwise: written in a sheet, applied in every room, and told of everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from playwright.sync_api import FilePayload, Page, expect
+
+from tests.browser.conftest import SCREENSHOTS
+from tests.browser.script_steps import await_made, enter_script, new_script, text_of
+from tests.browser.steps import copy_code, enter, kept_take
+from tests.browser.test_history import unfold
+from tests.browser.wire import sound_of, speak
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+ROUTE = "/studio/pronunciation"
+
+
+@pytest.fixture(autouse=True)
+def empty(app: App) -> Iterator[None]:
+    yield
+    httpx.put(f"{app.url}{ROUTE}", json={"words": []}, trust_env=False).raise_for_status()
+
+
+def words(app: App) -> dict[str, str]:
+    kept = httpx.get(f"{app.url}{ROUTE}", trust_env=False).json()["words"]
+    return {entry["word"]: entry["said"] for entry in kept}
+
+
+def write(page: Page, word: str, said: str) -> None:
+    """A new row, as by hand: the empty one at the end, or one more."""
+    row = page.locator("#vw-pronunciation-list li").last
+    if row.count() == 0 or row.locator("input").first.input_value():
+        page.click("#vw-pronunciation-add")
+    page.keyboard.type(word)
+    page.keyboard.press("Enter")
+    page.keyboard.type(said)
+    page.keyboard.press("Tab")
+    expect(page.locator("#vw-pronunciation-told")).to_have_text("Kept.")
+
+
+def test_a_word_is_said_otherwise_and_the_take_knows_both(app: App, studio: Page) -> None:
+    said = studio.locator("#vw-text-said")
+    studio.fill("#vw-text", "Ask Nguyen. NGUYEN knows.")
+    expect(said).to_have_text("Pronunciation")
+    said.click()
+    write(studio, "Nguyen", "Win")
+    write(studio, "Qwen", "Kwen")
+    studio.screenshot(path=SCREENSHOTS / "pronunciation.png")
+    studio.keyboard.press("Escape")
+    assert words(app) == {"Nguyen": "Win", "Qwen": "Kwen"}
+    expect(said).to_have_text("2 words are said otherwise")
+
+    take = kept_take(studio, "Ask Nguyen.")
+    expect(said).to_have_text("1 word is said otherwise")
+    record = httpx.get(f"{app.url}/studio/takes/{take}", trust_env=False).json()
+    assert (record["text"], record["spoken"]) == ("Ask Nguyen.", "Ask Win.")
+    config = {"task_type": record["mode"], **record["config"], "seed": record["seed"]}
+    assert np.array_equal(np.frombuffer(sound_of(app, take), "<i2"), speak(app, "Ask Win.", **config))
+    copy_code(studio)
+    expect(studio.locator("#vw-code-text")).to_contain_text("Ask Win.")
+    studio.click("#vw-code-close")
+
+    # What is said of the words by now does not change what was made of them.
+    httpx.put(f"{app.url}{ROUTE}", json={"words": [{"word": "Nguyen", "said": "Noo yen"}]}, trust_env=False)
+    enter(studio, "library")
+    row = studio.locator(f"[data-take='{take}']")
+    unfold(row)
+    expect(row).to_contain_text("Ask Win.")
+    row.locator("[data-do=reproduce]").click()
+    expect(row.locator(".vw-take-outcome")).to_contain_text("Identical", timeout=60_000)
+
+
+def test_the_sheet_begins_with_the_marked_word_and_removing_can_be_undone(app: App, studio: Page) -> None:
+    studio.fill("#vw-text", "The GUI of Qwen.")
+    studio.evaluate("document.querySelector('#vw-text').setSelectionRange(4, 7)")
+    studio.click("#vw-text-said")
+    rows = studio.locator("#vw-pronunciation-list li")
+    expect(rows.first.locator("input").first).to_have_value("GUI")
+    expect(rows.first.locator("input").last).to_be_focused()
+    studio.keyboard.type("gooey")
+    studio.keyboard.press("Tab")
+    expect(studio.locator("#vw-pronunciation-told")).to_have_text("Kept.")
+    rows.first.locator(".vw-word-remove").click()
+    expect(rows).to_have_count(0)
+    studio.click("#vw-pronunciation-undo")
+    expect(studio.locator("#vw-pronunciation-told")).to_have_text("Kept.")
+    assert words(app) == {"GUI": "gooey"}
+
+
+def test_a_list_is_brought_as_a_file_and_saved_as_one(app: App, studio: Page) -> None:
+    enter(studio, "library")
+    studio.click("#vw-library-pronunciation")
+    write(studio, "Qwen", "Quen")
+    file: FilePayload = {"name": "words.csv", "mimeType": "text/csv", "buffer": b"word,said as\nQwen,Kwen\nGIF,jif\n"}
+    studio.set_input_files("#vw-pronunciation-file", file)
+    expect(studio.locator("#vw-pronunciation-list li")).to_have_count(2)
+    expect(studio.locator("#vw-pronunciation-told")).to_have_text("2 words were brought in.")
+    assert words(app) == {"Qwen": "Kwen", "GIF": "jif"}
+    with studio.expect_download() as download:
+        studio.click("#vw-pronunciation-save")
+    assert Path(download.value.path()).read_bytes() == b"word,said as\r\nQwen,Kwen\r\nGIF,jif\r\n"
+    nothing: FilePayload = {"name": "no.csv", "mimeType": "text/csv", "buffer": b"nothing here"}
+    studio.set_input_files("#vw-pronunciation-file", nothing)
+    expect(studio.locator("#vw-pronunciation-error")).to_contain_text("no.csv holds no words")
+
+
+def test_a_word_that_stands_there_twice_keeps_no_other_from_being_kept(app: App, studio: Page) -> None:
+    enter(studio, "library")
+    studio.click("#vw-library-pronunciation")
+    write(studio, "GIF", "jif")
+    studio.click("#vw-pronunciation-add")
+    for keys in ("GIF", "Enter", "giff", "Tab"):
+        (studio.keyboard.press if keys in {"Enter", "Tab"} else studio.keyboard.type)(keys)
+    error = studio.locator("#vw-pronunciation-error")
+    expect(error).to_have_text("“GIF” stands there twice; the first holds.")
+    write(studio, "Worcester", "Wooster")
+    expect(studio.locator("#vw-pronunciation-list [aria-invalid=true]")).to_have_count(1)
+    assert words(app) == {"GIF": "jif", "Worcester": "Wooster"}
+
+
+def test_what_two_windows_write_is_kept_of_both(app: App, studio: Page) -> None:
+    enter(studio, "library")
+    studio.click("#vw-library-pronunciation")
+    write(studio, "Alpha", "Al")
+    elsewhere = [{"word": "Alpha", "said": "Al"}, {"word": "Beta", "said": "Be"}]
+    httpx.put(f"{app.url}{ROUTE}", json={"words": elsewhere}, trust_env=False).raise_for_status()
+    studio.click("#vw-pronunciation-add")
+    for keys in ("Gamma", "Enter", "Gam", "Tab"):
+        (studio.keyboard.press if keys in {"Enter", "Tab"} else studio.keyboard.type)(keys)
+    told = studio.locator("#vw-pronunciation-told")
+    expect(told).to_have_text("Kept, with what another window has changed.")
+    expect(studio.locator("#vw-pronunciation-list li")).to_have_count(3)
+    assert words(app) == {"Alpha": "Al", "Beta": "Be", "Gamma": "Gam"}
+
+
+def test_a_line_is_to_be_made_again_where_its_words_are_said_otherwise_by_now(app: App, studio: Page) -> None:
+    enter_script(studio)
+    new_script(studio, "Names")
+    text_of(studio, 1).fill("Ask Nguyen. [pause 0.5s] Nguyen knows.")
+    studio.click("#vw-speak")
+    await_made(studio, 1)
+    studio.click("#vw-stop")
+    enter(studio, "library")
+    studio.click("#vw-library-pronunciation")
+    write(studio, "Nguyen", "Win")
+    studio.keyboard.press("Escape")
+    enter(studio, "script")
+    expect(studio.locator("#vw-script-lines > li").first).to_have_attribute("data-state", "unmade")

@@ -1,0 +1,245 @@
+"""The script's timeline: its lines as clips, the whole of them in the player, and going to a place in it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.script_steps import (
+    GAP_S,
+    RATE,
+    await_made,
+    await_saved,
+    await_silence,
+    decoded,
+    export,
+    heard,
+    joined,
+    line,
+    listen_anew,
+    make_all,
+    silence,
+    stored_script,
+    text_of,
+    texts,
+)
+from tests.browser.steps import clock
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+
+def clip(page: Page, number: int) -> Locator:
+    return page.locator(".vw-clip").nth(number - 1)
+
+
+def places(page: Page) -> list[tuple[float, float]]:
+    """Where each clip begins and ends, as shares of the timeline."""
+    found: list[tuple[float, float]] = page.evaluate(
+        """() => {
+          const { left, width } = document.querySelector('.vw-timeline-in').getBoundingClientRect();
+          return [...document.querySelectorAll('.vw-clip')].map((clip) => {
+            const box = clip.getBoundingClientRect();
+            return [(box.left - left) / width, (box.right - left) / width];
+          });
+        }"""
+    )
+    return found
+
+
+def test_the_clips_are_as_long_as_their_lines_sound(script: Page, app: App) -> None:
+    expect(clip(script, 2)).to_have_attribute("data-state", "unmade")
+    assert clip(script, 2).evaluate("(clip) => getComputedStyle(clip).borderTopStyle") == "dashed"
+    expect(script.locator("#vw-script-total")).to_contain_text("still to be made: 3")
+    make_all(script)
+    expect(clip(script, 2)).to_have_attribute("data-state", "made")
+    assert clip(script, 2).locator("path").get_attribute("d"), "its sound is drawn"
+    expected, lines = joined(script, app)
+    ends = np.cumsum([len(sound) + GAP_S * RATE for sound in lines]) - GAP_S * RATE
+    starts = ends - [len(sound) for sound in lines]
+    whole = np.stack([starts, ends], axis=1) / len(expected)
+    assert np.array(places(script)) == pytest.approx(whole, abs=0.005)
+    script.reload(wait_until="domcontentloaded")
+    expect(clip(script, 2)).to_have_attribute("data-state", "made")
+    assert clip(script, 2).locator("path").get_attribute("d"), "also before anything was fetched"
+
+
+def test_what_was_spoken_is_in_the_player_as_a_whole(script: Page, app: App) -> None:
+    make_all(script)
+    expected, lines = joined(script, app)
+    script.click("#vw-speak")
+    await_silence(script)
+    assert clock(script) == pytest.approx(len(expected) / RATE, abs=0.06), "at its end"
+    length = float(script.get_attribute("#vw-seek", "aria-valuemax") or 0)
+    assert length == pytest.approx(len(expected) / RATE, abs=0.06)
+    expect(script.locator("#vw-caption")).to_have_text("At the river")
+
+    script.focus("#vw-seek")
+    script.keyboard.press("Home")
+    script.keyboard.press("ArrowRight")
+    assert clock(script) == 1.0
+    listen_anew(script)
+    script.click("#vw-play")
+    await_silence(script)
+    assert np.array_equal(heard(script), np.trim_zeros(expected[RATE:])), (
+        "from there, over the line's end and all the rest"
+    )
+
+    # In the silence between two lines.
+    at = round((len(lines[0]) / RATE + GAP_S / 2) * 10) / 10
+    box = script.locator(".vw-timeline-in").bounding_box()
+    assert box is not None
+    listen_anew(script)
+    script.mouse.click(box["x"] + box["width"] * at * RATE / len(expected), box["y"] + box["height"] - 2)
+    assert clock(script) == pytest.approx(at, abs=0.06)
+    script.click("#vw-play")
+    expect(line(script, 2)).to_have_attribute("aria-current", "true")
+    expect(script.locator("#vw-caption")).to_contain_text("Line 2 of 3, Angus: Yes.")
+    await_silence(script)
+    rest = np.concatenate([lines[1], np.zeros(round(GAP_S * RATE), np.int16), lines[2]])
+    assert np.array_equal(heard(script), np.trim_zeros(rest))
+
+
+def test_the_keys_move_in_the_timeline_while_it_sounds_and_while_it_does_not(script: Page) -> None:
+    make_all(script)
+    script.reload(wait_until="domcontentloaded")
+    await_made(script, 1, 2, 3)
+    timeline = script.locator("#vw-script-timeline")
+    timeline.focus()
+    script.keyboard.press("End")
+    end = float(timeline.get_attribute("aria-valuenow") or 0)
+    assert end == pytest.approx(float(timeline.get_attribute("aria-valuemax") or -1))
+    script.keyboard.press("ArrowLeft")
+    assert clock(script) == pytest.approx(end - 1, abs=0.11)
+    expect(script.locator(".vw-timeline-head")).to_be_visible()
+    expect(script.locator("#vw-stop")).to_be_disabled()
+    script.keyboard.press("Home")
+    script.click("#vw-play")
+    expect(line(script, 1)).to_have_attribute("aria-current", "true")
+    timeline.focus()
+    script.keyboard.press("End")
+    script.keyboard.press("ArrowLeft")
+    expect(line(script, 3)).to_have_attribute("aria-current", "true")
+    script.keyboard.press("Escape")
+    assert clock(script) > 0, "Stop leaves the place"
+
+
+def test_a_line_that_changes_lies_elsewhere_at_once(script: Page) -> None:
+    before = places(script)
+    text_of(script, 2).fill("Yes. " * 20)
+    script.wait_for_function("(before) => document.querySelectorAll('.vw-clip')[1].clientWidth > before", arg=100)
+    after = places(script)
+    assert after[1][1] - after[1][0] > 2 * (before[1][1] - before[1][0])
+    text_of(script, 3).fill("")
+    expect(script.locator(".vw-clip")).to_have_count(2)
+
+
+def test_the_timeline_stays_in_sight_and_never_covers_the_line_that_has_the_focus(script: Page) -> None:
+    script.set_viewport_size({"width": 1024, "height": 640})
+    text_of(script, 3).focus()
+    for _ in range(12):
+        script.keyboard.press("Enter")
+    top = script.locator(".vw-script-top")
+    box = top.bounding_box()
+    assert box is not None
+    assert box["y"] < 200, "it has not scrolled away"
+    for _ in range(14):
+        script.keyboard.press("ArrowUp")
+        field = script.evaluate("document.activeElement.getBoundingClientRect().top")
+        assert field >= box["y"] + box["height"] - 1
+    await_made(script)
+
+
+def middle(page: Page, place: Locator) -> tuple[float, float]:
+    box = place.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_a_clip_is_dragged_to_another_place(script: Page) -> None:
+    first, second, third = texts(script)
+    x, y = middle(script, clip(script, 1))
+    right = script.locator(".vw-timeline-in").bounding_box()
+    assert right is not None
+    script.mouse.move(x, y)
+    script.mouse.down()
+    script.mouse.move(right["x"] + right["width"] - 3, y, steps=4)
+    expect(script.locator(".vw-timeline-drop")).to_be_visible()
+    script.mouse.up()
+    assert texts(script) == [second, third, first]
+    expect(script.locator("#vw-script-live")).to_have_text("It is line 3 now.")
+    assert script.locator("[data-lifted]").count() == 0
+    x, y = middle(script, clip(script, 2))
+    to, _ = middle(script, clip(script, 1))
+    script.mouse.move(x, y)
+    script.mouse.down()
+    script.mouse.move(to - 10, y, steps=4)
+    script.mouse.up()
+    assert texts(script) == [third, second, first]
+
+
+def test_a_finger_drags_a_clip_that_it_holds_and_scrolls_before(script: Page) -> None:
+    first, second, third = texts(script)
+    devtools = script.context.new_cdp_session(script)
+
+    def touch(kind: str, x: float, y: float) -> None:
+        points = [] if kind == "touchEnd" else [{"x": x, "y": y}]
+        devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    x, y = middle(script, clip(script, 1))
+    to, _ = middle(script, clip(script, 2))
+    for hold, expected in ((0, [first, second, third]), (500, [second, first, third])):
+        touch("touchStart", x, y)
+        script.wait_for_timeout(hold)
+        for step in range(1, 6):
+            touch("touchMove", x + (to + 20 - x) * step / 5, y)
+        touch("touchEnd", 0, 0)
+        assert texts(script) == expected
+
+
+def test_the_silence_behind_a_clip_is_pulled_and_is_heard_and_exported_so(script: Page, app: App) -> None:
+    make_all(script)
+    scale = float(script.locator("#vw-script-timeline").get_attribute("aria-valuemax") or 0)
+    box = script.locator(".vw-timeline-in").bounding_box()
+    assert box is not None
+    handle = script.locator(".vw-timeline-gaps i").first
+    x, y = middle(script, handle)
+    script.mouse.move(x, y)
+    script.mouse.down()
+    script.mouse.move(x + 0.6 * box["width"] / scale, y, steps=5)
+    expect(script.locator(".vw-timeline-hover")).to_contain_text(" s")
+    script.mouse.up()
+    line(script, 1).locator(".vw-line-open").click()
+    pause = float(line(script, 1).locator(".vw-line-gap").input_value())
+    assert pause == pytest.approx(GAP_S + 0.6, abs=0.051)
+    await_saved(script)
+    kept = stored_script(script, app)["lines"]
+    assert [each.get("gap") for each in kept] == [pause, None, None]
+
+    line(script, 2).locator(".vw-line-open").click()
+    line(script, 2).locator(".vw-line-gap").fill("0")
+    line(script, 2).locator(".vw-line-gap").blur()
+    await_saved(script)
+    _, (one, two, three) = joined(script, app)
+    expected = np.concatenate([one, silence(pause), two, three])
+    _, data = export(script, "joined", format="wav", loudness="")
+    assert np.array_equal(decoded(data), expected)
+    listen_anew(script)
+    line(script, 1).locator(".vw-line-play").click()
+    await_silence(script)
+    assert np.array_equal(heard(script), np.trim_zeros(expected))
+    assert float(script.get_attribute("#vw-seek", "aria-valuemax") or 0) == pytest.approx(
+        len(expected) / RATE, abs=0.06
+    )
+    handle.dblclick()
+    expect(line(script, 1).locator(".vw-line-gap")).to_have_value("")  # as everywhere
+
+
+def test_a_click_on_a_clip_chooses_its_line(script: Page) -> None:
+    x, y = middle(script, clip(script, 3))
+    script.mouse.click(x, y)
+    expect(line(script, 3).locator(".vw-line-grip")).to_be_focused()
+    expect(clip(script, 3)).to_have_attribute("data-chosen", "")
+    script.keyboard.press("Alt+ArrowUp")
+    expect(clip(script, 2)).to_have_attribute("data-chosen", "")

@@ -1,0 +1,62 @@
+"""The sentence that sounds lies under a mark in the text, at the place where it is written."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import SCREENSHOTS
+
+pytestmark = pytest.mark.browser
+
+FIRST = "The boat came back in the evening, and nobody had seen where it had been."
+TEXT = f"{FIRST} Is it late?\n\n" + "Then they all went home along the river, slowly, and slept until the morning. " * 6
+
+# How far the unseen text lies from the field's own.
+LIES = """() => {
+  const mirror = document.querySelector('#vw-text-mirror'), field = document.querySelector('#vw-text');
+  const [one, other] = [mirror, field].map((element) => element.getBoundingClientRect());
+  const style = (element, name) => getComputedStyle(element)[name];
+  return [one.top - other.top, one.left - other.left, mirror.clientWidth - field.clientWidth,
+    mirror.scrollHeight - field.scrollHeight, style(mirror, 'fontSize') === style(field, 'fontSize') ? 0 : 1];
+}"""
+
+
+def test_the_sentence_that_sounds_is_marked_and_the_mark_goes_with_the_sound(studio: Page) -> None:
+    mark = studio.locator("#vw-text-mirror mark")
+    studio.fill("#vw-text", TEXT)
+    studio.click("#vw-speak")
+    expect(mark).to_have_text(FIRST)
+    studio.screenshot(path=SCREENSHOTS / "sounding.png")
+    assert all(abs(away) <= 1 for away in studio.evaluate(LIES))
+    expect(mark).to_have_text("Is it late?", timeout=20_000)
+    expect(mark).to_contain_text("Then they all", timeout=20_000)
+    studio.keyboard.press("Escape")
+    expect(mark).to_have_count(0)
+
+
+def test_a_text_that_is_another_by_now_has_no_mark(studio: Page) -> None:
+    mark = studio.locator("#vw-text-mirror mark")
+    studio.fill("#vw-text", TEXT)
+    studio.click("#vw-speak")
+    expect(mark).to_have_count(1)
+    studio.fill("#vw-text", "Another.")
+    expect(mark).to_have_count(0)
+    studio.click("#vw-stop")
+
+
+def test_it_is_scrolled_to_unless_somebody_writes(studio: Page) -> None:
+    studio.set_viewport_size({"width": 360, "height": 700})
+    studio.emulate_media(reduced_motion="reduce")
+    studio.fill("#vw-text", TEXT)
+    field = "document.querySelector('#vw-text')"
+    studio.evaluate(f"{field}.blur(); {field}.scrollTop = {field}.scrollHeight")
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-text-mirror mark")).to_have_text(FIRST)
+    assert studio.evaluate(f"{field}.scrollTop") == 0
+    studio.keyboard.press("Escape")
+    studio.focus("#vw-text")
+    studio.evaluate(f"{field}.scrollTop = {field}.scrollHeight")
+    studio.keyboard.press("Control+Enter")
+    expect(studio.locator("#vw-text-mirror mark")).to_have_text(FIRST)
+    assert studio.evaluate(f"{field}.scrollTop") > 0

@@ -1,0 +1,58 @@
+"""Playback speed in the dock: kept in the browser, at its own pitch, and never in what is downloaded."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import SCREENSHOTS
+from tests.browser.steps import await_end, kept_take, save
+
+pytestmark = pytest.mark.browser
+
+TEXT = "The boat came back in the evening, and nobody had seen where it had been all day long. " * 2
+
+
+def play_s(page: Page) -> float:
+    """Play what is in the dock, and how long it takes."""
+    page.click("#vw-play")
+    begun = time.monotonic()
+    await_end(page)
+    return time.monotonic() - begun
+
+
+def seconds(page: Page) -> float:
+    minutes, rest = (page.text_content("#vw-length") or "").strip("/ ").split(":")
+    return 60 * int(minutes) + float(rest)
+
+
+def choose(page: Page, rate: str) -> None:
+    page.click("#vw-rate-button")
+    page.locator(f"#vw-rates input[value='{rate}']").check()
+    page.keyboard.press("Escape")
+
+
+def test_a_take_plays_as_fast_as_chosen_and_its_file_stays(studio: Page) -> None:
+    kept_take(studio, TEXT)
+    await_end(studio)
+    before = Path(save(studio).path()).read_bytes()
+    studio.keyboard.press("Escape")
+    button = studio.locator("#vw-rate-button")
+    expect(button).to_have_text("1×")
+    studio.click("#vw-rate-button")
+    studio.screenshot(path=SCREENSHOTS / "speed.png")
+    studio.keyboard.press("Escape")
+    choose(studio, "2")
+    expect(button).to_have_text("2×")
+    assert play_s(studio) == pytest.approx(seconds(studio) / 2, abs=1.0)
+    expect(studio.locator("#vw-time")).to_have_text((studio.text_content("#vw-length") or "").strip("/ "))
+    assert Path(save(studio).path()).read_bytes() == before
+    studio.keyboard.press("Escape")
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    kept_take(studio, TEXT)
+    expect(button).to_have_text("2×")
+    await_end(studio)

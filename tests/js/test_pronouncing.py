@@ -1,0 +1,69 @@
+"""Which words of a text are said otherwise: the page's rules and the studio's, by one table; and lists as files."""
+
+from __future__ import annotations
+
+import pytest
+
+from studio.store.pronouncing import pronounced
+from tests.js.conftest import Node
+
+CASES = {
+    "whole words in any case": ("Ask Nguyen, NGUYEN and nguyens.", {"Nguyen": "Win"}, "Ask Win, Win and nguyens.", 2),
+    "as it is written comes first": ("Tell us of the US.", {"US": "U S", "us": "us"}, "Tell us of the U S.", 1),
+    "the longest first, over any space": (
+        *("New York\nCity, new  york, York", {"York": "Yorick", "New York": "the Apple"}),
+        *("the Apple\nCity, the Apple, Yorick", 3),
+    ),
+    "a text without spaces": ("重庆在重庆市，重复。", {"重庆": "崇庆", "重庆市": "崇庆城"}, "崇庆在崇庆城，重复。", 2),
+    "letters beside characters": ("GPT模型 and GPT4", {"GPT": "G P T"}, "G P T模型 and GPT4", 1),
+    "not inside a pause": ("s [pause 0.5s] pause", {"pause": "rest", "s": "ess"}, "ess [pause 0.5s] rest", 2),
+    "never twice over one place": ("one two", {"one": "two", "two": "one"}, "two one", 2),
+    "signs in a word": (
+        "C++ and a.b, not aXb; a_b",
+        {"C++": "see plus", "a.b": "dot"},
+        "see plus and dot, not aXb; a_b",
+        2,
+    ),
+    "a number is not a part of one": ("3.5 or 3, 13, 3.", {"3": "three"}, "3.5 or three, 13, three.", 2),
+    "an accent written in two ways": ("cafe\u0301 CAFÉ cafes", {"café": "coffee"}, "coffee coffee cafes", 2),
+    "signs that patterns know": ("costs", {"costs": r"$& \1 $1"}, r"$& \1 $1", 1),
+    "nothing to say otherwise": ("Nothing.", {}, "Nothing.", 0),
+}
+
+
+@pytest.mark.parametrize(("text", "words", "spoken", "places"), CASES.values(), ids=CASES)
+def test_page_and_studio_say_the_same(node: Node, text: str, words: dict[str, str], spoken: str, places: int) -> None:
+    entries = [{"word": word, "said": said} for word, said in words.items()]
+    assert pronounced(text, entries) == (spoken, places)
+    assert node.call("pronouncing", "pronounced", text, entries) == {"text": spoken, "count": places}
+
+
+def test_a_list_goes_into_a_file_and_back(node: Node) -> None:
+    entries = [{"word": 'the "x", y', "said": "ex; why"}, {"word": "重庆", "said": "崇庆"}]
+    written = node.call("word_list", "writeWordList", entries)
+    assert written == 'word,said as\r\n"the ""x"", y","ex; why"\r\n重庆,崇庆\r\n'
+    assert node.call("word_list", "readWordList", "\ufeff" + written) == {"entries": entries, "leftOut": 0}
+
+
+def test_lists_of_spreadsheets_are_read_and_rows_that_are_none_left_out(node: Node) -> None:
+    text = 'Nguyen\tWin\n\nQwen ; Kwen\nalone\none,two,three\n,empty\nGUI,gooey\n"open'
+    read = node.call("word_list", "readWordList", text)
+    found = [(entry["word"], entry["said"]) for entry in read["entries"]]
+    assert found == [("Nguyen", "Win"), ("Qwen", "Kwen"), ("GUI", "gooey")]
+    assert read["leftOut"] == 4
+
+
+@pytest.mark.parametrize("heading", ["word,said", "Word;Say as", "term\talias", '"Words","Said as"'])
+def test_a_heading_is_no_word(node: Node, heading: str) -> None:
+    read = node.call("word_list", "readWordList", f"{heading}\nGIF,jif\n")
+    assert read == {"entries": [{"word": "GIF", "said": "jif"}], "leftOut": 0}
+
+
+def test_what_two_windows_changed_is_kept_of_both(node: Node) -> None:
+    def words(**said: str) -> list[dict[str, str]]:
+        return [{"word": word, "said": how} for word, how in said.items()]
+
+    before = words(a="1", b="2", c="3", d="4")
+    mine = words(a="1", b="mine", d="4", e="5")  # c is gone
+    theirs = words(a="theirs", b="2", c="3", f="6")  # d is gone
+    assert node.call("word_list", "mergedWords", before, mine, theirs) == words(a="theirs", b="mine", f="6", e="5")

@@ -1,0 +1,66 @@
+"""Where each line of a script lies in the whole: schedule.js alone, with sounds of known lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.js.conftest import Node
+
+RATE = 24000
+
+LAY_OUT = """async ([script, sounds]) => {
+  const { Script } = await import('/js/script/document.js');
+  const { layOut } = await import('/js/script/schedule.js');
+  const { readParts } = await import('/js/script/parts.js');
+  const maker = {
+    plan: ({ text }) => readParts(text).parts.map((part) => ({ ...part, key: part.text })),
+    sound: ({ key }) => sounds[key] ?? null,
+    state: () => ({ state: '' }),
+  };
+  const clips = layOut(new Script(script), maker);
+  return clips.map(({ start, end, parts }) => [start, end, parts.map((part) => part.start)]);
+}"""
+
+
+def laid_out(node: Node, lines: list[dict[str, Any]], **sounds: dict[str, Any]) -> list[list[Any]]:
+    script = {"gap_s": 0.5, "lines": lines}
+    placed: list[list[Any]] = node.evaluate(LAY_OUT, [script, sounds])
+    return placed
+
+
+def test_lines_lie_one_behind_the_other_with_their_silences_between(node: Node) -> None:
+    lines: list[dict[str, Any]] = [
+        {"text": "One. [pause 1s]"},
+        {"text": "…"},
+        {"text": "Two.", "gap": 2},
+        {"text": "Three."},
+        {"text": "[pause 2s]"},
+    ]
+    sounds = {"One.": {"samples": 1000}, "Two.": {"samples": 2000}, "Three.": {"samples": 3000}}
+    first = 1000 + RATE
+    second = first + RATE // 2  # a line with nothing to say has no silence of its own either
+    third = second + 2000 + 2 * RATE
+    last = third + 3000 + RATE // 2
+    assert laid_out(node, lines, **sounds) == [
+        [0, first, [0, 1000]],
+        [second, second + 2000, [second]],
+        [third, third + 3000, [third]],
+        [last, last + 2 * RATE, [last]],
+    ]
+
+
+def test_what_is_not_made_yet_takes_the_time_that_its_text_takes(node: Node) -> None:
+    text = "A sentence of some length, which takes a few seconds."
+    expected = round(node.call("speech_rate", "expectedSeconds", text) * RATE)
+    coming = {"samples": 5, "live": True}
+    long = {"samples": 10 * expected, "live": True}
+    ends = [laid_out(node, [{"text": text}], **sounds)[0][1] for sounds in ({}, {text: coming}, {text: long})]
+    assert ends == [expected, expected, 10 * expected]
+    assert laid_out(node, [{"text": text}], **{text: {"samples": 5}})[0][1] == 5
+
+
+@pytest.mark.parametrize("text", ["", "…"])
+def test_a_script_without_a_word_has_no_clips(node: Node, text: str) -> None:
+    assert laid_out(node, [{"text": text}]) == []

@@ -1,0 +1,71 @@
+"""When each sentence of a take sounds: found again in sound whose sentences are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.js.conftest import Node
+
+TEXT = (
+    "The boat came back in the evening. Nobody had seen where it had been, and nobody asked! "
+    "Is it late? 10.5 miles, he said. Then they all went home along the river, slowly, and slept."
+)
+SENTENCES = [
+    "The boat came back in the evening. ",
+    "Nobody had seen where it had been, and nobody asked! ",
+    "Is it late? ",
+    "10.5 miles, he said. ",
+    "Then they all went home along the river, slowly, and slept.",
+]
+# Sound as peaks of 10 ms: clauses at a pace of their own, with a pause behind each, a longer one where a sentence ends.
+FOUND = """async ({ text, paces }) => {
+  const { sentencesOf, clausesOf, pausesOf, beginningsOf } = await import('/js/sentence_times.js');
+  const { expectedSeconds } = await import('/js/speech_rate.js');
+  const sentences = sentencesOf(text).map(({ from, to }) => text.slice(from, to));
+  const high = [];
+  const begun = [];
+  const first = [];
+  const lengths = [];
+  const sound = (seconds, value) => { for (let i = 0; i < Math.round(100 * seconds); i++) high.push(value); };
+  for (const [i, sentence] of sentences.entries()) {
+    first.push(lengths.length);
+    begun.push(high.length / 100);
+    for (const clause of clausesOf(sentence)) {
+      lengths.push(expectedSeconds(clause));
+      sound(lengths.at(-1) * paces[i], 0.5);
+      sound(0.15, 0.005);
+    }
+    if (i < sentences.length - 1) sound(0.3, 0.004);
+  }
+  const low = high.map((value) => -value);
+  const all = beginningsOf(lengths, pausesOf({ low, high }), high.length / 100);
+  // As it grows: what is said of a sentence at the moment when it begins.
+  const live = begun.map((at, i) => {
+    const so_far = { low: low.slice(0, 100 * at + 5), high: high.slice(0, 100 * at + 5) };
+    return beginningsOf(lengths, pausesOf(so_far), null)[first[i]];
+  });
+  return { sentences, begun, all: first.map((i) => all[i]), live };
+}"""
+
+
+@pytest.mark.parametrize("paces", [[1, 1, 1, 1, 1], [0.8, 0.8, 0.8, 0.8, 0.8], [1.3, 1, 1.2, 1.1, 1.3]], ids=str)
+def test_sentences_are_found_at_their_times(node: Node, paces: list[float]) -> None:
+    found = node.evaluate(FOUND, {"text": TEXT, "paces": paces})
+    assert found["sentences"] == SENTENCES
+    assert np.array(found["all"]) == pytest.approx(np.array(found["begun"]), abs=0.15)
+
+
+@pytest.mark.parametrize("paces", [[1, 1, 1, 1, 1], [0.85, 0.9, 0.85, 0.8, 0.9], [1.2, 1.2, 1.1, 1.2, 1.2]], ids=str)
+def test_they_are_found_while_the_sound_still_comes(node: Node, paces: list[float]) -> None:
+    found = node.evaluate(FOUND, {"text": TEXT, "paces": paces})
+    assert np.array(found["live"]) == pytest.approx(np.array(found["begun"]), abs=0.25)
+
+
+def test_marks_and_emoji_belong_to_the_sentence_before(node: Node) -> None:
+    body = """async (text) => {
+      const { sentencesOf } = await import('/js/sentence_times.js');
+      return sentencesOf(text).map(({ from, to }) => text.slice(from, to));
+    }"""
+    assert node.evaluate(body, "Hello! 🎉\n水开了。坐下吧。") == ["Hello! 🎉\n", "水开了。", "坐下吧。"]
+    assert node.evaluate(body, "") == []

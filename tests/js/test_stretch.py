@@ -1,0 +1,86 @@
+"""Speech faster and slower, measured: length by the rate, pitch as it was, and at 1 the samples as they came."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.js.conftest import Node
+
+RATE = 24000
+WINDOW = 2400
+RATES = [0.75, 1.25, 1.5, 2]
+
+# As the audio thread does it: a block at a time, with as much of the sound put in as it wants.
+STRETCH = """async ({ pcm, rate }) => {
+  const { Stretch } = await import('/js/worklet_stretch.js');
+  const stretch = new Stretch(24000);
+  const all = Int16Array.from(pcm);
+  const block = new Float32Array(128);
+  const out = [];
+  for (let at = 0, count = 1; count > 0; ) {
+    const taken = Math.min(stretch.wanted, all.length - at);
+    stretch.put(all, at, taken);
+    at += taken;
+    count = stretch.take(block, 0, rate);
+    for (let i = 0; i < count; i++) out.push(block[i] * 32768);
+  }
+  return out;
+}"""
+
+
+def stretched(node: Node, pcm: NDArray[np.int16], rate: float) -> NDArray[np.float64]:
+    return np.array(node.evaluate(STRETCH, {"pcm": pcm.tolist(), "rate": rate}))
+
+
+def vowel(pitch: float, seconds: float = 4.0) -> NDArray[np.int16]:
+    """Harmonics under two formants whose pitch glides by 8 % and whose loudness moves as in syllables, with breath."""
+    t = np.arange(int(RATE * seconds)) / RATE
+    phase = 2 * np.pi * np.cumsum(pitch * (1 + 0.08 * np.sin(3 * np.pi * t))) / RATE
+    sound = np.zeros(t.size)
+    for k in range(1, int(4000 / pitch)):
+        loud = np.exp(-(((k * pitch - 600) / 500) ** 2)) + np.exp(-(((k * pitch - 1500) / 400) ** 2)) / 2 + 0.1 / k
+        sound += loud * np.sin(k * phase)
+    sound *= (0.6 + 0.4 * np.sin(8 * np.pi * t)) / 2 / np.abs(sound).max()
+    return ((sound + np.random.default_rng(1).normal(0, 0.005, t.size)) * 32767).astype(np.int16)
+
+
+def pitch_of(sound: NDArray[np.int16] | NDArray[np.float64], rate: float) -> NDArray[np.float64]:
+    """Forty times over the sound: the lag at which a window of it is most like itself, as a frequency."""
+    hann = np.hanning(WINDOW)
+
+    def correlation(window: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.fft.irfft(np.abs(np.fft.rfft(window, 8192)) ** 2)[:600]
+
+    found = []
+    for middle in np.linspace(0.3, 3.7, 40) * RATE / rate:
+        at = int(middle) - WINDOW // 2
+        alike = correlation(sound[at : at + WINDOW] * hann) / correlation(hann)
+        lag = 60 + int(np.argmax(alike[60:500]))
+        before, most, after = alike[lag - 1 : lag + 2]
+        found.append(RATE / (lag + (before - after) / (before - 2 * most + after) / 2))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("pitch", [75, 140, 260, 350])
+@pytest.mark.parametrize("rate", RATES)
+def test_length_changes_by_the_rate_and_the_pitch_does_not(node: Node, pitch: float, rate: float) -> None:
+    pcm = vowel(pitch)
+    sound = stretched(node, pcm, rate)
+    assert sound.size * rate == pytest.approx(pcm.size, rel=0.01)
+    assert np.median(pitch_of(sound, rate) / pitch_of(pcm, 1)) == pytest.approx(1, abs=0.01)
+    assert np.sqrt(np.mean(sound**2)) == pytest.approx(np.sqrt(np.mean(pcm.astype(float) ** 2)), rel=0.05)
+
+
+def test_at_a_rate_of_one_every_sample_leaves_as_it_came(node: Node) -> None:
+    pcm = np.random.default_rng(0).integers(-32768, 32768, 30_000).astype(np.int16)
+    assert np.array_equal(stretched(node, pcm, 1), pcm)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_silence_is_stretched_as_well(node: Node, rate: float) -> None:
+    pcm = np.zeros(48_000, np.int16)
+    sound = stretched(node, pcm, rate)
+    assert sound.size * rate == pytest.approx(pcm.size, rel=0.01)
+    assert not sound.any()

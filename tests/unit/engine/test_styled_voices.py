@@ -1,0 +1,147 @@
+"""A voice that is no speaker of a CustomVoice checkpoint, spoken by it with a style."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.engine.engine import Engine
+from runtime.errors import ModeNotServed, ReferenceTooShort
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import Mode, Reference, SpeechRequest, VoicePrompt
+from tests.conftest import FolderOf
+from tests.support.engines import Heard, cloned, core_of, custom_voice, engine_of, said, said_together
+from tests.support.signals import voice
+from tests.unit.engine.test_loading import until, waiting_engine
+from tests.unit.engine.test_voice_cache import counted, prompt_for
+
+STYLE = "Slowly, in a low voice."
+SAMPLES = voice(1.2, 11)
+
+
+def styled(**words: object) -> SpeechRequest:
+    """A CustomVoice request with a style, in a voice that only a recording tells."""
+    reference = Reference(samples=SAMPLES, text="I say hello.")
+    return custom_voice(**{"voice": None, "instruct": STYLE, "reference": reference, **words})
+
+
+@pytest.fixture
+def twins(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
+    """A CustomVoice checkpoint and a Base one with equal talkers, so that they agree on what a voice is."""
+    return replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner
+
+
+def test_a_voice_in_a_speakers_place_gives_the_codes_of_a_speaker_of_that_vector(
+    twins: tuple[Checkpoint, Checkpoint],
+) -> None:
+    customs, base = twins
+    x_vector = np.random.default_rng(3).normal(size=base.config.talker.hidden_size).astype(np.float32)
+    prompt = VoicePrompt(fingerprint=base.fingerprint, x_vector=x_vector)
+    engine = engine_of(*twins)
+    heard = said(engine, styled(reference=Reference(samples=SAMPLES, prompt=prompt)))
+    as_published = said(engine, custom_voice(instruct=STYLE))
+    assert len(heard.codes) == 12
+    assert not np.array_equal(as_published.codes, heard.codes), "the voice counts"
+    plain = said(engine, styled(instruct=None, reference=Reference(samples=SAMPLES, prompt=prompt)))
+    assert not np.array_equal(plain.codes, heard.codes), "the style counts"
+    with torch.inference_mode():
+        row = customs.config.talker.spk_id["serena"]
+        customs.talker.model.codec_embedding.weight[row] = torch.tensor(x_vector)
+    expected = said(engine_of(*twins), custom_voice(instruct=STYLE))
+    assert np.array_equal(heard.codes, expected.codes)
+    assert np.array_equal(heard.pcm, expected.pcm)
+
+
+def test_one_reading_serves_both_checkpoints(
+    twins: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(*twins)
+    reads = counted(core_of(engine, Mode.BASE).voice_cache, "read", monkeypatch)
+    said_together(engine, styled(), styled(instruct="Loud."), cloned(x_vector_only=True, max_frames=2))
+    assert len(reads) == 2, "with and without the words of the recording"
+    said(engine, styled())
+    assert len(reads) == 2
+
+
+def test_a_prompt_that_base_has_made_spares_the_encoders(
+    twins: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(*twins)
+    expected = said(engine, styled())
+    prompt = prompt_for(engine, cloned())
+    encoded = counted(twins[1].speaker_encoder, "forward", monkeypatch)
+    heard = said(engine, styled(reference=Reference(samples=SAMPLES, text="I say hello.", prompt=prompt)))
+    assert not encoded
+    assert np.array_equal(heard.codes, expected.codes)
+
+
+def test_the_client_is_told_what_is_done_with_the_voice(twins: tuple[Checkpoint, Checkpoint]) -> None:
+    (note,) = said(engine_of(*twins), styled(max_frames=1)).started.notes
+    assert note == "The voice is spoken by its sound alone, so that it can take a style; this is experimental."
+
+
+def test_a_recording_that_is_too_short_is_refused(twins: tuple[Checkpoint, Checkpoint]) -> None:
+    with pytest.raises(ReferenceTooShort):
+        engine_of(*twins).submit(styled(reference=Reference(samples=SAMPLES[:10])), Heard())
+
+
+def wider(base: Checkpoint) -> Checkpoint:
+    """The same as its configuration would be at another size."""
+    talker = replace(base.config.talker, hidden_size=2 * base.config.talker.hidden_size)
+    return replace(base, config=replace(base.config, talker=talker))
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["no Base checkpoint", "one of another size"])
+def test_without_a_base_checkpoint_of_its_size_none_is_styled(
+    speaker: Checkpoint, cloner: Checkpoint, alone: bool
+) -> None:
+    engine = engine_of(speaker) if alone else engine_of(speaker, cloner)
+    if not alone:
+        engine.registry.entries[1].config = wider(cloner).config
+    assert not any(card.styles_voices for card in engine.cards)
+    with pytest.raises(ModeNotServed):
+        engine.submit(styled(), Heard())
+    assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
+
+
+def test_cards_say_who_can_style_voices(
+    twins: tuple[Checkpoint, Checkpoint], designer: Checkpoint, each_without_style: Callable[[Engine], None]
+) -> None:
+    engine = engine_of(*twins, designer)
+    assert [card.styles_voices for card in engine.cards] == [True, False, False]
+    each_without_style(engine)
+    assert not any(card.styles_voices for card in engine.cards)
+
+
+@pytest.fixture
+def each_without_style() -> Callable[[Engine], None]:
+    """Has every checkpoint ignore instructions, as those of 0.6B do."""
+
+    def change(engine: Engine) -> None:
+        for entry in engine.registry.entries:
+            entry.config = replace(entry.config, takes_instruct=False)
+
+    return change
+
+
+@pytest.mark.parametrize("order", [("custom_voice", "base"), ("base", "custom_voice")])
+def test_both_checkpoints_are_loaded_by_the_first_request_that_needs_them(
+    folder_of: FolderOf, order: tuple[str, str]
+) -> None:
+    engine = waiting_engine(*(folder_of("brief", mode) for mode in order))
+    heard, plain, gone = Heard(), Heard(), Heard()
+    engine.submit(styled(max_frames=3), heard)
+    engine.submit(custom_voice(max_frames=3), plain)
+    ticket = engine.submit(styled(), gone)
+    engine.cancel(ticket)
+    until(engine, lambda: heard.ended and plain.ended)
+    assert len(heard.codes) == len(plain.codes) == 3
+    assert all(card.loaded for card in engine.cards)
+    assert not gone.chunks
+    again = said(engine, styled(max_frames=3))
+    assert np.array_equal(again.codes, heard.codes)

@@ -1,0 +1,42 @@
+"""The documentation as pages: every link leads somewhere, and nothing but the documentation is served."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from studio.routes.docs import DOCS, docs_routes
+
+
+@pytest.fixture(scope="module")
+def client() -> TestClient:
+    return TestClient(Starlette(routes=docs_routes()), base_url="http://studio/")
+
+
+def test_the_first_page_is_the_api(client: TestClient) -> None:
+    page = client.get("/docs")
+    assert page.url.path == "/docs/api"
+    assert '<h1 id="the-runtimes-api">The runtime\'s API</h1>' in page.text
+    assert '<a href="api" aria-current=page>' in page.text
+
+
+def test_every_link_between_pages_leads_to_a_heading_that_is_there(client: TestClient) -> None:
+    pages = {path.stem: client.get(f"/docs/{path.stem}") for path in DOCS.glob("*.md")}
+    assert {name for name, page in pages.items() if page.status_code == 404} == {"log"}
+    ids = {name: set(re.findall(r'<h\d id="([^"]+)"', page.text)) for name, page in pages.items()}
+    found = 0
+    for name, page in pages.items():
+        for target, anchor in re.findall(r'<a href="([\w-]*)#([^"]+)"', page.text):
+            assert anchor in ids[target or name], f"{name}: {target}#{anchor}"
+            found += 1
+        for source in re.findall(r'<img src="([^"]+)"', page.text):
+            assert client.get(f"/docs/{source}").status_code == 200
+    assert found > 40
+
+
+@pytest.mark.parametrize("path", ["nowhere", "..%2fREADME", "images/..%2fapi.md", "api.md", "log"])
+def test_nothing_else_is_served(client: TestClient, path: str) -> None:
+    assert client.get(f"/docs/{path}").status_code == 404

@@ -1,0 +1,70 @@
+"""Pronunciation dictionaries over real HTTP: kept whole, each visitor's own, and refused where they could harm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.keeping import kept, visitor
+from tests.unit.studio.test_takes import refused
+
+ROUTE = "/studio/pronunciation"
+WORDS = [{"word": "Nguyen", "said": "Win"}, {"word": "重庆", "said": "崇庆"}]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with kept(tmp_path / "data", visitors="each") as address, visitor(address) as client:
+        yield client
+
+
+def test_a_list_comes_back_as_it_was_sent_and_is_nobody_elses(client: httpx.Client) -> None:
+    assert client.get(ROUTE).json() == {"words": [], "updated_at": None}
+    sent = client.put(ROUTE, json={"words": WORDS}).json()
+    assert sent["words"] == WORDS
+    assert client.get(ROUTE).json() == sent
+    with visitor(str(client.base_url)) as other:
+        assert other.get(ROUTE).json()["words"] == []
+        assert other.post(f"{ROUTE}/said", json={"text": "Nguyen"}).json() == {"text": "Nguyen", "places": 0}
+
+
+def test_a_program_hears_what_is_spoken_for_a_text(client: httpx.Client) -> None:
+    client.put(ROUTE, json={"words": WORDS}).raise_for_status()
+    told = client.post(f"{ROUTE}/said", json={"text": "Nguyen was in 重庆市."}).json()
+    assert told == {"text": "Win was in 崇庆市.", "places": 2}
+    with httpx.Client(base_url=client.base_url, trust_env=False) as unknown:
+        assert unknown.post(f"{ROUTE}/said", json={"text": "Nguyen"}).json()["places"] == 0
+        assert unknown.get(ROUTE).json()["words"] == []
+        refused(unknown.put(ROUTE, json={"words": WORDS}), 401, "visitor_unknown")
+
+
+def test_what_another_window_wrote_is_not_written_over(client: httpx.Client) -> None:
+    first = client.put(ROUTE, json={"words": WORDS[:1]}).json()
+    second = client.put(ROUTE, json={"words": WORDS, "updated_at": first["updated_at"]}).json()
+    late = client.put(ROUTE, json={"words": [], "updated_at": first["updated_at"]})
+    refused(late, 409, "changed_meanwhile")
+    assert client.get(ROUTE).json() == second
+
+
+@pytest.mark.parametrize(
+    ("words", "param"),
+    [
+        ([{"word": "", "said": "x"}], "words.0.word"),
+        ([{"word": "x", "said": "  "}], "words.0.said"),
+        ([{"word": "x" * 81, "said": "x"}], "words.0.word"),
+        ([{"word": "x", "said": "y" * 201}], "words.0.said"),
+        ([{"word": "a\x00b", "said": "x"}], "words.0.word"),
+        ([{"word": "a\nb", "said": "x"}], "words.0.word"),
+        ([{"word": "a\u202eb", "said": "x", "more": 1}], "words.0.more"),
+        ([{"word": "same", "said": "x"}, {"word": "same ", "said": "y"}], "words"),
+        ([{"word": f"w{number}", "said": "x"} for number in range(501)], "words"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_with_its_place(
+    client: httpx.Client, words: list[dict[str, str]], param: str
+) -> None:
+    refused(client.put(ROUTE, json={"words": words}), 400, "invalid_config", param)
+    assert client.get(ROUTE).json()["words"] == []
