@@ -1,0 +1,43 @@
+"""The table of docs/clients.md names the versions that the tests run, and tests that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "clients.md").read_text("utf-8")
+LINES = [line.strip("|") for line in PAGE.splitlines() if re.match(r"\| [^|]+ \| .*●", line)]
+ROWS = [[cell.strip() for cell in line.split("|")] for line in LINES]
+MARKS = {"●", "◐", "○"}
+NO_PACKAGE = "–"
+
+
+def locked() -> set[tuple[str, str]]:
+    """Every package that a test may import, with each version that a lock has of it; and our own."""
+    lines = "".join((ROOT / name).read_text("utf-8") for name in ("requirements.lock", "requirements-clients.lock"))
+    python = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text("utf-8"))["project"]
+    javascript = json.loads((ROOT / "clients/js/package.json").read_text("utf-8"))
+    ours = {(project["name"], project["version"]) for project in (python, javascript)}
+    return ours | set(re.findall(r"^([\w.-]+)==([\w.]+)", lines, re.MULTILINE))
+
+
+def test_the_page_has_its_table() -> None:
+    (head,) = re.findall(r"^\| client \| version tried \|.*$", PAGE, re.MULTILINE)
+    assert len(ROWS) > 10
+    assert {len(row) for row in ROWS} == {len(head.strip("|").split("|"))}
+    assert len({row[0] for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_a_row_names_what_is_run(row: list[str]) -> None:
+    _, version, *marks, tested = row
+    assert set(marks) <= MARKS
+    assert version == NO_PACKAGE or tuple(version.split()) in locked()
+    ((name, path),) = re.findall(r"\[([^]]+)\]\(\.\./([^)]+)\)", tested)
+    assert path.endswith(f"/{name}")
+    assert (ROOT / path).exists()
