@@ -11,30 +11,25 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Self
 
-import torch
-
 from runtime.device import Device, open_device
-from runtime.device.cpu import threads_for
 from runtime.device.interface import Stream
-from runtime.device.open_device import choose_dtype
 from runtime.engine.code2wav_worker import Code2WavWorker
 from runtime.engine.completion_waiter import CompletionWaiter
 from runtime.engine.core import Clock, EngineCore
 from runtime.engine.input_processor import Admission, admit
+from runtime.engine.loader import CheckpointLoader
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sequence import Sequence
-from runtime.engine.sizing import CPU_SLOTS, GIB, slots_for
+from runtime.engine.sizing import CPU_SLOTS
 from runtime.engine.text_stream import TextStream
-from runtime.engine.waiting import Command
-from runtime.engine.warm_up import warm_up
+from runtime.engine.waiting import Command, WaitingQueue
 from runtime.errors import (
-    CheckpointUnusable,
     EngineDead,
     ModeNotServed,
     Overloaded,
     SpeechError,
 )
-from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.checkpoint import Checkpoint
 from runtime.request import (
     Broken,
     EngineLoad,
@@ -59,7 +54,6 @@ PAUSE_S = 0.02  # the same where requests wait for a listener's clock
 RETRY_AFTER_S = 2.0  # told to a request that finds every place taken, while nobody knows how long a slot is held
 
 Progress = Callable[[int, int, str], None]  # checkpoints loaded, of how many, what happens now
-Tell = Callable[[str], None]  # what happens now
 
 
 class Engine:
@@ -74,10 +68,10 @@ class Engine:
         self.device = device
         self.settings = settings
         self.clock = clock
-        self.dtype = choose_dtype(settings.engine.dtype, device)
+        self.loader = CheckpointLoader(registry, device, settings, self._new_core)
         self.alive = True
         self._wake = threading.Event()
-        self.code2wav_worker = Code2WavWorker(self._prepare_thread, self._wake.set)
+        self.code2wav_worker = Code2WavWorker(self.loader.prepare_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
         self._open: dict[int, RegistryEntry] = {}  # by ticket, of requests that have not ended
@@ -103,14 +97,14 @@ class Engine:
             for number, entry in enumerate(entries):
                 tell = partial(progress, number, len(entries))
                 tell(f"loading {entry.name}")
-                engine._load(entry, tell)
+                engine.loader.load(entry, tell)
         progress(len(engine.registry.cores), len(entries), "starting")
         return engine
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:
         """What is served, loaded or not."""
-        dtype = str(self.dtype).removeprefix("torch.")
+        dtype = str(self.loader.dtype).removeprefix("torch.")
         registry, limits = self.registry, self.settings.limits
         return tuple(
             entry.card(self.device.name, dtype, limits, styles_voices=registry.styles_voices(entry))
@@ -123,7 +117,7 @@ class Engine:
         if self.device.max_in_flight:
             self.completion_waiter.start((Stream.FRAMES, Stream.STARTS))
         for core in self.registry.cores:
-            core.voice_cache.start(self._prepare_thread)
+            core.voice_cache.start(self.loader.prepare_thread)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -147,7 +141,7 @@ class Engine:
             EngineDead: the engine has stopped.
             CheckpointUnusable: its checkpoint was to be loaded at first use, and could not.
         """
-        entries = self._entries(request)
+        entries = self.registry.needed(request)
         entry = entries[0]
         core = entry.core if all(needed.core for needed in entries) else None
         admitted = None if core is None else self._admit(core, request)
@@ -203,9 +197,9 @@ class Engine:
         Raises:
             BadRequest: the reference cannot be used, or no loaded checkpoint serves the mode.
         """
-        core = self._entry(mode).core
+        core = self.registry.usable(mode).core
         if core is None:
-            raise self._not_served(mode)
+            raise self.registry.not_served(mode)
         if mode is not Mode.BASE:
             raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
         admission, _ = self._admit(core, SpeechRequest(text="A", mode=mode, reference=reference))
@@ -276,7 +270,7 @@ class Engine:
         return bool(self.commands) or any(core.busy for core in self.registry.cores)
 
     def _run(self) -> None:
-        self._prepare_thread()
+        self.loader.prepare_thread()
         try:
             while not self._closing:
                 self._wake.clear()
@@ -308,56 +302,19 @@ class Engine:
 
     # --- checkpoints
 
-    def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
-        """Put a loaded checkpoint to work; ``tell`` hears what happens.
-
-        Raises:
-            DeviceMemory: the device has no room for its slots.
-        """
-        settings, device, dtype = self.settings, self.device, checkpoint.talker.codec_head.weight.dtype
-        if device.fused(dtype) is not None and checkpoint.talker.tables is None:
-            checkpoint.talker.tabulate()  # before memory is shared out
-        length = min(settings.engine.max_model_len, checkpoint.config.talker.max_position_embeddings)
-        to_come = sum(other.core is None for other in self.registry.entries)
-        free, total = device.free_bytes(), device.total_bytes()
-        slots = slots_for(checkpoint, device, settings.engine, length, dtype.itemsize, to_come)
-        tell(f"{entry.name}: {slots} slots of {length} positions")
-        core = EngineCore(
+    def _new_core(self, checkpoint: Checkpoint, slots: int, length: int, waiting: WaitingQueue) -> EngineCore:
+        return EngineCore(
             checkpoint,
-            device,
+            self.device,
             slots,
             length,
-            settings,
-            entry.waiting,
+            self.settings,
+            waiting,
             self.code2wav_worker,
             self._wake.set,
             self.completion_waiter.expect,
             self.clock,
         )
-        self.device.mark().synchronize()  # the device streams that use it know nothing of this thread's work
-        self._prepare_thread(checkpoint)
-        warm_up(core, tell)
-        left = device.free_bytes()
-        log.info(
-            "%s: %d slots; of %.2f GiB memory %.2f were free after the weights, %.2f taken, %.2f left",
-            *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
-        )
-        entry.core = core
-        for other in self.registry.entries:  # a CustomVoice checkpoint is lent the voices of a Base one
-            reader = self.registry.reader(other)
-            if other.core is not None and reader is not None and reader.core is not None:
-                other.core.speak_voices_of(reader.core.voice_cache)
-
-    def _load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
-        """Load a checkpoint's weights. Takes seconds to minutes.
-
-        Raises:
-            SetUpError: they cannot be used.
-        """
-        device = self.device
-        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, self.registry.checkpoints)
-        device.lay_out(checkpoint.speech_tokenizer.code2wav)
-        self.add(entry, checkpoint, tell)
 
     def _hold(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
         """Keep a request until what it needs is loaded, which begins now if it has not. Under the lock."""
@@ -372,7 +329,7 @@ class Engine:
     def _load_late(self, entry: RegistryEntry) -> None:
         """Load at first use, then let in the requests that waited for it. Thread: loader."""
         try:
-            self._load(entry)
+            self.loader.load(entry)
         except Exception:
             log.exception("a checkpoint could not be loaded")
             entry.has_failed = True
@@ -384,11 +341,11 @@ class Engine:
             released = entry.waiting.release(self._is_settled)
         core = entry.core
         if core is not None and self._thread is not None:
-            self._prepare_thread()
-            core.voice_cache.start(self._prepare_thread)
+            self.loader.prepare_thread()
+            core.voice_cache.start(self.loader.prepare_thread)
         for sequence, commands in released:
             try:
-                self._entries(sequence.request)
+                self.registry.needed(sequence.request)
                 assert core is not None, "it is loaded, or has failed and was refused"
                 admitted = self._admit(core, sequence.request)
                 sequence.admit(*admitted, self._seed(sequence.request), self.clock())
@@ -400,36 +357,10 @@ class Engine:
 
     # --- helpers of the door
 
-    def _entry(self, mode: Mode) -> RegistryEntry:
-        entry = self.registry.entry(mode)
-        if entry is None:
-            raise self._not_served(mode)
-        if entry.has_failed:
-            raise CheckpointUnusable(mode=mode)
-        return entry
-
-    def _entries(self, request: SpeechRequest) -> tuple[RegistryEntry, ...]:
-        """What has to be loaded for a request: the checkpoint that speaks it, and the one that reads its voice.
-
-        Raises:
-            ModeNotServed: no checkpoint serves the mode, or none reads voices for the one that does.
-            CheckpointUnusable: one of them could not be loaded.
-        """
-        entry = self._entry(request.mode)
-        if request.reference is None or not request.takes_reference:
-            return (entry,)
-        reader = self.registry.reader(entry)
-        if reader is None:
-            raise self._not_served(Mode.BASE)
-        return (entry,) if reader is entry else (entry, self._entry(Mode.BASE))
-
-    def _not_served(self, mode: Mode) -> ModeNotServed:
-        return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.registry.modes))
-
     def _is_settled(self, sequence: Sequence) -> bool:
         """Whether nothing more is loaded for a request."""
         try:
-            return all(entry.core is not None for entry in self._entries(sequence.request))
+            return all(entry.core is not None for entry in self.registry.needed(sequence.request))
         except SpeechError:  # which it is told when it is let in
             return True
 
@@ -484,8 +415,3 @@ class Engine:
                 self.cancel(ticket)
 
         return tell
-
-    def _prepare_thread(self, *coming: Checkpoint) -> None:
-        """What every thread that computes does first: OpenMP's number of threads is each thread's own."""
-        networks = [checkpoint.talker for checkpoint in (*self.registry.checkpoints, *coming)]
-        torch.set_num_threads(self.settings.engine.threads or threads_for(networks))

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from runtime.engine.core import EngineCore
 from runtime.engine.waiting import WaitingQueue
-from runtime.errors import InvalidSetting
+from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
 from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, resolve
-from runtime.model.config import ModelConfig, SpeechTokenizerConfig, read_model_config, read_speech_tokenizer_config
-from runtime.request import Mode, ModelCard, Sampling
+from runtime.model.config import ModelConfig, SpeechTokenizerConfig
+from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
+from runtime.request import Mode, ModelCard, Sampling, SpeechRequest
 from runtime.settings import Limits
 
 
@@ -98,6 +99,39 @@ class Registry:
     def entry(self, mode: Mode) -> RegistryEntry | None:
         """The entry that serves a mode."""
         return next((entry for entry in self.entries if mode in entry.modes), None)
+
+    def usable(self, mode: Mode) -> RegistryEntry:
+        """The entry that serves a mode.
+
+        Raises:
+            ModeNotServed: none does.
+            CheckpointUnusable: its checkpoint could not be loaded.
+        """
+        entry = self.entry(mode)
+        if entry is None:
+            raise self.not_served(mode)
+        if entry.has_failed:
+            raise CheckpointUnusable(mode=mode)
+        return entry
+
+    def needed(self, request: SpeechRequest) -> tuple[RegistryEntry, ...]:
+        """What has to be loaded for a request: the checkpoint that speaks it, and the one that reads its voice.
+
+        Raises:
+            ModeNotServed: no checkpoint serves the mode, or none reads voices for the one that does.
+            CheckpointUnusable: one of them could not be loaded.
+        """
+        entry = self.usable(request.mode)
+        if request.reference is None or not request.takes_reference:
+            return (entry,)
+        reader = self.reader(entry)
+        if reader is None:
+            raise self.not_served(Mode.BASE)
+        return (entry,) if reader is entry else (entry, self.usable(Mode.BASE))
+
+    def not_served(self, mode: Mode) -> ModeNotServed:
+        """What a request hears whose mode no checkpoint serves."""
+        return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.modes))
 
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
         """The entry whose encoders read voices for this one: its own, or those of a Base checkpoint of the same size.

@@ -15,12 +15,8 @@ from torch import nn
 
 from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.code2wav import Code2Wav
-from runtime.model.config import (
-    ModelConfig,
-    SpeechTokenizerConfig,
-    read_model_config,
-    read_speech_tokenizer_config,
-)
+from runtime.model.config import ModelConfig, SpeechTokenizerConfig
+from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.model.products import lay_out
 from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder

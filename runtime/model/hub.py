@@ -36,7 +36,8 @@ from huggingface_hub.file_download import http_get, repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, disable_progress_bars
 
 from runtime.errors import CheckpointMissing, DiskFull, DownloadDamaged, HubRefused, HubUnreachable
-from runtime.model.config import ModelConfig, read_model_config, read_speech_tokenizer_config
+from runtime.model.config import ModelConfig
+from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.published import HUB_FILES
 
 ASK_S = 10.0  # for the Hub to answer what it has

@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 
 from runtime.model.config import (
-    TOKENIZER_TOP,
-    TOP,
     Code2WavConfig,
     DecoderConfig,
     GenerationDefaults,
     SpeakerEncoderConfig,
     SpeechEncoderConfig,
     TalkerConfig,
-    read_model_config,
-    read_speech_tokenizer_config,
 )
+from runtime.model.config_files import TOKENIZER_TOP, TOP, read_model_config, read_speech_tokenizer_config
 from runtime.model.config_reader import IDLE, Notes, parse
 from tests.golden.stored import DATA
 from tests.golden.test_live_oracle import ORACLE, ROOT

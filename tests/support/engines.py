@@ -119,7 +119,7 @@ def engine_of(
         config, tokenizer = checkpoint.config, checkpoint.speech_tokenizer.config
         entry = RegistryEntry("", checkpoint.name, config.modes, config, tokenizer, checkpoint.fingerprint, created=0)
         engine.registry.entries.append(entry)
-        engine.add(entry, checkpoint)
+        engine.loader.add(entry, checkpoint)
     return engine
 
 

@@ -17,7 +17,7 @@ from benchmarks.layout.tensors import model_tensors, speech_tokenizer_tensors
 from benchmarks.prompts import sentences, single_tokens
 from benchmarks.synthetic import TorchDraw
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
-from runtime.model.config import read_model_config
+from runtime.model.config_files import read_model_config
 from runtime.model.layers import Operations
 from runtime.request import Finished, Sampling, StopReason
 from tests.support.checkpoint_spec import TINY, TINY_EOS

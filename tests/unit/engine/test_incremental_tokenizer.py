@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runtime.engine.incremental_tokenizer import IncrementalTokenizer
 from runtime.engine.text_stream import TextStream
 from runtime.errors import InvalidConfig
-from runtime.model.config import read_model_config
+from runtime.model.config_files import read_model_config
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Split
 from runtime.settings import DEMO_CHECKPOINT, Limits

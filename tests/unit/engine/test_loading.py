@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from runtime.engine.engine import Engine
+from runtime.engine.loader import CheckpointLoader
 from runtime.engine.registry import RegistryEntry
 from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoice
 from runtime.request import Broken, Mode, Queued, StopReason
@@ -100,7 +101,7 @@ def test_orders_between_the_load_and_the_letting_in_are_not_lost(
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
     heard = Heard()
     ticket = engine.submit(streamed("Hello ", open_text=True, max_frames=6), heard)
-    engine.add(entry, loaded("quick", "custom_voice"))
+    engine.loader.add(entry, loaded("quick", "custom_voice"))
     engine.append(ticket, "world.")
     engine.finish_text(ticket)
     engine.tick()
@@ -122,7 +123,7 @@ def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
     def loaded_meanwhile(*words: object) -> None:
         check(*words)  # type: ignore[arg-type]
         if usable:
-            engine.add(entry, loaded("quick", "custom_voice"))
+            engine.loader.add(entry, loaded("quick", "custom_voice"))
         else:
             entry.has_failed = True
         engine.commands.clear()
@@ -143,13 +144,13 @@ def test_a_broken_checkpoint_fails_its_own_mode_only(
     folder_of: FolderOf, broken: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"), broken)
-    all_wait, load = threading.Event(), engine._load
+    all_wait, load = threading.Event(), engine.loader.load
 
     def load_once_all_wait(entry: RegistryEntry) -> None:
         assert all_wait.wait(WAIT_S)
         load(entry)
 
-    monkeypatch.setattr(engine, "_load", load_once_all_wait)
+    monkeypatch.setattr(engine.loader, "load", load_once_all_wait)
     heards = [Heard(), Heard(), Heard()]
     engine.submit(voice_design(), heards[0])
     engine.submit(voice_design(), heards[1])
@@ -209,13 +210,13 @@ def test_two_that_are_loaded_late_share_one_speech_tokenizer(folder_of: FolderOf
 def test_a_cancel_is_answered_while_the_checkpoint_is_still_being_loaded(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, load = threading.Event(), Engine._load
+    gate, load = threading.Event(), CheckpointLoader.load
 
-    def slow(engine: Engine, entry: RegistryEntry) -> None:
+    def slow(loader: CheckpointLoader, entry: RegistryEntry) -> None:
         assert gate.wait(WAIT_S)
-        load(engine, entry)
+        load(loader, entry)
 
-    monkeypatch.setattr(Engine, "_load", slow)
+    monkeypatch.setattr(CheckpointLoader, "load", slow)
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     gone, stays = Heard(), Heard()
     ticket = engine.submit(custom_voice(max_frames=3), gone)

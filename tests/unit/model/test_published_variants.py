@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.model.code2wav import Code2Wav
-from runtime.model.config import read_model_config
+from runtime.model.config_files import read_model_config
 from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker

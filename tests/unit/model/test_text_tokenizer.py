@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.layout.tokenizer import vocabulary
-from runtime.model.config import read_model_config
+from runtime.model.config_files import read_model_config
 from runtime.model.text_tokenizer import TextTokenizer
 from tests.conftest import FolderOf
 from tests.support.tiny_tokenizer import TOKENS

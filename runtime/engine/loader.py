@@ -1,0 +1,80 @@
+"""Puts checkpoints to work: reads their weights, shares the device's memory out, and makes their engine cores ready."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import torch
+
+from runtime.device import Device
+from runtime.device.cpu import threads_for
+from runtime.device.open_device import choose_dtype
+from runtime.engine.core import EngineCore
+from runtime.engine.registry import Registry, RegistryEntry
+from runtime.engine.sizing import GIB, slots_for
+from runtime.engine.waiting import WaitingQueue
+from runtime.engine.warm_up import warm_up
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[str], None]  # what happens now
+NewCore = Callable[[Checkpoint, int, int, WaitingQueue], EngineCore]  # with so many slots of so many positions
+
+
+class CheckpointLoader:
+    """Loads what a registry names, on whichever thread asks for it."""
+
+    def __init__(self, registry: Registry, device: Device, settings: Settings, new_core: NewCore) -> None:
+        self.dtype = choose_dtype(settings.engine.dtype, device)
+        self._registry = registry
+        self._device = device
+        self._settings = settings.engine
+        self._new_core = new_core
+
+    def load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
+        """Load a checkpoint's weights and put it to work; ``tell`` hears what happens. Takes seconds to minutes.
+
+        Raises:
+            SetUpError: they cannot be used.
+        """
+        device = self._device
+        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, self._registry.checkpoints)
+        device.lay_out(checkpoint.speech_tokenizer.code2wav)
+        self.add(entry, checkpoint, tell)
+
+    def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
+        """Put a loaded checkpoint to work; ``tell`` hears what happens.
+
+        Raises:
+            DeviceMemory: the device has no room for its slots.
+        """
+        device, dtype = self._device, checkpoint.talker.codec_head.weight.dtype
+        if device.fused(dtype) is not None and checkpoint.talker.tables is None:
+            checkpoint.talker.tabulate()  # before memory is shared out
+        length = min(self._settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
+        to_come = sum(other.core is None for other in self._registry.entries)
+        free, total = device.free_bytes(), device.total_bytes()
+        slots = slots_for(checkpoint, device, self._settings, length, dtype.itemsize, to_come)
+        tell(f"{entry.name}: {slots} slots of {length} positions")
+        core = self._new_core(checkpoint, slots, length, entry.waiting)
+        device.mark().synchronize()  # the device streams that use it know nothing of this thread's work
+        self.prepare_thread(checkpoint)
+        warm_up(core, tell)
+        left = device.free_bytes()
+        log.info(
+            "%s: %d slots; of %.2f GiB memory %.2f were free after the weights, %.2f taken, %.2f left",
+            *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
+        )
+        entry.core = core
+        for other in self._registry.entries:  # a CustomVoice checkpoint is lent the voices of a Base one
+            reader = self._registry.reader(other)
+            if other.core is not None and reader is not None and reader.core is not None:
+                other.core.speak_voices_of(reader.core.voice_cache)
+
+    def prepare_thread(self, *coming: Checkpoint) -> None:
+        """What every thread that computes does first: OpenMP's number of threads is each thread's own."""
+        networks = [checkpoint.talker for checkpoint in (*self._registry.checkpoints, *coming)]
+        torch.set_num_threads(self._settings.threads or threads_for(networks))

@@ -1,0 +1,244 @@
+"""Reads a checkpoint's JSON files as the values of config.py, by an allow-list of fields; nothing in them is executed.
+
+Where the reference's classes have no default the field is required by name. What cannot be served is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from runtime.errors import CheckpointInvalid
+from runtime.model.config import (
+    Code2WavConfig,
+    DecoderConfig,
+    GenerationDefaults,
+    ModelConfig,
+    SpeakerEncoderConfig,
+    SpeechEncoderConfig,
+    SpeechTokenizerConfig,
+    TalkerConfig,
+)
+from runtime.model.config_reader import (
+    Notes,
+    names,
+    parse,
+    read_json,
+    require,
+    require_sections,
+    required,
+    rope_of,
+    section_of,
+    typed,
+)
+from runtime.request import SAMPLE_RATE, Layout, Mode
+
+SPEECH_TOKENIZER = "qwen3_tts_tokenizer_12hz"
+
+# Read by name, beside the sections.
+TOP = names(
+    """
+    model_type tokenizer_type talker_config speaker_encoder_config tts_model_type tts_model_size im_start_token_id
+    tts_pad_token_id tts_bos_token_id tts_eos_token_id voicewright_modes voicewright_layouts voicewright_speaks
+    """
+)
+TOKENIZER_TOP = names(
+    """
+    model_type decoder_config encoder_config encoder_valid_num_quantizers input_sample_rate output_sample_rate
+    encode_downsample_rate decode_upsample_rate
+    """
+)
+
+Word = TypeVar("Word", Mode, Layout)
+Decoder = TypeVar("Decoder", DecoderConfig, TalkerConfig)
+Headed = TypeVar("Headed", DecoderConfig, TalkerConfig, Code2WavConfig, SpeechEncoderConfig)
+
+
+def read_model_config(folder: Path) -> ModelConfig:
+    """Read config.json and generation_config.json of a checkpoint folder.
+
+    Raises:
+        CheckpointMissing: a file is not there.
+        CheckpointInvalid: a field without default is missing, has another type, or asks for what is not supported.
+    """
+    path, notes = folder / "config.json", Notes()
+    top = read_json(path)
+    require(top.get("model_type") == "qwen3_tts", path, "model_type is not qwen3_tts")
+    kind = top.get("tokenizer_type")
+    require(kind in (None, SPEECH_TOKENIZER), path, f"tokenizer_type must be {SPEECH_TOKENIZER}")
+    notes.unknown_in(top, TOP, "")
+
+    talker_json = section_of(top, "talker_config", path, notes)
+    predictor_json = section_of(talker_json, "code_predictor_config", path, notes)
+    talker = _decoder(TalkerConfig, talker_json, path, "talker_config", notes)
+    predictor = _decoder(DecoderConfig, predictor_json, path, "talker_config.code_predictor_config", notes)
+    require(
+        talker.num_code_groups == predictor.num_code_groups,
+        path,
+        "talker_config and code_predictor_config disagree on num_code_groups",
+    )
+
+    modes = _modes(top, path)
+    speaker_encoder = None
+    if Mode.BASE in modes:
+        speaker_json = section_of(top, "speaker_encoder_config", path, notes)
+        speaker_encoder = parse(SpeakerEncoderConfig, speaker_json, path, "speaker_encoder_config", notes)
+        require(
+            speaker_encoder.enc_dim == talker.hidden_size,
+            path,
+            "speaker_encoder_config.enc_dim must equal talker_config.hidden_size",
+        )
+        require(
+            speaker_encoder.sample_rate == SAMPLE_RATE,
+            path,
+            f"speaker_encoder_config.sample_rate must be {SAMPLE_RATE}",
+        )
+    if Mode.CUSTOM_VOICE in modes:
+        require(bool(talker.spk_id), path, "talker_config.spk_id names no speaker")
+
+    _check_ids(talker, path)
+
+    def token(name: str, default: int) -> int:
+        index = _integer(top, name, default, path, notes)
+        require(0 <= index < talker.text_vocab_size, path, f"{name} is {index}, which text_embedding does not have")
+        return index
+
+    return ModelConfig(
+        talker=talker,
+        predictor=predictor,
+        speaker_encoder=speaker_encoder,
+        generation=_generation(folder, notes),
+        modes=modes,
+        layouts=_words(Layout, top.get("voicewright_layouts", list(Layout)), path, "voicewright_layouts"),
+        speaks=bool(top.get("voicewright_speaks", True)),
+        part_chars=_part_chars(top, path),
+        # The reference drops instruct for the 0.6B CustomVoice model (docs/model.md 3.2).
+        takes_instruct=top.get("tts_model_size") != "0b6",
+        im_start_token_id=token("im_start_token_id", 151_644),
+        tts_pad_token_id=token("tts_pad_token_id", 151_671),
+        tts_bos_token_id=token("tts_bos_token_id", 151_672),
+        tts_eos_token_id=token("tts_eos_token_id", 151_673),
+        notes=notes,
+    )
+
+
+def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
+    """Read speech_tokenizer/config.json, and preprocessor_config.json where there is one.
+
+    Raises:
+        CheckpointMissing: config.json is not there.
+        CheckpointInvalid: a field without default is missing, has another type, or asks for what is not supported.
+    """
+    path, notes = folder / "config.json", Notes()
+    top = read_json(path)
+    kind = top.get("model_type", SPEECH_TOKENIZER)
+    require(kind == SPEECH_TOKENIZER, path, f"model_type must be {SPEECH_TOKENIZER}")
+    notes.unknown_in(top, TOKENIZER_TOP, "")
+    decoder_json = rope_of(section_of(top, "decoder_config", path, notes), path, "decoder_config")
+    code2wav = _with_head_dim(parse(Code2WavConfig, decoder_json, path, "decoder_config", notes))
+    require(code2wav.hidden_act == "silu", path, "decoder_config.hidden_act must be silu")
+    tokenizer = SpeechTokenizerConfig(
+        code2wav=code2wav,
+        encoder=_speech_encoder(
+            rope_of(section_of(top, "encoder_config", path, notes), path, "encoder_config"), path, notes
+        ),
+        encoder_valid_num_quantizers=_integer(top, "encoder_valid_num_quantizers", 16, path, notes),
+        input_sample_rate=_integer(top, "input_sample_rate", SAMPLE_RATE, path, notes),
+        output_sample_rate=_integer(top, "output_sample_rate", SAMPLE_RATE, path, notes),
+        encode_downsample_rate=_integer(top, "encode_downsample_rate", 1920, path, notes),
+        decode_upsample_rate=_integer(top, "decode_upsample_rate", 1920, path, notes),
+        notes=notes,
+    )
+    _check_preprocessor(folder / "preprocessor_config.json")
+    return tokenizer
+
+
+def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Decoder:
+    raw = rope_of(raw, path, where)
+    part = _with_head_dim(parse(kind, raw, path, where, notes))
+    if "num_key_value_heads" in raw and raw["num_key_value_heads"] is None:  # as many as heads; absent, the default
+        part = replace(part, num_key_value_heads=part.num_attention_heads)
+    require(part.hidden_act == "silu", path, f"{where}.hidden_act must be silu")
+    require(not raw.get("use_sliding_window"), path, f"{where}.use_sliding_window is not supported")
+    others = set(raw.get("layer_types") or ()) - {"full_attention"}
+    require(not others, path, f"{where}.layer_types other than full_attention are not supported")
+    require(not raw.get("tie_word_embeddings"), path, f"{where}.tie_word_embeddings is not supported")
+    heads, groups = part.num_attention_heads, part.num_key_value_heads
+    require(groups > 0 and heads % groups == 0, path, f"{where}.num_key_value_heads must divide num_attention_heads")
+    require_sections(raw, part.head_dim, path, where)
+    return part
+
+
+def _speech_encoder(raw: dict[str, Any], path: Path, notes: Notes) -> SpeechEncoderConfig:
+    encoder = _with_head_dim(parse(SpeechEncoderConfig, raw, path, "encoder_config", notes))
+    if "codebook_dim" in raw and raw["codebook_dim"] is None:
+        encoder = replace(encoder, codebook_dim=encoder.hidden_size)
+    require(encoder.use_causal_conv, path, "encoder_config.use_causal_conv must be true")
+    require(not encoder.use_conv_shortcut, path, "encoder_config.use_conv_shortcut must be false")
+    require(encoder.hidden_act == "gelu", path, "encoder_config.hidden_act must be gelu")
+    require(
+        encoder.num_semantic_quantizers < encoder.num_quantizers,
+        path,
+        "encoder_config.num_semantic_quantizers must be less than num_quantizers",
+    )
+    return encoder
+
+
+def _with_head_dim(part: Headed) -> Headed:
+    return part if part.head_dim else replace(part, head_dim=part.hidden_size // max(1, part.num_attention_heads))
+
+
+def _check_preprocessor(path: Path) -> None:
+    """What would change a reference on its way into the speech encoder."""
+    if not path.exists():
+        return
+    raw = read_json(path)
+    require(raw.get("sampling_rate") in (None, SAMPLE_RATE), path, f"sampling_rate must be {SAMPLE_RATE}")
+    require(raw.get("feature_size") in (None, 1), path, "feature_size must be 1")
+    chunked = raw.get("chunk_length_s") is not None and raw.get("overlap") is not None
+    require(not chunked, path, "chunk_length_s with overlap is not supported")
+
+
+def _check_ids(talker: TalkerConfig, path: Path) -> None:
+    """Every id that a prompt may hold must have its row: on a card, a read past a table ends the process."""
+    special = {spec.name: getattr(talker, spec.name) for spec in fields(talker) if spec.name.startswith("codec_")}
+    del special["codec_language_id"]
+    for name, index in {**special, **talker.codec_language_id, **talker.spk_id}.items():
+        require(0 <= index < talker.vocab_size, path, f"{name} is {index}, which codec_embedding does not have")
+    for speaker, dialect in talker.spk_is_dialect.items():
+        known = isinstance(dialect, bool) or dialect in talker.codec_language_id
+        require(known, path, f"the dialect of {speaker} is not in codec_language_id")
+
+
+def _generation(folder: Path, notes: Notes) -> GenerationDefaults:
+    path = folder / "generation_config.json"
+    return parse(GenerationDefaults, read_json(path), path, "generation_config", notes)
+
+
+def _modes(top: dict[str, Any], path: Path) -> tuple[Mode, ...]:
+    if top.get("voicewright_modes"):
+        return _words(Mode, top["voicewright_modes"], path, "voicewright_modes")
+    return _words(Mode, [required(top, "tts_model_type", path, "")], path, "tts_model_type")
+
+
+def _part_chars(top: dict[str, Any], path: Path) -> int | None:
+    if top.get("voicewright_part_chars") is None:
+        return None
+    count = int(typed(top["voicewright_part_chars"], int, path, "voicewright_part_chars"))
+    require(count >= 1, path, f"voicewright_part_chars is {count}; it must be at least 1")
+    return count
+
+
+def _words(kind: type[Word], words: Any, path: Path, where: str) -> tuple[Word, ...]:
+    known = set(kind)
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word in known for word in words):
+        raise CheckpointInvalid(path=path, why=f"{where} is not of {', '.join(kind)}")
+    return tuple(kind(word) for word in words)
+
+
+def _integer(raw: dict[str, Any], name: str, default: int, path: Path, notes: Notes) -> int:
+    if raw.get(name) is None:
+        notes.defaulted.append(name)
+        return default
+    return int(typed(raw[name], int, path, name))
