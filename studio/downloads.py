@@ -35,7 +35,7 @@ RATE_S = 8.0  # over which the speed of a download is told
 Cards = Callable[[], Awaitable[list[dict[str, Any]]]]  # of what the runtime serves
 
 
-class State(StrEnum):
+class DownloadState(StrEnum):
     """Where a download is."""
 
     NONE = "none"
@@ -47,7 +47,7 @@ class State(StrEnum):
 
 
 @dataclass(slots=True)
-class Part:
+class DownloadPart:
     """One checkpoint of a download. Bytes."""
 
     id: str
@@ -61,8 +61,8 @@ class Part:
 class Kept:
     """What outlives the process."""
 
-    state: State = State.NONE
-    parts: list[Part] = field(default_factory=list)
+    state: DownloadState = DownloadState.NONE
+    parts: list[DownloadPart] = field(default_factory=list)
     serving: list[str] = field(default_factory=list)  # what has taken over, as arguments
     before: list[str] = field(default_factory=list)  # what served before that
 
@@ -79,8 +79,8 @@ class Downloads:
         self._rates: deque[tuple[float, int]] = deque()
         self.problem: dict[str, Any] | None = None
         self.kept = _read(folder / FILE)
-        if self.kept.state in (State.FETCHING, State.CHANGING):
-            self.kept.state = State.PAUSED
+        if self.kept.state in (DownloadState.FETCHING, DownloadState.CHANGING):
+            self.kept.state = DownloadState.PAUSED
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -100,8 +100,11 @@ class Downloads:
         Raises:
             OutOfOrder: a download is under way.
         """
-        self._require(self.kept.state not in (State.FETCHING, State.PAUSED, State.CHANGING), "another runs already")
-        self.kept.parts = [Part(model) for model in models]
+        self._require(
+            self.kept.state not in (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.CHANGING),
+            "another runs already",
+        )
+        self.kept.parts = [DownloadPart(model) for model in models]
         self._begin()
 
     async def pause(self) -> None:
@@ -110,9 +113,9 @@ class Downloads:
         Raises:
             OutOfOrder: nothing is being fetched.
         """
-        self._require(self.kept.state is State.FETCHING, "nothing is being fetched")
+        self._require(self.kept.state is DownloadState.FETCHING, "nothing is being fetched")
         await self._halt()
-        self._become(State.PAUSED)
+        self._become(DownloadState.PAUSED)
 
     def resume(self) -> None:
         """Go on where it stopped.
@@ -120,7 +123,7 @@ class Downloads:
         Raises:
             OutOfOrder: nothing waits for that.
         """
-        self._require(self.kept.state in (State.PAUSED, State.FAILED), "nothing is paused")
+        self._require(self.kept.state in (DownloadState.PAUSED, DownloadState.FAILED), "nothing is paused")
         self._begin()
 
     async def stop(self) -> None:
@@ -129,13 +132,13 @@ class Downloads:
         Raises:
             OutOfOrder: there is none.
         """
-        under_way = (State.FETCHING, State.PAUSED, State.FAILED, State.CHANGING)
+        under_way = (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.FAILED, DownloadState.CHANGING)
         self._require(self.kept.state in under_way, "nothing is being fetched")
-        if self.kept.state is State.CHANGING:
+        if self.kept.state is DownloadState.CHANGING:
             self._runtime.give_up()
         await self._halt()
         self.problem = None
-        self._become(State.DONE if self.kept.serving else State.NONE)
+        self._become(DownloadState.DONE if self.kept.serving else DownloadState.NONE)
 
     async def back(self) -> None:
         """Let what served before the real voices serve again.
@@ -143,7 +146,7 @@ class Downloads:
         Raises:
             OutOfOrder: nothing served before, or other checkpoints are being loaded.
         """
-        self._require(bool(self.kept.before) and self.kept.state is State.DONE, "nothing served before")
+        self._require(bool(self.kept.before) and self.kept.state is DownloadState.DONE, "nothing served before")
         self._require(not self._runtime.changing, "other checkpoints are being loaded")
         await self._halt()  # it may be bringing them back
         self._runtime.change(with_models(self._runtime.args, self.kept.before))
@@ -153,23 +156,23 @@ class Downloads:
         """The host has loaded others by hand: these do not come back by themselves."""
         self.kept.serving = []
         self.kept.before = []
-        if self.kept.state is State.DONE:
-            self._become(State.NONE)
+        if self.kept.state is DownloadState.DONE:
+            self._become(DownloadState.NONE)
         else:
             self._save()
 
     def told(self) -> dict[str, Any]:
         """Where it is, for the page."""
-        parts = self.kept.parts if self.kept.state is not State.NONE else []
+        parts = self.kept.parts if self.kept.state is not DownloadState.NONE else []
         return {
             "state": self.kept.state,
             "parts": [asdict(part) for part in parts],
             "got": sum(part.got for part in parts),
             "of": sum(part.of for part in parts),
-            "rate": self._rate() if self.kept.state is State.FETCHING else None,
-            "change": self._runtime.status.change if self.kept.state is State.CHANGING else None,
+            "rate": self._rate() if self.kept.state is DownloadState.FETCHING else None,
+            "change": self._runtime.status.change if self.kept.state is DownloadState.CHANGING else None,
             "problem": self.problem,
-            "can_go_back": self.kept.state is State.DONE and bool(self.kept.before),
+            "can_go_back": self.kept.state is DownloadState.DONE and bool(self.kept.before),
         }
 
     # --- the work
@@ -177,7 +180,7 @@ class Downloads:
     def _begin(self) -> None:
         self.problem = None
         self._rates.clear()
-        self._become(State.FETCHING)
+        self._become(DownloadState.FETCHING)
         self._work = asyncio.create_task(self._fetch_and_change())
 
     async def _halt(self) -> None:
@@ -217,7 +220,7 @@ class Downloads:
         part.modes = event.get("modes", part.modes)
         part.step = {"done": "here", "progress": event.get("step", "")}.get(event["event"], part.step)
         if event["event"] == "progress":
-            self._rates.append((time.monotonic(), sum(one.got for one in self.kept.parts)))
+            self._rates.append((time.monotonic(), sum(part.got for part in self.kept.parts)))
             while self._rates[-1][0] - self._rates[0][0] > RATE_S:
                 self._rates.popleft()
 
@@ -230,7 +233,7 @@ class Downloads:
 
     async def _change(self) -> None:
         """Let what is here take over; where it cannot, all stays as it is."""
-        self._become(State.CHANGING)
+        self._become(DownloadState.CHANGING)
         await self._settled()  # the host may have others loaded just now
         before = models_of(self._runtime.args)
         models = await self._with_the_rest(before)
@@ -238,7 +241,7 @@ class Downloads:
             # A second download keeps what was there at first as the way back.
             self.kept.before = self.kept.before or before
             self.kept.serving = models
-            self._become(State.DONE)
+            self._become(DownloadState.DONE)
 
     async def _load(self, models: Sequence[str]) -> bool:
         self._runtime.change(with_models(self._runtime.args, models))
@@ -258,7 +261,7 @@ class Downloads:
         rest = []
         for mode in (str(mode) for mode in Mode if str(mode) not in taken):
             name = next((card["id"] for card in cards if mode in card["modes"]), None)
-            reference = next((one for one in map(_plain, before) if _public(one) == name), None)
+            reference = next((model for model in map(_plain, before) if _public(model) == name), None)
             if reference is not None:
                 rest.append(f"{mode}={reference}")
         return [part.id for part in self.kept.parts] + rest
@@ -277,9 +280,9 @@ class Downloads:
 
     def _fail(self, problem: dict[str, Any]) -> None:
         self.problem = {"facts": {}, **problem}
-        self._become(State.FAILED)
+        self._become(DownloadState.FAILED)
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: DownloadState) -> None:
         self.kept.state = state
         self._save()
 
@@ -294,8 +297,8 @@ class Downloads:
 def _read(path: Path) -> Kept:
     try:
         told = json.loads(path.read_bytes())
-        parts = [Part(**part) for part in told.pop("parts")]
-        return Kept(**{**told, "state": State(told["state"]), "parts": parts})
+        parts = [DownloadPart(**part) for part in told.pop("parts")]
+        return Kept(**{**told, "state": DownloadState(told["state"]), "parts": parts})
     except (OSError, ValueError, TypeError, KeyError):
         return Kept()
 

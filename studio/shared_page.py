@@ -50,6 +50,6 @@ def ended(accepted: str) -> str:
 def _said(accepted: str) -> tuple[str, dict[str, str]]:
     """The words of the first language that both know."""
     known = languages()
-    wanted = [one.split(";")[0].strip().lower().partition("-")[0] for one in accepted[:200].split(",")]
+    wanted = [tag.split(";")[0].strip().lower().partition("-")[0] for tag in accepted[:200].split(",")]
     language = next((code for code in wanted if code in known), "en")
     return language, words("en") | words(language)

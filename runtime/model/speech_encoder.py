@@ -182,7 +182,7 @@ class EncoderCodebook(nn.Module):
         return self.embed_sum / self.cluster_usage.clamp(min=CODEBOOK_EPS).unsqueeze(-1)
 
 
-class QuantizerLayer(nn.Module):
+class EncoderQuantizerLayer(nn.Module):
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         self.codebook = EncoderCodebook(size, width)
@@ -200,7 +200,9 @@ class GreedyQuantizer(nn.Module):
     def __init__(self, config: SpeechEncoderConfig, groups: int) -> None:
         super().__init__()
         width = config.vector_quantization_hidden_dimension
-        self.layers = nn.ModuleList(QuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups))
+        self.layers = nn.ModuleList(
+            EncoderQuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups)
+        )
         self.input_proj: nn.Module = nn.Identity()
         self.output_proj: nn.Module = nn.Identity()  # published; serves decoding only
         if width != config.hidden_size:

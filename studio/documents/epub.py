@@ -173,7 +173,7 @@ def _blocks(body: etree._Element, titles: dict[str, str]) -> Iterator[tuple[str,
 
 def _found(element: etree._Element, path: str) -> list[etree._Element]:
     found = element.xpath(path)
-    return [one for one in found if isinstance(one, etree._Element)] if isinstance(found, list) else []
+    return [node for node in found if isinstance(node, etree._Element)] if isinstance(found, list) else []
 
 
 def _first(element: etree._Element, path: str) -> str:
