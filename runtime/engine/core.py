@@ -87,6 +87,7 @@ class EngineCore:
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
+        self.may_graft = False  # another checkpoint can embed inputs of this one's requests
         self.holders: dict[int, Sequence] = {}  # by slot
         self.frames_made = 0  # of all requests since the start, as sound
         self.table = SequenceTable(slots)
@@ -118,10 +119,14 @@ class EngineCore:
         """Rows whose frames are made as far as the text goes. Shapes: [S]."""
         return (self.table.made > 0) & (self.table.text <= self.table.made)
 
-    def speak_voices_of(self, voices: VoiceCache) -> None:
-        """Take voices from another checkpoint's cache from now on; no request may wait for one of its own."""
-        self.voice_cache = voices
-        self.waiting.voices = voices
+    def speak_voices_of(self, reader: EngineCore, *, may_graft: bool) -> None:
+        """Take voices from another checkpoint's cache from now on; no request may wait for one of its own.
+
+        With ``may_graft`` the other embeds the inputs of the requests that want it to.
+        """
+        self.voice_cache = self.waiting.voices = reader.voice_cache
+        self.may_graft = may_graft
+        self.parts.lender = self.runner.frame.lender = reader.checkpoint.talker if may_graft else None
 
     # --- what clients do
 
@@ -283,7 +288,13 @@ class EngineCore:
 
     def _begin(self, sequence: Sequence, now: float) -> None:
         """Take a slot for a request, and its first part up."""
-        inputs = SlotInputs(sequence.admission.settings, sequence.seed, holds_end=sequence.request.holds_end)
+        admission = sequence.admission
+        inputs = SlotInputs(
+            admission.settings,
+            sequence.seed,
+            holds_end=sequence.request.holds_end,
+            is_grafted=admission.is_grafted,
+        )
         slot = self.runner.slot_cache.take(inputs)
         sequence.take_slot(slot, inputs, self.table, self.modes[sequence.request.mode], now)
         self.holders[slot] = sequence

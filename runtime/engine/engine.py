@@ -365,7 +365,7 @@ class Engine:
             return True
 
     def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:
-        return admit(request, core.checkpoint, self.settings.limits, core.length)
+        return admit(request, core.checkpoint, self.settings.limits, core.length, may_graft=core.may_graft)
 
     @staticmethod
     def _seed(request: SpeechRequest) -> int:

@@ -17,12 +17,14 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.device.fused import Fused, Lookup, Rules, Sampled
 from runtime.engine.attending import DecodeAttention, FusedDecodeAttention, FusedPrefillAttention, PrefillAttention
+from runtime.engine.graft import Graft
 from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
-from runtime.engine.slots import SlotCache
+from runtime.engine.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
 from runtime.model.fused_operations import FusedOperations
 from runtime.model.layers import Operations
+from runtime.model.talker import Talker
 
 Slots = NDArray[np.int64]
 
@@ -48,6 +50,7 @@ class Frame:
     ) -> None:
         self.config = checkpoint.config
         self.talker = checkpoint.talker
+        self.lender: Talker | None = None  # embeds the inputs of grafted rows
         self.device = device
         self.slot_cache = slot_cache
         talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
@@ -76,24 +79,29 @@ class Frame:
         the host may decide by them what can be left out.
         """
         if self.fused is not None:
-            return self._fused_next(self.fused, rows)
+            return self._fused_next(self.fused, rows, slots)
         slot_cache = self.slot_cache
         positions = slot_cache.position[rows]
         text = self.talker.embed_text(slot_cache.trailing[rows, slot_cache.frame[rows] - 1])
         x = self.talker.embed_frames(slot_cache.codes[rows]) + text
+        if (graft := self._graft(slots)) is not None:
+            graft.embed_inputs(x, rows, slot_cache)
         attend = DecodeAttention(slot_cache, self.device, self.talker, rows, positions, span or slot_cache.length)
         hidden = self.talker.decode(x[:, None], attend, self.ops)
         output = self._sample(hidden[:, 0], rows, slots, self.cache)
         slot_cache.position[rows] = (positions + 1) * (rows < slot_cache.slots)
         return output
 
-    def _fused_next(self, fused: Fused, rows: Tensor) -> Tensor:
+    def _fused_next(self, fused: Fused, rows: Tensor, slots: Slots | None) -> Tensor:
         tables = self.talker.tables
         assert tables is not None, "a talker with fused operations has tables"
         x, positions = fused.begin(rows, self.slot_cache.state, tables.frames, tables.text)
+        graft = self._graft(slots)
+        if graft is not None:
+            graft.embed_inputs(x, rows, self.slot_cache)
         attend = FusedDecodeAttention(self.slot_cache, fused, self.angles, rows, positions)
         hidden = self.talker.decode(x[:, None], attend, self.ops)
-        return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions)
+        return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions, graft=graft)
 
     def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
         """Read positions of a prompt into a slot. Shapes: embeds [P, H]."""
@@ -120,7 +128,17 @@ class Frame:
         if self.fused is None:
             return self._sample(hidden, rows, slots, self.start_cache)
         positions = self.slot_cache.position[rows]
-        return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, torch.zeros_like(positions))
+        counts, graft = torch.zeros_like(positions), self._graft(slots)
+        return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, counts, graft)
+
+    def _graft(self, slots: Slots | None) -> Graft | None:
+        """The rows whose inputs the lender embeds; None where there are none, as in every graph. Shapes: slots [B]."""
+        if self.lender is None or slots is None:
+            return None
+        places = np.flatnonzero(self.slot_cache.host_grafted[slots])
+        if not len(places):
+            return None
+        return Graft(self.talker, self.lender, on_device(self.device.torch_device, places))
 
     def _sample(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> Tensor:
         """All codes of one frame from the talker's hidden states, and the state moved on. Shapes: hidden [B, H]."""
@@ -142,6 +160,7 @@ class Frame:
             widest = max(config.vocab_size, self.config.predictor.vocab_size)
             noise = gumbel_noise(slot_cache.seed[rows], frame, config.num_code_groups, widest)
         levels = slot_cache.talker_level.of(rows, slots), slot_cache.predictor_level.of(rows, slots)
+        graft = self._graft(slots)
         codes: list[Tensor] = []
         sums: list[Tensor] = []  # one a codebook; a score that is not finite makes its sum so
 
@@ -157,6 +176,8 @@ class Frame:
             codes.append(pick(scores, levels[codebook > 0], own))
             if embedded is not None:
                 embedded.copy_(self.talker.embed_code(codebook, codes[-1]))
+                if codebook == 0 and graft is not None:
+                    graft.embed_first_code(embedded, codes[-1])
 
         x = self.talker.code_predictor.begin(hidden, ops)
         sample(0, self.talker.logits(hidden, ops), x[:, 1])
@@ -171,6 +192,7 @@ class Frame:
         cache: FrameCache,
         positions: Tensor,
         counts: Tensor | None = None,
+        graft: Graft | None = None,
     ) -> Tensor:
         """``_sample`` with one launch a code and one for the state, positions included.
 
@@ -205,6 +227,8 @@ class Frame:
                 # ``finish`` writes what a draw reads early, and it waits for the last draw.
                 settled=codebook > 0,
             )
+            if codebook == 0 and graft is not None and embedded is not None:
+                graft.embed_first_code(embedded, sampled.codes[:, 0])
 
         x = self.talker.code_predictor.begin(hidden, ops)
         sample(0, self.talker.logits(hidden, ops), x[:, 1])

@@ -40,6 +40,9 @@ from runtime.shared.speech_rate import is_another_text
 SEEDS = (0, 2**63 - 1)
 POSITIONS_PER_CHARACTER = 8  # a digit is 4 frames of speech and a token, an emoji as many tokens
 
+GRAFTED = "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
+NOT_GRAFTED = "graft is for stored voices with instructions, beside a Base checkpoint of the same ids; it was ignored."
+
 BOUNDS: dict[str, tuple[float, float]] = {
     "temperature": (0, 100),
     "top_k": (0, 2**31 - 1),
@@ -74,6 +77,7 @@ class Admission:
     slot_length: int
     reference_frames: int
     part_chars: int  # of a text that the checkpoint speaks in one go
+    is_grafted: bool  # what it reads is embedded by the checkpoint that read its voice
     may_repeat: bool  # a part that ends long before its text can may be made again
     notes: tuple[str, ...]
 
@@ -121,9 +125,12 @@ def seed_of_repeat(seed: int) -> int:
 
 
 def admit(
-    request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int
+    request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int, *, may_graft: bool = False
 ) -> tuple[Admission, TextStream]:
     """Check and translate a request: how it is spoken, and the text that there is of it.
+
+    Args:
+        may_graft: whether the checkpoint that reads its voices can embed what this one reads.
 
     Raises:
         BadRequest: the leaf that says what is wrong with it.
@@ -137,6 +144,9 @@ def admit(
     reference = _reference(request, checkpoint, limits)
     if request.mode is Mode.CUSTOM_VOICE and reference is not None:
         notes.append("The voice is spoken by its sound alone, so that it can take a style; this is experimental.")
+    is_grafted = request.graft and may_graft and request.mode is Mode.CUSTOM_VOICE and reference is not None
+    if request.graft:
+        notes.append(GRAFTED if is_grafted else NOT_GRAFTED)
     _judge_transcript(reference, notes)
     speaker = None if reference is not None else _speaker(request, config, notes)
     layout = _layout(request, config)
@@ -160,6 +170,7 @@ def admit(
         slot_length=slot_length,
         reference_frames=frames,
         part_chars=config.part_chars or limits.part_chars,
+        is_grafted=is_grafted,
         may_repeat=config.speaks and not request.sampling.greedy and request.max_frames is None,
         notes=tuple(notes),
     )

@@ -68,11 +68,19 @@ class CheckpointLoader:
             "%s: %d slots; of %.2f GiB memory %.2f were free after the weights, %.2f taken, %.2f left",
             *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
         )
-        entry.core = core
-        for other in self._registry.entries:  # a CustomVoice checkpoint is lent the voices of a Base one
-            reader = self._registry.reader(other)
-            if other.core is not None and reader is not None and reader.core is not None:
-                other.core.speak_voices_of(reader.core.voice_cache)
+        self._lend(entry, core)
+        entry.core = core  # from here on requests come to it
+
+    def _lend(self, entry: RegistryEntry, core: EngineCore) -> None:
+        """Lend CustomVoice checkpoints the voices of a Base one, where both are loaded with this one."""
+        registry = self._registry
+        for other in registry.entries:
+            reader = registry.reader(other)
+            if reader is None or reader is other:
+                continue
+            speaker, lender = (core if each is entry else each.core for each in (other, reader))
+            if speaker is not None and lender is not None:
+                speaker.speak_voices_of(lender, may_graft=registry.may_graft(other))
 
     def prepare_thread(self, *coming: Checkpoint) -> None:
         """What every thread that computes does first: OpenMP's number of threads is each thread's own."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from runtime.device import Device
-from runtime.device.interface import Event, Stream
+from runtime.device.interface import Event, Graph, Stream
 from runtime.engine.frame import Frame
 from runtime.engine.graphs import DECODE_BUCKETS, Capture, GraphPool, Progress, Shape, Work
 from runtime.engine.prompt import Prompt
@@ -245,7 +245,7 @@ class ModelRunner:
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.STARTS):
             slot_cache.write(slots.tolist())
-            (size,), graph = self.graphs.fitting(Work.FIRST_FRAME, count)
+            (size,), graph = self._fitting(slots, Work.FIRST_FRAME, count)
             rows = self._first_rows[:size]
             rows.copy_(on_device(rows.device, np.append(slots, [slot_cache.slots] * (size - count)).astype(np.int64)))
             if graph is None:
@@ -270,7 +270,7 @@ class ModelRunner:
         with self.device.stream(Stream.FRAMES):
             # A row that is full and not read yet writes behind its last position, where nobody reads.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
-            (size, _), graph = self.graphs.fitting(Work.DECODE, count, reach)
+            (size, _), graph = self._fitting(slots, Work.DECODE, count, reach)
             asked = self._asked.next()
             asked[:count], asked[count:size] = torch.from_numpy(slots), slot_cache.slots
             rows = self._rows[:size]
@@ -285,6 +285,12 @@ class ModelRunner:
         slot_cache.host_position[slots] += 1
         self._last_of.update(dict.fromkeys(slots.tolist(), event))
         return LaunchedFrame(slots, memory, event)
+
+    def _fitting(self, slots: Slots, work: Work, *least: int) -> tuple[Shape, Graph[Tensor] | None]:
+        """The graph for these slots; those that are grafted have none."""
+        if self.slot_cache.host_grafted[slots].any():
+            return least, None
+        return self.graphs.fitting(work, *least)
 
     def _to_host(self, output: Tensor, memory: Tensor) -> Event:
         """Copy the output of a frame to the host, and return when it is there."""

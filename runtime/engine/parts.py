@@ -20,6 +20,7 @@ from runtime.engine.text import frame_budget, least_frames
 from runtime.engine.text_stream import Part
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.model.checkpoint import Checkpoint
+from runtime.model.talker import Talker
 from runtime.request import Guard, StopReason
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Parts:
         self._prefix_cache = prefix_cache
         self._end = end
         self._guarded = guarded
+        self.lender: Talker | None = None  # embeds the text of grafted sequences
         self.prefilling: deque[Sequence] = deque()  # their prompts are not read to the end
 
     def begin(self, sequence: Sequence) -> None:
@@ -61,7 +63,7 @@ class Parts:
             utterance, position = replace(plan.utterance, voice=sequence.voice), 0
             slot_cache, slot = self._runner.slot_cache, sequence.slot
             with self._runner.starting(slot):
-                prompt = self.embedded(utterance)
+                prompt = self.embedded(utterance, self.lender if sequence.inputs.is_grafted else None)
                 seed = seed_of_repeat(sequence.seed) if sequence.is_repeat else sequence.seed
                 slot_cache.restart(slot, prompt.trailing, is_open=utterance.is_open, seed=seed)
                 if prompt.key and (prefix := self._prefix_cache.get(prompt.key)) is not None:
@@ -98,10 +100,10 @@ class Parts:
         plan = admission.plan(part.spoken, tokenizer, before, must_fit=False)
         return replace(plan, utterance=replace(plan.utterance, body=tuple(body)))
 
-    def embedded(self, utterance: Utterance) -> Prompt:
+    def embedded(self, utterance: Utterance, lender: Talker | None = None) -> Prompt:
         checkpoint = self._checkpoint
         with torch.inference_mode():
-            return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
+            return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker, lender)
 
     def begin_to_speak(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
         """A prompt was read and its first frame is known: frames may follow, and what is worth it is kept."""

@@ -78,8 +78,14 @@ class Prompt:
     key: str = ""
 
 
-def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextTokenizer, talker: Talker) -> Prompt:
-    """Write down and embed the prompt of an utterance."""
+def build_prompt(
+    utterance: Utterance,
+    config: ModelConfig,
+    tokenizer: TextTokenizer,
+    talker: Talker,
+    lender: Talker | None = None,
+) -> Prompt:
+    """Write down and embed the prompt of an utterance; its text is embedded by the lender where there is one."""
     columns = Columns()
     if utterance.instruct is not None:
         columns.add(tokenizer.instruct(utterance.instruct), NO_CODEC)
@@ -98,11 +104,12 @@ def build_prompt(utterance: Utterance, config: ModelConfig, tokenizer: TextToken
     # The last position is read anew each time, for it gives the first code; none is left to the text where the words
     # of a reference outlast its frames.
     constant = min(constant, len(columns.text) - 1)
+    embeds = _embed(columns, voice, talker, lender or talker)
     if constant < WORTH_KEEPING:
-        return Prompt(_embed(columns, voice, talker), trailing)
-    beginning = (columns.text[:constant], columns.codec[:constant], voice.key if voice else None)
+        return Prompt(embeds, trailing)
+    beginning = (columns.text[:constant], columns.codec[:constant], voice.key if voice else None, lender is None)
     key = hashlib.blake2b(repr(beginning).encode(), digest_size=16).hexdigest()
-    return Prompt(_embed(columns, voice, talker), trailing, constant, key)
+    return Prompt(embeds, trailing, constant, key)
 
 
 def prompt_length(utterance: Utterance, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
@@ -172,7 +179,7 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
     return text[frames + 1 :]
 
 
-def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker) -> Tensor:
+def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker, texts: Talker) -> Tensor:
     """Sum both sides, each looked up at once; the cloned voice's vectors go where they belong."""
     device = talker.codec_head.weight.device
     text, codec = on_device(device, np.array([columns.text, columns.codec]))
@@ -182,4 +189,4 @@ def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker) -> Tenso
     if columns.frames_at is not None and voice is not None and voice.codes is not None:
         frames = talker.embed_frames(voice.codes.to(device))
         codec_side[columns.frames_at : columns.frames_at + len(frames)] = frames
-    return talker.embed_text(text) + codec_side
+    return texts.embed_text(text) + codec_side

@@ -146,6 +146,11 @@ class Registry:
             return None
         return base
 
+    def may_graft(self, entry: RegistryEntry) -> bool:
+        """Whether another checkpoint that reads its voices can embed inputs for it too: their ids mean the same."""
+        reader = self.reader(entry)
+        return reader is not None and reader is not entry and _ids(reader.config) == _ids(entry.config)
+
     def styles_voices(self, entry: RegistryEntry) -> bool:
         """Whether it can speak with a style in voices that are no speakers of its own."""
         is_styled = Mode.CUSTOM_VOICE in entry.modes and entry.config.takes_instruct
@@ -173,6 +178,13 @@ def _split_entry(text: str) -> tuple[Mode | None, str]:
     if separator and word in set(Mode):
         return Mode(word), reference
     return None, text
+
+
+def _ids(config: ModelConfig) -> tuple[int, ...]:
+    """What ids of texts and of code 0 mean, as far as a configuration tells."""
+    talker = config.talker
+    special = (config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id, talker.codec_eos_token_id)
+    return (*special, talker.text_vocab_size, talker.vocab_size)
 
 
 def _modes_of(config: ModelConfig, wanted: Mode | None, name: str) -> tuple[Mode, ...]:

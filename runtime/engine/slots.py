@@ -51,6 +51,7 @@ class SlotInputs:
     trailing: list[int] = field(default_factory=list)  # text ids beside the coming frames, then padding
     holds_end: bool = False  # the end may not come before the frame that is fed the last of them (tts_eos)
     is_open: bool = False  # more of them may come
+    is_grafted: bool = False  # another checkpoint embeds what it is fed (runtime/engine/graft.py)
     is_written: bool = False  # the device knows of it
 
     @property
@@ -199,6 +200,7 @@ class SlotCache:
         self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)  # c0 drawn so far
 
         self.host_position = np.zeros(slots, np.int64)  # as ``position``, on the host
+        self.host_grafted = np.zeros(slots, np.bool_)
         self.inputs: dict[int, SlotInputs] = {}  # by slot, of the sequence that took it last
         # The slot freed first is taken first: a frame that is still in flight may write to the one freed last.
         self.free_slots = deque(range(slots))
@@ -223,6 +225,7 @@ class SlotCache:
         self.inputs[slot] = inputs
         self.talker_level.note(slot, inputs.settings.talker)
         self.predictor_level.note(slot, inputs.settings.predictor)
+        self.host_grafted[slot] = inputs.is_grafted
         self.host_position[slot] = 0
         return slot
 

@@ -156,7 +156,7 @@ async def _spoken(
     drawn = secrets.randbelow(2**32) if seed is None else seed
     words = await _words(studio, text)
     pcm, done = await studio.speech({**config, "input": words.sent, "seed": drawn})
-    mode = config.get("task_type") or await _mode_of(studio, config.get("voice", ""))
+    mode = config.get("task_type") or await _mode_of(studio, config)
     take = await _keep(studio, words, config, pcm, done, mode, label)
     return Spoken(
         take=take,
@@ -211,13 +211,15 @@ async def _keep(
     return kept
 
 
-async def _mode_of(studio: Asking, voice: str) -> str:
-    """What goes with a voice: base with a stored one, else the first mode that is served."""
+async def _mode_of(studio: Asking, config: dict[str, Any]) -> str:
+    """What goes with a voice: base with a stored one, but custom_voice with a style; else the first that is served."""
+    voice, style = config.get("voice", ""), config.get("instructions", "")
     cards = (await studio("GET", "/v1/models")).json()["data"]
     speakers = {speaker.casefold() for card in cards for speaker in card["speakers"]}
     served = [mode for card in cards for mode in card["modes"]]
     if voice and voice.casefold() not in speakers and "base" in served:
-        return "base"
+        can_style = any(card["styles_voices"] for card in cards)
+        return "custom_voice" if style.strip() and can_style else "base"
     return "custom_voice" if "custom_voice" in served else served[0]
 
 

@@ -103,6 +103,33 @@ def test_every_tool_says_what_it_does_and_what_each_argument_is(app: App) -> Non
     assert listed["list_takes"].annotations.readOnlyHint is True
 
 
+def test_a_stored_voice_is_spoken_with_a_style_and_made_again(app: App) -> None:
+    """By the same rule as everywhere; the take says which checkpoint's mode it was, so that it can be made again."""
+    page = Client(app.url, verbose=False)
+    (take,) = page.predict(description=DESCRIPTION, text=TEXT, takes=1, api_name="/design")
+    voice = page.predict(take=take["take"], name="Nephew", api_name="/keep")
+    words = {"text": "It is me again.", "voice": "Nephew", "instruct": "Very slowly.", "seed": 4}
+    try:
+        styled = page.predict(**words, api_name="/speak")
+        plain = page.predict(**{**words, "instruct": ""}, api_name="/speak")
+        body = {"input": words["text"], "voice": voice["id"], "seed": 4, "response_format": "pcm"}
+        heard = httpx.post(f"{app.url}/v1/audio/speech", json={**body, "instructions": "Very slowly."}, trust_env=False)
+        samples, _ = soundfile.read(styled["wav"], dtype="int16")
+        assert samples.tobytes() == heard.content
+        assert Path(plain["wav"]).read_bytes() != Path(styled["wav"]).read_bytes()
+
+        async def by_mcp() -> dict[str, Any]:
+            async with session(app) as tools:
+                spoken = told(await tools.call_tool("speak", words))
+                again = told(await tools.call_tool("reproduce", {"take": spoken["take"]}))
+                (newest,) = told(await tools.call_tool("list_takes", {"limit": 1}))
+                return {"seconds": spoken["seconds"], "identical": again["identical"], "mode": newest["mode"]}
+
+        assert asyncio.run(by_mcp()) == {"seconds": len(samples) / 24_000, "identical": True, "mode": "custom_voice"}
+    finally:
+        page.predict(voice="Nephew", api_name="/delete_voice")
+
+
 def test_a_page_of_another_site_calls_no_tool(app: App) -> None:
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_takes", "arguments": {}}}
     headers = {"accept": "application/json, text/event-stream", "origin": "http://elsewhere.example"}

@@ -38,6 +38,6 @@ def test_a_row_names_what_is_run(row: list[str]) -> None:
     _, version, *marks, tested = row
     assert set(marks) <= MARKS
     assert version == NO_PACKAGE or tuple(version.split()) in locked()
-    ((name, path),) = re.findall(r"\[([^]]+)\]\(\.\./([^)]+)\)", tested)
-    assert path.endswith(f"/{name}")
-    assert (ROOT / path).exists()
+    files = re.findall(r"\[([^]]+)\]\(\.\./([^)]+)\)", tested)
+    assert files
+    assert all(path.endswith(f"/{name}") and (ROOT / path).exists() for name, path in files)

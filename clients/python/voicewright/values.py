@@ -16,6 +16,7 @@ class Config(TypedDict, total=False):
     voice: str
     language: str
     instructions: str
+    graft: bool  # experimental, of a stored voice with instructions
     ref_audio: str | bytes  # bytes: of a sound file
     ref_text: str
     x_vector_only_mode: bool

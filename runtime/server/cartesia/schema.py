@@ -88,6 +88,7 @@ class CartesiaRequest(StrictFields):
     language: Name | None = Field(None, validation_alias=AliasChoices("language", "locale"))
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     instructions: Text | None = None
+    graft: bool = False
     max_frames: Annotated[int, Field(ge=1)] | None = None
     text_filter: FilterName | None = None
 
@@ -121,6 +122,7 @@ class CartesiaRequest(StrictFields):
             voice=resolved.speaker,
             language=self.language_name,
             instruct=self.instructions,
+            graft=self.graft,
             reference=reference,
             seed=self.seed,
             max_frames=self.max_frames,

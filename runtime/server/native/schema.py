@@ -79,6 +79,9 @@ class SessionConfig(Message):
         validation_alias=AliasChoices("instructions", "instruct", "voice_description"),
         description="style (CustomVoice), description (VoiceDesign)",
     )
+    graft: bool = Field(
+        False, description="experimental: text and codes of a stored voice with a style are embedded as Base does it"
+    )
     response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="pcm and nothing else")
     ref_audio: str | None = Field(
         None, repr=False, description="data: URL or base64 of the voice to clone; an https address where allowed"
@@ -188,6 +191,7 @@ class SessionConfig(Message):
             voice=resolved.speaker,
             language=self.language or "auto",
             instruct=self.instruct,
+            graft=self.graft,
             reference=self.spoken(reference),
             layout=self.layout,
             sampling=Sampling(

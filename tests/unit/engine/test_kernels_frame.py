@@ -51,11 +51,12 @@ class Asked(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def said(runner: ModelRunner, prompts: list[Prompt]) -> list[FrameResult]:
+def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] = (False, False)) -> list[FrameResult]:
     """The first frame of each, then frames of both at once, in the order of the slots turned round."""
     slots, results = [], []
     for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
-        slots.append(runner.slot_cache.take(SlotInputs(RowSettings(level, level, 1.05), 11 + serial, prompt.trailing)))
+        inputs = SlotInputs(RowSettings(level, level, 1.05), 11 + serial, prompt.trailing, is_grafted=grafted[serial])
+        slots.append(runner.slot_cache.take(inputs))
         start, launched = 0, None
         while launched is None:
             start, launched = runner.prefill(slots[-1], prompt, start)
@@ -82,6 +83,29 @@ def test_frames_of_the_kernels_are_the_plain_engines(loaded: Loaded, spec: str) 
         assert ours.finite.all()
     for ours, truth in zip(runner.slot_cache.state, plain.slot_cache.state, strict=True):
         assert torch.equal(ours, truth)
+
+
+@pytest.mark.parametrize("spec", ["quick", "odd"])
+def test_a_row_whose_inputs_another_checkpoint_embeds_stands_beside_one_of_its_own(loaded: Loaded, spec: str) -> None:
+    checkpoint, lender = loaded(spec, "custom_voice"), loaded(spec, "custom_voice", 2)
+    width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
+    prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
+    plain = ModelRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16)
+    alone = said(plain, prompts)
+    mixed = []
+    for device, tabulated in ((open_device("cpu"), lender.talker), (Interpreted(), copy.deepcopy(lender.talker))):
+        runner = ModelRunner(copy.deepcopy(checkpoint), device, torch.float32, 2, LENGTH, 16)
+        if device.fused(torch.float32) is not None:
+            tabulated.tabulate()
+        runner.frame.lender = tabulated
+        mixed.append(said(runner, prompts, (False, True)))
+    for ours, truth in zip(*mixed, strict=True):
+        assert np.array_equal(ours.codes, truth.codes)
+    # Frames of both have the second row first.
+    assert all(
+        np.array_equal(one.codes[-1], other.codes[-1]) for one, other in zip(alone[2:], mixed[0][2:], strict=True)
+    )
+    assert not np.array_equal(alone[-1].codes[0], mixed[0][-1].codes[0])
 
 
 def test_a_frame_is_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:

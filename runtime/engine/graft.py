@@ -1,0 +1,34 @@
+"""Has some rows of a batch read inputs that another checkpoint embeds: their text, and code 0 of their frames.
+
+Layers, heads and the other codebooks stay the checkpoint's own (docs/model.md 4.1). No graph knows of it: a batch with
+such a row is run without one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from runtime.engine.slots import SlotCache
+from runtime.model.talker import Talker
+
+
+@dataclass(frozen=True, slots=True)
+class Graft:
+    """Which rows these are, and who embeds their inputs. Shapes: at [g] int64, places in the batch."""
+
+    talker: Talker
+    lender: Talker
+    at: Tensor
+
+    def embed_inputs(self, x: Tensor, rows: Tensor, slot_cache: SlotCache) -> None:
+        """Write the next inputs of these rows over their own. Shapes: x [B, H]; rows [B] int64, slots."""
+        slots = rows[self.at]
+        codes = slot_cache.codes[slots]
+        frames = self.talker.code_predictor.embed_with(self.lender.embed_codec(codes[:, 0]), codes).sum(-2)
+        x[self.at] = frames + self.lender.embed_text(slot_cache.trailing[slots, slot_cache.frame[slots] - 1])
+
+    def embed_first_code(self, x: Tensor, codes: Tensor) -> None:
+        """The same for code 0 where the code predictor reads it. Shapes: x [B, H'], rows apart; codes [B] int64."""
+        x[self.at] = self.talker.code_predictor.project(self.lender.embed_codec(codes[self.at]))

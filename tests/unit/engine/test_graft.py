@@ -1,0 +1,168 @@
+"""A CustomVoice checkpoint that reads text and code 0 as a Base one embeds them, for the rows that ask for it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.model.checkpoint import Checkpoint
+from runtime.model.talker import Talker
+from runtime.request import Layout, SpeechRequest
+from tests.support.engines import cloned, core_of, custom_voice, engine_of, said, said_live, said_together, seeded
+from tests.unit.engine.test_styled_voices import styled
+
+pytestmark = pytest.mark.usefixtures("each_device")
+
+WORDS = "The old phone is slow, and the kettle is on."
+LONG_STYLE = "A warm young voice with a smile in it, slow and near, as if it told a secret to a friend at night."
+TABLES = ("model.text_embedding", "text_projection", "model.codec_embedding")
+
+
+def other_talker(checkpoint: Checkpoint, *names: str) -> Talker:
+    """A talker of other numbers, in the modules of these names or in all."""
+    talker, generator = copy.deepcopy(checkpoint.talker), torch.Generator().manual_seed(5)
+    with torch.inference_mode():
+        for name, weight in talker.named_parameters():
+            if not names or name.startswith(names):
+                weight += 0.3 * weight.std() * torch.randn(weight.shape, generator=generator)
+    return talker
+
+
+def grafted_by_hand(speaker: Checkpoint, base: Checkpoint) -> Checkpoint:
+    """The speaker with copies of what Base lends: the tables of texts, and of code 0 the rows that are sound."""
+    talker, lent = copy.deepcopy(speaker.talker), base.talker
+    talker.model.text_embedding.load_state_dict(lent.model.text_embedding.state_dict())
+    talker.text_projection.load_state_dict(lent.text_projection.state_dict())
+    codes = speaker.config.talker.codes
+    with torch.inference_mode():
+        talker.model.codec_embedding.weight[:codes] = lent.model.codec_embedding.weight[:codes]
+    return replace(speaker, talker=talker)
+
+
+@pytest.fixture
+def speaker_and_base(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
+    """Two checkpoints whose talkers differ in every number."""
+    return replace(speaker, talker=other_talker(cloner)), cloner
+
+
+def codes_of(engine: Any, request: SpeechRequest) -> list[list[int]]:
+    codes: list[list[int]] = said(engine, request).codes.tolist()
+    return codes
+
+
+@pytest.mark.parametrize("words", [{}, seeded(3), {"layout": Layout.STREAMING, "holds_end": True}], ids=str)
+def test_the_codes_are_those_of_a_checkpoint_that_has_the_tables_itself(
+    speaker_and_base: tuple[Checkpoint, Checkpoint], words: dict[str, Any]
+) -> None:
+    speaker, base = speaker_and_base
+    engine = engine_of(speaker, base)
+    heard = said(engine, styled(text=WORDS, graft=True, **words))
+    expected = said(engine_of(grafted_by_hand(speaker, base), base), styled(text=WORDS, **words))
+    assert len(heard.codes) == 12
+    assert np.array_equal(heard.codes, expected.codes)
+    assert np.array_equal(heard.pcm, expected.pcm)
+    assert codes_of(engine, styled(text=WORDS, **words)) != heard.codes.tolist(), "without it the tables are its own"
+
+
+def test_with_equal_weights_the_graft_changes_nothing_and_both_checkpoints_agree(
+    speaker: Checkpoint, cloner: Checkpoint
+) -> None:
+    engine = engine_of(replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner)
+    plain = said(engine, styled(instruct=None))
+    grafted = said(engine, styled(instruct=None, graft=True))
+    base = said(engine, cloned(x_vector_only=True, layout=Layout.NON_STREAMING))
+    assert np.array_equal(plain.codes, grafted.codes)
+    assert np.array_equal(plain.codes, base.codes)
+    style = said(engine, styled()), said(engine, styled(graft=True))
+    assert np.array_equal(style[0].codes, style[1].codes)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_each_table_counts(cloner: Checkpoint, speaker: Checkpoint, table: str) -> None:
+    engine = engine_of(replace(speaker, talker=other_talker(cloner, table)), cloner)
+    whole = engine_of(replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner)
+    own, lent, all_base = codes_of(engine, styled()), codes_of(engine, styled(graft=True)), codes_of(whole, styled())
+    assert own != lent
+    # Tags are codec ids too, and stay the speaker's.
+    assert (lent == all_base) == (table != "model.codec_embedding")
+
+
+def test_rows_with_and_without_it_share_a_batch(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+    engine = engine_of(*speaker_and_base)
+    requests = [
+        styled(graft=True),
+        custom_voice(seed=2),
+        styled(),
+        styled(text=WORDS, graft=True, **seeded(5)),
+        custom_voice(WORDS, **seeded(6)),
+    ]
+    alone = [codes_of(engine, request) for request in requests]
+    together = said_together(engine, *requests, apart=2)
+    assert [heard.codes.tolist() for heard in together] == alone
+
+
+def test_beginnings_are_kept_apart(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+    engine = engine_of(*speaker_and_base)
+    plain, grafted = (styled(instruct=LONG_STYLE, graft=graft) for graft in (False, True))
+    first = [codes_of(engine, request) for request in (plain, grafted)]
+    assert len(core_of(engine).prefix_cache) == 2
+    assert [codes_of(engine, request) for request in (plain, grafted)] == first
+    assert first[0] != first[1]
+
+
+def test_a_text_that_comes_while_it_is_spoken(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+    speaker, base = speaker_and_base
+    words = {"layout": Layout.STREAMING, "holds_end": True}
+    pieces, ticks = ["The old ", "phone is slow, ", "and the kettle is on."], [3, 5]
+    heard = said_live(engine_of(speaker, base), styled(graft=True, **words), pieces, ticks)
+    expected = said_live(engine_of(grafted_by_hand(speaker, base), base), styled(**words), pieces, ticks)
+    assert np.array_equal(heard.codes, expected.codes)
+
+
+def test_a_batch_with_it_runs_without_graphs_and_others_with_them(
+    speaker_and_base: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(*speaker_and_base)
+    if not engine.device.holds_graphs:
+        pytest.skip("this device has none")
+    graphs, asked = core_of(engine).runner.graphs, []
+    fitting = graphs.fitting
+    monkeypatch.setattr(graphs, "fitting", lambda *work: asked.append(work) or fitting(*work))
+    said(engine, styled(graft=True))
+    assert not asked
+    said(engine, styled())
+    assert len(asked) == 12
+
+
+NOTE = "graft is for stored voices with instructions, beside a Base checkpoint of the same ids; it was ignored."
+
+
+@pytest.mark.parametrize(
+    "request_of", [lambda **words: custom_voice(**words), lambda **words: cloned(**words)], ids=["speaker", "base"]
+)
+def test_where_there_is_nothing_to_graft_it_is_said(
+    speaker_and_base: tuple[Checkpoint, Checkpoint], request_of: Callable[..., SpeechRequest]
+) -> None:
+    engine = engine_of(*speaker_and_base)
+    heard = said(engine, request_of(graft=True))
+    assert NOTE in heard.started.notes
+    assert heard.codes.tolist() == codes_of(engine, request_of())
+
+
+def test_who_grafts_is_told(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+    *_, note = said(engine_of(*speaker_and_base), styled(graft=True, max_frames=1)).started.notes
+    assert note == "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
+
+
+def test_ids_that_mean_something_else_are_not_grafted(speaker: Checkpoint, cloner: Checkpoint) -> None:
+    strange = replace(cloner.config, tts_pad_token_id=cloner.config.tts_pad_token_id + 1)
+    engine = engine_of(speaker, replace(cloner, config=strange))
+    heard = said(engine, styled(graft=True, max_frames=3))
+    assert NOTE in heard.started.notes
+    assert heard.codes.tolist() == codes_of(engine, styled(max_frames=3))
