@@ -56,7 +56,15 @@ def codes_of(engine: Any, request: SpeechRequest) -> list[list[int]]:
     return codes
 
 
-@pytest.mark.parametrize("words", [{}, seeded(3), {"layout": Layout.STREAMING, "holds_end": True}], ids=str)
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param({}, marks=pytest.mark.thorough),
+        pytest.param(seeded(3), marks=pytest.mark.thorough),
+        {"layout": Layout.STREAMING, "holds_end": True},
+    ],
+    ids=["greedy", "sampled", "streaming"],
+)
 def test_the_codes_are_those_of_a_checkpoint_that_has_the_tables_itself(
     speaker_and_base: tuple[Checkpoint, Checkpoint], words: dict[str, Any]
 ) -> None:
@@ -83,6 +91,7 @@ def test_with_equal_weights_the_graft_changes_nothing_and_both_checkpoints_agree
     assert np.array_equal(style[0].codes, style[1].codes)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", TABLES)
 def test_each_table_counts(cloner: Checkpoint, speaker: Checkpoint, table: str) -> None:
     engine = engine_of(replace(speaker, talker=other_talker(cloner, table)), cloner)
@@ -116,6 +125,7 @@ def test_beginnings_are_kept_apart(speaker_and_base: tuple[Checkpoint, Checkpoin
     assert first[0] != first[1]
 
 
+@pytest.mark.thorough
 def test_a_text_that_comes_while_it_is_spoken(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     speaker, base = speaker_and_base
     words = {"layout": Layout.STREAMING, "holds_end": True}
