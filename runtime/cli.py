@@ -1,4 +1,4 @@
-"""The command line parses arguments and calls what does the work: `say`, `runtime`, `fetch`, `bench`."""
+"""The command line parses arguments and calls what does the work: `say`, `runtime`, `wyoming`, `fetch`, `bench`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from runtime.settings import Settings, override
 
 BAD_INPUT = 2  # exit status where the operator can mend it
 VERBOSE = "log what happens to stderr"
+WYOMING = "tcp://127.0.0.1:10200"  # Wyoming's usual port for speech
 FAILED = 1  # exit status where he cannot
 
 
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_say(commands.add_parser("say", help="speak one text, in this process"))
     _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio talk to"))
+    _add_wyoming(commands.add_parser("wyoming", help="run the runtime process for Home Assistant, by Wyoming too"))
     _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
     for command in commands.choices.values():  # before the command or behind it
@@ -93,6 +95,21 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_runtime(parser: argparse.ArgumentParser) -> None:
+    _add_runtime_arguments(parser)
+    parser.add_argument("--wyoming", metavar="URI", help="serve Home Assistant too, at tcp://HOST:PORT")
+    parser.add_argument(
+        "--check", action="store_true", help="check the checkpoints and their memory, say so as JSON, and load nothing"
+    )
+    parser.set_defaults(run=_runtime)
+
+
+def _add_wyoming(parser: argparse.ArgumentParser) -> None:
+    _add_runtime_arguments(parser)
+    parser.add_argument("--uri", metavar="URI", dest="wyoming", help=f"tcp://HOST:PORT to serve; {WYOMING} without it")
+    parser.set_defaults(run=_wyoming, check=False)
+
+
+def _add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
     _add_engine_arguments(parser)
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
@@ -104,10 +121,6 @@ def _add_runtime(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--loads", help="load checkpoints at the start, or each at its first_use")
     parser.add_argument("--eager", action="store_true", help="capture no graphs (the CPU never does)")
-    parser.add_argument(
-        "--check", action="store_true", help="check the checkpoints and their memory, say so as JSON, and load nothing"
-    )
-    parser.set_defaults(run=_runtime)
 
 
 def _add_fetch(parser: argparse.ArgumentParser) -> None:
@@ -168,7 +181,13 @@ def _runtime(arguments: argparse.Namespace) -> int:
         signal.signal(number, _end_early)  # until the server has its own way to end
     from runtime.server.serve import serve
 
-    return serve(replace(settings, server=override(settings.server, host=arguments.host, port=arguments.port)))
+    server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)
+    return serve(replace(settings, server=server))
+
+
+def _wyoming(arguments: argparse.Namespace) -> int:
+    arguments.wyoming = arguments.wyoming or Settings.from_env().server.wyoming or WYOMING
+    return _runtime(arguments)
 
 
 def _fetch(arguments: argparse.Namespace) -> int:

@@ -165,6 +165,9 @@ class ServerSettings:
 
     host: str = knob("127.0.0.1", "VOICEWRIGHT_HOST", "address to listen on")
     port: int = knob(8210, "VOICEWRIGHT_RUNTIME_PORT", "port of the runtime process", low=0, high=65535)
+    wyoming: str = knob(
+        "", "VOICEWRIGHT_WYOMING", "tcp://HOST:PORT where Home Assistant is served by Wyoming too; empty: nowhere"
+    )
     send_buffer_bytes: int = knob(
         65536,
         "VOICEWRIGHT_SEND_BUFFER_BYTES",

@@ -62,7 +62,7 @@ def create_app(host: Host) -> FastAPI:
             return error_response(host.problem, status=host.status, **loading)
         load = host.engine.load()
         figures = {name: getattr(load, name) for name in ("slots", "active", "waiting", "short_of_text")}
-        return JSONResponse({"status": "ready", **figures})
+        return JSONResponse({"status": "ready", **figures, "ports": host.ports})
 
     @app.api_route("/metrics", methods=GET)
     async def prometheus() -> Response:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.types import Message
+from starlette.websockets import WebSocketDisconnect
 
-from runtime.errors import Draining, GenerationFailed, SlowReader, SpeechError
+from runtime.errors import BadRequest, Draining, GenerationFailed, SlowReader, SpeechError
 from runtime.request import Broken, Finished, Reference, SpeechEvent, SpeechRequest
 from runtime.server.commands import (
     Append,
@@ -45,6 +46,32 @@ log = logging.getLogger(__name__)
 _MAX_READING = 4  # references of one client that are decoded or wait for it; their messages are large
 
 
+class Socket(Protocol):
+    """What a connection needs of a WebSocket, or of what a dialect has in its place.
+
+    Where the client is gone, sending raises WebSocketDisconnect, as Starlette's does.
+    """
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the request that opened it."""
+        ...
+
+    async def receive(self) -> Message:
+        """Return the next message as ASGI has it.
+
+        Raises:
+            BadRequest: what came is none, and nothing more can be read.
+        """
+        ...
+
+    async def send_text(self, data: str) -> None: ...
+
+    async def send_bytes(self, data: bytes) -> None: ...
+
+    async def close(self, code: int = 1000, reason: str | None = None) -> None: ...
+
+
 @dataclass(slots=True)
 class _Running:
     """A request that the engine has."""
@@ -61,8 +88,8 @@ class _Running:
 class Connection:
     """One accepted WebSocket. ``name`` is the dialect's, for log and metrics. Thread: event loop."""
 
-    def __init__(self, websocket: WebSocket, dialect: Dialect[Any], host: Host, *, name: str, session_id: str) -> None:
-        self._websocket = websocket
+    def __init__(self, socket: Socket, dialect: Dialect[Any], host: Host, *, name: str, session_id: str) -> None:
+        self._socket = socket
         self._dialect = dialect
         self._host = host
         self._engine = host.engine
@@ -105,7 +132,11 @@ class Connection:
     async def _read(self) -> None:
         """Return once the client has left."""
         while True:
-            message = await self._websocket.receive()
+            try:
+                message = await self._socket.receive()
+            except BadRequest as error:
+                self.shut(error, error.close_code)
+                continue  # it is written by another task, and until then there is only the client's end to come
             if message["type"] == "websocket.disconnect":
                 if message.get("reason") == SlowReader.code and not self._dialect.closed:
                     self._host.metrics.refused(SlowReader.code)  # a relay says so: its client took nothing
@@ -153,7 +184,7 @@ class Connection:
                     case Decode(upload, ref_audio):
                         self._read_reference(upload, partial(_decoded, ref_audio, self._host))
                     case Recall(upload, voice_id):
-                        library = self._host.owner_library(self._websocket.headers)
+                        library = self._host.owner_library(self._socket.headers)
                         self._read_reference(upload, partial(_recalled, library, voice_id))
                     case _:
                         if (running := self._running.get(command.utterance)) is not None and running.is_wanted:
@@ -266,11 +297,11 @@ class Connection:
     async def _send(self, item: Outgoing) -> None:
         match item:
             case TextMessage(text):
-                await self._websocket.send_text(text)
+                await self._socket.send_text(text)
             case AudioMessage(data):
-                await self._websocket.send_bytes(data)
+                await self._socket.send_bytes(data)
             case Close(code, reason):
-                await self._websocket.close(code, reason)
+                await self._socket.close(code, reason)
 
     async def _drop_slow_reader(self, error: SlowReader) -> None:
         """Close on a client that reads nothing: what waits for it is let go, the reason comes last."""
@@ -280,7 +311,7 @@ class Connection:
         self._host.metrics.refused(error.code)
         self._feed(partial(self._dialect.shut, error, error.close_code))
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has left, or a close was on its way already
-            await self._websocket.close(error.close_code, error.code)
+            await self._socket.close(error.close_code, error.code)
 
     def _release(self) -> None:
         self._dialect.gone()

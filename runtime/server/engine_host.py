@@ -58,6 +58,7 @@ class Host:
         )
         self.owner_libraries = OwnerLibraries(self.library, settings.server.owned_voices)
         self.sockets: dict[Connection, asyncio.Task[None] | None] = {}  # and the task that serves each
+        self.ports: dict[str, str] = {}  # addresses that are open beside that of HTTP, by dialect
         self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")

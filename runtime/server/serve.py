@@ -19,6 +19,7 @@ from runtime.server.app import create_app
 from runtime.server.drain import GOODBYE_S, drain
 from runtime.server.engine_host import Host, OpenEngine
 from runtime.server.speech_engine import Progress, SpeechEngine
+from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings
 from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
@@ -81,18 +82,21 @@ async def run(
     """Serve on a bound socket until SIGTERM, SIGINT, ``stop`` or cancellation. A second signal waits for no request.
 
     Raises:
-        SetUpError: loading failed.
+        SetUpError: loading failed, or the port of Wyoming cannot be used.
     """
     host = Host(settings, open_engine)
+    wyoming = WyomingPort(host, settings.server.wyoming) if settings.server.wyoming else None
     server = Server(_config(settings, host))
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="uvicorn")
-    living = asyncio.create_task(_live(host, _url(listener)), name="engine-life")
+    living = asyncio.create_task(_live(host, _url(listener), wyoming), name="engine-life")
     stop, hurry = stop or asyncio.Event(), asyncio.Event()
     _set_on_signals(stop, hurry)
     stopping = asyncio.create_task(stop.wait(), name="signals")
     lag = asyncio.create_task(host.metrics.watch_lag(), name="loop-lag")
     try:
         await asyncio.wait({living, stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if wyoming is not None:
+            wyoming.close()
         died = living.done() and living.exception() is None
         if died:
             await host.shut(EngineDead(), EngineDead().close_code, patience_s=GOODBYE_S)
@@ -112,11 +116,13 @@ async def run(
         host.close()
 
 
-async def _live(host: Host, url: str) -> None:
+async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> None:
     """Load, say that the runtime is ready, and return when its engine dies."""
     await host.load()
     gc.collect()
     gc.freeze()  # what is loaded stays: to look through it again and again would hold up frames
+    if wyoming is not None:
+        await wyoming.open()
     print(f"Voicewright runtime ready at {url}", flush=True)
     await host.watch()
 

@@ -11,7 +11,7 @@ from fastapi import FastAPI, WebSocket
 from runtime.errors import SpeechError, SubprotocolRequired
 from runtime.server.cartesia import replies as cartesia_replies
 from runtime.server.cartesia.session import CartesiaSession
-from runtime.server.connection import Connection
+from runtime.server.connection import Connection, Socket
 from runtime.server.dialect import Dialect
 from runtime.server.engine_host import Host
 from runtime.server.native import replies
@@ -32,7 +32,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         """Speech: in our own protocol if it is offered, in vLLM-Omni's if none is."""
         offered = websocket.scope["subprotocols"]
         await websocket.accept(subprotocol=PROTOCOL if PROTOCOL in offered else None)
-        problem, session_id = host.problem, _new_id()
+        problem, session_id = host.problem, new_id()
         if PROTOCOL in offered:
             if problem is not None:
                 await _turn_away(websocket, host, problem, replies.error(problem))
@@ -52,7 +52,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def cartesia(websocket: WebSocket) -> None:
         """Speech for Cartesia's clients."""
         await websocket.accept()
-        problem, session_id = host.problem, _new_id()
+        problem, session_id = host.problem, new_id()
         if problem is not None:
             await _turn_away(websocket, host, problem, cartesia_replies.error(problem, None, session_id))
         else:
@@ -76,29 +76,29 @@ def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSess
     )
 
 
-def shared(host: Host, websocket: WebSocket) -> dict[str, Any]:
+def shared(host: Host, socket: Socket) -> dict[str, Any]:
     """What every dialect knows of the process, and of the client."""
     return {
         "limits": host.settings.limits,
         "cards": host.engine.cards,
-        "library": host.owner_library(websocket.headers),
+        "library": host.owner_library(socket.headers),
         "clock": asyncio.get_running_loop().time,
     }
 
 
-def _new_id() -> str:
+def new_id() -> str:
     return secrets.token_hex(8)
 
 
-async def speak(websocket: WebSocket, host: Host, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
+async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
     """Run a dialect on an accepted socket; ``name`` is the dialect's, for log and metrics."""
-    socket = Connection(websocket, dialect, host, name=name, session_id=session_id)
-    host.sockets[socket] = asyncio.current_task()
+    connection = Connection(socket, dialect, host, name=name, session_id=session_id)
+    host.sockets[connection] = asyncio.current_task()
     try:
         with host.metrics.session(name):
-            await socket.run()
+            await connection.run()
     finally:
-        del host.sockets[socket]
+        del host.sockets[connection]
 
 
 async def _turn_away(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import httpx
@@ -44,6 +44,16 @@ def is_host(request: Request, settings: StudioSettings) -> bool:
     return alone and not key and request.url.hostname in LOOPBACK
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a runtime tells: cards, figures, voice files that cannot be used, ports beside that of HTTP."""
+
+    models: list[Any] = field(default_factory=list)
+    figures: dict[str, Any] | None = None
+    voice_problems: list[Any] = field(default_factory=list)
+    ports: dict[str, str] = field(default_factory=dict)
+
+
 class HostRoutes:
     """The routes. Thread: the event loop."""
 
@@ -71,16 +81,17 @@ class HostRoutes:
         """Everything that the room shows; the page asks again and again."""
         self._check(request)
         runtime = self._runtime
-        models, live, problems = await self._ask_runtime()
+        told = await self._ask_runtime()
         return said(
             {
                 "runtime": asdict(runtime.status),
                 "own": isinstance(runtime, ChildRuntime),
                 "changing": isinstance(runtime, ChildRuntime) and runtime.changing,
                 "checkpoints": models_of(runtime.args) if isinstance(runtime, ChildRuntime) else [],
-                "models": models,
-                "figures": live,
-                "voice_problems": problems,
+                "models": told.models,
+                "figures": told.figures,
+                "voice_problems": told.voice_problems,
+                "ports": told.ports,
                 "settings": list(_knobs(self._settings)),
             }
         )
@@ -111,23 +122,24 @@ class HostRoutes:
         if not is_host(request, self._settings):
             raise HostOnly
 
-    async def _ask_runtime(self) -> tuple[list[Any], dict[str, Any] | None, list[Any]]:
-        """Cards, figures, and voice files that cannot be used; nothing of what a runtime does not tell now."""
+    async def _ask_runtime(self) -> Told:
+        """What the runtime tells of itself now; nothing where it does not."""
         if self._runtime.url is None:
-            return [], None, []
+            return Told()
         try:
             async with httpx.AsyncClient(
                 base_url=self._runtime.url, headers=self._key, trust_env=False, timeout=ASK_S
             ) as client:
                 cards, page = await client.get("/v1/models"), await client.get("/metrics")
-                voices = await client.get("/v1/audio/voices")
-                return (
-                    cards.raise_for_status().json()["data"],
-                    figures(page.raise_for_status().text),
-                    voices.raise_for_status().json().get("problems", []),
+                voices, ready = await client.get("/v1/audio/voices"), await client.get("/ready")
+                return Told(
+                    models=cards.raise_for_status().json()["data"],
+                    figures=figures(page.raise_for_status().text),
+                    voice_problems=voices.raise_for_status().json().get("problems", []),
+                    ports=ready.json().get("ports", {}),
                 )
         except (httpx.HTTPError, ValueError, KeyError):
-            return [], None, []
+            return Told()
 
 
 def _checkpoints(body: dict[str, Any]) -> list[str]:

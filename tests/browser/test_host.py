@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -25,10 +28,28 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def own(chromium: str, checkpoints: Path) -> Iterator[App]:
+def own(chromium: str, checkpoints: Path, wyoming: str) -> Iterator[App]:
     """A studio of its own: what it has loaded is changed."""
-    with running_app(["--model", str(checkpoints / "first")], VOICEWRIGHT_HOSTS="studio.test") as running:
+    told = {"VOICEWRIGHT_HOSTS": "studio.test", "VOICEWRIGHT_WYOMING": wyoming}
+    with running_app(["--model", str(checkpoints / "first")], **told) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def wyoming() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def served_by_wyoming(uri: str) -> set[str]:
+    """The models whose voices Home Assistant is told of."""
+    parts = urlsplit(uri)
+    with socket.create_connection((parts.hostname, parts.port)) as connection, connection.makefile("rwb") as file:
+        file.write(b'{"type": "describe"}\n')
+        file.flush()
+        info = json.loads(file.read(json.loads(file.readline())["data_length"]))
+    return {voice["attribution"]["name"] for voice in info["tts"][0]["voices"]}
 
 
 def figure(page: Page, name: str) -> str:
@@ -36,7 +57,7 @@ def figure(page: Page, name: str) -> str:
 
 
 def test_the_host_sees_what_runs_and_loads_another_checkpoint(
-    open_studio: OpenStudio, own: App, checkpoints: Path
+    open_studio: OpenStudio, own: App, checkpoints: Path, wyoming: str
 ) -> None:
     page = open_studio(url=own.url)
     page.locator("#vw-speak").click()
@@ -49,6 +70,8 @@ def test_the_host_sees_what_runs_and_loads_another_checkpoint(
     expect(page.locator("#vw-host-figure-active .vw-host-value")).to_contain_text("/ 8")
     expect(page.locator("#vw-host-figure-ttfa .vw-host-value")).to_contain_text("ms", timeout=CHANGE_MS)
     assert "GiB" in figure(page, "memory")
+    expect(page.locator("#vw-host-wyoming")).to_contain_text(f"Served by Wyoming at {wyoming}")
+    assert served_by_wyoming(wyoming) == {"first"}
     page.wait_for_function("document.querySelector('#vw-host-figure-frames polyline').points.length > 1")
 
     # A checkpoint that is not there: why, and the earlier one has not moved.
@@ -71,6 +94,7 @@ def test_the_host_sees_what_runs_and_loads_another_checkpoint(
     expect(models).to_contain_text("second", timeout=CHANGE_MS)
     expect(models).not_to_contain_text("first")
     expect(state).to_have_text("Ready.")
+    assert served_by_wyoming(wyoming) == {"second"}  # at the port that the earlier runtime had
     page.locator("#vw-tab-speakers").click()
     expect(page.locator("#vw-models")).to_contain_text("second", timeout=CHANGE_MS)
     expect(page.locator("#vw-speak")).to_be_enabled(timeout=CHANGE_MS)

@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_server(
         DEMO_CHECKPOINT,
         engine=EngineSettings(threads=1),
-        server=ServerSettings(voices=str(tmp_path_factory.mktemp("voices"))),
+        server=ServerSettings(voices=str(tmp_path_factory.mktemp("voices")), wyoming="tcp://127.0.0.1:0"),
     ) as running:
         yield running
 

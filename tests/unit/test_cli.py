@@ -253,3 +253,12 @@ def test_help_needs_no_networks() -> None:
     program = "import sys, runtime.cli as cli\ntry: cli.main(['say', '--help'])\nexcept SystemExit: pass\n"
     program += "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_an_address_for_home_assistant_that_is_none_is_refused_in_one_line() -> None:
+    command = [sys.executable, "-m", "runtime.cli", "wyoming", "--uri", "10200", "--port", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "voicewright: VOICEWRIGHT_WYOMING is '10200': it must be tcp://HOST:PORT. [invalid_setting]\n"
+    )

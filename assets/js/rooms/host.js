@@ -54,6 +54,7 @@ export class HostRoom {
     this.known = find('known');
     this.voices = find('voices');
     this.voiceProblems = find('voice-problems');
+    this.wyoming = find('wyoming');
     this.door.onsubmit = (event) => this.knock(event, find('key').value);
     this.form.onsubmit = (event) => this.load(event);
     this.giveUp.onclick = () => this.send('studio/host/models', 'DELETE');
@@ -162,6 +163,7 @@ export class HostRoom {
     else this.progress.removeAttribute('value');
     this.showModels(now.models);
     this.showProblems(now.voice_problems);
+    this.showWyoming(now);
     this.showOnce(now);
     if (now.figures) this.showFigures(now.figures);
   }
@@ -192,6 +194,13 @@ export class HostRoom {
         return item;
       }),
     );
+  }
+
+  /** Whether Home Assistant is served, and where; `ports` are those that are open now. */
+  showWyoming({ ports, settings }) {
+    const wanted = settings.find(({ env }) => env === 'VOICEWRIGHT_WYOMING').value;
+    const state = ports.wyoming ? 'on' : wanted ? 'away' : 'off';
+    this.wyoming.textContent = this.studio.t(`host.wyoming_${state}`, { uri: ports.wyoming ?? wanted });
   }
 
   /** What does not change from one answer to the next, so that nobody's typing is disturbed. */

@@ -11,25 +11,11 @@ from pydantic import AliasChoices, Field, model_validator
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
 from runtime.server.cartesia.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
+from runtime.server.languages import language_of
 from runtime.server.text_filter import FilterName
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
 from runtime.settings import Limits
-
-# Their codes for the languages that checkpoints of this family know by name.
-LANGUAGES = {
-    "zh": "chinese",
-    "en": "english",
-    "ja": "japanese",
-    "ko": "korean",
-    "de": "german",
-    "fr": "french",
-    "ru": "russian",
-    "pt": "portuguese",
-    "es": "spanish",
-    "it": "italian",
-}
-
 
 MAX_BUFFER_DELAY_MS = 3000  # Cartesia's default
 
@@ -99,8 +85,7 @@ class CartesiaRequest(StrictFields):
 
     @property
     def language_name(self) -> str:
-        code = (self.language or "auto").lower()
-        return LANGUAGES.get(code.split("-")[0], code)
+        return language_of(self.language)
 
     def resolve_voice(self, resolver: VoiceResolver, models: Set[str]) -> ResolvedVoice:
         """Resolve mode and voice. A model that is none of ours ("sonic-2") is any of them.

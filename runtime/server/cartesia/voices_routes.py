@@ -9,12 +9,11 @@ from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import Mode
-from runtime.server.cartesia.schema import LANGUAGES
 from runtime.server.engine_host import Host
+from runtime.server.languages import code_of
 from runtime.server.wire import Reply
 
 GET = ["GET", "HEAD"]
-_CODES = {name: code for code, name in LANGUAGES.items()}
 _MOST = 100  # in a page, as there
 
 
@@ -77,7 +76,7 @@ def _all(host: Host, request: Request) -> list[dict[str, Any]]:
 def _voice(
     voice_id: str, name: str, description: str, language: str, created_at: float, *, is_owner: bool = False
 ) -> dict[str, Any]:
-    code = _CODES.get(language.lower(), "en")
+    code = code_of(language) or "en"
     return {
         "id": voice_id,
         "name": name,

@@ -12,21 +12,19 @@ It looks at, in this order, so that cheap checks come before dear ones:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from ipaddress import ip_address
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runtime.errors import HostRefused, OriginRefused, TooManyConnections, UnknownRoute
+from runtime.errors import HostRefused, OriginRefused, UnknownRoute
 from runtime.settings import ServerSettings
+from runtime.shared.port.caps import ConnectionCaps
 from runtime.shared.port.checking import Checking
 from runtime.shared.port.hosts import Hosts
 from runtime.shared.port.origins import SAFE_METHODS, may_use, origins_of
 
 _DOTS = frozenset({".", ".."})
-_RETRY_AFTER_S = 1.0
 
 
 class Door(Checking):
@@ -41,19 +39,13 @@ class Door(Checking):
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(app, refused)
-        self._settings = settings
         self._hosts = hosts
         self._origins = origins_of(origins)
-        self.by_address: Counter[str] = Counter()
+        self.caps = ConnectionCaps(settings)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
-        self.by_address[address] += 1
-        try:
+        with self.caps.holding(address):
             await self._app(scope, receive, send)
-        finally:
-            self.by_address[address] -= 1
-            if not self.by_address[address]:
-                del self.by_address[address]
 
     def _check(self, scope: Scope, address: str) -> None:
         """Raise why this request may not come in.
@@ -66,22 +58,8 @@ class Door(Checking):
         headers = Headers(scope=scope)
         if not all(map(self._hosts.know, headers.getlist("host"))):
             raise HostRefused
-        self._check_connections(address)
+        self.caps.check(address)
         if (scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS) and not may_use(
             headers, self._origins
         ):
             raise OriginRefused
-
-    def _check_connections(self, address: str) -> None:
-        per_address = self._settings.max_connections_per_address
-        if self.by_address.total() >= self._settings.max_connections:
-            raise TooManyConnections(limit=self._settings.max_connections, retry_after_s=_RETRY_AFTER_S)
-        if self.by_address[address] >= per_address and not _is_loopback(address):
-            raise TooManyConnections(limit=per_address, retry_after_s=_RETRY_AFTER_S)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False

@@ -13,7 +13,16 @@ _KERNEL_GRACE_S = 15.0  # after which the kernel drops a peer that we have close
 
 
 def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> socket.socket:
-    """Bind a listening socket. ``option`` names what else the operator may say.
+    """Bind a listening socket. Arguments and errors are those of `bind`."""
+    listener = bind(settings, host, port, option=option)
+    listener.listen(WAITING)
+    return listener
+
+
+def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shared: bool = False) -> socket.socket:
+    """Bind a socket that does not listen yet. ``option`` names what else the operator may say.
+
+    Another process of the same user may bind a port that both say ``is_shared``; connections go to those that listen.
 
     Raises:
         PortInUse, InvalidSetting: the address cannot be bound.
@@ -25,12 +34,13 @@ def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> so
     except OSError as error:
         raise InvalidSetting(name="host", value=host, why=error.strerror) from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_shared and hasattr(socket, "SO_REUSEPORT"):
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     # A small buffer, so that sound waits here, where a cancel takes it back, and not in the kernel.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
     give_up(listener, settings)
     try:
         listener.bind(address)
-        listener.listen(WAITING)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:

@@ -24,6 +24,7 @@ from runtime.server.commands import (
 from runtime.server.dialect import Dialect
 from runtime.server.omni.session import OmniSession
 from runtime.server.voices.voice_library import VoiceCard
+from runtime.server.wyoming.session import WyomingSession
 from runtime.settings import Limits
 from tests.support.library import MemoryLibrary
 from tests.unit.server.native.driver import CARD, CLONER
@@ -135,7 +136,7 @@ def _kind(item: Any) -> str:
     if isinstance(item, Close):
         return f"close {item.code}"
     if item["type"] == "error":
-        return str(item.get("code") or item["error_code"])
+        return str(item.get("code") or item.get("error_code") or item["data"]["code"])
     return str(item["type"])
 
 
@@ -168,4 +169,10 @@ def cartesia(limits: Limits | None = None, clock: Clock | None = None) -> Dialec
             expiry_s=1.0,
             clock=clock or Clock(),
         )
+    )
+
+
+def wyoming(limits: Limits | None = None, clock: Clock | None = None) -> DialectDriver:
+    return DialectDriver(
+        WyomingSession(limits=limits or Limits(), cards=(CARD, CLONER), library=one_voice(), clock=clock or Clock())
     )

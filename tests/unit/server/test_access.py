@@ -250,7 +250,7 @@ def test_connections_are_counted_in_all_and_by_address() -> None:
         door.leave.set()
         assert [status for status, *_ in await asyncio.gather(*waiting)] == [101, 101, 200, 200]
         assert (await door.knock(address="192.0.2.7"))[0] == 101
-        assert not door.door.by_address
+        assert not door.door.caps.by_address
 
     async def probe(door: Door) -> tuple[int, dict[str, Any], dict[str, str]]:
         door.leave.set()

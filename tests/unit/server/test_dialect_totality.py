@@ -1,4 +1,4 @@
-"""Every message in every state of the two foreign dialects, and any sequence of them with any engine behind."""
+"""Every message in every state of the three foreign dialects, and any sequence of them with any engine behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from runtime.server.commands import (
 )
 from runtime.settings import Limits
 from tests.support.examples import examples
-from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver, cartesia, omni
+from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver, cartesia, omni, wyoming
 
 LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
 STREAM = {"type": "session.config", "stream_audio": True, "response_format": "pcm"}
@@ -243,6 +243,96 @@ def test_every_pair_of_cartesia_has_its_answer(state: str, message: str) -> None
     driver = cartesia_in(state)
     driver.send(CARTESIA_MESSAGES[message])
     assert named(driver) == CARTESIA_ANSWERS[state][message]
+
+
+# --- Wyoming's, pair by pair
+
+WYOMING_MESSAGES: dict[str, Any] = {
+    "describe": {"type": "describe", "data": {}},
+    "whole": {"type": "synthesize", "data": {"text": "More."}},
+    "start": {"type": "synthesize-start", "data": {}},
+    "piece": {"type": "synthesize-chunk", "data": {"text": "More."}},
+    "stop": {"type": "synthesize-stop", "data": {}},
+    "of another service": {"type": "transcribe", "data": {}},
+    "wrong": {"type": "synthesize", "data": {"text": 7}},
+    "no json": "{",
+}
+WYOMING_ANSWERS: dict[str, dict[str, list[str]]] = {
+    "free": {
+        "describe": ["info"],
+        "whole": ["submit"],
+        "start": [],
+        "piece": ["out_of_order", "close 1008"],
+        "stop": ["out_of_order", "close 1008"],
+        "of another service": [],
+        "wrong": ["invalid_config", "close 1008"],
+        "no json": ["invalid_json", "close 1007"],
+    },
+    "opened": {
+        "describe": ["info"],
+        "whole": [],
+        "start": ["out_of_order", "close 1008"],
+        "piece": ["submit"],
+        "stop": ["synthesize-stopped"],
+        "of another service": [],
+        "wrong": ["invalid_config", "close 1008"],
+        "no json": ["invalid_json", "close 1007"],
+    },
+    "composing": {
+        "describe": ["info"],
+        "whole": [],
+        "start": ["out_of_order", "close 1008", "cancel"],
+        "piece": ["append"],
+        "stop": ["finishtext"],
+        "of another service": [],
+        "wrong": ["invalid_config", "close 1008", "cancel"],
+        "no json": ["invalid_json", "close 1007", "cancel"],
+    },
+    "speaking": {
+        "describe": ["info"],
+        "whole": [],
+        "start": [],
+        "piece": [],
+        "stop": [],
+        "of another service": [],
+        "wrong": ["invalid_config", "close 1008", "cancel"],
+        "no json": ["invalid_json", "close 1007", "cancel"],
+    },
+    "waiting for its voice": {
+        "describe": ["info"],
+        "whole": [],
+        "start": [],
+        "piece": [],
+        "stop": [],
+        "of another service": [],
+        "wrong": ["invalid_config", "close 1008"],
+        "no json": ["invalid_json", "close 1007"],
+    },
+    "closed": {key: [] for key in WYOMING_MESSAGES},
+}
+
+
+def wyoming_in(state: str) -> DialectDriver:
+    driver = wyoming()
+    if state in {"opened", "composing"}:
+        driver.send({"type": "synthesize-start", "data": {"voice": {"name": "anna"}}})
+    if state == "composing":
+        driver.send({"type": "synthesize-chunk", "data": {"text": "Text. "}})
+    elif state in {"speaking", "waiting for its voice"}:
+        name = "anna" if state == "speaking" else "v1"
+        driver.send({"type": "synthesize", "data": {"text": "Text.", "voice": {"name": name}}})
+    elif state == "closed":
+        driver.send("{")
+    driver.heard()
+    driver.commands.clear()
+    return driver
+
+
+@pytest.mark.parametrize(("state", "message"), list(itertools.product(WYOMING_ANSWERS, WYOMING_MESSAGES)))
+def test_every_pair_of_wyoming_has_its_answer(state: str, message: str) -> None:
+    driver = wyoming_in(state)
+    driver.send(WYOMING_MESSAGES[message])
+    assert named(driver) == WYOMING_ANSWERS[state][message]
 
 
 # --- any sequence
@@ -471,21 +561,68 @@ class AnyCartesia(AnyDialect):
         self.after()
 
 
+class AnyWyoming(AnyDialect):
+    """Its client hears one text after the other: start, sound, stop, and an error is the last thing."""
+
+    @initialize()
+    def open(self) -> None:
+        clock = Clock()
+        self.begin(wyoming(LIMITS, clock), clock)
+        self.is_sounding = self.has_failed = False
+
+    def hear(self, item: Any) -> None:
+        assert not self.has_failed
+        if isinstance(item, bytes):
+            assert self.is_sounding
+            return
+        match item["type"]:
+            case "audio-start":
+                assert not self.is_sounding
+                self.is_sounding = True
+            case "audio-stop":
+                assert self.is_sounding
+                self.is_sounding = False
+            case "error":
+                self.has_failed = True
+                assert item["data"]["code"]
+            case kind:
+                assert kind in {"info", "pong"} or (kind == "synthesize-stopped" and not self.is_sounding)
+
+    @rule(
+        kind=st.sampled_from(["synthesize", "synthesize-start", "synthesize-chunk", "synthesize-stop", "describe"]),
+        text=st.sampled_from(["Hi", "One. Two. ", "there `", "Hi there."]),
+        name=st.sampled_from(["anna", "v1", None]),
+    )
+    def send(self, kind: str, text: str, name: str | None) -> None:
+        self.driver.send({"type": kind, "data": {"text": text, "voice": {"name": name}}})
+        self.after()
+
+    @rule(
+        kind=st.sampled_from(["synthesize", "synthesize-chunk"]), text=st.sampled_from(["far too long to be said", 7])
+    )
+    @precondition(lambda self: self.clock.now > 60)  # or few sequences would go on
+    def wrong(self, kind: str, text: Any) -> None:
+        self.driver.send({"type": kind, "data": {"text": text}})
+        self.after()
+
+
 def test_the_tables_say_something_about_every_message() -> None:
     assert all(set(answers) == set(OMNI_MESSAGES) for answers in OMNI_ANSWERS.values())
     assert all(set(answers) == set(CARTESIA_MESSAGES) for answers in CARTESIA_ANSWERS.values())
+    assert all(set(answers) == set(WYOMING_MESSAGES) for answers in WYOMING_ANSWERS.values())
 
 
-def test_samples_are_told_with_the_sound_of_both() -> None:
+def test_samples_are_told_with_the_sound_of_all() -> None:
     """The shell reports by them what the listener has; without them a row would pause for ever."""
-    whole, streamed, json_ = omni(), omni(), cartesia()
+    whole, streamed, json_, events = omni(), omni(), cartesia(), wyoming()
     whole.send({"type": "session.config"})
     streamed.send(STREAM)
     for driver in (whole, streamed):
         driver.send({"type": "input.text", "text": "Hi."})
         driver.send({"type": "input.done"})
     json_.send({"context_id": "c", "transcript": "Hi."})
-    for driver in (whole, streamed, json_):
+    events.send({"type": "synthesize", "data": {"text": "Hi."}})
+    for driver in (whole, streamed, json_, events):
         driver.sound(1, frames=7)
         driver.finish(1)
         samples = 0
@@ -499,3 +636,5 @@ TestAnyOmni = AnyOmni.TestCase
 TestAnyOmni.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestAnyCartesia = AnyCartesia.TestCase
 TestAnyCartesia.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
+TestAnyWyoming = AnyWyoming.TestCase
+TestAnyWyoming.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

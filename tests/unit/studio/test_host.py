@@ -46,7 +46,7 @@ EACH = StoreSettings(visitors="each")
 def test_on_its_own_machine_the_host_sees_everything() -> None:
     status, told = asked()
     assert (status, told["checkpoints"], told["own"], told["changing"]) == (200, ["one"], True, False)
-    assert (told["models"], told["figures"]) == ([], None)  # the runtime is not there yet
+    assert (told["models"], told["figures"], told["ports"]) == ([], None, {})  # the runtime is not there yet
     knobs = {setting["env"]: setting for setting in told["settings"]}
     assert knobs["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
     assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"

@@ -1,0 +1,28 @@
+"""Names languages by the codes that other servers' clients know; checkpoints of this family name them in English."""
+
+from __future__ import annotations
+
+LANGUAGES = {
+    "zh": "chinese",
+    "en": "english",
+    "ja": "japanese",
+    "ko": "korean",
+    "de": "german",
+    "fr": "french",
+    "ru": "russian",
+    "pt": "portuguese",
+    "es": "spanish",
+    "it": "italian",
+}
+_CODES = {name: code for code, name in LANGUAGES.items()}
+
+
+def language_of(code: str | None) -> str:
+    """Return the language of a code, with or without a region; what is no code is returned as it is."""
+    word = (code or "auto").lower()
+    return LANGUAGES.get(word.replace("_", "-").split("-")[0], word)
+
+
+def code_of(language: str) -> str | None:
+    """Return the code (ISO 639-1, and so BCP 47) of a language; None for ``auto``, and for one without a code here."""
+    return _CODES.get(language.lower())

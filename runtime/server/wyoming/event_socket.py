@@ -1,0 +1,124 @@
+"""Carries Wyoming's events over a TCP connection, as a WebSocket carries messages.
+
+An event is a line of JSON, and behind it as many bytes of data (JSON) and payload (sound) as the line says. It is
+handed on as one text, ``{"type": …, "data": {…}}``. No client's payload is of use here, and none is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from starlette.types import Message
+from starlette.websockets import WebSocketDisconnect
+
+from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge
+from runtime.server.wire import Reply, decode
+from runtime.server.wyoming.replies import SOUND
+
+PROTOCOL = "1.10.2"  # version of the `wyoming` package whose events these are
+
+_CHUNK = "audio-chunk"
+_GONE: Message = {"type": "websocket.disconnect", "code": 1006}
+_LINGER_S = 1.0  # for the client to take what was sent last, and to leave
+_READ = 65536
+
+
+class EventSocket:
+    """One connection. The reader must be limited to ``limit`` bytes, which line, data and payload may each have."""
+
+    headers: Mapping[str, str] = {}  # Wyoming has none
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._limit = limit
+        self._is_lost = False  # where the next event begins is not known any more
+        # What waits, waits in the send queue, where it can be taken back.
+        writer.transport.set_write_buffer_limits(high=0)
+
+    async def receive(self) -> Message:
+        """Return the next event, or that the client has gone.
+
+        Raises:
+            MessageTooLarge, InvalidMessage, InvalidConfig: it is none that can be read.
+        """
+        try:
+            if self._is_lost:
+                await self._discard()
+                return _GONE
+            self._is_lost = True
+            text = await self._event()
+            self._is_lost = False
+        except (OSError, asyncio.IncompleteReadError):
+            return _GONE
+        return {"type": "websocket.receive", "text": text}
+
+    async def _event(self) -> str:
+        try:
+            line = await self._reader.readuntil(b"\n")
+        except asyncio.LimitOverrunError as overrun:
+            raise MessageTooLarge(what="The line", size=f"over {overrun.consumed}", limit=self._limit) from None
+        header = _object(line)
+        data_bytes, payload_bytes = (self._length(header, name) for name in ("data_length", "payload_length"))
+        data = header.get("data", {})
+        if data_bytes:
+            more = _object(await self._reader.readexactly(data_bytes))
+            data = {**data, **more} if isinstance(data, dict) else more
+        if payload_bytes:
+            await self._reader.readexactly(payload_bytes)
+        return json.dumps({"type": header.get("type"), "data": data})
+
+    def _length(self, header: Mapping[str, Any], name: str) -> int:
+        length = header.get(name) or 0
+        if not isinstance(length, int) or isinstance(length, bool) or length < 0:
+            raise InvalidConfig(where=name, why="it must be a number of bytes", param=name)
+        if length > self._limit:
+            raise MessageTooLarge(what=name, size=length, limit=self._limit)
+        return length
+
+    async def send_text(self, data: str) -> None:
+        """Send an event."""
+        event = json.loads(data)
+        await self._send(event["type"], event["data"])
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send samples."""
+        await self._send(_CHUNK, SOUND, data)
+
+    async def _send(self, kind: str, data: Reply, payload: bytes = b"") -> None:
+        body = json.dumps(data, ensure_ascii=False).encode() if data else b""
+        lengths = {"data_length": len(body), "payload_length": len(payload)}
+        header = {"type": kind, "version": PROTOCOL, **{name: size for name, size in lengths.items() if size}}
+        self._writer.write(json.dumps(header).encode() + b"\n" + body + payload)
+        try:
+            await self._writer.drain()
+        except OSError:
+            raise WebSocketDisconnect(1006) from None
+
+    async def close(self, code: int = 1000, reason: str | None = None) -> None:
+        """Send nothing any more. What a WebSocket's close would say was said by an event."""
+        with suppress(OSError, RuntimeError):  # it is gone already
+            self._writer.write_eof()
+
+    async def leave(self) -> None:
+        """Give the client a moment to take what was sent last: with unread bytes of its own the kernel drops that."""
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LINGER_S):
+                await self._discard()
+        self._writer.transport.abort()
+
+    async def _discard(self) -> None:
+        """Read up to the client's end."""
+        while await self._reader.read(_READ):
+            pass
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        return decode(data.decode())
+    except UnicodeDecodeError:
+        raise InvalidMessage(why="it is not UTF-8") from None

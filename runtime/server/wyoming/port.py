@@ -1,0 +1,103 @@
+"""Listens for Wyoming's clients on a TCP port of its own, from when speech can be made until the server drains."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from starlette.websockets import WebSocketDisconnect
+
+from runtime.errors import InvalidSetting, RateLimited, SpeechError
+from runtime.server.access import Rate
+from runtime.server.engine_host import Host
+from runtime.server.websocket_routes import new_id, shared, speak
+from runtime.server.wyoming import replies
+from runtime.server.wyoming.event_socket import EventSocket
+from runtime.server.wyoming.session import WyomingSession
+from runtime.shared.port.caps import ConnectionCaps
+from runtime.shared.port.listening import WAITING, bind
+
+log = logging.getLogger(__name__)
+
+DIALECT = "wyoming"
+_SETTING = "VOICEWRIGHT_WYOMING"  # or --uri of `voicewright wyoming`
+
+
+class WyomingPort:
+    """The port. Thread: event loop."""
+
+    def __init__(self, host: Host, uri: str) -> None:
+        """Bind the port; nobody can connect yet.
+
+        A runtime that takes another's place binds it beside that one, and listens once the other has ceased to.
+
+        Raises:
+            InvalidSetting, PortInUse: the address is none, or cannot be bound.
+        """
+        name, port = _address(uri)
+        self._host = host
+        self._limit = host.settings.limits.max_message_bytes
+        self._caps = ConnectionCaps(host.settings.server)
+        self._rate = Rate(host.settings.server.requests_per_minute)
+        self._listener = bind(host.settings.server, name, port, option=_SETTING, is_shared=True)
+        self._server: asyncio.Server | None = None
+        bound = self._listener.getsockname()[1]
+        self.uri = f"tcp://[{name}]:{bound}" if ":" in name else f"tcp://{name}:{bound}"
+
+    async def open(self) -> None:
+        """Take connections, and say so at /ready."""
+        if self._host.settings.server.keys:
+            log.warning("Wyoming has no keys: whoever reaches %s may have speech made", self.uri)
+        self._server = await asyncio.start_server(self._serve, sock=self._listener, limit=self._limit, backlog=WAITING)
+        self._host.ports[DIALECT] = self.uri
+
+    def close(self) -> None:
+        """Take no more connections; those that are open go on."""
+        self._host.ports.pop(DIALECT, None)
+        if self._server is not None:
+            self._server.close()
+        self._listener.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        socket = EventSocket(reader, writer, self._limit)
+        address = str((writer.get_extra_info("peername") or [""])[0])
+        try:
+            self._check(address)
+        except SpeechError as error:
+            self._host.metrics.refused(error.code)
+            with suppress(WebSocketDisconnect):
+                await socket.send_text(json.dumps(replies.error(error)))
+                await socket.close()
+        else:
+            with self._caps.holding(address):
+                dialect = WyomingSession(**shared(self._host, socket))
+                await speak(socket, self._host, dialect, name=DIALECT, session_id=new_id())
+        finally:
+            await socket.leave()
+
+    def _check(self, address: str) -> None:
+        """Raise why this connection may not come in.
+
+        Raises:
+            SpeechError: there are too many, or no speech is made now.
+        """
+        self._caps.check(address)
+        if wait_s := self._rate.wait_s(address.encode()):
+            raise RateLimited(retry_after_s=round(wait_s, 3))
+        if self._host.problem is not None:
+            raise self._host.problem
+
+
+def _address(uri: str) -> tuple[str, int]:
+    """The host and port of ``tcp://HOST:PORT``."""
+    try:
+        parts = urlsplit(uri)
+        name, port = parts.hostname, parts.port
+    except ValueError:
+        name = port = None
+    if name is None or port is None or parts.scheme != "tcp" or parts.path or parts.query:
+        raise InvalidSetting(name=_SETTING, value=repr(uri), why="it must be tcp://HOST:PORT")
+    return name, port

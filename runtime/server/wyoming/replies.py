@@ -1,0 +1,64 @@
+"""Makes the events that the server sends over Wyoming, ``{"type": …, "data": {…}}``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from runtime.errors import SpeechError
+from runtime.request import SAMPLE_RATE, Mode, ModelCard
+from runtime.server.languages import code_of
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply
+from runtime.version import package_version
+
+SOUND: Reply = {"rate": SAMPLE_RATE, "width": BYTES_PER_SAMPLE, "channels": 1}
+
+AUDIO_START: Reply = {"type": "audio-start", "data": SOUND}
+AUDIO_STOP: Reply = {"type": "audio-stop", "data": {}}
+SYNTHESIZE_STOPPED: Reply = {"type": "synthesize-stopped", "data": {}}
+
+_OTHER_SERVICES = ("asr", "handle", "intent", "wake", "mic", "snd")
+
+
+def pong(text: str | None) -> Reply:
+    return {"type": "pong", "data": {"text": text}}
+
+
+def error(problem: SpeechError) -> Reply:
+    return {"type": "error", "data": {"text": str(problem), "code": problem.code}}
+
+
+def info(cards: Sequence[ModelCard], library: VoiceLibrary) -> Reply:
+    """Describe the speakers of what is loaded, and the stored voices where they can be spoken."""
+    speakers = {
+        name: _voice(name, name, card) for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers
+    }
+    cloner = next((card for card in cards if Mode.BASE in card.modes), None)
+    stored = [] if cloner is None else [_voice(voice.id, voice.name, cloner) for voice in library.cards()]
+    program = {
+        **_artifact("Voicewright", "Qwen3-TTS by Voicewright", "Voicewright"),
+        "voices": [*speakers.values(), *stored],
+        "supports_synthesize_streaming": True,
+    }
+    return {"type": "info", "data": {"tts": [program], **{service: [] for service in _OTHER_SERVICES}}}
+
+
+def _voice(name: str, shown: str, card: ModelCard) -> Reply:
+    return {**_artifact(name, shown, card.name), "languages": list(_codes(card.languages)), "speakers": None}
+
+
+def _codes(languages: Iterable[str]) -> Iterable[str]:
+    """Dialects, which have no code, are spoken by their speakers without being named."""
+    return filter(None, map(code_of, languages))
+
+
+def _artifact(name: str, shown: str, made_by: str) -> Reply:
+    """What every entry has. A model's name with a slash is its address on the Hub."""
+    url = f"https://huggingface.co/{made_by}" if "/" in made_by else ""
+    return {
+        "name": name,
+        "description": shown,
+        "attribution": {"name": made_by, "url": url},
+        "installed": True,
+        "version": package_version(),
+    }

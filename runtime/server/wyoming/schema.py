@@ -1,0 +1,94 @@
+"""Reads the events that Wyoming's clients send to a server of speech."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from runtime.errors import InvalidConfig
+from runtime.request import Reference, SpeechRequest
+from runtime.server.languages import language_of
+from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.server.wire import Name, StrictFields, Text, checked
+
+
+class Voice(StrictFields):
+    """What to speak with. ``name`` is that of a voice, or of a model with its ``speaker``."""
+
+    name: Name | None = None
+    language: Name | None = None
+    speaker: Name | None = None
+
+    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
+        """Return the request that this makes of a text."""
+        if reference is not None:
+            reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
+        return SpeechRequest(
+            text=text,
+            mode=resolved.mode,
+            voice=resolved.speaker,
+            language=language_of(self.language),
+            reference=reference,
+            holds_end=True,
+            acknowledged=True,
+        )
+
+
+class Describe(StrictFields):
+    """Asks what there is."""
+
+
+class Ping(StrictFields):
+    """Asks for the same text back."""
+
+    text: Text | None = None
+
+
+class SynthesizeStart(StrictFields):
+    """Begins a text that comes in pieces."""
+
+    voice: Voice | None = None
+    text_format: Literal["text"] | None = None
+
+
+class Synthesize(SynthesizeStart):
+    """One text; while another comes in pieces, that one again as a whole, for servers that do not take pieces."""
+
+    text: Text
+
+
+class SynthesizeChunk(StrictFields):
+    """The next piece."""
+
+    text: Text
+
+
+class SynthesizeStop(StrictFields):
+    """Ends the text."""
+
+
+Event = Describe | Ping | Synthesize | SynthesizeStart | SynthesizeChunk | SynthesizeStop
+EVENTS: dict[str, type[Event]] = {
+    "describe": Describe,
+    "ping": Ping,
+    "synthesize": Synthesize,
+    "synthesize-start": SynthesizeStart,
+    "synthesize-chunk": SynthesizeChunk,
+    "synthesize-stop": SynthesizeStop,
+}
+
+
+def read(fields: dict[str, Any]) -> Event | None:
+    """Check an event, ``{"type": …, "data": {…}}``; None for one of another service, which servers are to drop.
+
+    Raises:
+        InvalidConfig: a field of the wrong type or out of its range.
+    """
+    kind, data = fields.get("type"), fields.get("data")
+    if not isinstance(kind, str):
+        raise InvalidConfig(where="type", why="it must be a string", param="type")
+    if kind not in EVENTS:
+        return None
+    if not isinstance(data, dict):
+        raise InvalidConfig(where="data", why="it must be an object", param="data")
+    return checked(EVENTS[kind], {name: value for name, value in data.items() if value is not None})

@@ -1,0 +1,170 @@
+"""Speaks Wyoming: one text after the other, each whole or in pieces.
+
+A text is answered by ``audio-start``, ``audio-chunk`` …, ``audio-stop``, and one that came in pieces by
+``synthesize-stopped`` behind them. Events have no names that an error could be about, and Home Assistant waits for
+sound whatever it is told: so an ``error`` is the last that is sent, and the connection is closed behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.errors import BadRequest, OutOfOrder, SpeechError
+from runtime.request import AudioChunk, Broken, Finished, ModelCard, SpeechEvent
+from runtime.server.dialect import Dialect
+from runtime.server.utterance import GrowingText, Utterance
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.server.wire import check_text
+from runtime.server.wyoming import replies
+from runtime.server.wyoming.schema import (
+    Describe,
+    Event,
+    Ping,
+    Synthesize,
+    SynthesizeChunk,
+    SynthesizeStart,
+    SynthesizeStop,
+    Voice,
+    read,
+)
+
+_MAX_LATER = 64  # events that wait until a text is spoken; the rest waits in the client's socket
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Spoken(Utterance[Voice]):
+    """One text."""
+
+    in_pieces: bool
+    is_heard: bool = False  # sound of it was sent
+
+
+class WyomingSession(Dialect[Spoken]):
+    """One client on one connection."""
+
+    def __init__(self, *, cards: Sequence[ModelCard], library: VoiceLibrary, **shared: Any) -> None:
+        super().__init__(cards=cards, library=library, **shared)
+        self._cards = cards
+        self._library = library
+        self._models = frozenset(card.name for card in cards)
+        self._now: Spoken | None = None  # is spoken, or its text is coming
+        self._later: deque[Event] = deque()  # what came while it was
+
+    @property
+    def is_congested(self) -> bool:
+        return super().is_congested or len(self._later) > _MAX_LATER
+
+    # --- the engine
+
+    def _hear(self, utterance: Spoken, event: SpeechEvent) -> None:
+        self._timers.stirred()
+        match event:
+            case AudioChunk(pcm=pcm):
+                self._begin_sound(utterance)
+                self._send_sound(utterance, pcm)
+            case Finished():
+                self._begin_sound(utterance)
+                self.send_queue.say(replies.AUDIO_STOP)
+                self._end(utterance)
+            case Broken(error=error):
+                self._fail(utterance, error)
+
+    def _begin_sound(self, utterance: Spoken) -> None:
+        if not utterance.is_heard:
+            utterance.is_heard = True
+            self.send_queue.say(replies.AUDIO_START)
+
+    def _end(self, utterance: Spoken) -> None:
+        """Say that a text was spoken, and take what came meanwhile."""
+        if utterance.in_pieces:
+            self.send_queue.say(replies.SYNTHESIZE_STOPPED)
+        self._now = None
+        while self._later and not self._is_speaking:
+            self._take(self._later.popleft())
+
+    # --- the client's events
+
+    @property
+    def _is_speaking(self) -> bool:
+        """A text is complete, and the next has to wait."""
+        return self._now is not None and self._now.is_complete
+
+    def _read(self, fields: dict[str, Any]) -> Event | None:
+        event = read(fields)
+        if isinstance(event, Synthesize | SynthesizeChunk):
+            check_text(len(event.text), self._limits)
+        return event
+
+    def _handle(self, event: Event | None) -> None:
+        match event:
+            case None:
+                return
+            case Describe():
+                self.send_queue.say(replies.info(self._cards, self._library))
+            case Ping(text=text):
+                self.send_queue.say(replies.pong(text))
+            case _ if self._is_speaking:
+                self._later.append(event)
+            case _:
+                self._take(event)
+
+    def _take(self, event: Event) -> None:
+        try:
+            match event:
+                case Synthesize() if self._now is None:
+                    whole = self._begun(event, in_pieces=False)
+                    whole.hold(whole.text.add(event.text, self._clock()))
+                    whole.finish()
+                case Synthesize():
+                    pass  # its pieces have come
+                case SynthesizeStart() if self._now is None:
+                    self._begun(event, in_pieces=True)
+                case SynthesizeChunk(text=text) if self._now is not None:
+                    self._now.append(text, self._clock())
+                case SynthesizeStop() if self._now is not None:
+                    self._complete(self._now)
+                case SynthesizeStart():
+                    raise OutOfOrder(what="synthesize-start", why="synthesize-stop has not ended the text before it")
+                case _:
+                    raise OutOfOrder(what="A piece of a text", why="no synthesize-start has begun one")
+        except BadRequest as error:
+            self.shut(error, error.close_code)
+
+    def _begun(self, event: SynthesizeStart, *, in_pieces: bool) -> Spoken:
+        voice = event.voice or Voice()
+        model = voice.name if voice.name in self._models else None
+        name = voice.speaker or (None if model else voice.name)
+        resolved = self._resolver.resolve(mode=None, model=model, voice=name, has_reference=False)
+        pause_s = self._limits.max_buffer_delay_ms / 1000 if in_pieces else None
+        text = GrowingText(self._limits, "markdown" if in_pieces else "none", pause_s)
+        self._now = self._number(Spoken(self._commands, self._chosen(voice, resolved), text, in_pieces=in_pieces))
+        return self._now
+
+    def _complete(self, utterance: Spoken) -> None:
+        """Speak what is left of a text; one without a word ends without the engine."""
+        utterance.hold(utterance.text.finish())
+        utterance.is_complete = True
+        if utterance.is_submitted or utterance.has_words:
+            utterance.tell()
+        else:
+            del self.utterances[utterance.number]
+            self._end(utterance)
+
+    # --- refusals and the end
+
+    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
+        self.shut(error, error.close_code)
+
+    def _fail(self, utterance: Spoken, error: SpeechError) -> None:
+        self.shut(error, error.close_code)
+
+    def _give_up_all(self, error: SpeechError) -> None:
+        self._later.clear()
+        for utterance in tuple(self.utterances.values()):
+            self._release(utterance)
+
+    def _say_error(self, error: SpeechError) -> None:
+        self.send_queue.say(replies.error(error))

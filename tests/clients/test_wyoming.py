@@ -1,0 +1,28 @@
+"""Home Assistant's side of Wyoming: the `wyoming` package's own client, on the embedded voice."""
+
+from __future__ import annotations
+
+from tests.clients.conftest import Client
+from tests.support.runtime_server import RunningServer
+
+HALF_A_SECOND = 12_000
+
+
+def test_wyoming(client: Client, server: RunningServer) -> None:
+    heard = client("wyoming_client", server.load()["ports"]["wyoming"])
+    described = heard["described"]
+    assert described["streams"] is True
+    assert described["voices"]["clara"] == ["en"]
+    assert (described["made_by"], described["pong"]) == (["demo-voice"], "there?")
+
+    for name in ("whole", "by_language", "in_pieces"):
+        ends = ["synthesize-stopped"] if name == "in_pieces" else []
+        assert heard[name]["kinds"] == ["audio-start", "audio-stop", *ends], name
+        assert heard[name]["format"] == [24_000, 2, 1], name
+        assert heard[name]["samples"] > HALF_A_SECOND, name
+        assert heard[name]["rms"] > 300, name
+
+    for name, code in (("nobody", "unknown_voice"), ("dutch", "unsupported_language")):
+        assert heard[name]["kinds"] == ["error"], name
+        assert heard[name]["error"][0] == code, name
+        assert heard[name]["error"][1].endswith("."), name

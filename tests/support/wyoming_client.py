@@ -1,0 +1,71 @@
+"""A client of Wyoming for tests that care for its bytes: it writes what it is given, and reads to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+WAIT_S = 60.0
+
+
+@dataclass(slots=True)
+class Heard:
+    """What came up to an end: the types of the events, the data of the last, and the sound."""
+
+    kinds: list[str]
+    last: dict[str, Any]
+    pcm: bytes
+
+
+class WyomingClient:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, kind: str, **data: Any) -> None:
+        body = json.dumps(data).encode()
+        await self.write(json.dumps({"type": kind, "data_length": len(body)}).encode() + b"\n" + body)
+
+    async def write(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def event(self) -> tuple[str, dict[str, Any], bytes] | None:
+        """The next event; None at the end."""
+        line = await asyncio.wait_for(self.reader.readline(), WAIT_S)
+        if not line:
+            return None
+        header = json.loads(line)
+        data = json.loads(await self.reader.readexactly(header["data_length"])) if header.get("data_length") else {}
+        return header["type"], data, await self.reader.readexactly(header.get("payload_length", 0))
+
+    async def until(self, *kinds: str) -> Heard:
+        """Hear up to an event of one of these types, or to the end of the connection."""
+        heard = Heard([], {}, b"")
+        while (event := await self.event()) is not None:
+            kind, data, payload = event
+            heard.pcm += payload
+            heard.last = data
+            if kind != "audio-chunk" or heard.kinds[-1:] != [kind]:
+                heard.kinds.append(kind)
+            if kind in kinds:
+                break
+        return heard
+
+
+@asynccontextmanager
+async def wyoming(uri: str) -> AsyncIterator[WyomingClient]:
+    """Connect to ``tcp://HOST:PORT``."""
+    parts = urlsplit(uri)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    try:
+        yield WyomingClient(reader, writer)
+    finally:
+        writer.close()

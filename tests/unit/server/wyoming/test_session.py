@@ -1,0 +1,231 @@
+"""Wyoming's dialect: whole texts, texts in pieces, one after the other, and what it says of voices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.errors import Draining, VoiceNotFound
+from runtime.request import Mode
+from runtime.server.commands import Append, Flush, Submit
+from runtime.settings import Limits
+from tests.unit.server.dialects import STORED, Clock, DialectDriver, wyoming
+
+
+def event(kind: str, **data: Any) -> dict[str, Any]:
+    return {"type": kind, "data": data}
+
+
+def in_pieces(driver: DialectDriver, *pieces: str, **voice: Any) -> None:
+    driver.send(event("synthesize-start", voice=voice or None))
+    for piece in pieces:
+        driver.send(event("synthesize-chunk", text=piece))
+
+
+# --- what is asked of the engine
+
+
+def test_a_whole_text_is_one_request() -> None:
+    driver = wyoming()
+    driver.send(event("synthesize", text="Hello *there*.", voice={"name": "bert"}, context={"any": "thing"}))
+    (submit,) = driver.commands
+    assert isinstance(submit, Submit)
+    request = submit.request
+    assert (request.text, request.open_text, request.voice, request.language) == (
+        "Hello *there*.",
+        False,
+        "bert",
+        "auto",
+    )
+    assert request.mode is Mode.CUSTOM_VOICE
+    assert request.holds_end
+    assert request.acknowledged
+
+
+def test_pieces_are_a_text_that_grows_without_its_markdown() -> None:
+    driver = wyoming()
+    in_pieces(driver, "Hello **th", "ere**. ", "More.", name="anna")
+    assert driver.submitted[0].request.open_text
+    driver.send(event("synthesize", text="Hello **there**. More."))  # for servers that take no pieces
+    driver.send(event("synthesize-stop"))
+    assert driver.text_told == "Hello there. More.|"
+    assert len(driver.submitted) == 1
+
+
+def test_a_pause_behind_a_sentence_has_it_spoken() -> None:
+    clock = Clock()
+    driver = wyoming(Limits(max_buffer_delay_ms=300), clock)
+    in_pieces(driver, "Is it you?")
+    clock.now = 0.31
+    driver.dialect.tick()
+    driver.gather()
+    assert isinstance(driver.commands[-1], Flush)
+
+
+@pytest.mark.parametrize(
+    ("voice", "speaker", "language"),
+    [
+        (None, None, "auto"),
+        ({}, None, "auto"),
+        ({"name": "Anna"}, "anna", "auto"),
+        ({"speaker": "bert"}, "bert", "auto"),
+        ({"name": "tiny"}, None, "auto"),
+        ({"name": "tiny", "speaker": "bert"}, "bert", "auto"),
+        ({"name": None, "language": "en"}, None, "english"),
+        ({"language": "en_GB"}, None, "english"),
+        ({"language": "nl"}, None, "nl"),  # the engine says which it knows
+        ({"name": "alloy"}, "anna", "auto"),
+    ],
+)
+def test_a_voice_is_asked_for_by_name_speaker_model_or_language(
+    voice: dict[str, Any] | None, speaker: str | None, language: str
+) -> None:
+    driver = wyoming()
+    driver.send(event("synthesize", text="Hi.", voice=voice))
+    request = driver.submitted[0].request
+    assert (request.mode, request.voice, request.language) == (Mode.CUSTOM_VOICE, speaker, language)
+
+
+@pytest.mark.parametrize("name", ["grandmother", "v1"])
+def test_a_stored_voice_is_read_first(name: str) -> None:
+    driver = wyoming()
+    driver.send(event("synthesize", text="Hi.", voice={"name": name}))
+    assert not driver.submitted
+    driver.dialect.on_reference(1, STORED)
+    driver.gather()
+    request = driver.submitted[0].request
+    assert request.mode is Mode.BASE
+    assert request.reference.text == "Stored words."
+
+
+# --- what is heard
+
+
+def test_the_answer_to_a_whole_text() -> None:
+    driver = wyoming()
+    driver.send(event("synthesize", text="Hi."))
+    driver.start(1)
+    pcm = driver.sound(1) + driver.sound(1, first=1)
+    driver.finish(1)
+    start, *sound, stop = driver.heard()
+    assert start == event("audio-start", rate=24_000, width=2, channels=1)
+    assert b"".join(sound) == pcm
+    assert stop == event("audio-stop")
+
+
+def test_the_answer_to_pieces_begins_before_their_end() -> None:
+    driver = wyoming()
+    in_pieces(driver, "One. ", "Two.")
+    driver.sound(1)
+    assert driver.kinds() == ["audio-start", "sound"]
+    driver.send(event("synthesize-stop"))
+    driver.finish(1)
+    assert driver.kinds() == ["audio-stop", "synthesize-stopped"]
+
+
+def test_pieces_without_a_word_end_without_the_engine() -> None:
+    driver = wyoming()
+    in_pieces(driver, "```\n", "print('no')\n", "```")
+    driver.send(event("synthesize-stop"))
+    assert not driver.submitted
+    assert driver.kinds() == ["synthesize-stopped"]
+    driver.send(event("synthesize", text="And now."))
+    assert len(driver.submitted) == 1
+
+
+def test_texts_are_spoken_in_the_order_in_which_they_came() -> None:
+    driver = wyoming()
+    driver.send(event("synthesize", text="One."))
+    in_pieces(driver, "Two.")
+    driver.send(event("synthesize-stop"))
+    driver.send(event("synthesize", text="Three."))
+    driver.send(event("ping", text="still there?"))
+    assert driver.text_told == "One.|"
+    assert driver.heard() == [event("pong", text="still there?")]  # not about a text: said at once
+    driver.finish(1)
+    assert driver.text_told == "One.|Two.|"
+    driver.finish(2)
+    assert driver.text_told == "One.|Two.|Three.|"
+    driver.finish(3)
+    assert driver.kinds() == ["audio-start", "audio-stop"] * 2 + ["synthesize-stopped", "audio-start", "audio-stop"]
+
+
+def test_a_client_far_ahead_is_not_read_until_it_was_spoken_to() -> None:
+    driver = wyoming()
+    driver.send(event("synthesize", text="One."))
+    for _ in range(65):
+        assert not driver.dialect.is_congested
+        driver.send(event("synthesize", text="More."))
+    assert driver.dialect.is_congested
+    driver.finish(1)
+    driver.heard()
+    assert not driver.dialect.is_congested
+
+
+# --- errors are the end
+
+
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        ([event("synthesize", text="Hi.", voice={"name": "nobody"})], "unknown_voice"),
+        ([event("synthesize", text="Hi.", voice={"name": "tiny", "speaker": "nobody"})], "unknown_voice"),
+        ([event("synthesize", text="<speak>Hi.</speak>", text_format="ssml")], "invalid_config"),
+        ([event("synthesize", text="x" * 21)], "text_too_long"),
+        ([event("synthesize-start"), *[event("synthesize-chunk", text="x" * 11)] * 2], "text_too_long"),
+        ([event("synthesize")], "invalid_config"),
+        ([{"type": "synthesize", "data": []}], "invalid_config"),
+        ([{"type": None, "data": {}}], "invalid_config"),
+    ],
+)
+def test_an_error_has_its_sentence_and_ends_the_connection(events: list[dict[str, Any]], code: str) -> None:
+    driver = wyoming(Limits(max_text_chars=20))
+    for sent in events:
+        driver.send(sent)
+    error, _ = driver.heard()
+    assert error["type"] == "error"
+    assert error["data"]["code"] == code
+    assert error["data"]["text"].endswith(".")
+    assert driver.dialect.closed
+
+
+def test_a_voice_that_cannot_be_read_is_told() -> None:
+    driver = wyoming()
+    driver.send(event("synthesize", text="Hi.", voice={"name": "v1"}))
+    driver.dialect.on_reference(1, VoiceNotFound())
+    assert driver.kinds() == ["voice_not_found", "close 1008"]
+
+
+def test_a_goodbye_takes_back_what_was_not_heard() -> None:
+    driver = wyoming()
+    in_pieces(driver, "One. ")
+    driver.sound(1)
+    driver.dialect.shut(Draining(), 1001)
+    driver.gather()
+    assert driver.cancelled == [1]
+    assert driver.kinds() == ["audio-start", "draining", "close 1001"]
+    driver.send(event("synthesize-chunk", text="Two."))
+    assert not driver.of(Append)
+
+
+# --- what there is
+
+
+def test_every_voice_is_described_with_its_languages() -> None:
+    driver = wyoming()
+    driver.send(event("describe"))
+    (info,) = driver.heard()
+    assert info["type"] == "info"
+    (program,) = info["data"].pop("tts")
+    assert info["data"] == {name: [] for name in ("asr", "handle", "intent", "wake", "mic", "snd")}
+    assert program["supports_synthesize_streaming"] is True
+    assert {voice["name"]: (voice["description"], voice["languages"]) for voice in program["voices"]} == {
+        "anna": ("anna", ["en"]),
+        "bert": ("bert", ["en"]),
+        "v1": ("Grandmother", ["en"]),
+    }
+    for entry in (program, *program["voices"]):
+        assert entry["installed"] is True
+        assert entry["version"]
+        assert entry["attribution"].keys() == {"name", "url"}

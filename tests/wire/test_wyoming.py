@@ -1,0 +1,282 @@
+"""Wyoming over real connections: what is heard, what is refused, and what a port of its own has to stand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NoReturn
+
+import pytest
+
+from runtime.errors import InvalidSetting, PortInUse
+from runtime.server.serve import listen, run
+from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, ServerSettings, Settings
+from tests.conftest import FolderOf
+from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
+from tests.support.wyoming_client import Heard, WyomingClient, wyoming
+
+ANY_PORT = "tcp://127.0.0.1:0"
+LIMIT = 4096
+TEXT = "Tea. Is it hot?"
+LONG = "This goes on for longer than anybody wants to listen. " * 20
+FRAME_BYTES = 2 * 1920
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    """With the embedded voice, whose speech ends by itself: the protocol has no word for a number of frames."""
+    with running_server(
+        DEMO_CHECKPOINT,
+        engine=EngineSettings(threads=1, max_slots=2),
+        limits=Limits(max_message_bytes=LIMIT, config_s=2.0),
+        server=ServerSettings(wyoming=ANY_PORT, max_connections=4),
+    ) as running:
+        yield running
+
+
+def uri_of(server: RunningServer) -> str:
+    return str(server.load()["ports"]["wyoming"])
+
+
+def play(server: RunningServer, scene: Callable[[WyomingClient], Awaitable[Any]]) -> Any:
+    async def played() -> Any:
+        async with wyoming(uri_of(server)) as client:
+            return await scene(client)
+
+    return asyncio.run(played())
+
+
+def answer_to(server: RunningServer, *bytes_sent: bytes) -> Heard:
+    """Write these, and hear all up to the end of the connection."""
+
+    async def scene(client: WyomingClient) -> Heard:
+        for data in bytes_sent:
+            await client.write(data)
+        return await client.until()
+
+    heard: Heard = play(server, scene)
+    return heard
+
+
+# --- speech
+
+
+def test_a_whole_text_is_heard(server: RunningServer) -> None:
+    async def scene(client: WyomingClient) -> Heard:
+        await client.send("synthesize", text="Hello.", voice={"name": "clara"})
+        return await client.until("audio-stop")
+
+    heard = play(server, scene)
+    assert heard.kinds == ["audio-start", "audio-chunk", "audio-stop"]
+    assert any(heard.pcm)
+    assert len(heard.pcm) % FRAME_BYTES == 0
+    assert 'voicewright_requests_total{dialect="wyoming",mode="custom_voice",outcome="eos"}' in server.metrics()
+
+
+def test_pieces_are_heard_before_their_end(server: RunningServer) -> None:
+    async def scene(client: WyomingClient) -> tuple[Heard, Heard]:
+        await client.send("synthesize-start")
+        for piece in TEXT.split(" "):
+            await client.send("synthesize-chunk", text=f"{piece} ")
+        before = await client.until("audio-chunk")
+        await client.send("synthesize", text=TEXT)
+        await client.send("synthesize-stop")
+        return before, await client.until("synthesize-stopped")
+
+    before, after = play(server, scene)
+    assert before.kinds == ["audio-start", "audio-chunk"]
+    assert after.kinds[-2:] == ["audio-stop", "synthesize-stopped"]
+    assert any(before.pcm + after.pcm)
+
+
+def test_two_speak_at_once_and_each_is_heard(server: RunningServer) -> None:
+    """The long one goes on while the short one is spoken to its end."""
+
+    async def both() -> tuple[bytes, bytes]:
+        async with wyoming(uri_of(server)) as long, wyoming(uri_of(server)) as short:
+            await long.send("synthesize", text=LONG)
+            await long.until("audio-chunk")
+            await short.send("synthesize", text="Hello.")
+            heard = await short.until("audio-stop")
+            return (await long.until("audio-chunk")).pcm, heard.pcm
+
+    one, other = asyncio.run(both())
+    assert any(one)
+    assert any(other)
+
+
+def test_a_client_that_hangs_up_frees_its_slot(server: RunningServer) -> None:
+    async def scene(client: WyomingClient) -> None:
+        await client.send("synthesize", text=LONG)
+        await client.until("audio-chunk")
+
+    play(server, scene)
+    assert server.frames_until_idle() <= FREED_FRAMES
+
+
+def test_describe_and_ping_are_answered(server: RunningServer) -> None:
+    async def scene(client: WyomingClient) -> tuple[Heard, Heard]:
+        await client.write(b'{"type": "describe"}\n')  # a line and nothing else
+        info = await client.until("info")
+        await client.send("ping", text="there?")
+        return info, await client.until("pong")
+
+    info, pong = play(server, scene)
+    assert {"clara", "angus"} <= {voice["name"] for voice in info.last["tts"][0]["voices"]}
+    assert pong.last == {"text": "there?"}
+
+
+# --- what is refused
+
+
+def test_an_unknown_voice_is_one_sentence_and_the_end(server: RunningServer) -> None:
+    async def scene(client: WyomingClient) -> Heard:
+        await client.send("synthesize", text="Hi.", voice={"name": "nobody"})
+        return await client.until()
+
+    heard = play(server, scene)
+    assert heard.kinds == ["error"]
+    assert heard.last["code"] == "unknown_voice"
+    assert "clara" in heard.last["text"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"hello\n", "invalid_json"),
+        (b"\xff\xfe\n", "invalid_json"),
+        (b"[]\n", "invalid_json"),
+        (b"[" * 3000 + b"\n", "invalid_json"),
+        (b'{"type": 7}\n', "invalid_config"),
+        (b'{"type": "synthesize"}\n', "invalid_config"),
+        (b'{"type": "synthesize", "data": {"text": "a\\u0000"}}\n', "invalid_config"),
+        (b'{"type": "describe", "data_length": -1}\n', "invalid_config"),
+        (b'{"type": "describe", "data_length": true}\n', "invalid_config"),
+        (b'{"type": "describe", "data_length": 5}\nhello', "invalid_json"),
+        (b'{"type": "describe", "data_length": 9999999999}\n', "message_too_large"),
+        (b'{"type": "describe", "payload_length": 9999999999}\n', "message_too_large"),
+        (b"x" * (LIMIT + 1), "message_too_large"),
+        (b'{"type": "synthesize-stop"}\n', "out_of_order"),
+        (b'{"type": "synthesize", "data": {"text": " "}}\n', "empty_text"),
+    ],
+)
+def test_what_is_no_event_is_told_and_ends_the_connection(server: RunningServer, sent: bytes, code: str) -> None:
+    heard = answer_to(server, sent)
+    assert (heard.kinds, heard.last["code"]) == (["error"], code)
+
+
+def test_a_line_without_an_end_takes_no_memory(server: RunningServer) -> None:
+    """The client is told after the first few kilobytes, and reads it though it goes on sending."""
+
+    async def scene(client: WyomingClient) -> tuple[Heard, int]:
+        sent = 0
+        try:
+            for _ in range(512):
+                await client.write(b"x" * 2**16)
+                sent += 2**16
+                await asyncio.sleep(0)
+        except ConnectionError:
+            pass
+        return await client.until(), sent
+
+    heard, sent = play(server, scene)
+    assert heard.last["code"] == "message_too_large"
+    assert sent
+
+
+def test_payloads_and_events_of_other_services_are_passed_over(server: RunningServer) -> None:
+    async def scene(client: WyomingClient) -> Heard:
+        await client.write(b'{"type": "audio-chunk", "data": {"rate": 1}, "payload_length": 4000}\n' + b"\n" * 4000)
+        await client.send("ping", text=None)
+        return await client.until("pong")
+
+    assert play(server, scene).kinds == ["pong"]
+
+
+def test_a_silent_client_is_sent_home(server: RunningServer) -> None:
+    async def scene(client: WyomingClient) -> Heard:
+        await client.write(b'{"type": "desc')
+        return await client.until()
+
+    assert play(server, scene).last["code"] == "idle_timeout"
+
+
+def test_connections_have_their_cap(server: RunningServer) -> None:
+    async def scene() -> Heard:
+        async with wyoming(uri) as one, wyoming(uri) as two, wyoming(uri) as three, wyoming(uri) as four:
+            for client in (one, two, three, four):
+                await client.send("ping")
+                await client.until("pong")
+            async with wyoming(uri) as fifth:
+                return await fifth.until()
+
+    uri = uri_of(server)
+    assert asyncio.run(scene()).last["code"] == "too_many_connections"
+
+
+# --- the port
+
+
+def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
+    """As the studio loads other checkpoints: the new runtime is started beside the old one, which then drains."""
+    folder, engine = folder_of("quick", "custom_voice"), EngineSettings(threads=1)
+
+    async def voices(uri: str) -> list[str]:
+        async with wyoming(uri) as client:
+            await client.send("describe")
+            heard = await client.until("info")
+            return [voice["attribution"]["name"] for voice in heard.last["tts"][0]["voices"]][:1]
+
+    with running_server(folder, engine=engine, server=ServerSettings(wyoming=ANY_PORT)) as old:
+        uri = uri_of(old)
+
+        async def speaking() -> tuple[Heard, Heard]:
+            async with wyoming(uri) as client, wyoming(uri) as idle:
+                await client.send("synthesize", text="Hi.")
+                await client.until("audio-chunk")
+                old.tell_to_end()
+                return await client.until("audio-stop"), await idle.until()
+
+        with running_server(folder_of("brief", "base"), engine=engine, server=ServerSettings(wyoming=uri)) as new:
+            assert new.load()["ports"] == {"wyoming": uri}
+            heard, idle = asyncio.run(speaking())
+            assert heard.kinds[-1] == "audio-stop"
+            assert idle.last["code"] == "draining"
+            assert [asyncio.run(voices(uri)) for _ in range(8)] == [[]] * 8  # the new one's, which has no speakers
+
+
+def test_requests_a_minute_are_counted_here_too(folder_of: FolderOf) -> None:
+    settings = ServerSettings(wyoming=ANY_PORT, requests_per_minute=2)
+    with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
+        uri = uri_of(server)
+
+        async def code() -> str | None:
+            async with wyoming(uri) as client:
+                await client.send("ping")
+                return (await client.until("pong")).last.get("code")
+
+        assert [asyncio.run(code()) for _ in range(3)] == [None, None, "rate_limited"]
+
+
+@pytest.mark.parametrize(
+    "uri", ["10200", "http://127.0.0.1:10200", "tcp://127.0.0.1", "tcp://:1", "tcp://h:99999", "tcp://h:1/x"]
+)
+def test_an_address_that_is_none_is_refused_before_anything_is_loaded(folder_of: FolderOf, uri: str) -> None:
+    with pytest.raises(InvalidSetting, match="tcp://HOST:PORT"):
+        begun(uri)
+
+
+def test_a_port_of_another_program_is_not_shared() -> None:
+    with listen(ServerSettings(port=0)) as taken, pytest.raises(PortInUse):
+        begun(f"tcp://127.0.0.1:{taken.getsockname()[1]}")
+
+
+def begun(uri: str) -> None:
+    """Begin to run with this address."""
+    settings = Settings(server=ServerSettings(port=0, wyoming=uri))
+    with listen(settings.server) as listener:
+        asyncio.run(run(settings, listener, nothing))
+
+
+def nothing(*_: object) -> NoReturn:
+    raise AssertionError("nothing is to be loaded")
