@@ -6,11 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from runtime.request import SpeechRequest
-from runtime.server.cartesia.pcm_formats import PcmWriter
 from runtime.server.cartesia.schema import Generation
-from runtime.server.cartesia.tags import Tags
-from runtime.server.cartesia.word_times import WordTimes
 from runtime.server.utterance import ChosenVoice, GrowingText, Utterance
+from runtime.shared.pcm_formats import PcmWriter
+from runtime.shared.speech_tags import Tags
+from runtime.shared.word_times import WordTimes
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

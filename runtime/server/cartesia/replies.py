@@ -7,8 +7,8 @@ from typing import Any
 
 from runtime.errors import SpeechError
 from runtime.server.cartesia.contexts import Context
-from runtime.server.cartesia.word_times import TimedWords
 from runtime.server.wire import Reply
+from runtime.shared.word_times import TimedWords
 
 _PARTIAL = 206  # status_code of all that is well, the last message too
 

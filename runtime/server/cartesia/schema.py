@@ -10,12 +10,12 @@ from pydantic import AliasChoices, Field, model_validator
 
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
-from runtime.server.cartesia.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 from runtime.server.languages import language_of
 from runtime.server.text_filter import FilterName
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
 from runtime.settings import Limits
+from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 
 MAX_BUFFER_DELAY_MS = 3000  # Cartesia's default
 

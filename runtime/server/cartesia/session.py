@@ -19,11 +19,11 @@ from runtime.request import AudioChunk, Broken, Finished, ShortOfText, SpeechEve
 from runtime.server.cartesia import replies
 from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read
-from runtime.server.cartesia.word_times import TimedWords, WordTimes
 from runtime.server.dialect import Dialect, RecentNames
 from runtime.server.utterance import GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
 from runtime.shared.speech_rate import is_speakable
+from runtime.shared.word_times import TimedWords, WordTimes
 
 _IDLE_S = 300.0  # Cartesia's own: clients keep a socket ready for as long
 _MAX_SEGMENTS = 64  # of one context, that wait for their turn

@@ -11,16 +11,16 @@ from fastapi import FastAPI, Request, Response
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, SpeechRequest
 from runtime.server.cartesia import replies
-from runtime.server.cartesia.pcm_formats import PcmWriter
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
-from runtime.server.cartesia.tags import without_tags
-from runtime.server.cartesia.word_times import WordTimes
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, event, read_fields
 from runtime.server.request_ids import id_of
 from runtime.server.text_filter import filtered
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
+from runtime.shared.pcm_formats import PcmWriter
+from runtime.shared.speech_tags import without_tags
+from runtime.shared.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}  # RIFF's code; width

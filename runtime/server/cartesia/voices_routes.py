@@ -7,10 +7,9 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
-from runtime.errors import InvalidConfig, VoiceNotFound
-from runtime.request import Mode
+from runtime.errors import InvalidConfig
 from runtime.server.engine_host import Host
-from runtime.server.languages import code_of
+from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
 from runtime.server.wire import Reply
 
 GET = ["GET", "HEAD"]
@@ -34,7 +33,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
             raise InvalidConfig(where="limit", why=f"it must be a number from 1 to {_MOST}", param="limit")
         size, words = int(limit), q.casefold()
         listed = [
-            found for found in _all(host, request) if words in f"{found['name']} {found['description']}".casefold()
+            _entry(voice)
+            for voice in known_voices(host, request.headers)
+            if words in f"{voice.name} {voice.description}".casefold()
         ]
         ids = [found["id"] for found in listed]
         if ending_before in ids:
@@ -46,47 +47,20 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.api_route("/voices/{voice_id}", methods=GET)
     async def voice(request: Request, voice_id: str) -> Reply:
-        for found in _all(host, request):
-            if voice_id in (found["id"], found["name"]):
-                return found
-        raise VoiceNotFound
+        return _entry(known_voice(host, request.headers, voice_id))
 
 
-def _all(host: Host, request: Request) -> list[dict[str, Any]]:
-    """The speakers of what is loaded, then the stored voices that the request sees."""
-    library = host.owner_library(request.headers)
-    cards = host.engine.cards if host.problem is None else ()
-    speakers = {
-        name: _voice(
-            name, name, f"A speaker of {card.name}.", card.languages[0] if card.languages else "", card.created
-        )
-        for card in cards
-        if Mode.CUSTOM_VOICE in card.modes
-        for name in card.speakers
-    }
-    stored = [
-        _voice(
-            card.id, card.name, card.description or "", card.language, card.created_at, is_owner=library.owns(card.id)
-        )
-        for card in library.cards()
-    ]
-    return [*speakers.values(), *stored]
-
-
-def _voice(
-    voice_id: str, name: str, description: str, language: str, created_at: float, *, is_owner: bool = False
-) -> dict[str, Any]:
-    code = code_of(language) or "en"
+def _entry(voice: KnownVoice) -> dict[str, Any]:
     return {
-        "id": voice_id,
-        "name": name,
+        "id": voice.id,
+        "name": voice.name,
         "tagline": "",
-        "description": description,
-        "language": code,
-        "locales": [{"locale": code, "is_native": True}],
-        "created_at": datetime.fromtimestamp(created_at, UTC).isoformat(),
-        "access": "private" if is_owner else "public",
-        "visibility": "owner" if is_owner else "all",
-        "is_owner": is_owner,
-        "is_public": not is_owner,
+        "description": voice.description,
+        "language": voice.language,
+        "locales": [{"locale": voice.language, "is_native": True}],
+        "created_at": datetime.fromtimestamp(voice.created_at, UTC).isoformat(),
+        "access": "private" if voice.is_owner else "public",
+        "visibility": "owner" if voice.is_owner else "all",
+        "is_owner": voice.is_owner,
+        "is_public": not voice.is_owner,
     }

@@ -17,20 +17,24 @@ _PER_SYLLABLE_S = 0.22
 # Scripts without spaces, where a character is a syllable or more, and so a word of its own.
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _UNSPACED = _SYLLABIC.replace("\uac00-\ud7af", "")  # Korean is written with spaces
-_WORD = re.compile(rf"[{_UNSPACED}][^\s\w]*|[^\s{_UNSPACED}]+")
+_SPAN = re.compile(rf"\s*(?:[{_UNSPACED}][^\s\w]*|[^\s{_UNSPACED}]+)\s*")  # a word, and the white space around it
 _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 
 
 @dataclass(frozen=True, slots=True)
 class TimedWords:
-    """Times in seconds from the beginning of the sound."""
+    """Times in seconds from the beginning of the sound. The spans, joined, are the text as it stands there."""
 
-    words: list[str] = field(default_factory=list)
+    spans: list[str] = field(default_factory=list)
     start: list[float] = field(default_factory=list)
     end: list[float] = field(default_factory=list)
 
-    def add(self, word: str, start: float, end: float) -> None:
-        self.words.append(word)
+    @property
+    def words(self) -> list[str]:
+        return [span.strip() for span in self.spans]
+
+    def add(self, span: str, start: float, end: float) -> None:
+        self.spans.append(span)
         self.start.append(round(start, 3))
         self.end.append(round(end, 3))
 
@@ -40,23 +44,23 @@ class WordTimes:
 
     def __init__(self) -> None:
         self._tail = ""  # may still grow into a longer word
-        self._words: deque[str] = deque()
+        self._spans: deque[str] = deque()
         self._samples = 0
         self._told_until = 0.0  # seconds
 
     def add(self, text: str) -> None:
         """Take more text."""
         self._tail += text
-        words = list(_WORD.finditer(self._tail))
-        self._words.extend(word.group() for word in words[:-1])
-        self._tail = self._tail[words[-1].start() :] if words else ""
+        spans = list(_SPAN.finditer(self._tail))
+        self._spans.extend(span.group() for span in spans[:-1])
+        self._tail = self._tail[spans[-1].start() :] if spans else self._tail
 
     def hear(self, samples: int) -> TimedWords:
         """Take so much more sound and return the words that are over by now."""
         self._samples += samples
         now, told = self._samples / SAMPLE_RATE, TimedWords()
-        while self._words and (end := self._told_until + _seconds(self._words[0])) <= now:
-            told.add(self._words.popleft(), self._told_until, end)
+        while self._spans and (end := self._told_until + _seconds(self._spans[0])) <= now:
+            told.add(self._spans.popleft(), self._told_until, end)
             self._told_until = end
         return told
 
@@ -66,18 +70,19 @@ class WordTimes:
 
     def finish(self) -> TimedWords:
         """Return the words that are left, spread over the sound that is left."""
-        self._words.extend(word.group() for word in _WORD.finditer(self._tail))
+        self._spans.extend(span.group() for span in _SPAN.finditer(self._tail))
         self._tail, told = "", TimedWords()
-        needed = sum(map(_seconds, self._words))
+        needed = sum(map(_seconds, self._spans))
         left = max(0.0, self._samples / SAMPLE_RATE - self._told_until)
-        for word in self._words:
-            end = self._told_until + _seconds(word) / needed * left
-            told.add(word, self._told_until, end)
+        for span in self._spans:
+            end = self._told_until + _seconds(span) / needed * left
+            told.add(span, self._told_until, end)
             self._told_until = end
-        self._words.clear()
+        self._spans.clear()
         return told
 
 
-def _seconds(word: str) -> float:
+def _seconds(span: str) -> float:
+    word = span.strip()
     syllables = len(_IS_SYLLABLE.findall(word))
     return syllables * _PER_SYLLABLE_S + (len(word) - syllables + 1) * _PER_LETTER_S

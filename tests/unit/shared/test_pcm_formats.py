@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from runtime.server.cartesia.pcm_formats import ENCODINGS, PcmWriter
+from runtime.shared.pcm_formats import ENCODINGS, PcmWriter
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

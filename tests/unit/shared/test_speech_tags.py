@@ -1,4 +1,4 @@
-"""Cartesia's tags are acted on or left out, however the transcript comes in."""
+"""Tags in a text are acted on or left out, however it comes in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.server.cartesia.tags import Tags, without_tags
+from runtime.shared.speech_tags import Tags, without_tags
 
 CASES = {
     "Hello there.": "Hello there.",
@@ -17,6 +17,7 @@ CASES = {
     '<speed ratio="1.5"/>Fast': "Fast",
     '<volume ratio="0.5"/>soft <emotion value="angry" />no': "soft no",
     "</speed>x": "x",
+    '<phoneme alphabet="ipa" ph="ˈtoʊmɑtoʊ">tomato</phoneme> soup': "tomato soup",
     "2 < 3 and <b>bold</b> <3": "2 < 3 and <b>bold</b> <3",
     "<spelling> and <breakfast>": "<spelling> and <breakfast>",
     "unfinished <spe": "unfinished <spe",

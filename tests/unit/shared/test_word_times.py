@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.server.cartesia.word_times import TimedWords, WordTimes
+from runtime.shared.word_times import TimedWords, WordTimes
 
 
 def spoken(texts: list[str], chunks: list[int]) -> TimedWords:
@@ -13,7 +13,7 @@ def spoken(texts: list[str], chunks: list[int]) -> TimedWords:
     for text in texts:
         times.add(text)
     for told in [*(times.hear(samples) for samples in chunks), times.finish()]:
-        all_.words.extend(told.words)
+        all_.spans.extend(told.spans)
         all_.start.extend(told.start)
         all_.end.extend(told.end)
     return all_
@@ -43,6 +43,7 @@ def test_characters_of_scripts_without_spaces_are_words() -> None:
 def test_every_word_is_told_once_and_times_only_grow(texts: list[str], chunks: list[int]) -> None:
     told = spoken(texts, chunks)
     assert "".join(told.words) == "".join("".join(texts).split())
+    assert "".join(told.spans) == ("".join(texts) if told.words else "")
     edges = [time for pair in zip(told.start, told.end, strict=True) for time in pair]
     assert edges == sorted(edges)
     assert all(0 <= time <= sum(chunks) / 24_000 + 0.001 for time in edges)

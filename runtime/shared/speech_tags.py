@@ -1,15 +1,15 @@
-"""Takes Cartesia's tags out of a growing transcript, so that none is read aloud.
+"""Takes the tags of Cartesia's and ElevenLabs' texts out of a growing one, so that none is read aloud.
 
 ``<spell>`` is acted on: what it holds is spoken letter by letter. ``<break>`` becomes a pause of punctuation.
-``<speed>``, ``<volume>`` and ``<emotion>`` ask for what a checkpoint cannot do in the middle of a text and are left
-out. A tag may come in pieces; any other ``<`` is text.
+``<speed>``, ``<volume>``, ``<emotion>`` and ``<phoneme>`` ask for what a checkpoint cannot do in the middle of a text
+and are left out; the words between them are spoken. A tag may come in pieces; any other ``<`` is text.
 """
 
 from __future__ import annotations
 
 import re
 
-_NAMES = ("break", "spell", "speed", "volume", "emotion")
+_NAMES = ("break", "spell", "speed", "volume", "emotion", "phoneme")
 _TAG = re.compile(rf"<(/?)\s*({'|'.join(_NAMES)})\b[^<>]*>", re.IGNORECASE)
 _MAX_TAG = 100  # characters; what has not ended by then is no tag
 _PAUSE = ", "

@@ -1,0 +1,67 @@
+"""Lists every voice that a request may name, as the dialects tell them: speakers first, then stored voices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runtime.errors import VoiceNotFound
+from runtime.request import Mode
+from runtime.server.engine_host import Host
+from runtime.server.languages import code_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownVoice:
+    """A speaker of a loaded checkpoint, or a stored voice."""
+
+    id: str  # of a speaker its name
+    name: str
+    description: str
+    language: str  # its code
+    created_at: float  # seconds since the epoch
+    is_speaker: bool = False
+    is_owner: bool = False  # who asks may change it
+
+
+def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:
+    """The speakers of what is loaded, none while it loads, then the stored voices that the request sees."""
+    library = host.owner_library(headers)
+    cards = host.engine.cards if host.problem is None else ()
+    speakers = {
+        name: KnownVoice(
+            id=name,
+            name=name,
+            description=f"A speaker of {card.name}.",
+            language=code_of(card.languages[0] if card.languages else "") or "en",
+            created_at=card.created,
+            is_speaker=True,
+        )
+        for card in cards
+        if Mode.CUSTOM_VOICE in card.modes
+        for name in card.speakers
+    }
+    stored = [
+        KnownVoice(
+            id=card.id,
+            name=card.name,
+            description=card.description or "",
+            language=code_of(card.language) or "en",
+            created_at=card.created_at,
+            is_owner=library.owns(card.id),
+        )
+        for card in library.cards()
+    ]
+    return [*speakers.values(), *stored]
+
+
+def known_voice(host: Host, headers: Mapping[str, str], id_or_name: str) -> KnownVoice:
+    """The voice of that id or name.
+
+    Raises:
+        VoiceNotFound: there is none.
+    """
+    for voice in known_voices(host, headers):
+        if id_or_name in (voice.id, voice.name):
+            return voice
+    raise VoiceNotFound
