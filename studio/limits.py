@@ -36,7 +36,7 @@ OPEN = (
     "/studio/css/",
     "/studio/sign",
 )
-CLOSED = (*API, "/voices", "/studio/", "/gradio_api/", "/mcp")
+CLOSED = (*API, "/voices", "/v2/voices", "/studio/", "/gradio_api/", "/mcp")
 
 
 class VisitLimits:

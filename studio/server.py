@@ -135,7 +135,7 @@ def build(
     for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
-    for path in ("/voices", "/voices/{path:path}"):  # Cartesia's too
+    for path in ("/voices", "/voices/{path:path}", "/v2/voices"):  # Cartesia's too, and ElevenLabs'
         app.add_route(path, relay.http, methods=HTTP_METHODS)
     app.router.routes += [
         *voice_routes(relay, voice_bin),

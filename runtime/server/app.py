@@ -17,6 +17,9 @@ from runtime.server.access import AccessControl, Tickets
 from runtime.server.cartesia import speech_routes as cartesia_speech
 from runtime.server.cartesia import voices_routes as cartesia_voices
 from runtime.server.descriptions import model_entry
+from runtime.server.elevenlabs import catalogue_routes as elevenlabs_catalogue
+from runtime.server.elevenlabs import socket_routes as elevenlabs_sockets
+from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
 from runtime.server.engine_host import Host
 from runtime.server.native import protocol_page
 from runtime.server.openai import routes as openai_routes
@@ -30,7 +33,11 @@ from runtime.version import package_version
 
 GET = ["GET", "HEAD"]
 
-DIALECTS = [websocket_routes, openai_routes, cartesia_speech, cartesia_voices]  # what speaks, and on which routes
+DIALECTS = [  # what speaks, and on which routes
+    *(websocket_routes, openai_routes),
+    *(cartesia_speech, cartesia_voices),
+    *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_catalogue),
+]
 
 
 def create_app(host: Host) -> FastAPI:
@@ -71,9 +78,11 @@ def create_app(host: Host) -> FastAPI:
         return Response(host.metrics.page(load), media_type=metrics.CONTENT_TYPE)
 
     @app.api_route("/v1/models", methods=GET)
-    async def models() -> dict[str, Any]:
-        """The loaded checkpoints; none while they load."""
+    async def models(request: Request) -> Any:
+        """The loaded checkpoints, none while they load; ElevenLabs' clients get a list of another shape."""
         cards = host.engine.cards if host.problem is None else ()
+        if elevenlabs_catalogue.KEY in request.headers:
+            return elevenlabs_catalogue.models(cards, host.settings.limits)
         return {"object": "list", "data": [model_entry(card) for card in cards]}
 
     @app.post("/v1/session_ticket")

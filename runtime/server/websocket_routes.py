@@ -35,16 +35,16 @@ def add_routes(app: FastAPI, host: Host) -> None:
         problem, session_id = host.problem, new_id()
         if PROTOCOL in offered:
             if problem is not None:
-                await _turn_away(websocket, host, problem, replies.error(problem))
+                await turn_away(websocket, host, problem, replies.error(problem))
             else:
                 await speak(
                     websocket, host, _native(host, websocket, session_id), name="voicewright", session_id=session_id
                 )
         elif offered:
             error = SubprotocolRequired(protocol=PROTOCOL)
-            await _turn_away(websocket, host, error, replies.error(error))
+            await turn_away(websocket, host, error, replies.error(error))
         elif problem is not None:
-            await _turn_away(websocket, host, problem, omni_replies.error(str(problem), problem))
+            await turn_away(websocket, host, problem, omni_replies.error(str(problem), problem))
         else:
             await speak(websocket, host, _omni(host, websocket), name="omni", session_id=session_id)
 
@@ -54,7 +54,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         await websocket.accept()
         problem, session_id = host.problem, new_id()
         if problem is not None:
-            await _turn_away(websocket, host, problem, cartesia_replies.error(problem, None, session_id))
+            await turn_away(websocket, host, problem, cartesia_replies.error(problem, None, session_id))
         else:
             await speak(websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id)
 
@@ -87,6 +87,7 @@ def shared(host: Host, socket: Socket) -> dict[str, Any]:
 
 
 def new_id() -> str:
+    """Return what a session is called in the log."""
     return secrets.token_hex(8)
 
 
@@ -101,7 +102,7 @@ async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str,
         del host.sockets[connection]
 
 
-async def _turn_away(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
+async def turn_away(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
     """Say why, then close an accepted socket."""
     host.metrics.refused(error.code)
     await websocket.send_json(words)

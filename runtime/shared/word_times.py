@@ -38,6 +38,12 @@ class TimedWords:
         self.start.append(round(start, 3))
         self.end.append(round(end, 3))
 
+    def join(self, later: TimedWords) -> None:
+        """Add words that are spoken after these."""
+        self.spans.extend(later.spans)
+        self.start.extend(later.start)
+        self.end.extend(later.end)
+
 
 class WordTimes:
     """The words of one growing text beside its growing sound."""

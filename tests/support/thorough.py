@@ -75,7 +75,8 @@ THOROUGH: dict[str, Row] = {
     ),
     # The wire: crowds, abuse, whole processes, every route compared with every other, limits waited out.
     "tests/wire/test_allowance.py": tuple(
-        f"test_each_way_counts_and_each_way_ends_when_all_is_spent[{way}]" for way in ("mp3", "events", "batch", "omni")
+        f"test_each_way_counts_and_each_way_ends_when_all_is_spent[{way}]"
+        for way in ("mp3", "events", "batch", "omni", "elevenlabs")
     ),
     "tests/wire/test_cartesia.py": (
         "test_a_context_whose_text_does_not_go_on_expires_and_gives_its_slot_back",
@@ -89,6 +90,19 @@ THOROUGH: dict[str, Row] = {
         "test_an_mp3_has_the_rates_that_were_asked_for[22050-None]",
         "test_an_mp3_has_the_rates_that_were_asked_for[44100-128000]",
         "test_what_newer_clients_send_is_understood",
+    ),
+    "tests/wire/test_elevenlabs.py": (
+        "test_elevenlabs_own_client_sends_each_word_and_would_have_it_now",
+        "test_livekits_sentences_are_flushed_and_its_context_closed",
+        "test_who_goes_on_too_late_is_told",
+        "test_an_error_ends_its_context_and_no_other",
+        "test_a_hang_up_over_http_frees_the_slot",
+        "test_a_file_has_the_format_that_was_asked_for[pcm_8000-audio/pcm]",
+        "test_a_file_has_the_format_that_was_asked_for[wav_16000-audio/wav]",
+        "test_a_file_has_the_format_that_was_asked_for[opus_48000_64-audio/ogg]",
+        "test_a_file_has_the_format_that_was_asked_for[ulaw_8000-audio/basic]",
+        "test_a_faster_voice_is_shorter_and_tags_are_not_read",
+        "test_the_curl_of_the_page_works",
     ),
     "tests/wire/test_client.py": (
         "test_sound_that_nobody_reads_is_not_fetched",

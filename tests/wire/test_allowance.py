@@ -35,6 +35,7 @@ POSTED: dict[str, tuple[str, dict[str, Any]]] = {
             "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000},
         },
     ),
+    "elevenlabs": ("/v1/text-to-speech/alloy/stream", {"text": "Hello."}),
 }
 NATIVE = ['{"type": "session.config", "max_frames": 13}', '{"type": "input\\u002etext", "text": "Hello."}']
 CARTESIA = {**POSTED["cartesia"][1], "context_id": "a", **FIELDS}
@@ -50,6 +51,11 @@ TALKED: dict[str, tuple[str, list[str], list[str]]] = {
         ],
     ),
     "cartesia socket": ("/tts/websocket", [], [json.dumps(CARTESIA)]),
+    "elevenlabs socket": (
+        "/v1/text-to-speech/alloy/stream-input?output_format=pcm_24000",
+        [],
+        [json.dumps({"text": "Hello.", **FIELDS}), '{"text": ""}'],
+    ),
 }
 ENDS = ("audio.done", "session.done", "done", "error")
 
@@ -82,11 +88,15 @@ def talk(port: int, kind: str, headers: dict[str, str]) -> str:
             for message in messages:
                 await socket.send(message)
             async for answer in socket:
-                if isinstance(answer, str) and json.loads(answer)["type"] in ENDS:
+                if isinstance(answer, str) and is_end(json.loads(answer)):
                     return answer
         return ""
 
     return asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def is_end(message: dict[str, Any]) -> bool:
+    return message.get("type") in ENDS or bool(message.get("isFinal") or message.get("error"))
 
 
 def ask(port: int, kind: str, headers: dict[str, str]) -> str:

@@ -33,12 +33,24 @@ def shape(message: Any) -> Any:
     if message is None or isinstance(message, bytes):
         return "sound"
     told = {"type", "context_id", "sentence_index", "utterance_index", "total_sentences", "code", "error_code", "done"}
+    told |= {"contextId", "isFinal", "error"} if "type" not in message else set()
     return {name: value if name in told else ... for name, value in message.items()}
+
+
+def is_sound(event: Any) -> bool:
+    """It is one of the messages that come as often as it takes."""
+    if event == "sound" or "type" not in event:
+        return event == "sound" or event.get("isFinal", ...) is None
+    return event["type"] in {"chunk", "timestamps"}
 
 
 @pytest.mark.parametrize(
     ("heading", "path"),
-    [("vLLM-Omni's WebSocket", "/v1/audio/speech/stream"), ("Cartesia's WebSocket", "/tts/websocket")],
+    [
+        ("vLLM-Omni's WebSocket", "/v1/audio/speech/stream"),
+        ("Cartesia's WebSocket", "/tts/websocket"),
+        ("ElevenLabs' WebSockets", "/v1/text-to-speech/alloy/multi-stream-input"),
+    ],
 )
 def test_the_page_shows_what_happens(server: RunningServer, heading: str, path: str) -> None:
     turns = conversation(heading)
@@ -66,7 +78,7 @@ def test_the_page_shows_what_happens(server: RunningServer, heading: str, path: 
     heard, metrics = asyncio.run(hold())
     wanted = [shape(what) for who, what in turns if who == "←"]
     # Sound, and times beside it, come in as many messages as it takes.
-    kinds = [event for event in heard if event == "sound" or event["type"] in {"chunk", "timestamps"}]
+    kinds = [event for event in heard if is_sound(event)]
     assert all(kind in wanted for kind in kinds)
     assert [one for one, _ in groupby(event for event in heard if event not in kinds)] == [
         one for one, _ in groupby(expected for expected in wanted if expected not in kinds)

@@ -23,6 +23,7 @@ from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import same_sound, spoken, talk
 from tests.wire import test_cartesia as cartesia
+from tests.wire import test_elevenlabs as elevenlabs
 from tests.wire import test_omni as omni
 from tests.wire import test_openai as openai
 from voicewright import say as client_say
@@ -176,12 +177,33 @@ def cartesia_bytes(server: RunningServer, cast: Cast) -> bytes:
     return httpx.post(f"{server.http}/tts/bytes", json={**body, **more}, timeout=60).content
 
 
+# --- ElevenLabs', where it stands in the address
+
+
+def elevenlabs_in_pieces(server: RunningServer, cast: Cast) -> bytes:
+    async def speak() -> bytes:
+        async with elevenlabs.socket(server, elevenlabs.ONE, cast["voice"], language_code="") as connection:
+            for text in (" ", *PIECES, ""):
+                await elevenlabs.send(connection, text, seed=SEED, max_frames=FRAMES)
+            return elevenlabs.sound_of((await elevenlabs.closed(connection))[0])
+
+    return asyncio.run(speak())
+
+
+def elevenlabs_whole(server: RunningServer, cast: Cast) -> bytes:
+    url = f"{server.http}/v1/text-to-speech/{cast['voice']}?output_format=pcm_24000"
+    return httpx.post(url, json={"text": TEXT, "seed": SEED, "max_frames": FRAMES}, timeout=60).content
+
+
 ROUTES: tuple[Route, ...] = (
     *(native_whole, native_in_pieces, native_labelled, python_client),
     *(omni_streamed, omni_in_pieces, omni_whole, omni_wav, omni_flac),
     *(openai_pcm, openai_whole, openai_wav, openai_flac, openai_events, openai_batch),
 )
-BY_ID: tuple[Route, ...] = (cartesia_whole, cartesia_in_pieces, cartesia_bytes)
+BY_ID: tuple[Route, ...] = (
+    *(cartesia_whole, cartesia_in_pieces, cartesia_bytes),
+    *(elevenlabs_whole, elevenlabs_in_pieces),
+)
 CASTS = ("speaker", "design", "clone", "x_vector", "stored")
 
 

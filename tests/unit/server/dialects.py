@@ -22,6 +22,10 @@ from runtime.server.commands import (
     TextMessage,
 )
 from runtime.server.dialect import Dialect
+from runtime.server.elevenlabs.multi_stream_input import MultiStreamInputSession
+from runtime.server.elevenlabs.schema import read_socket_options
+from runtime.server.elevenlabs.session import ElevenLabsSession
+from runtime.server.elevenlabs.stream_input import StreamInputSession
 from runtime.server.omni.session import OmniSession
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.server.wyoming.session import WyomingSession
@@ -135,6 +139,8 @@ def _kind(item: Any) -> str:
         return "sound"
     if isinstance(item, Close):
         return f"close {item.code}"
+    if "type" not in item:  # ElevenLabs'
+        return str(item.get("error") or ("final" if item["isFinal"] else "audio"))
     if item["type"] == "error":
         return str(item.get("code") or item.get("error_code") or item["data"]["code"])
     return str(item["type"])
@@ -175,4 +181,25 @@ def cartesia(limits: Limits | None = None, clock: Clock | None = None) -> Dialec
 def wyoming(limits: Limits | None = None, clock: Clock | None = None) -> DialectDriver:
     return DialectDriver(
         WyomingSession(limits=limits or Limits(), cards=(CARD, CLONER), library=one_voice(), clock=clock or Clock())
+    )
+
+
+def elevenlabs(
+    limits: Limits | None = None,
+    clock: Clock | None = None,
+    *,
+    is_multi: bool = True,
+    voice: str = "anna",
+    **query: str,
+) -> DialectDriver:
+    kind: type[ElevenLabsSession] = MultiStreamInputSession if is_multi else StreamInputSession
+    return DialectDriver(
+        kind(
+            voice_id=voice,
+            options=read_socket_options({"output_format": "pcm_24000", **query}),
+            limits=limits or Limits(),
+            cards=(CARD, CLONER),
+            library=one_voice(),
+            clock=clock or Clock(),
+        )
     )

@@ -26,7 +26,7 @@ from runtime.server.commands import (
 )
 from runtime.settings import Limits
 from tests.support.examples import examples
-from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver, cartesia, omni, wyoming
+from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver, cartesia, elevenlabs, omni, wyoming
 
 LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
 STREAM = {"type": "session.config", "stream_audio": True, "response_format": "pcm"}
@@ -614,7 +614,7 @@ def test_the_tables_say_something_about_every_message() -> None:
 
 def test_samples_are_told_with_the_sound_of_all() -> None:
     """The shell reports by them what the listener has; without them a row would pause for ever."""
-    whole, streamed, json_, events = omni(), omni(), cartesia(), wyoming()
+    whole, streamed, json_, events, eleven = omni(), omni(), cartesia(), wyoming(), elevenlabs()
     whole.send({"type": "session.config"})
     streamed.send(STREAM)
     for driver in (whole, streamed):
@@ -622,7 +622,8 @@ def test_samples_are_told_with_the_sound_of_all() -> None:
         driver.send({"type": "input.done"})
     json_.send({"context_id": "c", "transcript": "Hi."})
     events.send({"type": "synthesize", "data": {"text": "Hi."}})
-    for driver in (whole, streamed, json_, events):
+    eleven.send({"context_id": "c", "text": "Hi."})
+    for driver in (whole, streamed, json_, events, eleven):
         driver.sound(1, frames=7)
         driver.finish(1)
         samples = 0

@@ -1,0 +1,1 @@
+"""Speaks ElevenLabs' dialect, over WebSocket and HTTP."""

@@ -1,0 +1,49 @@
+"""Tells when each character is spoken, in ElevenLabs' two shapes: estimates, spread over the words' (`WordTimes`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from runtime.shared.word_times import TimedWords
+
+Character = tuple[str, float, float]  # and its beginning and end in seconds
+
+
+def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str, Any] | None:
+    """The sockets' shape, in whole milliseconds; relative ones count from the first of these words."""
+    edges = [(name, round(start * 1000), round(end * 1000)) for name, start, end in _characters(times, speed)]
+    if not edges:
+        return None
+    origin = edges[0][1] if is_relative else 0
+    return {
+        "chars": [name for name, _, _ in edges],
+        "charStartTimesMs": [start - origin for _, start, _ in edges],
+        "charDurationsMs": [end - start for _, start, end in edges],
+        "estimated": True,
+    }
+
+
+def of_file(times: TimedWords, speed: float) -> dict[str, Any] | None:
+    """The shape over HTTP, in seconds from the beginning of the sound."""
+    characters = list(_characters(times, speed))
+    if not characters:
+        return None
+    return {
+        "characters": [name for name, _, _ in characters],
+        "character_start_times_seconds": [round(start, 3) for _, start, _ in characters],
+        "character_end_times_seconds": [round(end, 3) for _, _, end in characters],
+        "estimated": True,
+    }
+
+
+def _characters(times: TimedWords, speed: float) -> Iterator[Character]:
+    """Each character with an equal share of its word; white space is a space, by which clients tell words apart."""
+    for span, start, end in zip(times.spans, times.start, times.end, strict=True):
+        share = (end - start) / len(span)
+        for index, name in enumerate(span):
+            yield (
+                " " if name.isspace() else name,
+                (start + index * share) / speed,
+                (start + (index + 1) * share) / speed,
+            )

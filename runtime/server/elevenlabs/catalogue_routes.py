@@ -1,0 +1,109 @@
+"""Serves ElevenLabs' lists of voices, and makes its list of models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+
+from runtime.errors import InvalidConfig
+from runtime.request import ModelCard
+from runtime.server.elevenlabs import replies
+from runtime.server.engine_host import Host
+from runtime.server.languages import code_of
+from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
+from runtime.server.wire import Reply
+from runtime.settings import Limits
+from runtime.shared.port.error_responses import tell_errors
+
+GET = ["GET", "HEAD"]
+KEY = "xi-api-key"  # the header that its clients always send, and others never
+
+_ROUTES = ("/v1/text-to-speech/", "/v1/voices", "/v2/voices")
+_MOST = 100  # in a page, as there
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the routes."""
+    tell_errors(app, _ROUTES, replies.error_body)
+
+    @app.api_route("/v1/voices", methods=GET)
+    async def voices(request: Request) -> Reply:
+        """Every voice."""
+        return {"voices": [_voice(voice) for voice in known_voices(host, request.headers)]}
+
+    @app.api_route("/v2/voices", methods=GET)
+    async def search(request: Request, page_size: str = "10", search: str = "", next_page_token: str = "") -> Reply:
+        """A page of the voices whose name or description holds ``search``."""
+        if not page_size.isascii() or not page_size.isdecimal() or not 1 <= int(page_size[:4]) <= _MOST:
+            raise InvalidConfig(where="page_size", why=f"it must be a number from 1 to {_MOST}", param="page_size")
+        wanted, words, size = request.query_params.getlist("voice_ids"), search.casefold(), int(page_size)
+        listed = [
+            voice
+            for voice in known_voices(host, request.headers)
+            if words in f"{voice.name} {voice.description}".casefold() and (not wanted or voice.id in wanted)
+        ]
+        ids = [voice.id for voice in listed]
+        start = ids.index(next_page_token) + 1 if next_page_token in ids else 0
+        page = listed[start : start + size]
+        has_more = start + size < len(listed)
+        return {
+            "voices": [_voice(voice) for voice in page],
+            "has_more": has_more,
+            "total_count": len(listed),
+            "next_page_token": page[-1].id if has_more else None,
+        }
+
+    @app.api_route("/v1/voices/{voice_id}", methods=GET)
+    async def voice(request: Request, voice_id: str) -> Reply:
+        """One of them."""
+        return _voice(known_voice(host, request.headers, voice_id))
+
+
+def models(cards: Sequence[ModelCard], limits: Limits) -> list[Reply]:
+    """What ``GET /v1/models`` answers its clients: a list, where OpenAI's get an object."""
+    return [
+        {
+            "model_id": card.name,
+            "name": card.name,
+            "description": f"Speaks {', '.join(mode.value for mode in card.modes)}.",
+            "can_do_text_to_speech": True,
+            "can_do_voice_conversion": False,
+            "can_be_finetuned": False,
+            "can_use_style": False,
+            "can_use_speaker_boost": False,
+            "serves_pro_voices": False,
+            "requires_alpha_access": False,
+            "token_cost_factor": 0.0,
+            "max_characters_request_free_user": limits.max_text_chars,
+            "max_characters_request_subscribed_user": limits.max_text_chars,
+            "maximum_text_length_per_request": limits.max_text_chars,
+            "languages": [
+                {"language_id": code, "name": name.capitalize()} for name in card.languages if (code := code_of(name))
+            ],
+        }
+        for card in cards
+    ]
+
+
+def _voice(voice: KnownVoice) -> dict[str, Any]:
+    return {
+        "voice_id": voice.id,
+        "name": voice.name,
+        "category": "premade" if voice.is_speaker else "cloned",
+        "description": voice.description,
+        "labels": {"language": voice.language},
+        "samples": None,
+        "fine_tuning": None,
+        "preview_url": None,
+        "available_for_tiers": [],
+        "settings": None,
+        "sharing": None,
+        "high_quality_base_model_ids": [],
+        "verified_languages": [],
+        "is_owner": voice.is_owner,
+        "is_legacy": False,
+        "is_mixed": False,
+        "created_at_unix": int(voice.created_at),
+    }

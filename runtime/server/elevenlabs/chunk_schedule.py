@@ -1,0 +1,47 @@
+"""Says when a growing text is spoken at the latest, though no sentence of it has ended: ``chunk_length_schedule``.
+
+There it is how much text is gathered before any is spoken. Here a sentence is spoken as soon as it is certain, and the
+schedule is a promise: behind so many characters without an end speech begins, and goes on where it would run dry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.shared.sentence_ends import TAIL, may_end
+
+DEFAULT = (120, 160, 250, 290)  # characters, as there
+_TRIGGER = 50  # below it ``try_trigger_generation`` does nothing there
+
+
+class ChunkSchedule:
+    """The chunks of one text."""
+
+    def __init__(self, lengths: Sequence[float] = DEFAULT) -> None:
+        self._lengths = tuple(lengths) or DEFAULT
+        self.chunks = 0  # that are spoken, or will be once there is sound
+        self._chars = 0  # behind the last end of a sentence, or the last chunk
+        self._tail = ""
+        self._is_triggered = False
+
+    @property
+    def is_due(self) -> bool:
+        """So much has come that it is to be spoken, and no word of it is cut."""
+        length = self._lengths[min(self.chunks, len(self._lengths) - 1)]
+        if self._is_triggered:
+            length = min(length, _TRIGGER)
+        return self._chars >= length and not self._tail[-1:].isalnum()
+
+    def add(self, text: str, *, is_triggered: bool = False) -> None:
+        """Take more text; ``is_triggered``: its client would have it spoken now."""
+        if may_end(self._tail) and text.strip():  # what is before this is spoken already
+            self.begin()
+        self._chars += len(text)
+        self._tail = (self._tail + text)[-2 * TAIL :]
+        self._is_triggered = is_triggered
+
+    def begin(self) -> None:
+        """All that has come is spoken; count the next chunk."""
+        self.chunks += self._chars > 0
+        self._chars = 0
+        self._tail = ""

@@ -1,0 +1,100 @@
+"""Holds a context of ElevenLabs' dialect while it is served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from runtime.server.elevenlabs.chunk_schedule import ChunkSchedule
+from runtime.server.elevenlabs.output_formats import SoundWriter
+from runtime.server.elevenlabs.schema import ClientMessage, Manner
+from runtime.server.utterance import Utterance
+from runtime.shared.speech_tags import Tags
+from runtime.shared.word_times import TimedWords, WordTimes
+
+_LEAD_S = 1.0  # before a listener runs dry: a sentence is cut no sooner than it must
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Context(Utterance[Manner]):
+    """One growing text and one stream of sound."""
+
+    name: str
+    speed: float
+    writer: SoundWriter
+    schedule: ChunkSchedule | None  # None: the client sends what belongs together, and has it spoken at once
+    heard_of: float  # seconds, when its client last spoke of it, or it last made a sound
+    keeps_pieces: bool = True
+    tags: Tags = field(default_factory=Tags)
+    words: WordTimes = field(default_factory=WordTimes)
+    told: TimedWords = field(default_factory=TimedWords)  # that wait for the next sound to go with
+    owed_samples: int = 0  # made, but still in the writer: they count with the next message
+    plays_until: float | None = None  # when a listener without a buffer has heard all that was made; None: nothing was
+    _last: str = " "  # character of its text
+
+    @property
+    def dues(self) -> Iterator[float]:
+        """When it is to be spoken as far as it has come: behind a pause, and where its schedule promises it."""
+        if self.text.due is not None and self.voice.is_ready:
+            yield self.text.due
+        if self.schedule is None or not self.takes_text or not self.schedule.is_due:
+            return
+        if self.plays_until is not None:
+            yield self.plays_until - _LEAD_S
+        elif not self.schedule.chunks:
+            yield self.heard_of  # now
+
+    def take(self, message: ClientMessage, now: float) -> None:
+        """Take more text, and speak what there is if that is wanted.
+
+        Raises:
+            TextTooLong: that is too much.
+        """
+        self.heard_of = now
+        text = message.text or ""
+        self.text.count(text)
+        if self._last.isspace():
+            text = text.lstrip()  # a context begins with a space of its own
+        if text:
+            self._hold(self.text.add(self.tags.add(text), now))
+            self.tell()
+        if self.schedule is not None:
+            self.schedule.add(text, is_triggered=message.try_trigger_generation)
+        is_phrase = self.schedule is None and bool(text.strip()) and not text[-1].isalnum()
+        if message.flush or is_phrase:
+            self.speak(now)
+
+    def speak(self, now: float) -> None:
+        """Speak all that has come."""
+        self._hold(self.text.add(self.tags.finish(), now))
+        self._hold(self.text.flush())
+        self._end_word()
+        if self.schedule is not None:
+            self.schedule.begin()
+        self.flush()
+
+    def close(self, now: float) -> None:
+        """Its text is complete."""
+        self._hold(self.text.add(self.tags.finish(), now))
+        self._hold(self.text.finish())
+        self._end_word()
+        self.is_complete = True
+        if self.is_submitted or self.has_words:
+            self.tell()
+
+    def hear(self, seconds: float, now: float) -> None:
+        """So much more of its sound was made."""
+        self.heard_of = now
+        self.plays_until = max(self.plays_until or now, now) + seconds
+
+    def _hold(self, text: str) -> None:
+        if text:
+            self.hold(text)
+            self.words.add(text)
+            self._last = text[-1]
+
+    def _end_word(self) -> None:
+        """Clients take a word for one once there is a space behind it."""
+        if not self._last.isspace():
+            self.words.add(" ")
+            self._last = " "

@@ -1,0 +1,120 @@
+"""Speaks ElevenLabs' ``/v1/text-to-speech/{voice_id}/multi-stream-input``: several contexts on one socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.errors import BadRequest, OutOfOrder, SpeechError, TooManyContexts
+from runtime.server.elevenlabs import replies
+from runtime.server.elevenlabs.contexts import Context
+from runtime.server.elevenlabs.schema import ClientMessage
+from runtime.server.elevenlabs.session import ElevenLabsSession
+
+_DEFAULT = "default"  # context of messages that name none
+
+
+class MultiStreamInputSession(ElevenLabsSession):
+    """An error ends its context only.
+
+    ``close_context`` completes a text, whose rest is spoken; said again it stops the context, because a client says it
+    of a text that it has completed already only where nobody listens any more (Pipecat, when it is interrupted).
+    """
+
+    def __init__(self, **shared: Any) -> None:
+        super().__init__(**shared)
+        self._is_leaving = False
+
+    @property
+    def _silence_s(self) -> float | None:
+        """A context has a clock of its own; a socket without any is kept ready by its client."""
+        return None if self.utterances else max(self._limits.idle_s, self._options.inactivity_timeout)
+
+    def _handle(self, message: ClientMessage) -> None:
+        name = message.context_id or _DEFAULT
+        context = self._named(name)
+        if message.close_socket:
+            self._leave()
+        elif self._is_leaving:
+            return
+        elif name in self._muted:
+            if message.close_context:
+                self._muted.forget(name)
+        elif message.close_context:
+            if context is not None:
+                self._close_or_stop(context)
+        elif context is not None and not context.takes_text:
+            if (message.text or "").strip():
+                error = OutOfOrder(what="text", why="that context was closed")
+                self._say(name, replies.error(error, name))
+        elif context is not None or message.text:  # an empty text keeps the socket open, and opens nothing
+            try:
+                self._take(context or self._begun(name, message), message)
+            except BadRequest as error:
+                self._refuse(name, error)
+
+    def _begun(self, name: str, message: ClientMessage) -> Context:
+        if len(self.utterances) >= self._limits.max_contexts:
+            raise TooManyContexts(limit=self._limits.max_contexts)
+        return self._opened(name, message)
+
+    def _close_or_stop(self, context: Context) -> None:
+        if context.takes_text:
+            self._close_context(context)
+        else:
+            self._release(context)
+            self._conclude(context)
+
+    def _leave(self) -> None:
+        """Speak what is left of every context, then close."""
+        self._is_leaving = True
+        for context in tuple(self.utterances.values()):
+            if context.takes_text:
+                self._close_context(context)
+        if not self.utterances and not self.closed:
+            self._close(1000)
+
+    def _named(self, name: str) -> Context | None:
+        return next((context for context in self.utterances.values() if context.name == name), None)
+
+    def _label(self, context: Context) -> str | None:
+        return context.name
+
+    def _conclude(self, context: Context) -> None:
+        self._end_name(context.name)
+
+    def _end_name(self, name: str) -> None:
+        """Say the last message about a context; the last context of a client that leaves ends the socket."""
+        self._say(name, replies.final(name))
+        if self._is_leaving and not self.utterances:
+            self._close(1000)
+
+    def _leave_off(self, context: Context) -> None:
+        """It ends as if it had been closed."""
+        self._close_context(context)
+
+    # --- refusals and the end
+
+    def _give_up_all(self, error: SpeechError) -> None:
+        self._is_leaving = False  # the error ends the socket, and not the last of these
+        super()._give_up_all(error)
+
+    def _fail(self, utterance: Context, error: SpeechError) -> None:
+        if utterance.takes_text:
+            self._muted.remember(utterance.name)
+        self._say(utterance.name, replies.error(error, utterance.name))
+        self._conclude(utterance)
+
+    def _refuse(self, name: str, error: SpeechError) -> None:
+        """Refuse a context, whether it is open or not; what the client had sent for it already is ignored."""
+        if context := self._named(name):
+            self._release(context)
+        self._muted.remember(name)
+        self._say(name, replies.error(error, name))
+        self._end_name(name)
+
+    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
+        name = fields.get("context_id", fields.get("contextId", _DEFAULT))
+        if not isinstance(name, str):
+            self._say_error(error)
+        elif name not in self._muted:
+            self._refuse(name, error)

@@ -1,0 +1,84 @@
+"""Holds ElevenLabs' ``output_format`` names, and writes sound in each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.shared.encoding import FORMATS as CODED
+from runtime.shared.encoding import Encoder
+from runtime.shared.pcm_formats import PcmWriter
+
+DEFAULT = "mp3_44100_128"
+
+_RAW = {"pcm": "pcm_s16le", "ulaw": "pcm_mulaw", "alaw": "pcm_alaw"}
+_RAW_MEDIA = {"pcm": "audio/pcm", "ulaw": "audio/basic", "alaw": "audio/x-alaw-basic"}
+_LINEAR_RATES = (8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
+_MP3 = ((22_050, 32), (24_000, 48), (44_100, 32), (44_100, 64), (44_100, 96), (44_100, 128), (44_100, 192))
+_OPUS_KBPS = (32, 64, 96, 128, 192)
+
+
+class SoundWriter(Protocol):
+    """One stream of sound. What the methods return, joined, is all of it."""
+
+    def add(self, pcm: bytes) -> bytes:
+        """Take s16le samples at 24 kHz, return what is complete of the stream."""
+        ...
+
+    def finish(self) -> bytes:
+        """Return the rest. The writer is of no use after it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """A codec at a sample rate in Hz, with a bit rate in kbit/s where it has one."""
+
+    codec: str
+    rate: int
+    kbps: int | None = None
+
+    @property
+    def name(self) -> str:
+        return "_".join(str(part) for part in (self.codec, self.rate, self.kbps) if part is not None)
+
+    @property
+    def media_type(self) -> str:
+        return _RAW_MEDIA.get(self.codec) or CODED[self.codec].media_type
+
+    @property
+    def has_head(self) -> bool:
+        """It begins with its length, which many readers believe."""
+        return self.codec == "wav"
+
+    def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:
+        """Return what makes one stream; a ``whole`` one has an exact head, and nothing of it comes before its end."""
+        if self.codec not in _RAW:
+            bit_rate = None if self.kbps is None else self.kbps * 1000
+            return Encoder(self.codec, rate=self.rate, speed=speed, bit_rate=bit_rate, whole=whole)
+        raw = PcmWriter(_RAW[self.codec], self.rate)
+        return raw if speed == 1.0 else _Sped(speed, raw)
+
+
+class _Sped:
+    """Another pace before a raw format."""
+
+    def __init__(self, speed: float, raw: PcmWriter) -> None:
+        self._sped = Encoder("pcm", speed=speed)
+        self._raw = raw
+
+    def add(self, pcm: bytes) -> bytes:
+        return self._raw.add(self._sped.add(pcm))
+
+    def finish(self) -> bytes:
+        return self._raw.add(self._sped.finish()) + self._raw.finish()
+
+
+_ALL = (
+    *(OutputFormat("mp3", rate, kbps) for rate, kbps in _MP3),
+    *(OutputFormat("pcm", rate) for rate in _LINEAR_RATES),
+    *(OutputFormat("wav", rate) for rate in _LINEAR_RATES),
+    *(OutputFormat("opus", 48_000, kbps) for kbps in _OPUS_KBPS),
+    *(OutputFormat("ulaw", 8_000), OutputFormat("alaw", 8_000)),
+)
+OUTPUT_FORMATS = {form.name: form for form in _ALL}

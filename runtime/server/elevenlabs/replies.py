@@ -1,0 +1,61 @@
+"""Makes the messages of ElevenLabs' dialect, and its errors."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from runtime.errors import SpeechError
+from runtime.server.wire import Reply
+
+
+def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) -> Reply:
+    """Sound, and when the characters are spoken that are over with it."""
+    return {
+        "audio": base64.b64encode(data).decode("ascii"),
+        "isFinal": None,
+        "normalizedAlignment": alignment,
+        "alignment": alignment,
+        **_about(context),
+    }
+
+
+def final(context: str | None) -> Reply:
+    """The last message of a context."""
+    return {"audio": None, "isFinal": True, "normalizedAlignment": None, "alignment": None, **_about(context)}
+
+
+def error(problem: SpeechError, context: str | None = None) -> Reply:
+    """Say on a socket what is wrong; ``code`` is that of the close that follows, where one does."""
+    return {
+        "message": str(problem),
+        "error": problem.code,
+        "code": problem.close_code,
+        "param": problem.param,
+        "retryable": problem.retryable,
+        **_about(context),
+    }
+
+
+def error_body(problem: SpeechError) -> dict[str, object]:
+    """The body of a refusal over HTTP."""
+    detail = {
+        "status": problem.code,
+        "message": str(problem),
+        "param": problem.param,
+        "retryable": problem.retryable,
+    }
+    return {"detail": detail}
+
+
+def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:
+    """A piece of a reply over HTTP with times, or all of one."""
+    return {
+        "audio_base64": base64.b64encode(data).decode("ascii"),
+        "alignment": alignment,
+        "normalized_alignment": alignment,
+    }
+
+
+def _about(context: str | None) -> dict[str, str]:
+    return {} if context is None else {"contextId": context}

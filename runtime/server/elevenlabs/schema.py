@@ -1,0 +1,208 @@
+"""Reads what ElevenLabs' clients send: addresses and messages of the sockets, bodies over HTTP.
+
+Unknown fields are ignored, and so are those that ask for what a checkpoint cannot do (docs/api.md lists them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, AliasChoices, Field
+
+from runtime.errors import InvalidConfig, UnsupportedFormat
+from runtime.request import ModelCard, Reference, Sampling, SpeechRequest
+from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
+from runtime.server.languages import language_of
+from runtime.server.text_filter import FilterName
+from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
+from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
+from runtime.settings import Limits
+from runtime.shared.encoding import SPEEDS
+
+# Voices that clients name where nobody chose one: LiveKit's default and those of ElevenLabs' own examples.
+PREMADE = (
+    *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
+    *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
+)
+_NEUTRAL, _SWING = 0.5, 0.4  # stability that changes nothing; by how much of the temperature all of it does
+_NO_DICTIONARIES = "dictionaries are not kept here; write the words as they are to be said"
+
+Read = TypeVar("Read", bound="Spoken")
+
+
+def _known_format(name: str) -> str:
+    if name not in OUTPUT_FORMATS:
+        raise UnsupportedFormat(where="output_format", known=", ".join(OUTPUT_FORMATS), param="output_format")
+    return name
+
+
+FormatName = Annotated[Name, AfterValidator(_known_format)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class VoiceSettings(StrictFields):
+    """``stability`` turns the temperature, ``speed`` the pace."""
+
+    stability: Annotated[float, Field(ge=0, le=1)] | None = None
+    speed: Annotated[float, Field(ge=SPEEDS[0], le=SPEEDS[1])] | None = None
+
+
+class GenerationConfig(StrictFields):
+    chunk_length_schedule: Annotated[list[Annotated[float, Field(ge=1, le=500)]], Field(max_length=64)] | None = None
+
+
+class FileOptions(StrictFields):
+    """The query of the HTTP routes."""
+
+    output_format: FormatName = DEFAULT
+
+    @property
+    def format(self) -> OutputFormat:
+        return OUTPUT_FORMATS[self.output_format]
+
+
+class SocketOptions(FileOptions):
+    """The query of a socket."""
+
+    model_id: Name | None = None
+    language_code: Name | None = None
+    seed: Annotated[Seed, Field(strict=False)] | None = None
+    inactivity_timeout: Annotated[int, Field(strict=False, ge=1, le=180)] = 20  # seconds
+    auto_mode: Annotated[bool, Field(strict=False)] = False
+    sync_alignment: Annotated[bool, Field(strict=False)] = False
+
+
+class Spoken(StrictFields):
+    """How a text is spoken; what stands below ``seed`` is ours."""
+
+    voice_settings: VoiceSettings = VoiceSettings()
+    pronunciation_dictionary_locators: Annotated[list[Any], Field(max_length=64)] = Field(default_factory=list)
+    seed: Seed | None = None
+    instructions: Text | None = None
+    max_frames: Annotated[int, Field(ge=1)] | None = None
+    text_filter: FilterName | None = None
+
+    @property
+    def speed(self) -> float:
+        return self.voice_settings.speed or 1.0
+
+
+class ClientMessage(Spoken):
+    """More of a text, and with the first of it how it is spoken."""
+
+    text: Text | None = None
+    context_id: Annotated[Text, Field(min_length=1, max_length=256)] | None = Field(
+        None, validation_alias=AliasChoices("context_id", "contextId")
+    )
+    generation_config: GenerationConfig = Field(
+        GenerationConfig(), validation_alias=AliasChoices("generation_config", "generator_config")
+    )
+    try_trigger_generation: bool = False
+    flush: bool = False
+    close_context: bool = False
+    close_socket: bool = False
+
+
+class SpeechBody(Spoken):
+    """One text."""
+
+    text: Text
+    model_id: Name | None = None
+    language_code: Name | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How one text is spoken, as requests want to know it."""
+
+    language: str
+    instruct: str | None = None
+    seed: int | None = None
+    max_frames: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
+        """Return the request that this begins."""
+        if reference is not None:
+            reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
+        return SpeechRequest(
+            text=text,
+            mode=resolved.mode,
+            voice=resolved.speaker,
+            language=self.language,
+            instruct=self.instruct,
+            reference=reference,
+            sampling=self.sampling,
+            seed=self.seed,
+            max_frames=self.max_frames,
+            holds_end=True,
+            acknowledged=True,
+        )
+
+
+def resolve_voice(
+    voice_id: str, model_id: str | None, instructions: str | None, cards: Sequence[ModelCard], resolver: VoiceResolver
+) -> ResolvedVoice:
+    """Resolve mode and voice. A model that is none of ours ("eleven_flash_v2_5") is any of them.
+
+    Raises:
+        BadRequest: see `VoiceResolver.resolve`.
+    """
+    model = model_id if model_id in {card.name for card in cards} else None
+    voice = VOICE_ALIASES[PREMADE.index(voice_id)] if voice_id in PREMADE else voice_id
+    return resolver.resolve(mode=None, model=model, voice=voice, has_reference=False, style=instructions)
+
+
+def manner(
+    spoken: Spoken, language_code: str | None, seed: int | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]
+) -> Manner:
+    """Return how to speak; ``seed`` is the address's, for messages that bring none."""
+    return Manner(
+        language=language_of(language_code),
+        instruct=spoken.instructions,
+        seed=seed if spoken.seed is None else spoken.seed,
+        max_frames=spoken.max_frames,
+        sampling=Sampling(temperature=_temperature(spoken.voice_settings.stability, resolved, cards)),
+    )
+
+
+def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
+    """Check a decoded message or body.
+
+    Raises:
+        BadRequest: a field of the wrong type, out of its range, or for what is not served here.
+    """
+    message = checked(kind, {name: value for name, value in fields.items() if value is not None})
+    if message.pronunciation_dictionary_locators:
+        where = "pronunciation_dictionary_locators"
+        raise InvalidConfig(where=where, why=_NO_DICTIONARIES, param=where)
+    check_frames(message.max_frames, limits.max_frames)
+    return message
+
+
+def read_file_options(query: Mapping[str, str]) -> FileOptions:
+    """Check the query of an HTTP route.
+
+    Raises:
+        BadRequest: a word that means nothing there.
+    """
+    return checked(FileOptions, {name: word for name, word in query.items() if word})
+
+
+def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
+    """Check the query of a socket.
+
+    Raises:
+        BadRequest: a word that means nothing there.
+    """
+    return checked(SocketOptions, {name: word for name, word in query.items() if word})
+
+
+def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]) -> float | None:
+    """The checkpoint's own, a fifth higher without any stability and a fifth lower with all of it."""
+    own = next((card.sampling.temperature for card in cards if resolved.mode in card.modes), None)
+    if stability is None or stability == _NEUTRAL or own is None:
+        return None
+    return own * (1 + _SWING * (_NEUTRAL - stability))

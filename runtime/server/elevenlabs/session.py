@@ -1,0 +1,154 @@
+"""Speaks ElevenLabs' sockets: ``stream-input``, one text on a socket, and ``multi-stream-input``, several contexts.
+
+A context is one growing text and one stream of sound, sent as base64 in JSON with estimated times of its characters. It
+is ``free -> open -> closed -> free`` and gets exactly one last message, ``isFinal``, behind an error where there was
+one. The voice stands in the socket's address. Text goes to the engine as it comes.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from runtime.errors import InvalidMessage, SpeechError
+from runtime.request import SAMPLE_RATE, AudioChunk, Broken, Finished, SpeechEvent
+from runtime.server.dialect import Dialect
+from runtime.server.elevenlabs import alignment, replies
+from runtime.server.elevenlabs.chunk_schedule import DEFAULT, ChunkSchedule
+from runtime.server.elevenlabs.contexts import Context
+from runtime.server.elevenlabs.schema import ClientMessage, SocketOptions, manner, read, resolve_voice
+from runtime.server.utterance import GrowingText
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
+from runtime.shared.word_times import TimedWords
+
+
+class ElevenLabsSession(Dialect[Context]):
+    """One client on one socket.
+
+    Raises:
+        BadRequest: there is no such voice.
+    """
+
+    def __init__(self, *, voice_id: str, options: SocketOptions, **shared: Any) -> None:
+        super().__init__(**shared)
+        self._cards = shared["cards"]
+        self._voice_id = voice_id
+        self._options = options
+        self._resolved(None)
+
+    def _resolved(self, instructions: str | None) -> Any:
+        return resolve_voice(self._voice_id, self._options.model_id, instructions, self._cards, self._resolver)
+
+    # --- the clocks
+
+    def _dues(self) -> Iterator[float]:
+        for context in self.utterances.values():
+            yield from context.dues
+            if context.takes_text:
+                yield context.heard_of + self._options.inactivity_timeout
+
+    def _look_at_dues(self, now: float) -> None:
+        for context in tuple(self.utterances.values()):
+            if any(due <= now for due in context.dues):
+                context.speak(now)
+            elif context.takes_text and context.heard_of + self._options.inactivity_timeout <= now:
+                self._leave_off(context)
+
+    # --- the engine
+
+    def _hear(self, utterance: Context, event: SpeechEvent) -> None:
+        self._timers.stirred()
+        match event:
+            case AudioChunk():
+                self._sound(utterance, event.pcm)
+            case Finished():
+                self._end(utterance)
+            case Broken():
+                self._fail(utterance, event.error)
+
+    def _sound(self, context: Context, pcm: bytes) -> None:
+        for piece in pieces(pcm):
+            samples = len(piece) // BYTES_PER_SAMPLE
+            context.owed_samples += samples
+            context.hear(samples / SAMPLE_RATE / context.speed, self._clock())
+            context.told.join(context.words.hear(samples))
+            if data := context.writer.add(piece):
+                self._send(context, data)
+
+    def _send(self, context: Context, data: bytes) -> None:
+        times, context.told = context.told, TimedWords()
+        told = alignment.realtime(times, context.speed, is_relative=not self._options.sync_alignment)
+        message = replies.audio(data, told, self._label(context))
+        self._say(context.name, message, number=context.number, samples=context.owed_samples)
+        context.owed_samples = 0
+
+    def _end(self, context: Context) -> None:
+        """Say that all of its sound was sent."""
+        rest = context.writer.finish() if context.samples else b""
+        context.told.join(context.words.finish())
+        if rest or (context.samples and context.told.spans):
+            self._send(context, rest)
+        self._conclude(context)
+
+    # --- the client's messages
+
+    def _read(self, fields: dict[str, Any]) -> ClientMessage:
+        return read(ClientMessage, fields, self._limits)
+
+    def _opened(self, name: str, message: ClientMessage) -> Context:
+        options, now = self._options, self._clock()
+        resolved = self._resolved(message.instructions)
+        config = manner(message, options.language_code, options.seed, resolved, self._cards)
+        pause_s = self._limits.max_buffer_delay_ms / 1000
+        text = GrowingText(self._limits, message.text_filter or "markdown", pause_s)
+        lengths = message.generation_config.chunk_length_schedule
+        context = Context(
+            self._commands,
+            self._chosen(config, resolved),
+            text,
+            name=name,
+            speed=message.speed,
+            writer=options.format.writer(message.speed),
+            schedule=None if options.auto_mode else ChunkSchedule(lengths or DEFAULT),
+            heard_of=now,
+        )
+        return self._number(context)
+
+    def _take(self, context: Context, message: ClientMessage) -> None:
+        """Take more text of a context that is open."""
+        now = self._clock()
+        context.take(message, now)
+        if any(due <= now for due in context.dues):
+            context.speak(now)
+
+    def _close_context(self, context: Context) -> None:
+        """Its text is complete; without a word it ends without the engine."""
+        context.close(self._clock())
+        if not context.is_submitted and not context.has_words:
+            self.utterances.pop(context.number)
+            self._conclude(context)
+
+    # --- what the two kinds of socket do each in its own way
+
+    @abstractmethod
+    def _label(self, context: Context) -> str | None:
+        """The ``contextId`` of its messages."""
+
+    @abstractmethod
+    def _conclude(self, context: Context) -> None:
+        """Say that nothing more comes of a context that is not open any more."""
+
+    @abstractmethod
+    def _leave_off(self, context: Context) -> None:
+        """Its client has said nothing of it for too long."""
+
+    def _say(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
+        """Queue a message about a context."""
+        self.send_queue.say(message, number=number, samples=samples, about=name)
+
+    def _say_error(self, error: SpeechError) -> None:
+        self.send_queue.say(replies.error(error))
+
+    def _refuse_no_json(self, text: str, error: InvalidMessage) -> None:
+        self.shut(error, 1008)  # as there

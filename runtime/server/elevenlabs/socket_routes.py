@@ -1,0 +1,41 @@
+"""Registers ElevenLabs' WebSocket routes."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, WebSocket
+
+from runtime.errors import SpeechError
+from runtime.server.elevenlabs import replies
+from runtime.server.elevenlabs.multi_stream_input import MultiStreamInputSession
+from runtime.server.elevenlabs.schema import read_socket_options
+from runtime.server.elevenlabs.session import ElevenLabsSession
+from runtime.server.elevenlabs.speech_routes import PATH
+from runtime.server.elevenlabs.stream_input import StreamInputSession
+from runtime.server.engine_host import Host
+from runtime.server.websocket_routes import new_id, shared, speak, turn_away
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the dialect."""
+
+    async def serve(kind: type[ElevenLabsSession], websocket: WebSocket, voice_id: str) -> None:
+        await websocket.accept()
+        try:
+            if host.problem is not None:
+                raise host.problem
+            options = read_socket_options(websocket.query_params)
+            dialect = kind(voice_id=voice_id, options=options, **shared(host, websocket))
+        except SpeechError as error:
+            await turn_away(websocket, host, error, replies.error(error))
+        else:
+            await speak(websocket, host, dialect, name="elevenlabs", session_id=new_id())
+
+    @app.websocket(PATH + "/stream-input")
+    async def stream_input(websocket: WebSocket, voice_id: str) -> None:
+        """One text."""
+        await serve(StreamInputSession, websocket, voice_id)
+
+    @app.websocket(PATH + "/multi-stream-input")
+    async def multi_stream_input(websocket: WebSocket, voice_id: str) -> None:
+        """Several texts beside each other."""
+        await serve(MultiStreamInputSession, websocket, voice_id)

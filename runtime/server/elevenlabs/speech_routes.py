@@ -1,0 +1,136 @@
+"""Serves ElevenLabs' ``POST /v1/text-to-speech/{voice_id}``: one text, as sound or with the times of its characters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+
+from runtime.request import AudioChunk, SpeechRequest
+from runtime.server.elevenlabs import alignment, replies
+from runtime.server.elevenlabs.output_formats import OutputFormat
+from runtime.server.elevenlabs.schema import SpeechBody, manner, read, read_file_options, resolve_voice
+from runtime.server.engine_host import Host
+from runtime.server.http_speech import HttpSpeech, read_fields
+from runtime.server.request_ids import id_of
+from runtime.server.text_filter import filtered
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply
+from runtime.shared.speech_tags import without_tags
+from runtime.shared.word_times import TimedWords, WordTimes
+
+PATH = "/v1/text-to-speech/{voice_id}"
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the routes."""
+    router = APIRouter(prefix=PATH)
+
+    async def spoken(request: Request, voice_id: str) -> _SpokenText:
+        body = read(SpeechBody, await read_fields(request, host), host.settings.limits)
+        form = read_file_options(request.query_params).format
+        return _SpokenText(host, body, host.owner_library(request.headers), id_of(request), voice_id, form)
+
+    @router.post("", response_model=None)
+    async def convert(request: Request, voice_id: str) -> Response:
+        """Speak one text; a file with a length in its head is sent once it is whole."""
+        text = await spoken(request, voice_id)
+        return text.reply(text.pieces(whole=text.format.has_head), text.format.media_type)
+
+    @router.post("/stream", response_model=None)
+    async def stream(request: Request, voice_id: str) -> Response:
+        """Speak one text, as it is made."""
+        text = await spoken(request, voice_id)
+        return text.reply(text.pieces(), text.format.media_type)
+
+    @router.post("/with-timestamps", response_model=None)
+    async def with_timestamps(request: Request, voice_id: str) -> Response:
+        """Speak one text, whole, and say when its characters are spoken."""
+        text = await spoken(request, voice_id)
+        return text.reply(text.timed_whole(), "application/json")
+
+    @router.post("/stream/with-timestamps", response_model=None)
+    async def stream_with_timestamps(request: Request, voice_id: str) -> Response:
+        """The same as it is made, a line of JSON a piece."""
+        text = await spoken(request, voice_id)
+        return text.reply(text.timed_lines(), "application/json")
+
+    app.include_router(router)
+
+
+class _SpokenText(HttpSpeech[SpeechBody]):
+    dialect = "elevenlabs"
+    text_field = "text"
+
+    def __init__(self, *given: Any) -> None:
+        *shared, voice_id, form = given
+        super().__init__(*shared)
+        self._voice_id: str = voice_id
+        self.format: OutputFormat = form
+        body = self._body
+        self._text = filtered(body.text_filter or "none", without_tags(body.text))
+
+    @property
+    def sample_rate(self) -> int:
+        return self.format.rate
+
+    async def pieces(self, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
+        """The file as it is made, or all of it at once.
+
+        Raises:
+            SpeechError: the request was refused, or broke.
+        """
+        async for data, _ in self._timed(whole=whole):
+            if data:
+                yield data
+
+    async def timed_lines(self) -> AsyncGenerator[bytes, None]:
+        """Its pieces with the times of what is spoken by their end.
+
+        Raises:
+            SpeechError: the request was refused, or broke.
+        """
+        told = TimedWords()
+        async for data, times in self._timed():
+            told.join(times)
+            if data:
+                yield self._line(data, told)
+                told = TimedWords()
+        if told.spans:
+            yield self._line(b"", told)
+
+    async def timed_whole(self) -> AsyncGenerator[bytes, None]:
+        """All of it with all times, in one piece.
+
+        Raises:
+            SpeechError: the request was refused, or broke.
+        """
+        sound, told = bytearray(), TimedWords()
+        async for data, times in self._timed(whole=self.format.has_head):
+            sound += data
+            told.join(times)
+        yield self._line(bytes(sound), told)
+
+    async def _timed(self, *, whole: bool = False) -> AsyncGenerator[tuple[bytes, TimedWords], None]:
+        """Sound in its format, some of it empty, each with the words that are over by its end."""
+        request = await self._request()
+        writer = self.format.writer(self._body.speed, whole=whole)
+        words = WordTimes()
+        words.add(self._text)
+        async with self._stream(request) as speech:
+            async for heard in speech:
+                if isinstance(heard, AudioChunk):
+                    times = words.hear(len(heard.pcm) // BYTES_PER_SAMPLE)
+                    yield await self._encoding(writer.add, heard.pcm), times
+        yield await self._encoding(writer.finish), words.finish()
+
+    def _line(self, data: bytes, told: TimedWords) -> bytes:
+        fields: Reply = replies.timed_audio(data, alignment.of_file(told, self._body.speed))
+        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+    async def _request(self) -> SpeechRequest:
+        body, cards = self._body, self._host.engine.cards
+        resolved = resolve_voice(self._voice_id, body.model_id, body.instructions, cards, self._resolver())
+        config = manner(body, body.language_code, None, resolved, cards)
+        return config.request(self._text, resolved, await self._stored(resolved))

@@ -1,0 +1,54 @@
+"""Speaks ElevenLabs' ``/v1/text-to-speech/{voice_id}/stream-input``: one text, then the socket is closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.errors import BadRequest, SessionIdle, SpeechError
+from runtime.server.elevenlabs import replies
+from runtime.server.elevenlabs.contexts import Context
+from runtime.server.elevenlabs.schema import ClientMessage
+from runtime.server.elevenlabs.session import ElevenLabsSession
+
+
+class StreamInputSession(ElevenLabsSession):
+    """Its first message says how it speaks, an empty text ends it; an error ends the socket."""
+
+    @property
+    def _silence_s(self) -> float | None:
+        return None if self.utterances else float(self._options.inactivity_timeout)
+
+    def _handle(self, message: ClientMessage) -> None:
+        context = next(iter(self.utterances.values()), None)
+        try:
+            context = context or self._opened("", message)
+            if not context.takes_text:
+                return  # it was said to be complete
+            if message.text == "":
+                self._close_context(context)
+            else:
+                self._take(context, message)
+        except BadRequest as error:
+            self.shut(error, error.close_code)
+
+    def _label(self, context: Context) -> str | None:
+        return None
+
+    def _conclude(self, context: Context) -> None:
+        self._say(context.name, replies.final(None))
+        self._close(1000)
+
+    def _leave_off(self, context: Context) -> None:
+        error = SessionIdle(limit=self._options.inactivity_timeout)
+        self.shut(error, error.close_code)
+
+    def _fail(self, utterance: Context, error: SpeechError) -> None:
+        self.shut(error, error.close_code)
+
+    def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
+        self.shut(error, error.close_code)
+
+    def _give_up_all(self, error: SpeechError) -> None:
+        """The error is said once, as that of the socket."""
+        for utterance in tuple(self.utterances.values()):
+            self._release(utterance)

@@ -1,0 +1,53 @@
+"""Every format that ElevenLabs' clients may name is written, as long as it should be."""
+
+from __future__ import annotations
+
+import io
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat, SoundWriter
+
+SECONDS = 1.0
+TONE = (8000 * np.sin(np.arange(24_000) * 2 * np.pi * 220 / 24_000)).astype("<i2").tobytes()
+
+
+def written(writer: SoundWriter) -> bytes:
+    pieces = (TONE[start : start + 3840] for start in range(0, len(TONE), 3840))
+    return b"".join(map(writer.add, pieces)) + writer.finish()
+
+
+def seconds(form: OutputFormat, data: bytes) -> float:
+    if form.codec in {"pcm", "ulaw", "alaw"}:
+        return len(data) / (2 if form.codec == "pcm" else 1) / form.rate
+    if form.codec == "wav":
+        return float(soundfile.info(io.BytesIO(data)).duration)
+    with av.open(io.BytesIO(data)) as file:
+        assert file.streams.audio[0].codec_context.sample_rate == form.rate
+        return sum(frame.samples for frame in file.decode(audio=0)) / form.rate
+
+
+def test_the_default_is_one_of_them() -> None:
+    assert DEFAULT in OUTPUT_FORMATS
+    assert len(OUTPUT_FORMATS) == 28
+    assert all(form.name == name for name, form in OUTPUT_FORMATS.items())
+
+
+@pytest.mark.parametrize("name", OUTPUT_FORMATS)
+def test_each_lasts_as_long_as_the_sound(name: str) -> None:
+    form = OUTPUT_FORMATS[name]
+    assert form.media_type.startswith("audio/")
+    assert seconds(form, written(form.writer(whole=True))) == pytest.approx(SECONDS, abs=0.12)
+
+
+@pytest.mark.parametrize("name", ["pcm_24000", "pcm_8000", "ulaw_8000", "mp3_22050_32", "wav_16000"])
+def test_each_may_be_faster(name: str) -> None:
+    form = OUTPUT_FORMATS[name]
+    assert seconds(form, written(form.writer(1.25, whole=True))) == pytest.approx(SECONDS / 1.25, abs=0.12)
+
+
+def test_the_engines_own_samples_go_through_untouched() -> None:
+    assert written(OUTPUT_FORMATS["pcm_24000"].writer()) == TONE

@@ -1,0 +1,376 @@
+"""ElevenLabs' sockets: what its clients send, and what they understand of the answers."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runtime.errors import Draining, InvalidConfig, UnknownVoice, UnsupportedFormat, VoiceNotFound
+from runtime.request import Mode, Sampling
+from runtime.server.commands import Append, FinishText, Flush, Recall
+from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, manner, read, read_socket_options
+from runtime.server.voices.voice_resolver import ResolvedVoice
+from runtime.settings import Limits
+from tests.unit.server.dialects import STORED, Clock, DialectDriver, elevenlabs
+from tests.unit.server.native.driver import CARD
+
+SPACE = {"text": " "}
+END = {"text": ""}
+
+
+def spoken(driver: DialectDriver, *texts: str, **fields: Any) -> None:
+    for text in texts:
+        driver.send({"text": text, **fields})
+
+
+def sound_of(messages: list[Any]) -> bytes:
+    return b"".join(base64.b64decode(message["audio"]) for message in messages if message["audio"])
+
+
+def told(messages: list[Any], shape: str = "alignment") -> str:
+    return "".join("".join(message[shape]["chars"]) for message in messages if message[shape])
+
+
+def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
+    clock.now += seconds
+    driver.dialect.tick()
+    driver.gather()
+
+
+# --- one text
+
+
+def test_one_text_has_elevenlabs_shapes_and_closes_its_socket() -> None:
+    driver = elevenlabs(is_multi=False, language_code="en-GB", seed="5")
+    spoken(driver, " ", "Hello ", "there. ", "")
+    request = driver.submitted[0].request
+    assert (request.voice, request.language, request.seed, request.mode) == ("anna", "english", 5, Mode.CUSTOM_VOICE)
+    assert request.acknowledged
+    assert driver.text_told.strip("| ") == "Hello there."
+    pcm = driver.sound(1, frames=8)
+    driver.finish(1)
+    *sound, last, close = driver.heard()
+    assert sound_of(sound) == pcm
+    assert {"audio", "isFinal", "alignment", "normalizedAlignment"} == set(sound[0])
+    assert sound[0]["isFinal"] is None
+    assert last == {"audio": None, "isFinal": True, "normalizedAlignment": None, "alignment": None}
+    assert (close.code, close.reason) == (1000, "")
+    assert told(sound) == "Hello there. "
+    assert all(message["alignment"]["estimated"] for message in sound if message["alignment"])
+
+
+def test_a_text_of_nothing_ends_without_the_engine() -> None:
+    driver = elevenlabs(is_multi=False)
+    spoken(driver, " ", " ", "")
+    assert driver.kinds() == ["final", "close 1000"]
+    assert driver.commands == []
+
+
+def test_any_error_ends_the_socket_of_one_text() -> None:
+    for wrong in ({"text": 7}, {"text": "x" * 5000}, {"text": "Hi", "voice_settings": {"speed": 9}}):
+        driver = elevenlabs(is_multi=False)
+        spoken(driver, "Hello ")
+        driver.send(wrong)
+        error, close = driver.heard()
+        assert {"message", "error", "code"} <= set(error)
+        assert (error["code"], close.code, close.reason) == (1008, 1008, error["error"])
+        assert driver.cancelled == [1]
+
+
+def test_a_pronunciation_dictionary_is_one_clear_sentence() -> None:
+    driver = elevenlabs(is_multi=False)
+    locators = [{"pronunciation_dictionary_id": "d", "version_id": "v"}]
+    driver.send({"text": " ", "pronunciation_dictionary_locators": locators})
+    error, _ = driver.heard()
+    assert (error["error"], error["param"]) == ("invalid_config", "pronunciation_dictionary_locators")
+    assert "dictionaries are not kept here" in error["message"]
+    driver = elevenlabs(is_multi=False)
+    driver.send({"text": "Hi", "pronunciation_dictionary_locators": []})
+    assert len(driver.submitted) == 1
+
+
+# --- when it is spoken
+
+
+def test_flush_speaks_what_there_is() -> None:
+    driver = elevenlabs()
+    spoken(driver, "Good mor", "ning", context_id="c")
+    driver.send({"context_id": "c", "flush": True})
+    spoken(driver, "Tea", context_id="c", flush=True)
+    assert [type(command) for command in driver.commands[1:]] == [Append, Flush, Append, Flush]
+
+
+def test_a_schedule_is_a_promise_and_no_word_is_cut_for_it() -> None:
+    clock = Clock()
+    driver = elevenlabs(clock=clock)
+    schedule = {"generation_config": {"chunk_length_schedule": [20, 30]}}
+    spoken(driver, "Once there was a ki", context_id="c", **schedule)
+    spoken(driver, "ng", context_id="c")
+    assert driver.of(Flush) == []
+    spoken(driver, " ", context_id="c")
+    assert len(driver.of(Flush)) == 1
+    # The next is due where the listener would run dry, and not before.
+    spoken(driver, "who had three sons and a castle ", context_id="c")
+    assert len(driver.of(Flush)) == 1
+    driver.start(1)
+    driver.sound(1, frames=25)  # two seconds
+    waits(driver, clock, 0.9)
+    assert len(driver.of(Flush)) == 1
+    waits(driver, clock, 0.2)
+    assert len(driver.of(Flush)) == 2
+
+
+def test_a_sentence_that_has_ended_counts_for_the_schedule() -> None:
+    driver = elevenlabs()
+    for word in ("It is late. ", "The kettle ", "is on. ", "Come in ", "and sit. "):
+        spoken(driver, word, context_id="c", generation_config={"chunk_length_schedule": [20]})
+    assert driver.of(Flush) == []
+
+
+def test_a_client_that_would_have_it_now_gets_it_from_fifty_characters_on() -> None:
+    """ElevenLabs' own client says so with every word."""
+    driver = elevenlabs(is_multi=False)
+    spoken(driver, "Once there was a king who had a castle by ", try_trigger_generation=True)
+    assert driver.of(Flush) == []
+    spoken(driver, "the sea and ", try_trigger_generation=True)
+    assert len(driver.of(Flush)) == 1
+
+
+def test_without_a_schedule_what_comes_is_spoken_as_it_comes() -> None:
+    """Pipecat's and LiveKit's auto_mode: sentences."""
+    driver = elevenlabs(auto_mode="true")
+    spoken(driver, " ", "One.", "Two.", "Thr", context_id="c")
+    assert [type(command) for command in driver.commands[1:]] == [Flush, Append, Flush, Append]
+    driver.send({"context_id": "c", "close_context": True})
+    driver.sound(1, frames=25)
+    driver.finish(1)
+    heard = driver.heard()
+    assert told(heard) == "One. Two. Thr "  # words are told apart by the spaces behind them
+
+
+def test_a_pause_behind_a_sentence_has_it_spoken() -> None:
+    clock = Clock()
+    driver = elevenlabs(clock=clock)
+    spoken(driver, "Let me see.", context_id="c")
+    waits(driver, clock, 0.29)
+    assert driver.of(Flush) == []
+    waits(driver, clock, 0.02)
+    assert len(driver.of(Flush)) == 1
+
+
+def test_tags_are_not_read_aloud() -> None:
+    driver = elevenlabs(enable_ssml_parsing="true")
+    spoken(driver, "Hello.<break ", 'time="1.5s" />You <phoneme alphabet="ipa" ph="x">there</phoneme>.', context_id="c")
+    driver.send({"context_id": "c", "close_context": True})
+    assert driver.text_told == "Hello. You there.|"
+
+
+# --- times
+
+
+def test_times_count_from_where_the_ones_before_ended_or_from_the_beginning() -> None:
+    for sync, is_relative in (("false", True), ("true", False)):
+        driver = elevenlabs(sync_alignment=sync)
+        spoken(driver, "Hello there you.", context_id="c")
+        driver.send({"context_id": "c", "close_context": True})
+        for frame in range(12):
+            driver.sound(1, first=frame)
+        driver.finish(1)
+        heard = driver.heard()
+        times = [message["alignment"] for message in heard if message["alignment"]]
+        assert len(times) > 1
+        position = 0
+        for each in times:
+            assert len(each["chars"]) == len(each["charStartTimesMs"]) == len(each["charDurationsMs"])
+            begins = each["charStartTimesMs"][0]
+            assert begins == (0 if is_relative else position)
+            end = each["charStartTimesMs"][-1] + each["charDurationsMs"][-1]
+            position = position + end if is_relative else end
+        assert position == 960
+        assert told(heard) == told(heard, "normalizedAlignment") == "Hello there you. "
+
+
+def test_times_are_of_the_pace_that_was_asked_for() -> None:
+    driver = elevenlabs(sync_alignment="true")
+    spoken(driver, "Hello there.", context_id="c", voice_settings={"speed": 2.0, "stability": 0.5})
+    driver.send({"context_id": "c", "close_context": True})
+    driver.sound(1, frames=50)
+    driver.finish(1)
+    heard = driver.heard()
+    last = [message["alignment"] for message in heard if message["alignment"]][-1]
+    assert last["charStartTimesMs"][-1] + last["charDurationsMs"][-1] <= 2000
+    assert len(sound_of(heard)) == pytest.approx(50 * 1920, rel=0.05)
+
+
+# --- several contexts
+
+
+def test_contexts_keep_their_sound_apart_and_each_has_one_end() -> None:
+    driver = elevenlabs()
+    spoken(driver, "One.", context_id="a")
+    spoken(driver, "Two.", contextId="b")
+    first, second = driver.sound(1), driver.sound(2, first=3)
+    for name in ("a", "b"):
+        driver.send({"context_id": name, "close_context": True})
+    driver.finish(2)
+    driver.finish(1)
+    heard = driver.heard()
+    for name, pcm in (("a", first), ("b", second)):
+        own = [message for message in heard if message["contextId"] == name]
+        assert sound_of(own) == pcm
+        assert [message["isFinal"] for message in own][-1] is True
+        assert [message["isFinal"] for message in own].count(True) == 1
+
+
+def test_messages_without_a_name_are_of_one_context() -> None:
+    driver = elevenlabs()
+    spoken(driver, "", " ", "Hi.")  # the first is Pipecat's, which keeps the socket open
+    driver.send({"close_context": True})
+    driver.finish(1)
+    assert [message["contextId"] for message in driver.heard()] == ["default"]
+
+
+def test_closed_twice_it_stops_and_says_so() -> None:
+    driver = elevenlabs()
+    spoken(driver, "Hello there.", context_id="c")
+    for _ in range(2):
+        driver.send({"context_id": "c", "close_context": True})
+        driver.sound(1)
+    assert driver.cancelled == [1]
+    assert driver.kinds() == ["final"]  # of its sound nothing was taken yet
+    driver.send({"context_id": "c", "close_context": True})
+    assert driver.heard() == []
+
+
+def test_the_socket_closes_once_all_is_said() -> None:
+    driver = elevenlabs()
+    spoken(driver, "One.", context_id="a")
+    spoken(driver, " ", context_id="b")
+    driver.send({"close_socket": True})
+    spoken(driver, "More.", context_id="d")
+    assert [command.utterance for command in driver.of(FinishText)] == [1]
+    driver.sound(1)
+    driver.finish(1)
+    assert driver.kinds() == ["final", "audio", "audio", "final", "close 1000"]
+
+
+def test_an_error_ends_its_context_and_no_other() -> None:
+    driver = elevenlabs(Limits(max_contexts=2))
+    spoken(driver, "One.", context_id="a")
+    spoken(driver, "Two.", context_id="b", max_frames=0)
+    spoken(driver, "more", context_id="b")
+    driver.send({"context_id": "b", "close_context": True})
+    spoken(driver, "Two.", context_id="b")
+    spoken(driver, "Three.", context_id="d")
+    driver.sound(1)
+    heard = driver.heard()
+    assert [(message.get("error"), message["contextId"]) for message in heard] == [
+        *(("invalid_config", "b"), (None, "b")),
+        *(("too_many_contexts", "d"), (None, "d")),
+        (None, "a"),
+    ]
+    assert len(driver.submitted) == 2
+
+
+# --- clocks
+
+
+def test_a_context_that_nobody_speaks_of_ends_and_gives_its_slot_back() -> None:
+    clock = Clock()
+    driver = elevenlabs(clock=clock, inactivity_timeout="30")
+    spoken(driver, "Hello there", context_id="c")
+    waits(driver, clock, 29)
+    driver.send({"text": "", "context_id": "c"})
+    waits(driver, clock, 29)
+    assert driver.of(FinishText) == []
+    waits(driver, clock, 2)
+    assert driver.of(FinishText) == [FinishText(1)]
+    driver.finish(1)
+    assert driver.kinds() == ["final"]
+
+
+def test_one_text_that_does_not_go_on_is_an_error() -> None:
+    clock = Clock()
+    driver = elevenlabs(clock=clock, is_multi=False)
+    spoken(driver, "Hello there")
+    waits(driver, clock, 20)
+    error, close = driver.heard()
+    assert (error["error"], error["code"], close.code) == ("idle_timeout", 1008, 1008)
+    assert "20 s" in error["message"]
+    assert driver.cancelled == [1]
+
+
+def test_a_socket_without_a_context_is_kept_as_long_as_its_client_says() -> None:
+    for is_multi, seconds in ((True, 180), (False, 180)):
+        clock = Clock()
+        driver = elevenlabs(clock=clock, is_multi=is_multi, inactivity_timeout="180")
+        waits(driver, clock, seconds - 1)
+        assert driver.heard() == []
+        waits(driver, clock, 2)
+        assert driver.kinds() == ["idle_timeout", "close 1008"]
+
+
+def test_the_server_says_goodbye() -> None:
+    driver = elevenlabs()
+    spoken(driver, "Hi.", context_id="c")
+    driver.dialect.shut(Draining(), 1001)
+    assert driver.kinds() == ["draining", "final", "draining", "close 1001"]
+
+
+# --- voices, settings, addresses
+
+
+def test_the_address_says_the_voice() -> None:
+    with pytest.raises(UnknownVoice):
+        elevenlabs(voice="nobody")
+    driver = elevenlabs(voice=PREMADE[1])  # a name of theirs means one of ours
+    spoken(driver, "Hi.", context_id="c")
+    assert driver.submitted[0].request.voice == "bert"
+    driver = elevenlabs(voice="Grandmother", model_id="eleven_flash_v2_5")
+    spoken(driver, "Hi ", "there.", context_id="c")
+    assert driver.uploads == [Recall(1, "v1")]
+    driver.dialect.on_reference(1, STORED)
+    driver.gather()
+    assert driver.submitted[0].request.mode is Mode.BASE
+    assert driver.text_told == "Hi there."
+    driver = elevenlabs(voice="v1", is_multi=False)
+    spoken(driver, "Hi.")
+    driver.dialect.on_reference(1, VoiceNotFound())
+    assert driver.kinds() == ["voice_not_found", "close 1008"]
+
+
+@pytest.mark.parametrize(("stability", "factor"), [(None, None), (0.5, None), (0.0, 1.2), (1.0, 0.8), (0.75, 0.9)])
+def test_stability_turns_the_temperature(stability: float | None, factor: float | None) -> None:
+    card = replace(CARD, sampling=Sampling(temperature=0.5))
+    message = read(ClientMessage, {"voice_settings": {"stability": stability}}, Limits())
+    made = manner(message, None, None, ResolvedVoice(mode=Mode.CUSTOM_VOICE, speaker="anna"), (card,))
+    assert made.sampling.temperature == (None if factor is None else pytest.approx(0.5 * factor))
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "param"),
+    [
+        ({"output_format": "mp3_44100_320"}, UnsupportedFormat, "output_format"),
+        ({"inactivity_timeout": "181"}, InvalidConfig, "inactivity_timeout"),
+        ({"inactivity_timeout": "soon"}, InvalidConfig, "inactivity_timeout"),
+        ({"auto_mode": "perhaps"}, InvalidConfig, "auto_mode"),
+        ({"seed": "-1"}, InvalidConfig, "seed"),
+        ({"model_id": "x" * 300}, InvalidConfig, "model_id"),
+    ],
+)
+def test_an_address_is_checked(query: dict[str, str], error: type[Exception], param: str) -> None:
+    with pytest.raises(error) as found:
+        read_socket_options(query)
+    assert getattr(found.value, "param", None) == param
+
+
+def test_what_means_nothing_here_is_ignored() -> None:
+    query = {"enable_logging": "false", "apply_text_normalization": "on", "language_code": "", "model_id": "eleven_v3"}
+    driver = elevenlabs(**query)
+    more = {"similarity_boost": 0.7, "style": 0.1, "use_speaker_boost": True, "stability": None}
+    driver.send({"context_id": "c", "text": "Hi.", "voice_settings": more, "xi_api_key": "k", "previous_text": "x"})
+    assert driver.submitted[0].request.sampling == Sampling()
+    assert driver.heard() == []

@@ -1,0 +1,174 @@
+"""Every message in every state of ElevenLabs' sockets, and any sequence of them with any engine behind."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from tests.support.examples import examples
+from tests.unit.server.dialects import Clock, DialectDriver, elevenlabs
+from tests.unit.server.test_dialect_totality import LIMITS, AnyDialect, named
+
+ELEVENLABS_MESSAGES: dict[str, Any] = {
+    "words": {"context_id": "c", "text": "More."},
+    "blank": {"context_id": "c", "text": " "},
+    "nothing": {"context_id": "c", "text": ""},
+    "flush": {"context_id": "c", "flush": True},
+    "close": {"context_id": "c", "close_context": True},
+    "close socket": {"close_socket": True},
+    "wrong": {"context_id": "c", "text": 7},
+    "no json": "{",
+}
+ELEVENLABS_ANSWERS: dict[str, dict[str, list[str]]] = {
+    "free": {
+        "words": ["submit"],
+        "blank": [],
+        "nothing": [],
+        "flush": [],
+        "close": [],
+        "close socket": ["close 1000"],
+        "wrong": ["invalid_config", "final"],
+        "no json": ["invalid_json", "close 1008"],
+    },
+    "opened": {
+        "words": ["submit"],
+        "blank": [],
+        "nothing": [],
+        "flush": [],
+        "close": ["final"],
+        "close socket": ["final", "close 1000"],
+        "wrong": ["invalid_config", "final"],
+        "no json": ["invalid_json", "final", "invalid_json", "close 1008"],
+    },
+    "composing": {
+        "words": ["append"],
+        "blank": ["append"],
+        "nothing": [],
+        "flush": ["flush"],
+        "close": ["finishtext"],
+        "close socket": ["finishtext"],
+        "wrong": ["invalid_config", "final", "cancel"],
+        "no json": ["invalid_json", "final", "invalid_json", "close 1008", "cancel"],
+    },
+    "complete": {
+        "words": ["out_of_order"],
+        "blank": [],
+        "nothing": [],
+        "flush": [],
+        "close": ["final", "cancel"],
+        "close socket": [],
+        "wrong": ["invalid_config", "final", "cancel"],
+        "no json": ["invalid_json", "final", "invalid_json", "close 1008", "cancel"],
+    },
+    "waiting for its voice": {
+        "words": [],
+        "blank": [],
+        "nothing": [],
+        "flush": [],
+        "close": [],
+        "close socket": [],
+        "wrong": ["invalid_config", "final"],
+        "no json": ["invalid_json", "final", "invalid_json", "close 1008"],
+    },
+    "refused": {
+        "words": [],
+        "blank": [],
+        "nothing": [],
+        "flush": [],
+        "close": [],
+        "close socket": ["close 1000"],
+        "wrong": [],
+        "no json": ["invalid_json", "close 1008"],
+    },
+    "leaving": {
+        "words": [],
+        "blank": [],
+        "nothing": [],
+        "flush": [],
+        "close": [],
+        "close socket": [],
+        "wrong": ["invalid_config", "final", "close 1000", "cancel"],
+        "no json": ["invalid_json", "final", "invalid_json", "close 1008", "cancel"],
+    },
+    "closed": {key: [] for key in ELEVENLABS_MESSAGES},
+}
+
+
+def elevenlabs_in(state: str) -> DialectDriver:
+    driver = elevenlabs(voice="v1" if state == "waiting for its voice" else "anna")
+    if state == "refused":
+        driver.send({"context_id": "c", "text": "Text.", "max_frames": 0})
+    elif state == "closed":
+        driver.send("{")
+    elif state != "free":
+        driver.send({"context_id": "c", "text": " " if state == "opened" else "Text."})
+    if state in {"complete", "leaving"}:
+        driver.send({"close_socket": True} if state == "leaving" else {"context_id": "c", "close_context": True})
+    driver.heard()
+    driver.commands.clear()
+    return driver
+
+
+@pytest.mark.parametrize(("state", "message"), list(itertools.product(ELEVENLABS_ANSWERS, ELEVENLABS_MESSAGES)))
+def test_every_pair_of_elevenlabs_has_its_answer(state: str, message: str) -> None:
+    driver = elevenlabs_in(state)
+    driver.send(ELEVENLABS_MESSAGES[message])
+    assert named(driver) == ELEVENLABS_ANSWERS[state][message]
+
+
+class AnyElevenLabs(AnyDialect):
+    """Its client knows each context by its name, from its first message to its last, on either kind of socket."""
+
+    @initialize(is_multi=st.booleans(), stored=st.booleans(), auto=st.sampled_from(["true", "false"]))
+    def open(self, is_multi: bool, stored: bool, auto: str) -> None:
+        clock = Clock()
+        voice = "v1" if stored else "anna"
+        driver = elevenlabs(LIMITS, clock, is_multi=is_multi, voice=voice, auto_mode=auto, output_format="pcm_8000")
+        self.begin(driver, clock)
+        self.is_multi = is_multi
+        self.ended: set[str | None] = set()
+
+    def hear(self, item: Any) -> None:
+        name = item.get("contextId")
+        assert (name is None) <= (not self.is_multi or "error" in item)
+        if "error" in item:
+            assert item["message"]
+            return
+        assert name not in self.ended  # nothing of it follows its last message
+        if item["isFinal"]:
+            self.ended.add(name)
+
+    @rule(
+        name=st.sampled_from(["a", "b", "c"]),
+        text=st.sampled_from(["", " ", "Hi ", "there.", "far too long to be said", "wrong", None]),
+        flush=st.booleans(),
+        closes=st.booleans(),
+        triggers=st.booleans(),
+    )
+    def speak(self, name: str, text: str | None, flush: bool, closes: bool, triggers: bool) -> None:
+        # Each use of a name is a context of its own; what is queued of the one before is heard first.
+        self.take_everything()
+        self.ended.discard(name)
+        message: dict[str, Any] = {"text": 7 if text == "wrong" else text, "flush": flush}
+        message |= {"context_id": name, "close_context": closes} if self.is_multi else {}
+        self.driver.send({**message, "try_trigger_generation": triggers})
+        self.after()
+
+    @precondition(lambda self: self.clock.now > 60)
+    @rule()
+    def leave(self) -> None:
+        self.driver.send({"close_socket": True})
+        self.after()
+
+
+def test_the_table_says_something_about_every_message() -> None:
+    assert all(set(answers) == set(ELEVENLABS_MESSAGES) for answers in ELEVENLABS_ANSWERS.values())
+
+
+TestAnyElevenLabs = AnyElevenLabs.TestCase
+TestAnyElevenLabs.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -1,0 +1,443 @@
+"""ElevenLabs' dialect over real sockets and HTTP, with the messages that its own clients, LiveKit and Pipecat send."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import av
+import httpx
+import pytest
+import soundfile
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from runtime.settings import ServerSettings
+from tests.conftest import FolderOf
+from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
+from tests.support.speech_client import WAIT_S, same_sound, spoken
+from tests.wire.test_cartesia import speaker
+from tests.wire.test_openai import no_tasks_within, raw, wait_for_sound
+
+ONE, MANY = "stream-input", "multi-stream-input"
+SHORT = {"seed": 11, "max_frames": 12}  # fields of ours, which theirs may stand beside
+SECONDS = 12 * 0.08
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
+
+
+@asynccontextmanager
+async def socket(
+    server: RunningServer, kind: str, voice: str = "alloy", *, key: str = "", **query: str
+) -> AsyncIterator[ClientConnection]:
+    words = httpx.QueryParams(
+        {"model_id": "eleven_flash_v2_5", "output_format": "pcm_24000", "language_code": "en"} | query
+    )
+    url = f"ws://127.0.0.1:{server.port}/v1/text-to-speech/{voice}/{kind}?{words}"
+    async with connect(url, additional_headers={"xi-api-key": key} if key else None) as connection:
+        yield connection
+
+
+async def send(connection: ClientConnection, text: str | None = None, **fields: Any) -> None:
+    await connection.send(json.dumps({**({} if text is None else {"text": text}), **fields}))
+
+
+async def hear(connection: ClientConnection) -> dict[str, Any]:
+    found = json.loads(await asyncio.wait_for(connection.recv(), WAIT_S))
+    assert isinstance(found, dict)
+    return found
+
+
+async def until_final(connection: ClientConnection, *names: str | None) -> dict[str | None, list[dict[str, Any]]]:
+    """Everything that came, up to the last message of each of these contexts."""
+    came: dict[str | None, list[dict[str, Any]]] = {}
+    waiting = set(names or (None,))
+    while waiting:
+        message = await hear(connection)
+        came.setdefault(message.get("contextId"), []).append(message)
+        if message.get("isFinal"):
+            waiting.discard(message.get("contextId"))
+    return came
+
+
+async def closed(connection: ClientConnection) -> tuple[list[dict[str, Any]], int | None]:
+    """What still comes, and the code with which the socket is closed."""
+    came = []
+    try:
+        while True:
+            came.append(await hear(connection))
+    except ConnectionClosed:
+        return came, connection.close_code
+
+
+def sound_of(messages: list[dict[str, Any]]) -> bytes:
+    return b"".join(base64.b64decode(message["audio"]) for message in messages if message.get("audio"))
+
+
+def chars_of(messages: list[dict[str, Any]]) -> str:
+    return "".join("".join(message["alignment"]["chars"]) for message in messages if message.get("alignment"))
+
+
+def native(server: RunningServer, text: str) -> bytes:
+    voice = {"task_type": "custom_voice", "voice": speaker(server), "language": "english"}
+    return asyncio.run(spoken(server.socket, text, **voice, **SHORT)).pcm
+
+
+def one(server: RunningServer, *texts: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:
+    """One text on a socket of its own: everything that came, and how the socket was closed."""
+
+    async def speak() -> tuple[list[dict[str, Any]], int | None]:
+        async with socket(server, ONE, **query) as connection:
+            await send(connection, " ", **SHORT)
+            for text in texts:
+                await send(connection, text)
+            await send(connection, "")
+            return await closed(connection)
+
+    return asyncio.run(speak())
+
+
+def post(server: RunningServer, path: str = "", *, form: str = "pcm_24000", **fields: Any) -> httpx.Response:
+    url = f"{server.http}/v1/text-to-speech/alloy{path}"
+    body = {"text": "Good morning.", "model_id": "eleven_turbo_v2_5", "language_code": "en", **SHORT, **fields}
+    return httpx.post(url, params={"output_format": form}, json=body, timeout=60, headers={"xi-api-key": "none"})
+
+
+# --- one text on a socket
+
+
+def test_the_sound_is_that_of_the_native_protocol_and_then_the_socket_closes(either: RunningServer) -> None:
+    messages, code = one(either, "Good ", "morning. ")
+    assert same_sound(sound_of(messages), native(either, "Good morning."))
+    assert [message["isFinal"] for message in messages if message["isFinal"]] == [True]
+    assert chars_of(messages) == "Good morning. "
+    assert messages[-1]["isFinal"]
+    assert code == 1000
+
+
+def test_elevenlabs_own_client_sends_each_word_and_would_have_it_now(server: RunningServer) -> None:
+    text = "Once there was a king who had a castle by the sea and nobody came to see him there. "
+
+    async def speak() -> tuple[list[dict[str, Any]], int | None]:
+        async with socket(server, ONE) as connection:
+            schedule = {"chunk_length_schedule": [50]}
+            await send(
+                connection,
+                " ",
+                try_trigger_generation=True,
+                generation_config=schedule,
+                voice_settings=None,
+                seed=11,
+                max_frames=40,
+            )
+            for word in text.split(" ")[:-1]:
+                await send(connection, word + " ", try_trigger_generation=True)
+            first = await hear(connection)  # though the text has no end yet
+            await send(connection, "")
+            rest, code = await closed(connection)
+            return [first, *rest], code
+
+    messages, code = asyncio.run(speak())
+    assert chars_of(messages) == text
+    assert code == 1000
+
+
+def test_an_error_ends_the_socket(server: RunningServer) -> None:
+    async def fail(**fields: Any) -> tuple[list[dict[str, Any]], int | None]:
+        async with socket(server, ONE) as connection:
+            await send(connection, " ")
+            await send(connection, **fields)
+            return await closed(connection)
+
+    for fields, error in (
+        ({"text": 7}, "invalid_config"),
+        ({"text": "x" * 5000}, "text_too_long"),
+        ({"text": "Hi", "voice_settings": {"speed": 40}}, "invalid_config"),
+        ({"text": "Hi", "pronunciation_dictionary_locators": [{}]}, "invalid_config"),
+    ):
+        messages, code = asyncio.run(fail(**fields))
+        assert ([message["error"] for message in messages], code) == ([error], 1008)
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ({"voice": "nobody"}, "unknown_voice"),
+        ({"output_format": "pcm_96000"}, "unsupported_format"),
+        ({"inactivity_timeout": "0"}, "invalid_config"),
+        ({"language_code": "hi"}, "unsupported_language"),
+    ],
+)
+def test_an_address_that_cannot_be_served_is_one_error(
+    server: RunningServer, query: dict[str, str], error: str
+) -> None:
+    async def fail() -> tuple[list[dict[str, Any]], int | None]:
+        async with socket(server, ONE, **query) as connection:
+            if error == "unsupported_language":
+                await send(connection, "Hello.")
+                await send(connection, "")
+            return await closed(connection)
+
+    (message,), code = asyncio.run(fail())
+    assert (message["error"], message["code"], code) == (error, 1008, 1008)
+    assert "nobody" not in message["message"]
+
+
+# --- several contexts on a socket
+
+
+def test_livekits_sentences_are_flushed_and_its_context_closed(server: RunningServer) -> None:
+    async def livekit() -> list[dict[str, Any]]:
+        query = {"auto_mode": "true", "sync_alignment": "true", "inactivity_timeout": "180", "enable_logging": "true"}
+        async with socket(server, MANY, **query) as connection:
+            await send(connection, " ", voice_settings={}, context_id="a1b2", **SHORT)
+            await send(connection, "Good morning. ", context_id="a1b2", flush=True)
+            await send(connection, "", context_id="a1b2", flush=True)
+            await send(connection, close_context=True, context_id="a1b2")
+            return (await until_final(connection, "a1b2"))["a1b2"]
+
+    messages = asyncio.run(livekit())
+    assert same_sound(sound_of(messages), native(server, "Good morning."))
+    assert chars_of(messages) == "Good morning. "
+
+
+def test_contexts_keep_their_sound_apart_and_the_socket_closes_when_all_is_said(server: RunningServer) -> None:
+    async def both() -> tuple[dict[str | None, list[dict[str, Any]]], int | None]:
+        async with socket(server, MANY, auto_mode="true") as connection:
+            await send(connection, "")  # Pipecat keeps the socket open so
+            for name, text in (("a", "Good morning."), ("b", "Good evening.")):
+                await send(connection, " ", context_id=name, **SHORT)
+                await send(connection, text, context_id=name)
+            await send(connection, close_socket=True)
+            came = await until_final(connection, "a", "b")
+            return came, (await closed(connection))[1]
+
+    came, code = asyncio.run(both())
+    assert same_sound(sound_of(came["a"]), native(server, "Good morning."))
+    assert same_sound(sound_of(came["b"]), native(server, "Good evening."))
+    assert code == 1000
+
+
+def test_what_was_flushed_is_heard_before_the_text_is_complete_and_a_second_close_stops_it(
+    server: RunningServer,
+) -> None:
+    async def stop() -> None:
+        async with socket(server, MANY) as connection:
+            await send(connection, "Speak for a long time", context_id="long", max_frames=4000)
+            await send(connection, context_id="long", flush=True)
+            assert (await hear(connection))["audio"]
+            for _ in range(2):
+                await send(connection, context_id="long", close_context=True)
+            await until_final(connection, "long")
+            server.wait_until_idle(2)
+            await send(connection, "Good morning.", context_id="next", **SHORT)
+            await send(connection, context_id="next", close_context=True)
+            assert list(await until_final(connection, "next")) == ["next"]
+
+    asyncio.run(stop())
+
+
+def test_an_error_ends_its_context_and_no_other(server: RunningServer) -> None:
+    async def speak() -> dict[str | None, list[dict[str, Any]]]:
+        async with socket(server, MANY) as connection:
+            await send(connection, "Good morning.", context_id="good", **SHORT)
+            await send(connection, "Hello.", context_id="bad", max_frames=10**6)
+            await send(connection, "More.", context_id="bad")
+            await send(connection, context_id="good", close_context=True)
+            return await until_final(connection, "good", "bad")
+
+    came = asyncio.run(speak())
+    error, last = came["bad"]
+    assert (error["error"], error["param"], last["isFinal"]) == ("invalid_config", "max_frames", True)
+    assert same_sound(sound_of(came["good"]), native(server, "Good morning."))
+
+
+def test_a_hang_up_frees_its_slots(server: RunningServer) -> None:
+    async def hang_up() -> None:
+        async with socket(server, MANY) as connection:
+            await send(connection, "Speak for a long time. ", context_id="a", flush=True, max_frames=4000)
+            await send(connection, "Speak for a long ", context_id="b", flush=True, max_frames=4000)
+            assert (await hear(connection))["audio"]
+            connection.transport.abort()
+
+    asyncio.run(hang_up())
+    assert server.frames_until_idle() <= FREED_FRAMES
+
+
+def test_who_goes_on_too_late_is_told(server: RunningServer) -> None:
+    async def wait() -> tuple[list[dict[str, Any]], int | None]:
+        async with socket(server, ONE, inactivity_timeout="1") as connection:
+            await send(connection, "Hello", **SHORT)
+            return await closed(connection)
+
+    async def wait_in_a_context() -> list[dict[str, Any]]:
+        async with socket(server, MANY, inactivity_timeout="1") as connection:
+            await send(connection, "Good morning", context_id="c", **SHORT)
+            return (await until_final(connection, "c"))["c"]
+
+    messages, code = asyncio.run(wait())
+    assert ([message["error"] for message in messages if "error" in message], code) == (["idle_timeout"], 1008)
+    assert sound_of(asyncio.run(wait_in_a_context()))
+
+
+# --- one text over HTTP
+
+
+def test_one_text_over_http_is_the_same_sound(either: RunningServer) -> None:
+    wanted = native(either, "Good morning.")
+    for path in ("", "/stream"):
+        reply = post(either, path)
+        assert (reply.status_code, reply.headers["content-type"]) == (200, "audio/pcm")
+        assert reply.content == wanted
+    assert reply.headers["x-seed"] == "11"
+
+
+@pytest.mark.parametrize(
+    ("form", "media_type"),
+    [
+        ("mp3_44100_128", "audio/mpeg"),
+        ("pcm_8000", "audio/pcm"),
+        ("wav_16000", "audio/wav"),
+        ("opus_48000_64", "audio/ogg"),
+        ("ulaw_8000", "audio/basic"),
+    ],
+)
+def test_a_file_has_the_format_that_was_asked_for(server: RunningServer, form: str, media_type: str) -> None:
+    reply = post(server, form=form)
+    assert (reply.status_code, reply.headers["content-type"]) == (200, media_type)
+    codec, rate, *kbps = form.split("_")
+    if codec in {"pcm", "ulaw"}:
+        assert len(reply.content) / int(rate) / (2 if codec == "pcm" else 1) == pytest.approx(SECONDS, abs=0.01)
+    elif codec == "wav":
+        info = soundfile.info(io.BytesIO(reply.content))
+        assert (info.format, info.samplerate, info.duration) == ("WAV", int(rate), pytest.approx(SECONDS, abs=0.01))
+    else:
+        with av.open(io.BytesIO(reply.content)) as file:
+            assert file.streams.audio[0].codec_context.sample_rate == int(rate)
+        if codec == "mp3":
+            assert len(reply.content) * 8 / 1000 / SECONDS == pytest.approx(int(kbps[0]), rel=0.25)
+
+
+def test_times_come_with_the_whole_and_with_each_piece(server: RunningServer) -> None:
+    whole = post(server, "/with-timestamps").json()
+    lines = [json.loads(line) for line in post(server, "/stream/with-timestamps").text.splitlines()]
+    assert len(lines) > 1
+    pcm = base64.b64decode(whole["audio_base64"])
+    assert b"".join(base64.b64decode(line["audio_base64"]) for line in lines) == pcm == native(server, "Good morning.")
+    pieces = [line["alignment"] for line in lines if line["alignment"]]
+    for name in ("characters", "character_start_times_seconds", "character_end_times_seconds"):
+        assert [value for piece in pieces for value in piece[name]] == whole["alignment"][name]
+    times = whole["alignment"]
+    assert whole["normalized_alignment"] == times
+    assert "".join(times["characters"]) == "Good morning."
+    assert times["character_end_times_seconds"][-1] == pytest.approx(SECONDS, abs=0.002)
+    assert times["estimated"]
+
+
+def test_a_faster_voice_is_shorter_and_tags_are_not_read(server: RunningServer) -> None:
+    faster = post(server, voice_settings={"speed": 2.0, "stability": 0.3, "style": 0.2})
+    assert len(faster.content) / 48_000 == pytest.approx(SECONDS / 2, abs=0.05)
+    assert post(server, text='<break time="1s"/>Good morning.').content == native(server, "Good morning.")
+
+
+@pytest.mark.parametrize(
+    ("form", "fields", "status", "error"),
+    [
+        ("pcm_24000", {"text": None}, 400, "invalid_config"),
+        ("pcm_24000", {"text": " "}, 400, "empty_text"),
+        ("pcm_24000", {"text": "x" * 5000}, 400, "text_too_long"),
+        ("pcm_24000", {"language_code": "hi"}, 400, "unsupported_language"),
+        ("pcm_24000", {"voice_settings": {"stability": 2}}, 400, "invalid_config"),
+        ("pcm_24000", {"pronunciation_dictionary_locators": [{}]}, 400, "invalid_config"),
+        ("flac_24000", {}, 400, "unsupported_format"),
+    ],
+)
+def test_a_refusal_has_their_shape(
+    server: RunningServer, form: str, fields: dict[str, Any], status: int, error: str
+) -> None:
+    reply = post(server, form=form, **fields)
+    detail = reply.json()["detail"]
+    assert (reply.status_code, detail["status"]) == (status, error)
+    assert detail["message"].endswith(".")
+
+
+def test_every_refusal_on_their_routes_has_their_shape_and_no_other(folder_of: FolderOf) -> None:
+    with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
+
+        async def opened(key: str) -> str:
+            try:
+                async with socket(locked, MANY, key=key):
+                    return "opened"
+            except InvalidStatus as refusal:
+                return str(json.loads(refusal.response.body or b"")["detail"]["status"])
+
+        assert asyncio.run(opened("s3cret")) == "opened"
+        assert asyncio.run(opened("guess")) == "unauthorized"
+        for path, key, status, code in (
+            ("/v1/voices", "s3cret", 200, None),
+            ("/v1/voices", "guess", 401, "unauthorized"),
+            ("/v1/voices/nobody", "s3cret", 404, "voice_not_found"),
+            ("/v2/voices?page_size=0", "s3cret", 400, "invalid_config"),
+            ("/v1/text-to-speech/alloy/none", "s3cret", 404, "unknown_route"),
+            ("/v1/text-to-speech/alloy", "s3cret", 405, "method_not_allowed"),
+        ):
+            reply = httpx.get(locked.http + path, headers={"xi-api-key": key})
+            assert reply.status_code == status, path
+            assert reply.json().get("detail", {}).get("status") == code
+        elsewhere = httpx.get(f"{locked.http}/v1/audio/voices", headers={"xi-api-key": "guess"})
+        assert elsewhere.json()["error"]["code"] == "unauthorized"
+
+
+def test_a_hang_up_over_http_frees_the_slot(server: RunningServer) -> None:
+    body = {"text": "Speak for a long time.", "max_frames": 4000}
+    connection = raw(server, body, "/v1/text-to-speech/alloy/stream")
+    wait_for_sound(server, connection)
+    connection.close()
+    assert server.frames_until_idle() <= FREED_FRAMES
+    no_tasks_within(server, 1)
+
+
+def test_the_curl_of_the_page_works(server: RunningServer) -> None:
+    section = PAGE.split("\n### ElevenLabs' routes over HTTP\n")[1].split("\n## ")[0]
+    ((address, body),) = re.findall(
+        r"^curl 'http://127\.0\.0\.1:8210(\S+)'.*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE
+    )
+    reply = httpx.post(server.http + address, json={**json.loads(body), "max_frames": 4}, timeout=60)
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "audio/mpeg")
+
+
+# --- voices and models
+
+
+def test_voices_are_listed_whole_in_pages_and_one_by_one(either: RunningServer) -> None:
+    listed = httpx.get(f"{either.http}/v1/voices").json()["voices"]
+    ids = [voice["voice_id"] for voice in listed]
+    assert speaker(either) in ids
+    seen, token = [], ""
+    while True:
+        page = httpx.get(f"{either.http}/v2/voices", params={"page_size": 1, "next_page_token": token}).json()
+        seen += page["voices"]
+        token = page["next_page_token"]
+        assert page["total_count"] == len(ids)
+        if not page["has_more"]:
+            break
+    assert seen == listed
+    assert token is None
+    assert httpx.get(f"{either.http}/v1/voices/{ids[0]}").json() == listed[0]
+    found = httpx.get(f"{either.http}/v2/voices", params={"search": ids[0], "voice_ids": [ids[0], "x"]}).json()
+    assert [voice["voice_id"] for voice in found["voices"]] == ids[:1]
+
+
+def test_models_are_a_list_for_their_clients_and_an_object_for_openais(server: RunningServer) -> None:
+    url = f"{server.http}/v1/models"
+    theirs = httpx.get(url, headers={"xi-api-key": "none"}).json()
+    openais = httpx.get(url, headers={"authorization": "Bearer none"}).json()
+    assert [model["model_id"] for model in theirs] == [model["id"] for model in openais["data"]]
+    assert theirs[0]["can_do_text_to_speech"]
+    assert {"language_id": "en", "name": "English"} in theirs[0]["languages"]
