@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 import pytest
@@ -217,6 +219,24 @@ def test_connections_have_their_cap(server: RunningServer) -> None:
 # --- the port
 
 
+def test_a_server_that_ends_at_once_leaves_nothing_behind(folder_of: FolderOf) -> None:
+    """A connection that is open, and a word of it half sent: it is cut, without a line in the log."""
+    with running_server(folder_of("quick", "custom_voice"), server=ServerSettings(wyoming=ANY_PORT)) as server:
+        uri = uri_of(server)
+
+        async def open_one() -> WyomingClient:
+            client = wyoming(uri)
+            connected = await client.__aenter__()
+            await connected.write(b'{"type": "desc')
+            await asyncio.sleep(0.2)
+            return connected
+
+        runner = asyncio.Runner()
+        client = runner.run(open_one())
+    assert runner.run(client.until()).kinds in ([], ["error"])
+    runner.close()
+
+
 def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
     """As the studio loads other checkpoints: the new runtime is started beside the old one, which then drains."""
     folder, engine = folder_of("quick", "custom_voice"), EngineSettings(threads=1)
@@ -228,21 +248,30 @@ def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
             return [voice["attribution"]["name"] for voice in heard.last["tts"][0]["voices"]][:1]
 
     with running_server(folder, engine=engine, server=ServerSettings(wyoming=ANY_PORT)) as old:
-        uri = uri_of(old)
+        uri, connected, started = uri_of(old), threading.Event(), threading.Event()
 
-        async def speaking() -> tuple[Heard, Heard]:
+        async def served_by_the_old_one() -> tuple[Heard, Heard]:
             async with wyoming(uri) as client, wyoming(uri) as idle:
+                for one in (client, idle):
+                    await one.send("ping")
+                    await one.until("pong")
+                connected.set()
+                await asyncio.to_thread(started.wait)
                 await client.send("synthesize", text="Hi.")
                 await client.until("audio-chunk")
                 old.tell_to_end()
                 return await client.until("audio-stop"), await idle.until()
 
-        with running_server(folder_of("brief", "base"), engine=engine, server=ServerSettings(wyoming=uri)) as new:
-            assert new.load()["ports"] == {"wyoming": uri}
-            heard, idle = asyncio.run(speaking())
-            assert heard.kinds[-1] == "audio-stop"
-            assert idle.last["code"] == "draining"
-            assert [asyncio.run(voices(uri)) for _ in range(8)] == [[]] * 8  # the new one's, which has no speakers
+        with ThreadPoolExecutor(1) as aside:
+            scene = aside.submit(asyncio.run, served_by_the_old_one())
+            assert connected.wait(60)
+            with running_server(folder_of("brief", "base"), engine=engine, server=ServerSettings(wyoming=uri)) as new:
+                assert new.load()["ports"] == {"wyoming": uri}
+                started.set()
+                heard, idle = scene.result()
+                assert heard.kinds[-1] == "audio-stop"
+                assert idle.last["code"] == "draining"
+                assert [asyncio.run(voices(uri)) for _ in range(8)] == [[]] * 8  # the new one's: it has no speakers
 
 
 def test_requests_a_minute_are_counted_here_too(folder_of: FolderOf) -> None:

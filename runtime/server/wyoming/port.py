@@ -32,7 +32,8 @@ class WyomingPort:
     def __init__(self, host: Host, uri: str) -> None:
         """Bind the port; nobody can connect yet.
 
-        A runtime that takes another's place binds it beside that one, and listens once the other has ceased to.
+        A runtime that takes another's place binds the port beside that one, and listens once it is ready; the other
+        ceases to when it is told to end.
 
         Raises:
             InvalidSetting, PortInUse: the address is none, or cannot be bound.
@@ -44,6 +45,7 @@ class WyomingPort:
         self._rate = Rate(host.settings.server.requests_per_minute)
         self._listener = bind(host.settings.server, name, port, option=_SETTING, is_shared=True)
         self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
         bound = self._listener.getsockname()[1]
         self.uri = f"tcp://[{name}]:{bound}" if ":" in name else f"tcp://{name}:{bound}"
 
@@ -51,7 +53,7 @@ class WyomingPort:
         """Take connections, and say so at /ready."""
         if self._host.settings.server.keys:
             log.warning("Wyoming has no keys: whoever reaches %s may have speech made", self.uri)
-        self._server = await asyncio.start_server(self._serve, sock=self._listener, limit=self._limit, backlog=WAITING)
+        self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=self._limit, backlog=WAITING)
         self._host.ports[DIALECT] = self.uri
 
     def close(self) -> None:
@@ -60,6 +62,12 @@ class WyomingPort:
         if self._server is not None:
             self._server.close()
         self._listener.close()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection in a task of our own: asyncio's logs an error where it is cancelled."""
+        serving = asyncio.create_task(self._serve(reader, writer), name="speech-wyoming")
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         socket = EventSocket(reader, writer, self._limit)
