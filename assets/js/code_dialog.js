@@ -2,18 +2,19 @@
 
 import { api } from './api.js';
 import { LANGUAGES } from './code.js';
+import { all, need } from './elements.js';
+import { Take } from './take.js';
 
-/** What code needs to know of a take, fresh or kept. */
-function requestOf({ mode, config, text, spoken, seed, id, reference, start, record, model }) {
-  return {
-    mode,
-    config,
-    text: spoken ?? text,
-    seed,
-    model: start?.model ?? record?.model?.id ?? model?.id,
-    hasReference: Boolean(reference),
-    referenceUrl: reference && id ? String(api.address(`studio/takes/${id}/reference`)) : null,
-  };
+/** @typedef {keyof typeof LANGUAGES} Language @typedef {import('./take.js').TakeRecord} TakeRecord */
+
+const NAMES = /** @type {Language[]} */ (Object.keys(LANGUAGES));
+
+/** What code needs to know of a take, fresh or kept. @param {Take|TakeRecord} take @returns {import('./code.js').Request} */
+function requestOf(take) {
+  const { mode, config, text, spoken, seed, id, reference, model } = take;
+  const spoke = take instanceof Take ? (take.start?.model ?? take.record?.model?.id ?? model?.id) : model?.id;
+  const referenceUrl = reference && id ? String(api.address(`studio/takes/${id}/reference`)) : null;
+  return { mode, config, text: spoken ?? text, seed, model: spoke, hasReference: Boolean(reference), referenceUrl };
 }
 
 export class CodeDialog {
@@ -21,15 +22,21 @@ export class CodeDialog {
   constructor(dialog, studio) {
     this.dialog = dialog;
     this.studio = studio;
-    this.tabs = dialog.querySelector('[role=tablist]');
-    this.text = dialog.querySelector('#vw-code-text');
+    this.panel = need(dialog, '#vw-code-panel');
+    this.text = need(dialog, '#vw-code-text');
+    /** @type {Language} */
     this.language = 'curl';
-    this.tabs.replaceChildren(...Object.keys(LANGUAGES).map((language) => this.tab(language)));
-    this.tabs.onkeydown = (event) => this.onKey(event);
-    dialog.querySelector('#vw-code-copy').onclick = () => this.copy();
-    dialog.querySelector('#vw-code-close').onclick = () => dialog.close();
+    /** @type {import('./code.js').Request|null} */
+    this.request = null;
+    const list = need(dialog, '[role=tablist]');
+    list.replaceChildren(...NAMES.map((language) => this.tab(language)));
+    list.onkeydown = (event) => this.onKey(event);
+    this.tabs = all(list, '[role=tab]');
+    need(dialog, '#vw-code-copy').onclick = () => this.copy();
+    need(dialog, '#vw-code-close').onclick = () => dialog.close();
   }
 
+  /** @param {Language} language */
   tab(language) {
     const tab = Object.assign(document.createElement('button'), { type: 'button', role: 'tab', textContent: language });
     tab.id = `vw-code-${language.toLowerCase()}`;
@@ -38,40 +45,42 @@ export class CodeDialog {
     return tab;
   }
 
-  /** @param {import('./take.js').Take|Object} take a take, or its stored record */
+  /** @param {Take|TakeRecord} take a take, or its stored record */
   show(take) {
     this.request = requestOf(take);
     this.choose(this.language);
     this.dialog.showModal();
   }
 
+  /** @param {Language} language */
   choose(language) {
     this.language = language;
-    for (const tab of this.tabs.children) {
+    for (const tab of this.tabs) {
       const chosen = tab.textContent === language;
       tab.setAttribute('aria-selected', String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
-      if (chosen) this.dialog.querySelector('#vw-code-panel').setAttribute('aria-labelledby', tab.id);
+      if (chosen) this.panel.setAttribute('aria-labelledby', tab.id);
     }
-    this.text.textContent = LANGUAGES[language](this.request, api.address('.'));
+    if (this.request) this.text.textContent = LANGUAGES[language](this.request, api.address('.'));
   }
 
+  /** @param {KeyboardEvent} event */
   onKey({ key }) {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[key];
-    if (!step) return;
-    const names = Object.keys(LANGUAGES);
-    this.choose(names[(names.indexOf(this.language) + step + names.length) % names.length]);
-    this.tabs.querySelector('[tabindex="0"]').focus();
+    const step = key === 'ArrowRight' ? 1 : key === 'ArrowLeft' ? -1 : 0;
+    if (step === 0) return;
+    const at = (NAMES.indexOf(this.language) + step + NAMES.length) % NAMES.length;
+    this.choose(NAMES[at]);
+    this.tabs[at].focus();
   }
 
   async copy() {
     const { t } = this.studio;
     try {
-      await navigator.clipboard.writeText(this.text.textContent);
+      await navigator.clipboard.writeText(this.text.textContent ?? '');
       this.studio.toast(t('shell.code.copied'));
     } catch {
       // No clipboard for pages on plain http: at least everything is marked.
-      getSelection().selectAllChildren(this.text);
+      getSelection()?.selectAllChildren(this.text);
       this.studio.toast(t('shell.code.marked'));
     }
   }

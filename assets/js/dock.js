@@ -24,7 +24,7 @@ export class Dock {
     const { current, stage } = this.studio;
     this.stop.disabled = !isBusy;
     this.turn(isBusy);
-    const begins = Boolean(current.speak);
+    const begins = Boolean(current?.speak);
     this.first.hidden = !begins && !isBusy;
     const isLoaded = Boolean(stage.take);
     this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));

@@ -8,7 +8,7 @@
 const PREFIX = 'voicewright.draft.';
 const REST_MS = 400; // between something written and its being kept
 
-/** @typedef {{id: string, draft?: () => Object<string, any>|null, recall?: (draft: Object<string, any>) => void, reopen?: (draft: Object<string, any>) => void}} Source */
+/** @typedef {Object<string, unknown>} Draft @typedef {{id: string, draft?(): Draft|null, recall?(draft: Draft): void, reopen?(draft: Draft): void}} Source */
 
 export class Drafts {
   /** @param {Source[]} sources */
@@ -35,7 +35,7 @@ export class Drafts {
     }
   }
 
-  /** @param {string} id @returns {Object<string, any>|null} */
+  /** @param {string} id @returns {Draft|null} */
   read(id) {
     try {
       return JSON.parse(localStorage.getItem(PREFIX + id) ?? 'null');

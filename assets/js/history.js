@@ -4,10 +4,12 @@ import { api } from './api.js';
 import { compare } from './reproduction.js';
 import { Take } from './take.js';
 
+/** @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {Partial<Pick<TakeRecord, 'name'|'tags'|'favourite'|'notes'>>} Changes */
+
 const PAGE = 30;
 
 export class TakeHistory extends EventTarget {
-  /** @type {Object<string, any>[]} records */
+  /** @type {TakeRecord[]} */
   list = [];
   /** @type {string|null} */
   next = null;
@@ -43,14 +45,14 @@ export class TakeHistory extends EventTarget {
     return api.get(`studio/takes?${query}`);
   }
 
-  /** @param {Object<string, any>[]} list @param {string|null} [next] */
+  /** @param {TakeRecord[]} list @param {string|null} [next] */
   show(list, next = this.next) {
     this.list = list;
     this.next = next;
     this.dispatchEvent(new Event('change'));
   }
 
-  /** @param {string} id @param {Object<string, any>} fields name, tags, favourite, notes */
+  /** @param {string} id @param {Changes} fields @returns {Promise<TakeRecord>} */
   async change(id, fields) {
     const record = await api.patch(`studio/takes/${id}`, fields);
     this.show(this.list.map((take) => (take.id === id ? record : take)));
@@ -74,13 +76,13 @@ export class TakeHistory extends EventTarget {
     await this.refresh();
   }
 
-  /** A kept take with its sound, ready for the stage. @param {Object<string, any>} record */
+  /** A kept take with its sound, ready for the stage. @param {TakeRecord} record */
   async load(record) {
     const blob = await api.blob(`studio/takes/${record.id}/audio?format=pcm&inline=1`);
     return Take.kept(record, new Int16Array(await blob.arrayBuffer()));
   }
 
-  /** @param {Object<string, any>} record @returns {Promise<Blob|null>} */
+  /** @param {TakeRecord} record @returns {Promise<Blob|null>} */
   async reference(record) {
     return record.reference ? api.blob(`studio/takes/${record.id}/reference`) : null;
   }
@@ -103,7 +105,7 @@ export class TakeHistory extends EventTarget {
     return { take, identical, why: this.t(key, values) };
   }
 
-  /** A take was kept just now: it comes first, where it belongs to what is listed. @param {Object<string, any>} record */
+  /** A take was kept just now: it comes first, where it belongs to what is listed. @param {TakeRecord} record */
   add(record) {
     const { search, room, favourite, loose } = this.wanted;
     if (loose && record.room === 'script') return;

@@ -37,10 +37,10 @@ export class Importing {
     const read = await this.read(file);
     if (!read) return;
     if (read.isTimed || [...read.text.trim()].length > studio.facts.most) {
-      return studio.go('script', { text: read.text, title: read.title, spokenBy: studio.current.spokenBy?.() ?? null });
+      return studio.go('script', { text: read.text, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
     const isOwn = studio.text.trim() !== '' && !Object.values(studio.presets.texts).includes(studio.text);
-    studio.replacing(studio.current, isOwn, () => (studio.text = read.text));
+    studio.replacing(studio.current ?? studio, isOwn, () => (studio.text = read.text));
     studio.drafts.touch();
   }
 

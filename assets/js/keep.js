@@ -1,37 +1,41 @@
 /** What can be done with the take on the stage: its file in each format, the star, its request as code. */
 
 import { api } from './api.js';
+import { all, need } from './elements.js';
+import { Take } from './take.js';
+
+/** @typedef {import('./stage.js').Shown} Shown @typedef {import('./take.js').TakeRecord} TakeRecord */
 
 export class Keep {
   /** @param {ParentNode} page @param {EventTarget} stage hears 'star' and 'code' */
   constructor(page, stage) {
-    const menu = /** @type {HTMLElement} */ (page.querySelector('#vw-keep'));
-    this.star = page.querySelector('#vw-star');
-    this.button = page.querySelector('#vw-save');
-    this.wav = menu.querySelector('#vw-download');
-    this.others = [...menu.querySelectorAll('[data-format]')];
-    this.code = menu.querySelector('#vw-copy-code');
+    const menu = need(page, '#vw-keep');
+    this.star = need(page, '#vw-star', HTMLButtonElement);
+    this.button = need(page, '#vw-save', HTMLButtonElement);
+    this.wav = need(menu, '#vw-download', HTMLAnchorElement);
+    this.others = all(menu, '[data-format]', HTMLAnchorElement);
+    this.code = need(menu, '#vw-copy-code', HTMLButtonElement);
     menu.addEventListener('click', () => menu.hidePopover());
-    /** @type {import('./take.js').Take|null} whose file is behind the link */
+    /** @type {Take|null} whose file is behind the link */
     this.offered = null;
-    /** What is shown. @type {any} */
+    /** What is shown. @type {Shown|null} */
     this.take = null;
-    /** @type {Object<string, any>|null} its record when that was put there */
+    /** @type {TakeRecord|null} its record when that was put there */
     this.record = null;
     this.star.onclick = () => stage.dispatchEvent(new Event('star'));
     // What is several takes has a way of its own to a file.
-    this.button.addEventListener('click', (/** @type {Event} */ event) => {
-      if (!this.take?.download) return;
+    this.button.addEventListener('click', (event) => {
+      if (!this.take || this.take instanceof Take) return;
       event.preventDefault();
       this.take.download(this.button);
     });
     this.code.onclick = () => stage.dispatchEvent(new Event('code'));
   }
 
-  /** @param {any} take */
+  /** @param {Shown|null} take */
   show(take) {
     this.take = take;
-    const { record } = take ?? {};
+    const record = take?.record ?? null;
     this.code.disabled = !take;
     this.button.disabled = !take;
     this.star.hidden = !record;
@@ -39,16 +43,16 @@ export class Keep {
     this.star.setAttribute('aria-pressed', String(Boolean(record?.favourite)));
     for (const link of this.others) {
       link.hidden = !record;
-      if (record) link.href = kept(record, link.dataset.format);
+      if (record) link.href = kept(record, link.dataset.format ?? '');
     }
-    this.offer(take && !take.download && !take.live && take.samples ? take : null);
+    this.offer(take instanceof Take && !take.live && take.samples ? take : null);
   }
 
   /**
    * Put the WAV behind its link: the studio's file, which says how it was made, or what the page holds where the
    * studio keeps nothing.
    *
-   * @param {import('./take.js').Take|null} take
+   * @param {Take|null} take
    */
   offer(take) {
     const { wav } = this;
@@ -64,7 +68,7 @@ export class Keep {
   }
 }
 
-/** Where a kept take's file lies. @param {Object<string, any>} record @param {string} format */
+/** Where a kept take's file lies. @param {TakeRecord} record @param {string} format */
 export function kept(record, format) {
   return String(api.address(`studio/takes/${record.id}/audio?format=${format}`));
 }

@@ -1,24 +1,27 @@
 /** A take's figures: times from the click as this page saw them, the rest as the runtime says. */
 
+import { need } from './elements.js';
 import { SAMPLE_RATE } from './outputs.js';
+
+/** @typedef {import('./stage.js').Shown} Shown */
 
 const FRAME_SAMPLES = 1920;
 const NONE = '–';
+const FIGURES = ['queue', 'prefill', 'ttfa', 'audible', 'rtf', 'frames', 'underruns', 'reason'];
 
 export class Meter {
   /** @param {ParentNode} page @param {(key: string, values?: Object<string, any>) => string} t */
   constructor(page, t) {
     this.t = t;
-    const names = ['queue', 'prefill', 'ttfa', 'audible', 'rtf', 'frames', 'underruns', 'reason'];
-    this.chip = page.querySelector('#vw-to-sound');
-    this.cells = Object.fromEntries(names.map((name) => [name, page.querySelector(`#vw-${name}`)]));
+    this.chip = need(page, '#vw-to-sound');
+    this.cells = FIGURES.map((name) => ({ name, cell: need(page, `#vw-${name}`) }));
   }
 
-  /** @param {import('./take.js').Take|null} take */
+  /** @param {Shown|null} take */
   show(take) {
     /** @type {Object<string, string|undefined>} */
     const figures = take ? this.figures(take) : {};
-    for (const [name, cell] of Object.entries(this.cells)) {
+    for (const { name, cell } of this.cells) {
       const text = figures[name] ?? NONE;
       if (cell.textContent !== text) cell.textContent = text;
     }
@@ -27,7 +30,7 @@ export class Meter {
     if (ms != null) this.chip.textContent = this.t('shell.to_sound', { s: (ms / 1000).toFixed(ms < 100 ? 2 : 1) });
   }
 
-  /** @param {Object<string, any>} take */
+  /** @param {Shown} take */
   figures({ queue, metrics, samples, stopReason, timing }) {
     return {
       queue: queue ? `${queue.position + 1}.` : milliseconds(metrics?.queue_ms),

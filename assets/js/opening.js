@@ -2,6 +2,7 @@
  * The waiting page: says how far the studio and its runtime are, and makes room for the studio when that is there.
  */
 
+import { need } from './elements.js';
 import { inPageWords, sayWith } from './server_words.js';
 import { preferred, Words } from './words.js';
 
@@ -11,7 +12,7 @@ const asked = new URLSearchParams(location.search).get('__theme') ?? '';
 const isDark = ['light', 'dark'].includes(asked) ? asked === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
 document.documentElement.classList.toggle('dark', isDark);
 
-const line = document.querySelector('#vw-opening-what');
+const line = need(document, '#vw-opening-what');
 
 async function translate() {
   const words = new Words();

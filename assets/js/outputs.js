@@ -30,6 +30,7 @@ export class WorkletOutput {
     this.node.port.onmessage = ({ data }) => onCounters(data);
   }
 
+  /** @param {number} take @param {number} target samples that are to be there before it starts @param {number} hold or so many to have passed */
   begin(take, target, hold) {
     this.node.port.postMessage({ type: 'begin', take, target, hold });
   }
@@ -39,6 +40,7 @@ export class WorkletOutput {
     this.node.port.postMessage({ type: 'push', take, pcm });
   }
 
+  /** @param {number} take */
   end(take) {
     this.node.port.postMessage({ type: 'end', take });
   }
@@ -54,32 +56,46 @@ export class WorkletOutput {
 }
 
 export class ScheduledOutput {
+  take = 0;
+  target = 0; // samples that are to be there before it starts
+  /** @type {Int16Array[]} */
+  waiting = [];
+  /** @type {Set<AudioBufferSourceNode>} */
+  sources = new Set();
+  scheduled = 0; // samples handed to the context
+  nextTime = 0; // context time at which they end
+  /** Context time at which they began. @type {number|null} */
+  firstTime = null;
+  underruns = 0;
+  underrunSamples = 0;
+  isDry = false;
+  ended = false;
+  finished = false;
+
   /** @param {AudioNode} target what the sound goes to @param {CountersListener} onCounters */
   constructor(target, onCounters) {
     this.sink = target;
     this.context = target.context;
     this.onCounters = onCounters;
-    this.timer = 0;
+    /** @type {ReturnType<typeof setInterval>|undefined} */
+    this.timer = undefined;
     this.reset(0, 0);
   }
 
+  /** @param {number} take @param {number} target */
   reset(take, target) {
     clearInterval(this.timer);
     this.take = take;
     this.target = target;
-    /** @type {Int16Array[]} */
     this.waiting = [];
-    /** @type {Set<AudioBufferSourceNode>} */
     this.sources = new Set();
-    this.scheduled = 0; // samples handed to the context
-    this.nextTime = 0; // context time at which they end
+    this.scheduled = this.nextTime = 0;
     this.firstTime = null;
-    this.underruns = 0;
-    this.underrunSamples = 0;
-    this.ended = false;
-    this.finished = false;
+    this.underruns = this.underrunSamples = 0;
+    this.isDry = this.ended = this.finished = false;
   }
 
+  /** @param {number} take @param {number} target samples that are to be there before it starts */
   begin(take, target) {
     this.stop();
     this.reset(take, target);
@@ -87,12 +103,14 @@ export class ScheduledOutput {
     this.report();
   }
 
+  /** @param {number} take @param {Int16Array} pcm */
   push(take, pcm) {
     if (take !== this.take || this.finished || pcm.length === 0) return;
     this.waiting.push(pcm);
     this.schedule();
   }
 
+  /** @param {number} take */
   end(take) {
     if (take !== this.take) return;
     this.ended = true;

@@ -5,6 +5,7 @@
  * a context and a worklet (up to 0.4 s) is paid before the first sentence.
  *
  * @typedef {import('./worklet.js').Counters} Counters
+ * @typedef {WorkletOutput|ScheduledOutput} Output
  */
 
 import { SAMPLE_RATE, ScheduledOutput, WorkletOutput } from './outputs.js';
@@ -17,12 +18,13 @@ export class Player extends EventTarget {
     this.context = null;
     /** @type {Promise<void>|null} */
     this.arming = null;
-    /** @type {WorkletOutput|ScheduledOutput|null} */
+    /** @type {Output|null} */
     this.output = null;
     this.take = 0;
     this.pace = new Pace();
     /** @type {Counters|null} */
     this.counters = null;
+    this.countedAt = 0; // on the context's clock
     this.sounding = false; // a take was begun and has neither ended nor been stopped
     this.exact = false;
     /** @type {GainNode|null} */
@@ -60,26 +62,26 @@ export class Player extends EventTarget {
   async arm() {
     this.arming ??= this.open();
     await this.arming;
-    if (this.context.state !== 'running') await this.context.resume();
+    if (this.context && this.context.state !== 'running') await this.context.resume();
   }
 
   async open() {
-    this.context = makeContext();
-    this.exact = Boolean(this.context.audioWorklet) && this.context.sampleRate === SAMPLE_RATE;
-    this.gain = this.context.createGain();
-    this.gain.gain.value = this.loudness;
-    const onCounters = (counters) => this.count(counters);
-    this.output = this.exact
-      ? await WorkletOutput.open(this.gain, onCounters)
-      : new ScheduledOutput(this.gain, onCounters);
+    const context = makeContext();
+    this.context = context;
+    this.exact = Boolean(context.audioWorklet) && context.sampleRate === SAMPLE_RATE;
+    const gain = context.createGain();
+    this.gain = gain;
+    gain.gain.value = this.loudness;
+    const onCounters = (/** @type {Counters} */ counters) => this.count(counters);
+    this.output = this.exact ? await WorkletOutput.open(gain, onCounters) : new ScheduledOutput(gain, onCounters);
     this.output.speed(this.speed);
-    this.gain.connect(this.context.destination);
+    gain.connect(context.destination);
   }
 
-  /** Keep the order of what is asked for while the output is still being opened. */
+  /** Keep the order of what is asked for while the output is still being opened. @param {(output: Output) => void} action */
   whenArmed(action) {
     if (this.output) action(this.output);
-    else this.arming?.then(() => action(this.output));
+    else this.arming?.then(() => this.output && action(this.output));
   }
 
   /** Start a new take; what played before is cut. Returns the take's number. */
@@ -98,6 +100,7 @@ export class Player extends EventTarget {
     if (take === this.take) this.whenArmed((output) => output.push(take, pcm));
   }
 
+  /** @param {number} take */
   end(take) {
     if (take === this.take) this.whenArmed((output) => output.end(take));
   }
@@ -113,10 +116,15 @@ export class Player extends EventTarget {
     if (counters.take !== this.take) return;
     const finished = counters.finished && !this.counters?.finished;
     this.counters = counters;
-    this.countedAt = this.context.currentTime;
+    this.countedAt = this.now;
     if (finished) this.sounding = false;
     this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
     if (finished) this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
+  }
+
+  /** On the context's clock, seconds; 0 before there is one. */
+  get now() {
+    return this.context?.currentTime ?? 0;
   }
 
   /** Samples that have been played by now, between two reports as the clock says. */
@@ -124,7 +132,7 @@ export class Player extends EventTarget {
     if (!this.counters) return 0;
     const { state, played, buffered } = this.counters;
     if (state !== 'playing' && state !== 'draining') return played;
-    const since = (this.context.currentTime - this.countedAt) * SAMPLE_RATE * this.counters.rate;
+    const since = (this.now - this.countedAt) * SAMPLE_RATE * this.counters.rate;
     return Math.min(played + since, played + buffered);
   }
 
@@ -135,10 +143,10 @@ export class Player extends EventTarget {
    */
   audibleAt() {
     const first = this.counters?.firstTime ?? null;
-    if (first === null) return null;
+    if (first === null || !this.context) return null;
     // What the device plays now, its latency included. Older Safari gives zeros: then the context's word must do.
-    const { contextTime, performanceTime } = this.context.getOutputTimestamp?.() ?? {};
-    if (!performanceTime) return performance.now() + (first - this.context.currentTime) * 1000;
+    const { contextTime = 0, performanceTime } = this.context.getOutputTimestamp?.() ?? {};
+    if (!performanceTime) return performance.now() + (first - this.now) * 1000;
     return contextTime < first ? null : performanceTime + (first - contextTime) * 1000;
   }
 }

@@ -1,21 +1,38 @@
-/** How the page looks and speaks: theme and language, kept by the studio for each visitor. */
+/**
+ * How the page looks and speaks: theme and language, kept by the studio for each visitor. Event: 'change' with what was chosen.
+ *
+ * @typedef {{language?: string, theme?: string}} Chosen
+ *
+ * @typedef {Object} Features         what this studio can do beside; what is left out it cannot
+ * @property {{available: boolean, how: string}} [transcribe]  how: what its host is told
+ * @property {{sign_out: string}|null} [oauth]
+ * @property {boolean} [share]        takes by link
+ * @property {{small: string, speaks: boolean, may: boolean}} [real_voices]  small: the id of the built-in checkpoint
+ *
+ * @typedef {Object} Me               GET studio/me
+ * @property {Features} features
+ * @property {{language?: string|null, theme?: string|null}} preferences
+ * @property {{kind: string, name: string}} [visitor]
+ */
 
 import { api } from './api.js';
+import { Emitter } from './emitter.js';
 import { preferred } from './words.js';
 
 const THEMES = ['system', 'light', 'dark'];
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
-export class Preferences extends EventTarget {
-  /** @param {Object<string, any>} me GET studio/me @param {Object<string, string>} languages names by code */
+/** @extends {Emitter<{change: Chosen}>} */
+export class Preferences extends Emitter {
+  /** @param {Me} me @param {Object<string, string>} languages names by code */
   constructor(me, languages) {
     super();
-    const { language, theme } = me.preferences ?? {};
+    const { language, theme } = me.preferences;
     this.languages = languages;
-    this.language = language in languages ? language : preferred(Object.keys(languages));
+    this.language = language && language in languages ? language : preferred(Object.keys(languages));
     // Gradio's own switch, for links and frames: it holds for this visit, and is not kept.
     const asked = new URLSearchParams(location.search).get('__theme');
-    this.theme = [asked, theme].find((one) => THEMES.includes(one)) ?? 'system';
+    this.theme = THEMES.find((one) => one === asked) ?? THEMES.find((one) => one === theme) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
     this.paint();
   }
@@ -26,13 +43,13 @@ export class Preferences extends EventTarget {
     document.documentElement.style.colorScheme = dark ? 'dark' : 'light';
   }
 
-  /** @param {{language?: string, theme?: string}} chosen */
+  /** @param {Chosen} chosen */
   choose(chosen) {
     Object.assign(this, chosen);
     this.paint();
     // Where the studio keeps nothing, it holds until the page is left.
     api.patch('studio/me', chosen).catch(() => {});
-    this.dispatchEvent(new CustomEvent('change', { detail: chosen }));
+    this.emit('change', chosen);
   }
 
   nextTheme() {

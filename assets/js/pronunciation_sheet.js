@@ -143,7 +143,7 @@ export class PronunciationSheet {
   /** Say a word as the Speak room would. @param {string} words */
   hear(words) {
     const { studio } = this;
-    const speakers = studio.room('speakers');
+    const speakers = /** @type {import('./rooms/speakers.js').SpeakersRoom} */ (studio.room('speakers'));
     if (!words.trim() || !speakers.chosen || !studio.reached()) return;
     const { mode } = speakers.chosen;
     const asked = { room: speakers.id, mode, config: speakers.config(speakers.chosen), text: words, spoken: words, seed: SEED };

@@ -25,7 +25,7 @@ export class RealVoices {
   constructor(page, studio) {
     this.studio = studio;
     this.t = studio.t;
-    const { small = '', speaks = false, may = false } = /** @type {any} */ (studio.me).features?.real_voices ?? {};
+    const { small = '', speaks = false, may = false } = studio.me.features.real_voices ?? {};
     this.small = small;
     this.may = may;
     this.key = '';

@@ -115,9 +115,9 @@ export class Reference {
     return joined(this.kept().map(({ start, end }) => pcm.subarray(at(start), at(end))));
   }
 
-  /** What is sent: the same object for as long as the choice is the same. @returns {Blob|null} */
+  /** What is sent: the same object for as long as the choice is the same. @returns {Blob} */
   sent() {
-    this.blob ??= this.pcm ? wavBlob([this.chosen], SAMPLE_RATE) : this.file;
+    this.blob ??= this.pcm || !this.file ? wavBlob([this.chosen], SAMPLE_RATE) : this.file;
     return this.blob;
   }
 }

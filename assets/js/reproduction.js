@@ -28,7 +28,9 @@ function difference(one, other) {
   return { count, most };
 }
 
-/** @param {Object<string, any>} model */
+/** @typedef {Partial<import('./take.js').Model>} Model */
+
+/** @param {Model} model */
 const device = ({ device: name, dtype }) => [name, dtype].filter(Boolean).join(', ');
 
 /**
@@ -47,6 +49,7 @@ export function compare(before, after) {
   const bySamples = wasStopped || after.record === null;
   const same = bySamples ? count === 0 : before.record?.sha256 === after.record?.sha256;
   if (same) return { identical: true, key: `library.identical${wasStopped ? '_so_far' : ''}`, values: { n: before.samples } };
+  /** @type {Model[]} */
   const [then, now] = [before.record?.model ?? {}, after.model ?? {}];
   if (then.id && now.id && then.id !== now.id) return different('model', { then: then.id, now: now.id });
   if (then.fingerprint && then.fingerprint !== now.fingerprint) return different('weights', { now: now.id });

@@ -44,7 +44,7 @@ export class ScriptsPanel {
 
   /** @returns {import('./rooms/script.js').ScriptRoom} */
   get room() {
-    return /** @type {any} */ (this.studio.room('script'));
+    return /** @type {import('./rooms/script.js').ScriptRoom} */ (this.studio.room('script'));
   }
 
   async refresh() {
@@ -122,7 +122,7 @@ export class ScriptsPanel {
     if (!isOpen) return void this.open.delete(id);
     this.open.add(id);
     const { takes } = await this.studio.api.get(`studio/takes?script=${id}&limit=100`);
-    const rows = takes.map((/** @type {any} */ record) => new TakeRow(record, this.studio).element);
+    const rows = takes.map((/** @type {import('./take.js').TakeRecord} */ record) => new TakeRow(record, this.studio).element);
     const none = Object.assign(document.createElement('li'), { className: 'vw-hint', textContent: this.studio.t('library.no_takes') });
     list.replaceChildren(...(rows.length ? rows : [none]));
   }

@@ -4,6 +4,7 @@ import { SAMPLE_RATE } from './outputs.js';
 import { Peaks } from './peaks.js';
 import { beginningsOf, clausesOf, pausesOf, sentencesOf } from './sentence_times.js';
 import { expectedSeconds } from './speech_rate.js';
+import { Take } from './take.js';
 
 const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
 const CALM = matchMedia('(prefers-reduced-motion: reduce)');
@@ -39,7 +40,7 @@ export class SoundingText {
   follow() {
     const { stage } = this.studio;
     const { take } = stage;
-    const isHere = take && stage.sounding && take.room !== 'script' && take.text === this.field.value;
+    const isHere = take instanceof Take && stage.sounding && take.room !== 'script' && take.text === this.field.value;
     if (isHere) this.show(this.sounding(take, stage.at / SAMPLE_RATE));
     else this.show(-1);
   }

@@ -13,11 +13,11 @@ export class Speech {
   /**
    * @param {import('../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {Object} studio
-   * @param {(id: string) => Object<string, any>} studio.modelOf  id, fingerprint, device and dtype of a model
+   * @param {(id: string) => import('./take.js').Model} studio.modelOf  what tells a model from another
    * @param {(take: Take) => void} studio.onWhole
    * @param {(take: Take) => void} studio.onFailed
    * @param {(take: Take) => void} studio.onKept
-   * @param {(take: Take, error: Error) => void} studio.onUnkept
+   * @param {(take: Take, error: import('./api.js').StudioError) => void} studio.onUnkept
    */
   constructor(socket, { modelOf, onWhole, onFailed, onKept, onUnkept }) {
     this.socket = socket;
@@ -62,9 +62,9 @@ export class Speech {
         take.queue = { position, etaMs };
         progress();
       },
-      onStart: (start) => {
-        take.start = start;
-        take.model = this.modelOf(start.model);
+      onStart: ({ model, voice, notes }) => {
+        take.start = { model, voice, notes };
+        take.model = this.modelOf(model);
         take.queue = null;
         progress();
       },
@@ -104,7 +104,7 @@ export class Speech {
     const form = new FormData();
     form.append('take', JSON.stringify(describe(take)));
     form.append('pcm', new Blob(/** @type {BlobPart[]} */ (take.chunks), { type: 'application/octet-stream' }), 'take.pcm');
-    if (take.reference) form.append('reference', take.reference, take.reference.name ?? 'reference.wav');
+    if (take.reference) form.append('reference', take.reference, take.reference instanceof File ? take.reference.name : 'reference.wav');
     try {
       const record = await api.form('studio/takes', form);
       take.record = record;

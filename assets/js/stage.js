@@ -6,8 +6,11 @@
  * elsewhere in what it shows; 'star' and 'code' when those are asked for.
  *
  * @typedef {import('./take.js').Take} Take
+ * @typedef {import('./script/whole.js').Whole} Whole
+ * @typedef {Take|Whole} Shown  what the stage shows: a take, or several as one
  */
 
+import { need } from './elements.js';
 import { Keep } from './keep.js';
 import { clock, Meter } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
@@ -15,34 +18,39 @@ import { Player } from './player.js';
 import { Programme } from './programme.js';
 import { Waveform } from './waveform.js';
 
-const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp: 5, PageDown: -5 }; // seconds
+/** Seconds, by the key. @type {Object<string, number>} */
+const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp: 5, PageDown: -5 };
+
+/** @typedef {Pick<import('./script/whole.js').Sounding, 'onItem'|'place'>} Within */
 
 export class Stage extends EventTarget {
-  /** @param {ParentNode} page @param {(key: string, values?: Object) => string} t */
+  /** @param {ParentNode} page @param {(key: string, values?: Object<string, unknown>) => string} t */
   constructor(page, t) {
     super();
     this.t = t;
     this.player = new Player();
-    this.waveform = new Waveform(page.querySelector('#vw-wave'));
+    this.waveform = new Waveform(need(page, '#vw-wave', HTMLCanvasElement));
     this.meter = new Meter(page, t);
-    this.slider = page.querySelector('#vw-seek');
-    this.button = page.querySelector('#vw-play');
-    this.time = page.querySelector('#vw-time');
-    this.length = page.querySelector('#vw-length');
-    this.hover = page.querySelector('#vw-hover');
-    this.caption = page.querySelector('#vw-caption');
+    this.slider = need(page, '#vw-seek');
+    this.button = need(page, '#vw-play', HTMLButtonElement);
+    this.time = need(page, '#vw-time');
+    this.length = need(page, '#vw-length');
+    this.hover = need(page, '#vw-hover');
+    this.caption = need(page, '#vw-caption');
     this.keep = new Keep(page, this);
-    /** What is shown: a take, or a whole of several. @type {any} */
+    /** @type {Shown|null} */
     this.take = null;
     /** @type {Programme|null} */
     this.programme = null;
-    /** @type {Take|null} what was shown last and has sound */
+    /** What was shown last and has sound. @type {Shown|null} */
     this.before = null;
-    /** How a whole knows where in it one is. @type {any} */
+    /** How a whole knows where in it one is. @type {Within|null} */
     this.within = null;
     this.index = 0; // of the programme's item that is shown
     this.at = 0; // samples into the take that is shown
     this.playing = 0;
+    this.told = -1; // the item whose beginning was told
+    this.frame = 0;
     this.onChange = () => this.refresh();
     this.listen();
   }
@@ -84,7 +92,7 @@ export class Stage extends EventTarget {
   /**
    * Play what takes and silences are together, one after another without a gap, and show it as one.
    *
-   * @param {import('./script/whole.js').Whole} whole @param {number} [at] samples into it @param {{only?: boolean}} [options]
+   * @param {Whole} whole @param {number} [at] samples into it @param {{only?: boolean}} [options]
    */
   perform(whole, at = 0, options = {}) {
     if (whole !== this.take) this.put(whole);
@@ -93,7 +101,7 @@ export class Stage extends EventTarget {
     pumped.catch((error) => whole.onError(error));
   }
 
-  /** Show a take, or a whole, without playing it. @param {any} take null: nothing */
+  /** Show it without playing it. @param {Shown|null} take null: nothing */
   show(take) {
     if (this.sounding) this.stop();
     this.programme = take && new Programme(isWhole(take) ? [] : [take]);
@@ -105,7 +113,7 @@ export class Stage extends EventTarget {
 
   /**
    * @param {Programme} programme @param {{index?: number, at?: number}} [from]
-   * @param {{onItem: (index: number) => void, place: (index: number, at: number) => number|null}|null} [within]  of a whole
+   * @param {Within|null} [within]  of a whole
    * @param {number} [shown] samples into what is shown
    */
   begin(programme, { index = 0, at = 0 } = {}, within = null, shown = at) {
@@ -122,6 +130,7 @@ export class Stage extends EventTarget {
     return pumped;
   }
 
+  /** @param {Programme} programme @param {number} playing @param {{index: number, at: number}} from */
   async pump(programme, playing, from) {
     for await (const pcm of programme.pieces(from)) {
       if (playing !== this.playing) return;
@@ -149,7 +158,7 @@ export class Stage extends EventTarget {
   /** Sound from the place where it stands. */
   goOn() {
     if (isWhole(this.take)) this.perform(this.take, this.at);
-    else this.begin(this.programme, { index: this.index, at: this.at });
+    else if (this.programme) this.begin(this.programme, { index: this.index, at: this.at });
   }
 
   toggle() {
@@ -179,6 +188,7 @@ export class Stage extends EventTarget {
     this.paint();
   }
 
+  /** @param {KeyboardEvent} event */
   onKey(event) {
     const { key } = event;
     if (!this.take) return;
@@ -189,6 +199,7 @@ export class Stage extends EventTarget {
     event.preventDefault();
   }
 
+  /** @param {PointerEvent} event */
   onPointer(event) {
     if (!this.take?.samples || event.button !== 0) return;
     this.seek(this.pointed(event) * this.waveform.span);
@@ -226,16 +237,17 @@ export class Stage extends EventTarget {
       this.index = index;
       this.within?.onItem(index);
     }
+    const underruns = this.player.counters?.underruns ?? null;
     if (this.within) {
       this.at = this.within.place(index, at) ?? this.at;
-      this.take.timing.underruns = this.player.counters.underruns;
+      if (this.take) this.take.timing.underruns = underruns;
       return;
     }
     if ('silence' in item) return;
     if (item !== this.take) this.put(item);
     this.at = Math.min(at, item.samples);
     const { timing } = item;
-    timing.underruns = this.player.counters.underruns;
+    timing.underruns = underruns;
     if (timing.clicked === null || timing.audible !== null || start > 0) return;
     const audible = this.player.audibleAt();
     if (audible !== null) timing.audible = audible - timing.clicked;
@@ -246,6 +258,7 @@ export class Stage extends EventTarget {
     if (take === this.take && !take.samples && this.before) this.show(this.before);
   }
 
+  /** @param {Shown|null} take */
   put(take) {
     if (this.take?.samples) this.before = this.take;
     this.at = 0;
@@ -276,9 +289,8 @@ export class Stage extends EventTarget {
   paint() {
     const { take, slider } = this;
     const timing = take?.timing;
-    if (timing?.ttfa === null && timing.clicked !== null && take.arrivals.length) {
-      timing.ttfa = take.arrivals[0].at - timing.clicked;
-    }
+    const [first] = take?.arrivals ?? [];
+    if (first && timing?.ttfa === null && timing.clicked !== null) timing.ttfa = first.at - timing.clicked;
     this.waveform.seek(this.at);
     this.meter.show(take);
     this.time.textContent = clock(this.at);
@@ -303,7 +315,7 @@ export class Stage extends EventTarget {
   }
 }
 
-/** Whether it is several takes as one, which says itself how it goes on from a place. @param {any} take */
+/** Whether it is several takes as one, which says itself how it goes on from a place. @param {Shown|null} take @returns {take is Whole} */
 function isWhole(take) {
-  return typeof take?.from === 'function';
+  return take !== null && 'from' in take;
 }

@@ -5,13 +5,16 @@
  * away the page asks the studio what becomes of it. Dispatches 'models' with the cards whenever a runtime has come.
  */
 
+import { need } from './elements.js';
+import { Emitter } from './emitter.js';
 import { inPageWords } from './server_words.js';
 
 const ASK_MS = 1000;
 const ANSWER_MS = 5000; // of the studio; then it counts as silent
 const OFFLINE_MS = 2000; // for an answer, after the browser has said that there is no network
 
-export class Status extends EventTarget {
+/** @extends {Emitter<{models: import('./rooms/fields.js').ModelCard[]}>} */
+export class Status extends Emitter {
   /**
    * @param {ParentNode} page
    * @param {import('../../clients/js/voicewright.js').SpeechSocket} socket
@@ -22,8 +25,8 @@ export class Status extends EventTarget {
     super();
     this.small = small;
     this.t = t;
-    this.line = page.querySelector('#vw-status');
-    this.models = page.querySelector('#vw-models');
+    this.line = need(page, '#vw-status');
+    this.models = need(page, '#vw-models');
     this.socket = socket;
     /** Whether nothing comes from the studio at all; a runtime that is started again is another matter. */
     this.interrupted = false;
@@ -102,7 +105,7 @@ export class Status extends EventTarget {
   introduce(cards) {
     this.cards = cards;
     this.name();
-    this.dispatchEvent(new CustomEvent('models', { detail: cards }));
+    this.emit('models', cards);
   }
 
   /** Say what is there, in the page's language. */

@@ -6,6 +6,7 @@ import { ChapterSheet } from './chapter_sheet.js';
 import { CodeDialog } from './code_dialog.js';
 import { Dock } from './dock.js';
 import { Drafts } from './drafts.js';
+import { all, need } from './elements.js';
 import { TakeHistory } from './history.js';
 import { Importing } from './importing.js';
 import { Preferences } from './preferences.js';
@@ -27,6 +28,7 @@ import { expectedSeconds } from './speech_rate.js';
 import { Stage } from './stage.js';
 import { offerSigningIn } from './sign_in.js';
 import { Status } from './status.js';
+import { Take } from './take.js';
 import { TextFacts } from './text_facts.js';
 import { Toasts } from './toast.js';
 import { Variation } from './variation.js';
@@ -37,20 +39,38 @@ import { Voices } from './voices.js';
 import { localised, Words } from './words.js';
 import { SpeechError, SpeechSocket } from '../../clients/js/voicewright.js';
 
-/** @typedef {import('./rooms/fields.js').ModelCard} ModelCard */
+/**
+ * @typedef {import('./rooms/fields.js').ModelCard} ModelCard
+ * @typedef {import('./take.js').TakeRecord} TakeRecord
+ * @typedef {import('./take.js').Mode} Mode
+ *
+ * @typedef {{voice: import('./script/document.js').Voice, instruct: string}} SpokenBy  who speaks in a room, for a line of a script
+ * @typedef {{voice?: string, text?: string, title?: string, spokenBy?: SpokenBy|null, script?: string}} Given  what a room is opened with
+ * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a kept take with the recording that was sent with it
+ *
+ * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
+ *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void,
+ *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, spokenBy?(): SpokenBy|null, stop?(): void,
+ *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): void|Promise<void>} & import('./drafts.js').Source} Room
+ *   what the shell knows of a room; docs/studio.md says what each part is for
+ */
 
 const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, HostRoom];
-/** The models' names of the modes. */
+/** The models' names of the modes. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-/** Names of the wire under which an error stands in a room, by the name that the server gives. */
+/** Names of the wire under which an error stands in a room, by the name that the server gives. @type {Object<string, string>} */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
 export class Studio {
-  /** In the page's language. @type {any} */
-  presets;
+  /** What takes back the last replacement, and takes away the toast that offers it. @type {(() => void)|null} */
+  undo = null;
+  /** @type {(() => void)|null} */
+  dismiss = null;
+  /** The room that is shown; none before the page is built. @type {Room|null} */
+  current = null;
 
-  /** @param {HTMLElement} page @param {{presets: Object, me: Object, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given */
+  /** @param {HTMLElement} page @param {{presets: import('./words.js').Presets, me: import('./preferences.js').Me, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given */
   constructor(page, { presets, me, pronunciation, words, preferences }) {
     this.page = page;
     this.me = me;
@@ -59,24 +79,28 @@ export class Studio {
     this.pronunciation = pronunciation;
     this.api = api;
     this.given = presets;
-    this.localise();
+    /** In the page's language. */
+    this.presets = this.localised();
+    /** @type {(key: string, values?: Object<string, unknown>) => string} */
     this.t = (key, values) => words.t(key, values);
     sayWith(words);
-    this.textField = page.querySelector('#vw-text');
+    this.textField = need(page, '#vw-text', HTMLTextAreaElement);
     this.textField.value = presets.texts.auto;
-    this.speakButton = page.querySelector('#vw-speak');
-    this.stopButton = page.querySelector('#vw-stop');
-    this.variation = new Variation(page.querySelector('#vw-shared-variation'), this.t);
-    this.note = page.querySelector('#vw-note');
-    this.tabs = [...page.querySelectorAll('[role=tab]')];
+    this.speakButton = need(page, '#vw-speak', HTMLButtonElement);
+    this.speakWord = need(this.speakButton, '[data-i18n]');
+    this.stopButton = need(page, '#vw-stop', HTMLButtonElement);
+    this.variation = new Variation(need(page, '#vw-shared-variation', HTMLDetailsElement), this.t);
+    this.note = need(page, '#vw-note');
+    this.doors = all(page, '[data-room]');
+    this.tabs = this.doors.filter(({ role }) => role === 'tab');
     /** @type {Map<string, ModelCard>} */
     this.cards = new Map();
     /** What the server allows, of session.created. @type {Object<string, number>} */
     this.limits = {};
-    this.scroller = page.querySelector('.vw-rooms');
+    this.scroller = need(page, '.vw-rooms');
     /** Where each room was left. @type {Map<string, number>} */
     this.scrolled = new Map();
-    this.toasts = new Toasts(page.querySelector('#vw-toasts'));
+    this.toasts = new Toasts(need(page, '#vw-toasts'));
     this.stage = new Stage(page, this.t);
     this.dock = new Dock(page, this);
     this.socket = new SpeechSocket(socketUrl());
@@ -84,7 +108,7 @@ export class Studio {
       modelOf: (id) => this.modelOf(id),
       onWhole: (take) => this.judge(take),
       onFailed: (take) => this.fail(take),
-      onKept: (take) => this.history.add(take.record),
+      onKept: ({ record }) => record && this.history.add(record),
       onUnkept: (_, error) => this.toast(error.unreachable ? this.t('shell.kept_later') : this.t('shell.not_kept', { why: error.message })),
     });
     this.voices = new Voices();
@@ -92,12 +116,14 @@ export class Studio {
     this.samples = new VoiceSamples(this);
     this.voicePopover = new VoicePopover(page, this);
     this.history = new TakeHistory(this.speech, this.t);
-    this.shortcuts = new Shortcuts(page.querySelector('#vw-shortcuts'), (id) => this.go(id));
+    this.shortcuts = new Shortcuts(need(page, '#vw-shortcuts', HTMLDialogElement), (id) => this.go(id));
     this.pronunciationSheet = new PronunciationSheet(page, this);
-    this.code = new CodeDialog(page.querySelector('#vw-code'), this);
+    this.code = new CodeDialog(need(page, '#vw-code', HTMLDialogElement), this);
     this.soundingText = new SoundingText(page, this);
     this.importing = new Importing(page, this, new ChapterSheet(page, this));
-    this.rooms = ROOMS.map((Room) => this.build(Room));
+    /** @type {Room[]} */
+    this.rooms = ROOMS.map((Room) => new Room(need(page, `#vw-room-${Room.id}`), this));
+    /** @type {Drafts} */
     this.drafts = new Drafts([this, this.variation, this.catalogue, ...this.rooms]);
     this.drafts.recall();
     this.addresses = new Addresses(this.rooms.map(({ id }) => id), () => this.enter(this.addressed));
@@ -108,11 +134,6 @@ export class Studio {
     this.unsent = false; // whether something could not be asked for, and this stands at the button
     this.listen();
     this.enter(this.addressed);
-  }
-
-  build(Room) {
-    const id = Room.id;
-    return new Room(this.page.querySelector(`#vw-room-${id}`), this);
   }
 
   listen() {
@@ -126,25 +147,25 @@ export class Studio {
     // Who writes on has that to undo, and not what was replaced before.
     this.page.addEventListener('input', ({ target }) => {
       this.undo = null;
-      this.mended(/** @type {HTMLElement} */ (target));
+      if (target instanceof HTMLElement) this.mended(target);
     });
     // What was chosen decides what would be begun.
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
-    for (const link of this.page.querySelectorAll('[data-room]')) link.onclick = () => this.go(link.dataset.room);
-    this.page.querySelector('[role=tablist]').onkeydown = (event) => this.onTabKey(event);
+    for (const door of this.doors) door.onclick = () => this.go(door.dataset.room ?? '');
+    need(this.page, '[role=tablist]').onkeydown = (event) => this.onTabKey(event);
     this.stage.addEventListener('change', () => this.refresh());
-    this.stage.addEventListener('code', () => this.showCode(this.stage.take));
-    this.stage.addEventListener('star', () => this.star(this.stage.take));
-    this.status.addEventListener('models', ({ detail }) => this.offer(detail));
-    this.socket.addEventListener('session', ({ detail }) => (this.limits = detail.limits ?? {}));
+    this.stage.addEventListener('code', () => this.stage.take instanceof Take && this.showCode(this.stage.take));
+    this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
+    this.status.on('models', (cards) => this.offer(cards));
+    this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
     this.listenToPreferences();
     this.socket.open();
   }
 
   listenToPreferences() {
     const { preferences } = this;
-    const choice = this.page.querySelector('#vw-language');
-    const theme = this.page.querySelector('#vw-theme');
+    const choice = need(this.page, '#vw-language', HTMLSelectElement);
+    const theme = need(this.page, '#vw-theme');
     choice.replaceChildren(...Object.entries(preferences.languages).map(([code, name]) => new Option(name, code)));
     choice.onchange = () => preferences.choose({ language: choice.value });
     theme.onclick = () => preferences.nextTheme();
@@ -153,23 +174,23 @@ export class Studio {
       theme.dataset.icon = preferences.theme;
       theme.ariaLabel = theme.title = this.t(`shell.theme.${preferences.theme}`);
     };
-    preferences.addEventListener('change', async ({ detail }) => {
-      if (detail.language) await this.speakPageIn(detail.language);
+    preferences.on('change', async ({ language }) => {
+      if (language) await this.speakPageIn(language);
       show();
     });
     show();
   }
 
-  /** The presets in the page's language. */
-  localise() {
+  /** The presets in the page's language. @returns {import('./words.js').Presets} */
+  localised() {
     const { instructs, scripts, speakers } = localised({ ...this.given, languages: null }, this.words.language);
-    this.presets = { ...this.given, instructs, scripts, speakers };
+    return { ...this.given, instructs, scripts, speakers };
   }
 
   /** Change the language of the page itself. @param {string} language */
   async speakPageIn(language) {
     await this.words.load(language);
-    this.localise();
+    this.presets = this.localised();
     document.documentElement.lang = language;
     this.words.apply(this.page);
     this.clearComplaints();
@@ -184,9 +205,11 @@ export class Studio {
 
   // --- rooms
 
-  /** @param {string} id */
+  /** @param {string} id @throws {Error} there is no such room */
   room(id) {
-    return this.rooms.find((room) => room.id === id);
+    const room = this.rooms.find((one) => one.id === id);
+    if (room) return room;
+    throw new Error(`There is no room ${id}`);
   }
 
   /** The room that the address names; without one, the first that can speak. */
@@ -195,20 +218,20 @@ export class Studio {
     return this.addresses.room ?? first.id;
   }
 
-  /** Go to another room; Back leads to this one again. @param {string} id @param {Object} [given] */
+  /** Go to another room; Back leads to this one again. @param {string} id @param {Given} [given] */
   go(id, given = {}) {
     this.addresses.go(id);
     this.enter(id, given);
   }
 
-  /** Show one room and hide the others; what is handed over is the room's to understand. @param {string} id @param {Object} [given] */
+  /** Show one room and hide the others; what is handed over is the room's to understand. @param {string} id @param {Given} [given] */
   enter(id, given = {}) {
     const room = this.room(id);
     if (room !== this.current) {
       if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
       this.current?.leave?.();
       this.current = room;
-      for (const tab of this.page.querySelectorAll('[data-room]')) {
+      for (const tab of this.doors) {
         const chosen = tab.dataset.room === id;
         if (tab.role === 'tab') tab.setAttribute('aria-selected', String(chosen));
         else tab.toggleAttribute('aria-current', chosen);
@@ -216,7 +239,7 @@ export class Studio {
       for (const tab of this.tabs) tab.tabIndex = tab.dataset.room === id || (id === 'host' && tab === this.tabs[0]) ? 0 : -1;
       for (const { id: other, root } of this.rooms) root.hidden = other !== id;
       this.furnish(room.root);
-      this.variation.offer(this.cards.get(room.mode));
+      this.variation.offer(this.cardOf(room));
       this.scroller.scrollTop = this.scrolled.get(id) ?? 0;
     }
     this.clearComplaints();
@@ -229,13 +252,13 @@ export class Studio {
   furnish(root) {
     const homes = { text: '#vw-shared', variation: '#vw-shared', actions: '#vw-dock-actions' };
     for (const [name, home] of Object.entries(homes)) {
-      const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? this.page.querySelector(home);
-      slot.append(this.page.querySelector(`#vw-shared-${name}`));
+      const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? need(this.page, home);
+      slot.append(need(this.page, `#vw-shared-${name}`));
     }
     // A room may have another word for what its primary button does.
-    const word = this.speakButton.querySelector('[data-i18n]');
-    word.dataset.i18n = root.querySelector('[data-vw-speak]')?.dataset.vwSpeak ?? 'shell.speak';
-    word.textContent = this.t(word.dataset.i18n);
+    const word = all(root, '[data-vw-speak]')[0]?.dataset.vwSpeak ?? 'shell.speak';
+    this.speakWord.dataset.i18n = word;
+    this.speakWord.textContent = this.t(word);
   }
 
   /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
@@ -245,7 +268,7 @@ export class Studio {
     this.unsent = false;
     const first = this.cards.size === 0;
     this.cards.clear();
-    for (const mode of Object.keys(MODES)) {
+    for (const mode of /** @type {Mode[]} */ (Object.keys(MODES))) {
       const card = cards.find(({ modes }) => modes.includes(mode));
       if (card) this.cards.set(mode, card);
     }
@@ -257,29 +280,34 @@ export class Studio {
     if (first) this.enter(this.addressed);
     this.realVoices.introduce(cards);
     this.realVoices.refresh();
-    this.variation.offer(this.cards.get(this.current.mode));
+    if (this.current) this.variation.offer(this.cardOf(this.current));
     this.voices.refresh().catch(() => {});
     this.refresh();
   }
 
-  /** Whether the room has what it needs. */
+  /** The model that a room speaks with. @param {Room} room */
+  cardOf({ mode }) {
+    return mode && this.cards.get(mode);
+  }
+
+  /** Whether the room has what it needs. @param {Room} room */
   serves(room) {
     return !room.mode || modesOf(room).some((mode) => this.cards.has(mode));
   }
 
-  /** Say in a room, and on its tab, that nothing serves it. */
+  /** Say in a room, and on its tab, that nothing serves it. @param {Room} room */
   mark(room) {
-    const unserved = room.root.querySelector('.vw-unserved');
-    if (!room.mode || !unserved) return;
-    const served = this.serves(room);
+    const [unserved] = all(room.root, '.vw-unserved');
     const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
+    if (!room.mode || !unserved || !tab) return;
+    const served = this.serves(room);
     unserved.hidden = served;
     unserved.textContent = this.t('shell.unserved', { mode: room.mode, name: MODES[room.mode] });
     tab.setAttribute('aria-disabled', String(!served));
     tab.title = served ? '' : unserved.textContent;
   }
 
-  /** What tells a model from another. @param {string} id */
+  /** What tells a model from another. @param {string} id @returns {import('./take.js').Model} */
   modelOf(id) {
     const card = [...this.cards.values()].find((one) => one.id === id);
     return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
@@ -303,18 +331,20 @@ export class Studio {
    * Do what replaces words in a room's form. Where they were somebody's own there is a way back: on the toast, and by
    * Ctrl+Z for as long as nothing else is written.
    *
-   * @param {{draft: () => any, recall: (draft: any) => void}} room @param {boolean} isOwn @param {() => void} deed
+   * @param {import('./drafts.js').Source} room @param {boolean} isOwn @param {() => void} deed
    * @param {string} [sentence] what was done
    */
   replacing(room, isOwn, deed, sentence = this.t('shell.replaced')) {
-    const before = [this, this.variation, room].map((source) => [source, source.draft()]);
+    /** @type {import('./drafts.js').Source[]} */
+    const sources = [this, this.variation, room];
+    const before = sources.map((source) => ({ source, draft: source.draft?.() }));
     deed();
     if (!isOwn) return;
     this.dismiss?.();
     this.undo = () => {
       this.undo = null;
-      this.dismiss();
-      for (const [source, draft] of before) source.recall(draft);
+      this.dismiss?.();
+      for (const { source, draft } of before) if (draft) source.recall?.(draft);
       this.drafts.touch();
     };
     this.dismiss = this.toast(sentence, { action: this.t('shell.undo'), onAction: this.undo });
@@ -334,7 +364,7 @@ export class Studio {
   /** The primary button, and Ctrl+Enter: what it does is the room's. */
   async speak() {
     const { current } = this;
-    if (!current.speak || !this.serves(current) || this.cards.size === 0) return;
+    if (!current?.speak || !this.serves(current) || this.cards.size === 0) return;
     if (!this.reached()) return;
     this.clicked = performance.now();
     this.stop();
@@ -344,7 +374,8 @@ export class Studio {
       await current.speak({ clicked: this.clicked });
     } catch (error) {
       if (!(error instanceof FieldError || error instanceof StudioError || error instanceof SpeechError)) throw error;
-      this.complain(error.field ?? error.param ?? 'request', error, current.id);
+      const place = error instanceof FieldError ? error.field : error.param;
+      this.complain(place ?? 'request', error, current.id);
     }
     this.refresh();
   }
@@ -361,31 +392,31 @@ export class Studio {
    * Ask for a take at once; it is kept when it is whole. It does not play: hand it to the stage.
    *
    * @param {import('./take.js').Asked} asked
-   * @returns {import('./take.js').Take}
+   * @returns {Take}
    * @throws {FieldError} there is nothing to say, or nobody to say it to
    */
   say(asked) {
     if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
-    const take = this.speech.say({ room: this.current.id, spoken: this.pronunciation.spoken(asked.text), ...asked });
+    const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked });
     for (const event of ['progress', 'done', 'error']) take.addEventListener(event, () => this.refresh());
     this.refresh();
     return take;
   }
 
-  /** Say why there is no take; what was on the stage before it comes back. @param {import('./take.js').Take} take */
+  /** Say why there is no take; what was on the stage before it comes back. @param {Take} take */
   fail(take) {
-    this.complain(take.error.param ?? 'request', take.error, take.room);
-    if (this.current.mode) this.stage.giveBack(take);
+    if (take.error) this.complain(take.error.param ?? 'request', take.error, take.room);
+    if (this.current?.mode) this.stage.giveBack(take);
   }
 
-  /** Say of a take that it cannot hold all of its text, and what to try. @param {import('./take.js').Take} take */
+  /** Say of a take that it cannot hold all of its text, and what to try. @param {Take} take */
   judge(take) {
     if (take.isQuiet || take.room === 'design' || !take.isShort) return;
     this.complain('request', this.shortness(take), take.room);
   }
 
-  /** @param {{sent: string, seconds: number, mode: string, config: Object}} take */
+  /** @param {Pick<Take, 'sent'|'seconds'|'mode'|'config'>} take */
   shortness({ sent, seconds, mode, config }) {
     const way = mode !== 'base' ? 'seed' : config.voice ? 'voice' : config.x_vector_only_mode ? 'recording' : 'words';
     const about = Math.round(expectedSeconds(sent.trim()));
@@ -395,13 +426,14 @@ export class Studio {
   /**
    * Put a kept take's text, settings and seed back into the form of its room.
    *
-   * @param {Object} record a take's stored JSON
+   * @param {TakeRecord} record
    */
   async restore(record) {
     const reference = await this.history.reference(record);
-    const own = this.room(record.room);
-    const does = (room) => modesOf(room).includes(record.mode);
+    const own = this.rooms.find(({ id }) => id === record.room);
+    const does = (/** @type {Room} */ room) => modesOf(room).includes(record.mode);
     const room = own?.restore && (!own.mode || does(own)) ? own : this.rooms.find(does);
+    if (!room?.restore) return;
     this.go(room.id);
     this.text = record.text;
     this.variation.restore(record);
@@ -409,7 +441,7 @@ export class Studio {
     this.drafts.touch();
   }
 
-  /** Show a take's request as code. @param {import('./take.js').Take|Object} take */
+  /** Show a take's request as code. @param {Take|TakeRecord} take */
   showCode(take) {
     this.code.show(take);
   }
@@ -437,28 +469,31 @@ export class Studio {
     this.facts.refreshSoon();
   }
 
-  /** @param {import('./take.js').Take} take */
+  /** @param {Take} take */
   async star(take) {
+    if (!take.record) return;
     try {
-      take.record = await this.history.favourite(take.id, !take.record.favourite);
+      take.record = await this.history.favourite(take.record.id, !take.record.favourite);
       this.stage.refresh();
     } catch (error) {
       this.toast(error.message);
     }
   }
 
+  /** @param {import('./stage.js').Shown|null} take */
   noteOf(take) {
-    if (!take || take.state === 'stopped') return '';
+    if (!take || (take instanceof Take && take.state === 'stopped')) return '';
     if (!take.queue) return (take.start?.notes ?? []).map(inPageWords).join(' ');
     const { position: n, etaMs } = take.queue;
     const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
-    return this.t(key, { n, s: Math.ceil(etaMs / 1000) });
+    return this.t(key, { n, s: Math.ceil((etaMs ?? 0) / 1000) });
   }
 
   // --- keys
 
+  /** @param {KeyboardEvent} event */
   onKey(event) {
-    if (event.target.closest?.('dialog')) return; // its own keys
+    if (event.target instanceof Element && event.target.closest('dialog')) return; // its own keys
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       this.speak();
@@ -468,7 +503,7 @@ export class Studio {
     } else if (event.key === 'Escape' && !this.stopButton.disabled && !this.page.querySelector(':popover-open')) {
       this.stop();
     } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      if (this.current.onKey?.(event) || this.shortcuts.onKey(event)) event.preventDefault();
+      if (this.current?.onKey?.(event) || this.shortcuts.onKey(event)) event.preventDefault();
       else if (event.key === ' ' && !isPressing(event)) {
         event.preventDefault();
         this.stage.toggle();
@@ -476,12 +511,13 @@ export class Studio {
     }
   }
 
-  onTabKey(event) {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
+  /** @param {KeyboardEvent} event */
+  onTabKey({ key }) {
+    const step = key === 'ArrowRight' ? 1 : key === 'ArrowLeft' ? -1 : 0;
+    if (step === 0) return;
     const at = this.tabs.findIndex(({ tabIndex }) => tabIndex === 0);
     const tab = this.tabs[(at + step + this.tabs.length) % this.tabs.length];
-    this.go(tab.dataset.room);
+    this.go(tab.dataset.room ?? '');
     tab.focus();
   }
 
@@ -492,13 +528,13 @@ export class Studio {
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one
    */
-  complain(place, error, room = this.current.id) {
+  complain(place, error, room = this.current?.id) {
     const sentence = typeof error === 'string' ? error : error.message;
     if (place instanceof HTMLElement) return void (place.textContent = sentence);
-    if (room !== this.current.id) return sentence && this.toast(sentence);
-    const roots = [this.room(room).root, this.dock.root];
-    const find = (field) => roots.map((root) => root.querySelector(`[data-error-for="${CSS.escape(field)}"]`)).find(Boolean);
-    const holder = find(PLACE[place] ?? place) ?? find('request');
+    const { current } = this;
+    if (!current || room !== current.id) return void (sentence && this.toast(sentence));
+    const find = (/** @type {string} */ field) => [current.root, this.dock.root].flatMap((root) => all(root, `[data-error-for="${CSS.escape(field)}"]`));
+    const [holder] = [...find(PLACE[place] ?? place), ...find('request')];
     if (holder) {
       holder.textContent = sentence;
       if (sentence) holder.closest('details')?.setAttribute('open', '');
@@ -531,18 +567,18 @@ function modesOf({ mode, modes }) {
 
 /** A button that was clicked by hand lets go of the keys, so that Space plays and pauses. @param {MouseEvent} event */
 function leaveFocus({ detail, target }) {
-  const button = detail > 0 ? target.closest?.('button:not([role=tab])') : null;
-  if (button && button === document.activeElement && !button.closest('dialog')) button.blur();
+  const button = detail > 0 && target instanceof Element ? target.closest('button:not([role=tab])') : null;
+  if (button instanceof HTMLElement && button === document.activeElement && !button.closest('dialog')) button.blur();
 }
 
 /** Whether the key belongs to a field. @param {KeyboardEvent} event */
 function isTyping({ target }) {
-  return target.matches?.('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
+  return target instanceof Element && target.matches('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
 }
 
 /** Whether Space already means something where the focus is. @param {KeyboardEvent} event */
 function isPressing({ target }) {
-  return target.closest?.('button, a[href], summary, input, audio, [role=button]') != null;
+  return target instanceof Element && target.closest('button, a[href], summary, input, audio, [role=button]') !== null;
 }
 
 function socketUrl() {
@@ -553,7 +589,7 @@ function socketUrl() {
 
 /** Bring the page in `element` to life. @param {HTMLElement} element */
 export async function mount(element) {
-  const page = element.querySelector('#vw');
+  const page = need(element, '#vw');
   const [presets, me, kept] = await Promise.all([
     api.get('studio/presets'),
     api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),

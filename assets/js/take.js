@@ -4,10 +4,14 @@
  * Events: 'progress' (sound, start or queue), then one of 'done' (also when it was stopped) and 'error',
  * and 'stored' once the studio keeps it.
  *
+ * @typedef {'custom_voice'|'voice_design'|'base'} Mode
+ * @typedef {{voice?: string, language?: string, instructions?: string, ref_text?: string, x_vector_only_mode?: boolean,
+ *   [setting: string]: string|number|boolean|null|undefined}} Config  fields of session.config without seed and ref_audio
+ *
  * @typedef {Object} Asked
  * @property {string} room
- * @property {'custom_voice'|'voice_design'|'base'} mode
- * @property {Object<string, any>} config      fields of session.config without seed and ref_audio
+ * @property {Mode} mode
+ * @property {Config} config
  * @property {string} text
  * @property {string|null} [spoken]  what is sent in its place, where words of it are said otherwise
  * @property {number} seed
@@ -17,6 +21,37 @@
  * @property {boolean} [isQuiet]   whoever asked says himself what goes wrong
  * @property {boolean} [isSample]  played and forgotten: it is not kept in the history
  * @property {boolean} [keepsStopped]  what had come when it was stopped is kept; true unless said
+ *
+ * @typedef {{queue_ms?: number, prefill_ms?: number, ttfa_ms?: number, rtf?: number,
+ *   heard?: {ttfa_ms: number|null, audible_ms: number|null, underruns: number|null}}} Metrics  heard: by the page that asked
+ * @typedef {{clicked: number|null, ttfa: number|null, audible: number|null, underruns: number|null}} Timing
+ * @typedef {{id: string, fingerprint?: string, device?: string, dtype?: string}} Model
+ *
+ * @typedef {Object} TakeRecord    a kept take, as the studio's store has it
+ * @property {string} id
+ * @property {number} created_at   seconds since 1970
+ * @property {string} room
+ * @property {Mode} mode
+ * @property {string} text
+ * @property {string|null} spoken
+ * @property {string|null} label
+ * @property {Config} config
+ * @property {number} seed
+ * @property {Model|null} model
+ * @property {string|null} voice
+ * @property {string|null} language
+ * @property {Metrics|null} metrics
+ * @property {string|null} stop_reason
+ * @property {string|null} parent
+ * @property {string|null} reference  SHA-256 of the recording that was sent with it
+ * @property {number} samples
+ * @property {number} seconds
+ * @property {string} sha256
+ * @property {number|null} lufs
+ * @property {string|null} name
+ * @property {string[]} tags
+ * @property {boolean} favourite
+ * @property {string} notes
  */
 
 import { fileName } from './file_name.js';
@@ -49,30 +84,30 @@ export class Take extends EventTarget {
     this.samples = 0;
     /** When its sound came. @type {{at: number, samples: number}[]} */
     this.arrivals = [];
-    /** The model that speaks: id, fingerprint, device, dtype. @type {Object<string, any>|null} */
+    /** The model that speaks. @type {Model|null} */
     this.model = null;
-    /** @type {Object<string, any>|null} audio.start */
+    /** audio.start. @type {{model: string, voice: string|null, notes?: string[]}|null} */
     this.start = null;
-    /** @type {Object<string, any>|null} metrics of audio.done */
+    /** Of audio.done. @type {Metrics|null} */
     this.metrics = null;
     /** @type {string|null} */
     this.stopReason = null;
     /** @type {{position: number, etaMs: number|null}|null} */
     this.queue = null;
-    /** @type {Object<string, any>|null} the stored JSON */
+    /** @type {TakeRecord|null} */
     this.record = null;
-    /** @type {Error|null} */
+    /** @type {(Error & {param?: string|null})|null} */
     this.error = null;
-    /** @type {Object<string, any>|null} of the client's */
+    /** The client's. @type {ReturnType<import('../../clients/js/voicewright.js').SpeechSocket['speak']>|null} */
     this.utterance = null;
     /** @type {Promise<unknown>|null} settled by the next change */
     this.changing = null;
     this.unkept = false; // the studio has no place for it
-    /** What this page measured, ms after `clicked` (performance.now()). */
+    /** What this page measured, ms after `clicked` (performance.now()). @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }
 
-  /** A kept take with its sound, to be played and shown like a fresh one. @param {Object<string, any>} record @param {Int16Array} pcm */
+  /** A kept take with its sound, to be played and shown like a fresh one. @param {TakeRecord} record @param {Int16Array} pcm */
   static kept(record, pcm) {
     const take = new Take(/** @type {Asked} */ ({ ...record, reference: null }));
     take.append(pcm);

@@ -1,5 +1,6 @@
 /** One kept take in the history: what it says, what it was made with, and what can be done with it. */
 
+import { all, need } from './elements.js';
 import { kept } from './keep.js';
 import { languageName, title } from './rooms/fields.js';
 import { clock } from './meter.js';
@@ -32,10 +33,12 @@ const MARKUP = `
   <dl class="vw-take-settings"></dl>
 </div>`;
 
+/** @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
+
 const FORMATS = ['wav', 'mp3', 'flac', 'opus'];
 
 export class TakeRow {
-  /** @param {Object<string, any>} record @param {import('./studio.js').Studio} studio */
+  /** @param {TakeRecord} record @param {import('./studio.js').Studio} studio */
   constructor(record, studio) {
     this.record = record;
     this.studio = studio;
@@ -45,11 +48,17 @@ export class TakeRow {
     this.element.dataset.take = record.id;
     this.element.innerHTML = MARKUP;
     studio.words.apply(this.element);
-    this.find = (selector) => this.element.querySelector(selector);
+    /** @type {Field[]} */
+    this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
     this.sharing = new Sharing(this.find('.vw-take-share'), record.id, studio, (deed) => this.guard(deed));
-    this.find('[data-do=share]').hidden = !studio.me.features?.share;
+    this.find('[data-do=share]').hidden = !studio.me.features.share;
     this.listen();
     this.paint();
+  }
+
+  /** @param {string} selector */
+  find(selector) {
+    return need(this.element, selector);
   }
 
   listen() {
@@ -57,6 +66,7 @@ export class TakeRow {
     this.find('.vw-take-open').onclick = () => this.unfold(!this.open);
     this.find('.vw-take-play').onclick = () => this.guard(() => this.play());
     this.find('.vw-take-star').onclick = () => this.guard(() => studio.history.favourite(this.record.id, !this.record.favourite));
+    /** @type {Object<string, () => unknown>} */
     const deeds = {
       reproduce: () => this.reproduce(),
       restore: () => studio.restore(this.record),
@@ -64,20 +74,19 @@ export class TakeRow {
       code: () => studio.showCode(this.record),
       remove: () => this.remove(),
     };
-    for (const button of this.element.querySelectorAll('[data-do]')) {
-      button.onclick = () => this.guard(deeds[button.dataset.do]);
-    }
-    for (const field of this.element.querySelectorAll('[data-field]')) {
-      field.onchange = () => this.guard(() => studio.history.change(this.record.id, { [field.dataset.field]: this.value(field) }));
+    for (const [name, deed] of Object.entries(deeds)) this.find(`[data-do=${name}]`).onclick = () => this.guard(deed);
+    for (const field of this.fields) {
+      field.onchange = () => this.guard(() => studio.history.change(this.record.id, { [field.dataset.field ?? '']: this.value(field) }));
     }
   }
 
+  /** @param {Field} field */
   value({ dataset, value }) {
     if (dataset.field !== 'tags') return value.trim();
     return [...new Set(value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean))];
   }
 
-  /** Do something; what it refuses stands in this row. @param {() => Promise<void>|void} deed */
+  /** Do something; what it refuses stands in this row. @param {() => unknown} deed */
   async guard(deed) {
     const place = this.find('.vw-error');
     place.textContent = '';
@@ -89,7 +98,7 @@ export class TakeRow {
     }
   }
 
-  /** @param {Object<string, any>} record the same take, changed */
+  /** @param {TakeRecord} record the same take, changed */
   update(record) {
     if (record === this.record) return;
     this.record = record;
@@ -124,30 +133,29 @@ export class TakeRow {
     return new Intl.DateTimeFormat(this.studio.words.language, style).format(this.record.created_at * 1000);
   }
 
+  /** @param {boolean} open */
   unfold(open) {
     if (open === this.open) return;
     this.open = open;
     this.find('.vw-take-open').setAttribute('aria-expanded', String(open));
     this.find('.vw-take-more').hidden = !open;
     if (open) this.fill();
-    if (open && this.studio.me.features?.share) this.guard(() => this.sharing.look());
+    if (open && this.studio.me.features.share) this.guard(() => this.sharing.look());
   }
 
   fill() {
     const { record } = this;
-    for (const field of this.element.querySelectorAll('[data-field]')) {
-      const value = record[field.dataset.field] ?? '';
-      if (field !== document.activeElement) field.value = Array.isArray(value) ? value.join(', ') : value;
+    /** @type {Object<string, string|null>} */
+    const written = { name: record.name, tags: record.tags.join(', '), notes: record.notes };
+    for (const field of this.fields) {
+      if (field !== document.activeElement) field.value = written[field.dataset.field ?? ''] ?? '';
     }
     this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [cell('dt', term), cell('dd', value)]));
     const links = FORMATS.map((format) => {
-      const link = cell('a', format === 'opus' ? 'Opus' : format.toUpperCase());
-      link.className = 'vw-button vw-quiet';
-      link.href = kept(record, format);
-      link.download = '';
-      return link;
+      const textContent = format === 'opus' ? 'Opus' : format.toUpperCase();
+      return Object.assign(document.createElement('a'), { className: 'vw-button vw-quiet', href: kept(record, format), download: '', textContent });
     });
-    this.find('.vw-take-files').replaceChildren(this.find('.vw-take-files').firstElementChild, ...links);
+    this.find('.vw-take-files').replaceChildren(this.find('.vw-take-files > .vw-hint'), ...links);
   }
 
   /** Everything that the take was made with, and what came of it. @returns {string[][]} */
@@ -155,7 +163,8 @@ export class TakeRow {
     const { t } = this.studio;
     const { mode, model, voice, language, seed, config, metrics, lufs, sha256, stop_reason: reason, reference } = this.record;
     const { voice: _, language: __, ...others } = config;
-    const ms = (value) => (value == null ? null : `${Math.round(value)} ms`);
+    const ms = (/** @type {number|null|undefined} */ value) => (value == null ? null : `${Math.round(value)} ms`);
+    /** @type {[string, string|null|undefined][]} */
     const rows = [
       [t('library.text'), this.record.text],
       [t('pronunciation.said'), this.record.spoken],
@@ -163,7 +172,7 @@ export class TakeRow {
       [t('library.model'), [model?.id, model?.device, model?.dtype].filter(Boolean).join(', ')],
       [t('library.voice'), voice && title(voice)],
       [t('library.language'), language && (language === 'auto' ? t('shell.auto') : languageName(language))],
-      ...Object.entries(others).map(([name, value]) => [this.settingName(name), typeof value === 'string' ? value : JSON.stringify(value)]),
+      ...Object.entries(others).map(([name, value]) => /** @type {[string, string]} */ ([this.settingName(name), typeof value === 'string' ? value : JSON.stringify(value)])),
       [t('library.reference'), reference && `sha256 ${reference.slice(0, 16)}…`],
       [t('shell.seed'), seed?.toString()],
       [t('shell.meter.ttfa'), ms(metrics?.heard?.ttfa_ms ?? metrics?.ttfa_ms)],
@@ -172,7 +181,7 @@ export class TakeRow {
       [t('library.loudness'), lufs == null ? null : `${lufs.toFixed(1)} LUFS`],
       ['sha256', `${sha256.slice(0, 16)}…`],
     ];
-    return rows.filter(([, value]) => value);
+    return rows.flatMap(([term, value]) => (value ? [[term, value]] : []));
   }
 
   /** A field of a request for people; one that the page has no word for by its own name. @param {string} name */
@@ -196,7 +205,7 @@ export class TakeRow {
     outcome.textContent = studio.t('library.reproducing');
     studio.stop();
     try {
-      const onTake = (take) => studio.stage.play(take, { clicked: performance.now() });
+      const onTake = (/** @type {import('./take.js').Take} */ take) => studio.stage.play(take, { clicked: performance.now() });
       const { identical, why } = await studio.history.reproduce(this.record.id, { onTake });
       outcome.dataset.identical = String(identical);
       outcome.textContent = why;
@@ -210,7 +219,7 @@ export class TakeRow {
     const { studio, record, element } = this;
     const next = element.nextElementSibling ?? element.previousElementSibling;
     await studio.history.remove(record.id);
-    /** @type {HTMLElement|null} */ (next?.querySelector('.vw-take-open') ?? null)?.focus();
+    if (next) need(next, '.vw-take-open').focus();
     studio.toast(studio.t('library.deleted', { name: this.name }), {
       action: studio.t('shell.undo'),
       onAction: () => studio.history.restore(record.id).catch((error) => studio.toast(error.message)),

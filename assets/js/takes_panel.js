@@ -1,21 +1,22 @@
 /** The history of takes: searched, filtered, page by page. Half of the library room. */
 
+import { need } from './elements.js';
 import { TakeRow } from './take_row.js';
 
 const TYPING_MS = 200;
 
 export class TakesPanel {
-  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio @param {(wanted: any) => void} onFilter  something else is looked for */
+  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio @param {(wanted: TakesPanel['wanted']) => void} onFilter  something else is looked for */
   constructor(root, studio, onFilter) {
     this.root = root;
     this.studio = studio;
     this.onFilter = onFilter;
-    this.search = root.querySelector('#vw-takes-search');
-    this.room = root.querySelector('#vw-takes-room');
-    this.starred = root.querySelector('#vw-takes-starred');
-    this.list = root.querySelector('#vw-takes-list');
-    this.empty = root.querySelector('#vw-takes-empty');
-    this.more = root.querySelector('#vw-takes-more');
+    this.search = need(root, '#vw-takes-search', HTMLInputElement);
+    this.room = need(root, '#vw-takes-room', HTMLSelectElement);
+    this.starred = need(root, '#vw-takes-starred');
+    this.list = need(root, '#vw-takes-list');
+    this.empty = need(root, '#vw-takes-empty');
+    this.more = need(root, '#vw-takes-more');
     /** @type {Map<string, TakeRow>} by the take's id */
     this.rows = new Map();
     this.search.oninput = () => {
@@ -73,7 +74,7 @@ export class TakesPanel {
     rows.forEach(({ element }, index) => {
       if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
     });
-    while (this.list.children.length > rows.length) this.list.lastElementChild.remove();
+    while (this.list.children.length > rows.length) this.list.lastElementChild?.remove();
     const { search, room, favourite } = this.wanted;
     this.empty.hidden = rows.length > 0;
     const why = search ? 'none_found' : room || favourite ? 'none_of_these' : 'none_yet';

@@ -1,5 +1,6 @@
 /** What stands below the text: how much it is, how long it takes, a way into a script, and a word on its language. */
 
+import { need } from './elements.js';
 import { languageName } from './rooms/fields.js';
 import { expectedSeconds } from './speech_rate.js';
 import { unknownTongue } from './tongues.js';
@@ -15,11 +16,11 @@ export class TextFacts {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
-    this.count = page.querySelector('#vw-text-count');
-    this.script = page.querySelector('#vw-text-script');
-    this.said = page.querySelector('#vw-text-said');
-    this.tongue = page.querySelector('#vw-text-tongue');
-    this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current.spokenBy?.() ?? null });
+    this.count = need(page, '#vw-text-count');
+    this.script = need(page, '#vw-text-script');
+    this.said = need(page, '#vw-text-said');
+    this.tongue = need(page, '#vw-text-tongue');
+    this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current?.spokenBy?.() ?? null });
     studio.textField.addEventListener('input', () => this.refreshSoon());
     studio.pronunciation.addEventListener('change', () => this.refreshSoon());
   }
@@ -83,7 +84,7 @@ export class TextFacts {
   /** What the checkpoint of this room may not know of the text; empty: nothing. @param {string} text */
   hint(text) {
     const { studio } = this;
-    const card = studio.cards.get(studio.current?.mode);
+    const card = studio.current && studio.cardOf(studio.current);
     const unknown = card && unknownTongue(text, card.languages);
     if (!unknown) return '';
     const page = studio.words.language;

@@ -27,8 +27,13 @@ export class Toasts {
       toast.append(button);
     }
     let timer = setTimeout(leave, STAY_MS);
-    toast.onpointerenter = toast.onfocusin = () => clearTimeout(timer);
-    toast.onpointerleave = toast.onfocusout = () => (timer = setTimeout(leave, STAY_MS));
+    const stay = () => clearTimeout(timer);
+    const go = () => {
+      stay();
+      timer = setTimeout(leave, STAY_MS);
+    };
+    for (const event of ['pointerenter', 'focusin']) toast.addEventListener(event, stay);
+    for (const event of ['pointerleave', 'focusout']) toast.addEventListener(event, go);
     this.holder.append(toast);
     return leave;
   }

@@ -4,12 +4,16 @@
  * Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
  */
 
+import { all, need } from './elements.js';
 import { BIN, Peaks } from './peaks.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { paintBars } from './waveform.js';
 
 const STEP_S = 0.05;
 const MARKS = 5; // times on the ruler
+/** @typedef {'start'|'end'} Edge */
+
+/** By the key. @type {Object<string, number>} */
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
 
 export class Trimmer extends EventTarget {
@@ -17,17 +21,18 @@ export class Trimmer extends EventTarget {
   constructor(root) {
     super();
     this.root = root;
-    this.canvas = root.querySelector('canvas');
-    this.window = root.querySelector('.vw-trim-window');
-    this.ruler = root.querySelector('.vw-trim-ruler');
-    this.handles = [...root.querySelectorAll('[data-edge]')];
+    this.canvas = need(root, 'canvas', HTMLCanvasElement);
+    this.window = need(root, '.vw-trim-window');
+    this.ruler = need(root, '.vw-trim-ruler');
+    this.handles = all(root, '[data-edge]');
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
     this.peaks = new Peaks();
-    this.played = null; // seconds, while it sounds
+    /** Seconds, while it sounds. @type {number|null} */
+    this.played = null;
     new ResizeObserver(() => this.paint()).observe(this.canvas);
     root.onpointerdown = (event) => this.grab(event);
-    for (const handle of this.handles) handle.onkeydown = (event) => this.onKey(event);
+    for (const handle of this.handles) handle.onkeydown = (event) => this.onKey(event, handle);
   }
 
   /** @param {import('./reference.js').Reference|null} reference */
@@ -53,6 +58,7 @@ export class Trimmer extends EventTarget {
 
   /** Show what is left out of the selection. */
   hatch() {
+    if (!this.reference) return;
     const { cuts, start, end, seconds } = this.reference;
     const length = end - start;
     this.window.style.left = `${(start / seconds) * 100}%`;
@@ -75,9 +81,9 @@ export class Trimmer extends EventTarget {
     event.preventDefault();
     const at = this.secondsAt(event);
     const { start, end } = this.reference;
-    const held = event.target.dataset.edge;
-    const edge = held ?? (Math.abs(at - start) < Math.abs(at - end) ? 'start' : 'end');
-    this.handles.find(({ dataset }) => dataset.edge === edge).focus({ preventScroll: true });
+    const held = this.handles.find((handle) => handle === event.target);
+    const edge = held ? edgeOf(held) : Math.abs(at - start) < Math.abs(at - end) ? 'start' : 'end';
+    this.handles.find((handle) => edgeOf(handle) === edge)?.focus({ preventScroll: true });
     this.root.setPointerCapture(event.pointerId);
     if (!held) this.move(edge, at);
     this.root.onpointermove = (moved) => this.move(edge, this.secondsAt(moved));
@@ -86,15 +92,16 @@ export class Trimmer extends EventTarget {
     };
   }
 
+  /** @param {PointerEvent} event */
   secondsAt({ clientX }) {
     const { left, width } = this.canvas.getBoundingClientRect();
-    return ((clientX - left) / width) * this.reference.seconds;
+    return ((clientX - left) / width) * (this.reference?.seconds ?? 0);
   }
 
-  /** @param {KeyboardEvent} event */
-  onKey(event) {
+  /** @param {KeyboardEvent} event @param {HTMLElement} handle */
+  onKey(event, handle) {
     if (!this.reference) return;
-    const { edge } = event.currentTarget.dataset;
+    const edge = edgeOf(handle);
     const step = STEPS[event.key];
     if (step) this.move(edge, this.reference[edge] + step * STEP_S * (event.shiftKey ? 10 : 1));
     else if (event.key === 'Home') this.move(edge, 0);
@@ -103,8 +110,9 @@ export class Trimmer extends EventTarget {
     event.preventDefault();
   }
 
+  /** @param {Edge} edge @param {number} at seconds */
   move(edge, at) {
-    this.reference.move(edge, at);
+    this.reference?.move(edge, at);
     this.paint();
     this.dispatchEvent(new Event('move'));
   }
@@ -120,7 +128,7 @@ export class Trimmer extends EventTarget {
     if (!reference?.pcm) return;
     const { seconds, start, end } = reference;
     for (const handle of this.handles) {
-      const at = reference[handle.dataset.edge];
+      const at = reference[edgeOf(handle)];
       handle.style.left = `${(at / seconds) * 100}%`;
       handle.ariaValueMin = '0';
       handle.ariaValueMax = seconds.toFixed(2);
@@ -128,7 +136,7 @@ export class Trimmer extends EventTarget {
       handle.ariaValueText = `${at.toFixed(2)} s`;
     }
     this.hatch();
-    const bin = (at) => (at * SAMPLE_RATE) / BIN;
+    const bin = (/** @type {number} */ at) => (at * SAMPLE_RATE) / BIN;
     const played = bin(this.played ?? 0);
     const style = getComputedStyle(canvas);
     const [accent, wave, out] = ['--vw-accent', '--vw-soft', '--vw-wave'].map((name) => style.getPropertyValue(name));
@@ -137,4 +145,9 @@ export class Trimmer extends EventTarget {
       return from < played ? accent : wave;
     });
   }
+}
+
+/** Which edge a handle moves. @param {HTMLElement} handle @returns {Edge} */
+function edgeOf({ dataset }) {
+  return dataset.edge === 'start' ? 'start' : 'end';
 }

@@ -49,27 +49,26 @@ export class VoiceCatalogue extends EventTarget {
   cast() {
     const card = this.studio.cards.get('custom_voice');
     if (!card) return [];
-    /** @type {any[]} */
     const known = this.studio.presets.speakers;
-    const unknown = { language: null, accent: null, character: this.studio.t('picker.plain', { model: card.id }), sample: null };
+    const unknown = { name: '', language: null, accent: null, character: this.studio.t('picker.plain', { model: card.id }), sample: null };
     return card.speakers
-      .map((/** @type {string} */ name) => ({ name, place: known.findIndex((one) => one.name.toLowerCase() === name.toLowerCase()) }))
+      .map((name) => ({ name, place: known.findIndex((one) => one.name.toLowerCase() === name.toLowerCase()) }))
       .sort((one, other) => Number(one.place < 0) - Number(other.place < 0) || one.place - other.place)
       .map(({ name, place }) => this.speakerChoice(name, known[place] ?? unknown));
   }
 
-  /** @param {string} voice @param {any} known @returns {Choice} */
+  /** @param {string} voice @param {import('./words.js').KnownSpeaker} known @returns {Choice} */
   speakerChoice(voice, { language, accent, character, sample }) {
-    const tags = [language && languageName(language), accent].filter(Boolean);
+    const tags = [language && languageName(language), accent].flatMap((tag) => tag || []);
     const text = sample ?? this.studio.presets.texts.auto;
     const mode = 'custom_voice';
     return { key: keyOf(mode, voice), mode, voice, name: title(voice), kind: 'preset', isCommon: false, tags, about: character, why: '', language, sample: text };
   }
 
-  /** @param {any} voice as the runtime lists it @returns {Choice} */
+  /** @param {import('./voices.js').StoredVoice} voice @returns {Choice} */
   keptChoice({ id, name, tags, language, description, provenance, seconds, yours }) {
     const { t, cards } = this.studio;
-    const isDesigned = provenance?.source === 'design';
+    const isDesigned = provenance.source === 'design';
     const tongue = language && language !== 'auto' ? [languageName(language)] : [];
     const about = description || t(isDesigned ? 'picker.designed' : 'picker.recorded', { s: Math.round(seconds) });
     return {
@@ -79,7 +78,7 @@ export class VoiceCatalogue extends EventTarget {
       name,
       kind: isDesigned ? 'designed' : 'recorded',
       isCommon: yours === false,
-      tags: [...(tags ?? []), ...tongue],
+      tags: [...tags, ...tongue],
       about,
       why: cards.has('base') ? '' : t('picker.no_base'),
       language: null,

@@ -234,7 +234,7 @@ export class VoicePicker {
   }
 }
 
-/** A voice's mark and name in a button. @param {HTMLElement} chip @param {Choice|null} choice */
+/** A voice's mark and name in a button. @param {HTMLElement} chip @param {Pick<Choice, 'voice'|'kind'|'name'>|null} choice */
 export function dress(chip, choice) {
   const name = text('span', '', choice?.name ?? '');
   name.dir = 'auto';

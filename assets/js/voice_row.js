@@ -1,9 +1,9 @@
 /** One stored voice in the library: how it sounds, what is known of it, and what can be done with it. */
 
 import { api } from './api.js';
-import { decoded } from './reference.js';
+import { all, need } from './elements.js';
 import { languageName } from './rooms/fields.js';
-import { heard } from './voice_sound.js';
+import { recordingOf } from './voice_sound.js';
 
 const MARKUP = `
 <div class="vw-voice-line">
@@ -25,8 +25,10 @@ const MARKUP = `
 </div>
 <p class="vw-error" role="alert"></p>`;
 
+/** @typedef {import('./voices.js').StoredVoice} StoredVoice @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
+
 export class VoiceRow {
-  /** @param {Object} voice as the runtime lists it @param {import('./studio.js').Studio} studio */
+  /** @param {StoredVoice} voice @param {import('./studio.js').Studio} studio */
   constructor(voice, studio) {
     this.voice = voice;
     this.studio = studio;
@@ -36,28 +38,35 @@ export class VoiceRow {
     this.element.dataset.voice = voice.id;
     this.element.innerHTML = MARKUP;
     studio.words.apply(this.element);
-    this.find = (selector) => this.element.querySelector(selector);
-    this.fields = [...this.element.querySelectorAll('[data-field]')];
+    this.link = need(this.element, 'a', HTMLAnchorElement);
+    /** @type {Field[]} */
+    this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
+    /** Its recording, once it was heard here. @type {import('./take.js').Take|null} */
+    this.sample = null;
     this.listen();
     this.paint();
+  }
+
+  /** @param {string} selector */
+  find(selector) {
+    return need(this.element, selector);
   }
 
   listen() {
     const { studio } = this;
     this.find('.vw-voice-open').onclick = () => this.unfold(!this.open);
     this.find('.vw-voice-play').onclick = () => this.guard(() => this.play());
+    /** @type {Object<string, () => unknown>} */
     const deeds = {
       speak: () => studio.go('speakers', { voice: this.voice.id }),
       script: () => studio.go('script', { voice: this.voice.id }),
       remove: () => this.remove(),
     };
-    for (const button of this.element.querySelectorAll('[data-do]')) {
-      button.onclick = () => this.guard(deeds[button.dataset.do]);
-    }
+    for (const [name, deed] of Object.entries(deeds)) this.find(`[data-do=${name}]`).onclick = () => this.guard(deed);
     for (const field of this.fields) field.onchange = () => this.guard(() => this.change(field));
   }
 
-  /** Do something; what it refuses stands in this row. @param {() => Promise<void>|void} deed */
+  /** Do something; what it refuses stands in this row. @param {() => unknown} deed */
   async guard(deed) {
     const place = this.find('.vw-error');
     place.textContent = '';
@@ -68,19 +77,17 @@ export class VoiceRow {
     }
   }
 
+  /** @param {Field} field */
   async change({ dataset, value }) {
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
-    await api.patch(`v1/audio/voices/${this.voice.id}`, { [dataset.field]: dataset.field === 'tags' ? tags() : value.trim() });
+    await api.patch(`v1/audio/voices/${this.voice.id}`, { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : value.trim() });
     await this.studio.voices.refresh();
   }
 
   async play() {
     const { studio, voice } = this;
     if (studio.stage.sounding && studio.stage.take === this.sample) return studio.stage.pause();
-    if (!this.sample) {
-      const pcm = await decoded(await api.blob(`v1/audio/voices/${voice.id}/audio`));
-      this.sample = heard(pcm, voice.name);
-    }
+    this.sample ??= await recordingOf(voice, studio.t);
     studio.stage.play(this.sample);
   }
 
@@ -101,12 +108,13 @@ export class VoiceRow {
     });
   }
 
-  /** @param {Object} voice the same voice, perhaps changed */
+  /** @param {StoredVoice} voice the same voice, perhaps changed */
   update(voice) {
     this.voice = voice;
     this.paint();
   }
 
+  /** @param {boolean} open */
   unfold(open) {
     this.open = open;
     this.find('.vw-voice-open').setAttribute('aria-expanded', String(open));
@@ -115,20 +123,19 @@ export class VoiceRow {
 
   paint() {
     const { voice, studio } = this;
-    const { name, tags = [], seconds, description } = voice;
+    const { name, tags, seconds, description, yours } = voice;
     this.find('.vw-voice-name').textContent = name;
     const about = [description, `${seconds.toFixed(1)} s`, ...tags.map((tag) => `#${tag}`)];
     this.find('small').textContent = about.filter(Boolean).join(' · ');
     this.find('.vw-voice-play').ariaLabel = studio.t('library.play', { name });
-    const link = this.find('a');
-    link.href = api.address(`v1/audio/voices/${voice.id}/file`);
-    const yours = voice.yours ?? true;
+    this.link.href = String(api.address(`v1/audio/voices/${voice.id}/file`));
     this.find('.vw-voice-common').hidden = yours;
     this.find('[data-do=remove]').hidden = !yours;
+    /** @type {Object<string, string|null>} */
+    const written = { name, tags: tags.join(', '), description };
     for (const field of this.fields) {
-      const value = voice[field.dataset.field] ?? '';
       field.disabled = !yours;
-      if (field !== document.activeElement) field.value = Array.isArray(value) ? value.join(', ') : value;
+      if (field !== document.activeElement) field.value = written[field.dataset.field ?? ''] ?? '';
     }
     this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [cell('dt', term), cell('dd', said)]));
   }
@@ -143,10 +150,10 @@ export class VoiceRow {
       language: voice.language === 'auto' ? t('shell.auto') : languageName(voice.language),
       created: date.format(voice.created_at * 1000),
       consent: voice.consent,
-      advice: (voice.advice ?? []).join(' '),
+      advice: voice.advice.join(' '),
     };
-    const facts = Object.entries(known).filter(([, said]) => said).map(([name, said]) => [t(`voices.fact.${name}`), said]);
-    return [...facts, ...Object.entries(voice.provenance ?? {}).map(([name, said]) => [this.origin(name), said])];
+    const facts = Object.entries(known).flatMap(([name, said]) => (said ? [[t(`voices.fact.${name}`), said]] : []));
+    return [...facts, ...Object.entries(voice.provenance).map(([name, said]) => [this.origin(name), said])];
   }
 
   /** The name of an entry of provenance, in the page's language where it has a word for it. @param {string} name */
@@ -157,6 +164,7 @@ export class VoiceRow {
   }
 }
 
+/** @param {string} kind @param {string} text */
 function cell(kind, text) {
   return Object.assign(document.createElement(kind), { textContent: text });
 }

@@ -1,8 +1,6 @@
 /** How voices sound: a line of a speaker's, spoken once and then from memory; the recording of a kept voice. Event: 'change'. */
 
-import { api } from './api.js';
-import { decoded } from './reference.js';
-import { heard } from './voice_sound.js';
+import { recordingOf } from './voice_sound.js';
 
 /** @typedef {import('./voice_catalogue.js').Choice} Choice @typedef {import('./take.js').Take} Take */
 
@@ -46,10 +44,10 @@ export class VoiceSamples extends EventTarget {
     const { mode, voice, name, language, sample } = choice;
     studio.stop();
     studio.clearComplaints();
-    const knows = studio.cards.get(mode)?.languages.includes(language ?? '');
+    const knows = language && studio.cards.get(mode)?.languages.includes(language);
     const config = { voice, language: knows ? language : 'auto' };
     const label = studio.t('picker.sample_of', { name });
-    const take = studio.say({ room: studio.current.id, mode, config, text: sample ?? '', seed: SEED, label, isSample: true });
+    const take = studio.say({ room: studio.current?.id ?? 'speakers', mode, config, text: sample ?? '', seed: SEED, label, isSample: true });
     this.play(choice, take, { clicked: performance.now() });
   }
 
@@ -58,8 +56,7 @@ export class VoiceSamples extends EventTarget {
     const known = this.takes.get(key);
     if (known) return known;
     try {
-      const pcm = await decoded(await api.blob(`v1/audio/voices/${voice}/audio`));
-      return pcm && heard(pcm, name);
+      return await recordingOf({ id: voice, name }, this.studio.t);
     } catch (error) {
       this.studio.toast(/** @type {Error} */ (error).message);
       return null;

@@ -2,6 +2,7 @@
 
 import { api } from './api.js';
 import { takeDrops } from './drops.js';
+import { need } from './elements.js';
 import { VoiceRow } from './voice_row.js';
 
 const SUFFIX = '.voice';
@@ -11,17 +12,17 @@ export class VoicesPanel {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    this.search = root.querySelector('#vw-voices-search');
-    this.file = root.querySelector('#vw-voices-file');
-    this.list = root.querySelector('#vw-voices-list');
-    this.empty = root.querySelector('#vw-voices-empty');
-    this.error = root.querySelector('#vw-voices-error');
-    this.consent = root.querySelector('#vw-voices-consent');
+    this.search = need(root, '#vw-voices-search', HTMLInputElement);
+    this.file = need(root, '#vw-voices-file', HTMLInputElement);
+    this.list = need(root, '#vw-voices-list');
+    this.empty = need(root, '#vw-voices-empty');
+    this.error = need(root, '#vw-voices-error');
+    this.consent = need(root, '#vw-voices-consent', HTMLDialogElement);
     /** @type {Map<string, VoiceRow>} by the voice's id */
     this.rows = new Map();
     this.search.oninput = () => this.paint();
     this.file.onchange = () => {
-      const files = [...this.file.files];
+      const files = [...(this.file.files ?? [])];
       this.file.value = ''; // so that choosing the same file again is a change
       this.bring(files);
     };
@@ -82,9 +83,9 @@ export class VoicesPanel {
   /** Ask for the speaker's consent. @param {string} name @returns {Promise<boolean>} */
   agreed(name) {
     const { consent, studio } = this;
-    const tick = consent.querySelector('input');
-    const yes = consent.querySelector('[value=yes]');
-    consent.querySelector('p').textContent = studio.t('voices.consent_missing', { name });
+    const tick = need(consent, 'input', HTMLInputElement);
+    const yes = need(consent, '[value=yes]', HTMLButtonElement);
+    need(consent, 'p').textContent = studio.t('voices.consent_missing', { name });
     tick.checked = false;
     yes.disabled = true;
     tick.onchange = () => (yes.disabled = !tick.checked);
@@ -95,9 +96,9 @@ export class VoicesPanel {
 
   // --- the list
 
-  /** Whether a voice holds every word that is searched for. */
+  /** Whether a voice holds every word that is searched for. @param {import('./voices.js').StoredVoice} voice */
   fits({ name, description, tags, language, transcript }) {
-    const said = [name, description, ...(tags ?? []), language, transcript].join(' ').toLowerCase();
+    const said = [name, description, ...tags, language, transcript].join(' ').toLowerCase();
     return this.search.value.toLowerCase().split(/\s+/).every((word) => said.includes(word));
   }
 
@@ -113,7 +114,7 @@ export class VoicesPanel {
     rows.forEach(({ element }, index) => {
       if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
     });
-    while (this.list.children.length > rows.length) this.list.lastElementChild.remove();
+    while (this.list.children.length > rows.length) this.list.lastElementChild?.remove();
     this.empty.hidden = rows.length > 0;
     this.empty.textContent = this.studio.t(this.search.value.trim() ? 'voices.none_found' : 'voices.none_yet');
   }

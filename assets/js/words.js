@@ -1,8 +1,24 @@
-/** What the page says, in the language that was chosen; English where that language has no word. */
+/**
+ * What the page says, in the language that was chosen; English where that language has no word.
+ *
+ * @typedef {{name: string, text: string}} Suggestion
+ * @typedef {{name: string, language: string|null, character: string, sample: string|null, accent: string|null}} KnownSpeaker
+ *
+ * @typedef {Object} Presets           GET studio/presets, in one language
+ * @property {Object<string, string>} texts     by language, and `auto`
+ * @property {Object<string, string>} readings  that are read aloud to be cloned; by the same
+ * @property {import('./design/picker.js').Design[]} designs
+ * @property {Suggestion[]} instructs
+ * @property {Suggestion[]} scripts
+ * @property {KnownSpeaker[]} speakers
+ * @property {Object<string, string>} languages  of the page: names by code
+ */
 
 import { api } from './api.js';
+import { all } from './elements.js';
 
-const PLACES = { i18n: 'textContent', i18nTitle: 'title', i18nPlaceholder: 'placeholder', i18nAriaLabel: 'ariaLabel' };
+/** What of an element a word is, by the name in its dataset. */
+const PLACES = /** @type {const} */ ({ i18n: 'textContent', i18nTitle: 'title', i18nPlaceholder: 'placeholder', i18nAriaLabel: 'ariaLabel' });
 const SELECTOR = '[data-i18n],[data-i18n-title],[data-i18n-placeholder],[data-i18n-aria-label]';
 
 export class Words {
@@ -35,9 +51,10 @@ export class Words {
 
   /** Put the words where the markup asks for them. @param {ParentNode} root */
   apply(root) {
-    for (const element of root.querySelectorAll(SELECTOR)) {
+    for (const element of all(root, SELECTOR)) {
       for (const [name, property] of Object.entries(PLACES)) {
-        if (name in element.dataset) element[property] = this.t(element.dataset[name]);
+        const key = element.dataset[name];
+        if (key !== undefined) Object.assign(element, { [property]: this.t(key) });
       }
     }
   }

@@ -43,7 +43,7 @@ CATALOGUE = """async ({ modes, recalled, remembered }) => {
   const { VoiceCatalogue } = await import('/js/voice_catalogue.js');
   const voices = Object.assign(new EventTarget(), { list: [
     { id: 'v1', name: 'Marta', seconds: 8.2, tags: ['warm'], provenance: { source: 'design' } },
-    { id: 'v2', name: 'angus', seconds: 12, tags: [], yours: false, description: 'From the kitchen' },
+    { id: 'v2', name: 'angus', seconds: 12, tags: [], provenance: {}, yours: false, description: 'From the kitchen' },
   ] });
   const cards = new Map(modes.map((mode) => [mode, { id: 'small', speakers: ['stranger', 'angus'], languages: [] }]));
   const angus = { name: 'Angus', language: null, character: 'A man', sample: 'I am Angus.' };

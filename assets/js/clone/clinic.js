@@ -1,10 +1,24 @@
 /** What the runtime says of the reference as it is chosen now, asked a moment after it was last changed. */
 
 import { api } from '../api.js';
+import { need } from '../elements.js';
 
 const SETTLED_MS = 500;
 const MOST = 4; // faults of one kind of ear that are said at once
 const WORTH_S = 0.3; // of silence at an edge
+
+/**
+ * @typedef {import('./choosing.js').Fault} Fault
+ * @typedef {'leaveOut'|'shorten'|'pauses'|'best'|'trim'|'another'} Remedy
+ *
+ * @typedef {Object} Judgement     of the runtime; seconds, and dB of full scale
+ * @property {boolean} usable
+ * @property {number} seconds
+ * @property {number} speech_s
+ * @property {{start_s: number, end_s: number}} trim  where somebody begins and ends to speak
+ * @property {{peak_db: number|null, speech_db: number|null, pauses_db: number|null}} levels  null: there is nothing of which it could be told
+ * @property {{code: string, sentence: string}[]} advice
+ */
 
 export class Clinic {
   /**
@@ -12,8 +26,8 @@ export class Clinic {
    * @param {import('../studio.js').Studio} studio
    * @param {Object} tell
    * @param {(error: Error) => void} tell.onRefused
-   * @param {() => import('./choosing.js').Fault[]} tell.faults  what the page itself heard
-   * @param {Object<string, (fault?: Object) => void>} tell.remedies  trim, leaveOut, shorten, best, another
+   * @param {() => Fault[]} tell.faults  what the page itself heard
+   * @param {Record<Remedy, (faults: Fault[]) => void>} tell.remedies  against the faults beside which they stand
    * @param {() => boolean} tell.isLong  whether there is another part to choose
    */
   constructor(root, studio, { onRefused, faults, remedies, isLong }) {
@@ -22,11 +36,13 @@ export class Clinic {
     this.faults = faults;
     this.remedies = remedies;
     this.isLong = isLong;
-    this.list = root.querySelector('#vw-clone-clinic');
-    this.verdict = root.querySelector('#vw-clone-verdict');
-    this.fit = root.querySelector('#vw-clone-fit');
+    this.list = need(root, '#vw-clone-clinic');
+    this.verdict = need(root, '#vw-clone-verdict');
+    this.fit = need(root, '#vw-clone-fit');
     this.asked = 0;
-    /** The last answer. @type {Object|null} */
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.timer = undefined;
+    /** The last answer. @type {Judgement|null} */
     this.said = null;
   }
 
@@ -49,7 +65,7 @@ export class Clinic {
     this.timer = setTimeout(() => this.ask(asked, given()), SETTLED_MS);
   }
 
-  /** What the runtime says of a recording. @param {{sound: Blob, transcript: string|null}} given @throws {Error} it refuses it */
+  /** What the runtime says of a recording. @param {{sound: Blob, transcript: string|null}} given @returns {Promise<Judgement>} @throws {Error} it refuses it */
   judged({ sound, transcript }) {
     const form = new FormData();
     form.append('audio_sample', sound, 'reference.wav');
@@ -57,6 +73,7 @@ export class Clinic {
     return api.form('v1/audio/voices/check', form);
   }
 
+  /** @param {number} asked @param {{sound: Blob, transcript: string|null}} given */
   async ask(asked, given) {
     try {
       const said = await this.judged(given);
@@ -68,7 +85,7 @@ export class Clinic {
     }
   }
 
-  /** @param {Object} said the runtime's answer */
+  /** @param {Judgement} said */
   show(said) {
     this.said = said;
     this.paint();
@@ -89,55 +106,55 @@ export class Clinic {
     ];
     this.verdict.hidden = items.length > 0;
     this.verdict.textContent = studio.t('clone.good', { s: said.speech_s.toFixed(1) });
-    this.list.replaceChildren(...this.passed(ofSound.map(({ code }) => code)), ...items);
+    this.list.replaceChildren(...this.passed(said, ofSound.map(({ code }) => code)), ...items);
     this.fit.replaceChildren(...ofWords.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
     this.list.dataset.state = said.usable ? 'said' : 'unusable';
   }
 
-  /** What the page heard. @param {import('./choosing.js').Fault} fault */
+  /** What the page heard. @param {Fault} fault */
   found(fault) {
     const places = { at: clock(fault.at), s: fault.seconds.toFixed(1) };
     const remedy = fault.code === 'pause' ? 'shorten' : 'leaveOut';
-    return this.item(this.studio.t(`clone.found.${fault.code}`, places), fault.code, remedy, fault);
+    return this.item(this.studio.t(`clone.found.${fault.code}`, places), fault.code, remedy, [fault]);
   }
 
-  /** @param {string} code @param {Object[]} faults */
+  /** @param {string} code @param {Fault[]} faults @returns {Remedy} */
   remedyOf(code, faults) {
     if (code === 'silence' && faults.some((fault) => fault.code === 'pause')) return 'pauses';
     if (code === 'silence') return 'trim';
     return code === 'long' && this.isLong() ? 'best' : 'another';
   }
 
-  /** What is as it should be, with its figure. @param {string[]} codes of advice */
-  passed(codes) {
-    const { peak_db, speech_db, pauses_db } = this.said.levels;
+  /** What is as it should be, with its figure. @param {Judgement} said @param {string[]} codes of advice */
+  passed({ levels: { peak_db, speech_db, pauses_db } }, codes) {
     const figures = [
-      ['loud', ['quiet', 'no_speech'], speech_db],
-      ['unclipped', ['clipping'], peak_db],
-      ['calm', ['noise'], pauses_db],
+      { name: 'loud', faults: ['quiet', 'no_speech'], db: speech_db },
+      { name: 'unclipped', faults: ['clipping'], db: peak_db },
+      { name: 'calm', faults: ['noise'], db: pauses_db },
     ];
-    return figures
-      .filter(([, faults, value]) => value !== null && !faults.some((code) => codes.includes(code)))
-      .map(([name, , value]) => {
-        const item = this.item(this.studio.t(`clone.ok.${name}`), `ok.${name}`);
-        item.className = '';
-        const figure = document.createElement('span');
-        figure.textContent = this.studio.t(`clone.ok.${name}_figure`, { db: value.toFixed(0).replace('-', '−') });
-        item.dataset.icon = 'check';
-        item.append(figure);
-        return item;
-      });
+    return figures.flatMap(({ name, faults, db }) => (db === null || faults.some((code) => codes.includes(code)) ? [] : [this.good(name, db)]));
   }
 
-  /** The page's own words for a code, or the runtime's sentence; the page's where it speaks another language. */
+  /** @param {string} name @param {number} db */
+  good(name, db) {
+    const item = this.item(this.studio.t(`clone.ok.${name}`), `ok.${name}`);
+    item.className = '';
+    const figure = document.createElement('span');
+    figure.textContent = this.studio.t(`clone.ok.${name}_figure`, { db: db.toFixed(0).replace('-', '−') });
+    item.dataset.icon = 'check';
+    item.append(figure);
+    return item;
+  }
+
+  /** The page's own words for a code, or the runtime's sentence; the page's where it speaks another language. @param {string} code @param {string} sentence */
   sentence(code, sentence) {
     const key = `clone.advice.${code}`;
     const own = this.studio.t(key);
     return own === key || this.studio.words.language === 'en' ? sentence : own;
   }
 
-  /** @param {string} text @param {string} code @param {string} [remedy] @param {Object} [fault] */
-  item(text, code, remedy, fault) {
+  /** @param {string} text @param {string} code @param {Remedy} [remedy] @param {Fault[]} [faults] */
+  item(text, code, remedy, faults) {
     const item = document.createElement('li');
     item.className = 'vw-care';
     item.dataset.code = code;
@@ -145,17 +162,17 @@ export class Clinic {
     const sentence = document.createElement('b');
     sentence.textContent = text;
     item.append(sentence);
-    if (remedy) item.append(this.button(remedy, fault));
+    if (remedy) item.append(this.button(remedy, faults));
     return item;
   }
 
-  /** @param {string} remedy @param {Object} [fault] */
-  button(remedy, fault) {
+  /** @param {Remedy} remedy @param {Fault[]} [faults] */
+  button(remedy, faults = []) {
     const button = document.createElement('button');
     button.type = 'button';
     button.className = 'vw-link';
     button.textContent = this.studio.t(`clone.remedy.${remedy}`);
-    button.onclick = () => this.remedies[remedy](fault);
+    button.onclick = () => this.remedies[remedy](faults);
     return button;
   }
 }

@@ -1,9 +1,12 @@
 /** The form that makes a voice of the reference: a name, and the speaker's consent in words. Event: 'kept' with the voice. */
 
 import { api } from '../api.js';
+import { need } from '../elements.js';
+import { Emitter } from '../emitter.js';
 import { FieldError } from '../rooms/fields.js';
 
-export class KeepForm extends EventTarget {
+/** @extends {Emitter<{kept: import('../voices.js').StoredVoice}>} */
+export class KeepForm extends Emitter {
   /**
    * @param {HTMLElement} root  the room's panel
    * @param {import('../studio.js').Studio} studio
@@ -13,11 +16,10 @@ export class KeepForm extends EventTarget {
     super();
     this.studio = studio;
     this.given = given;
-    this.form = root.querySelector('#vw-clone-keep');
-    this.name = root.querySelector('#vw-clone-keep-name');
-    this.consent = root.querySelector('#vw-clone-consent');
-    this.button = root.querySelector('#vw-clone-keep-button');
-    /** @param {SubmitEvent} event */
+    this.form = need(root, '#vw-clone-keep', HTMLFormElement);
+    this.name = need(root, '#vw-clone-keep-name', HTMLInputElement);
+    this.consent = need(root, '#vw-clone-consent', HTMLInputElement);
+    this.button = need(root, '#vw-clone-keep-button', HTMLButtonElement);
     this.form.onsubmit = (event) => {
       event.preventDefault();
       this.submit();
@@ -37,7 +39,7 @@ export class KeepForm extends EventTarget {
     try {
       const voice = await this.keep();
       await studio.voices.refresh();
-      this.dispatchEvent(new CustomEvent('kept', { detail: voice }));
+      this.emit('kept', voice);
     } catch (error) {
       studio.complain(error.field ?? error.param ?? 'ref_audio', error, 'clone');
     } finally {

@@ -1,22 +1,24 @@
 /** The Clone room's recorder: a countdown, a text to read, a level, a clock. Events: 'recorded' with the samples, 'refused' with a key. */
 
+import { need } from '../elements.js';
+import { Emitter } from '../emitter.js';
 import { microphoneObstacle, Recorder } from '../recorder.js';
 
 const COUNT = 3;
 const BEAT_MS = 700;
 
-export class Microphone extends EventTarget {
+/** @extends {Emitter<{refused: string, recorded: Int16Array}>} */
+export class Microphone extends Emitter {
   /** @param {HTMLElement} root  the room's panel @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
     super();
     this.studio = studio;
-    const find = (/** @type {string} */ name) => /** @type {HTMLElement} */ (root.querySelector(`#vw-clone-${name}`));
-    this.button = /** @type {HTMLButtonElement} */ (find('record'));
-    this.halt = find('stop');
-    this.live = find('live');
-    this.level = /** @type {HTMLMeterElement} */ (find('level'));
-    this.status = find('status');
-    this.count = find('count');
+    this.button = need(root, '#vw-clone-record', HTMLButtonElement);
+    this.halt = need(root, '#vw-clone-stop');
+    this.live = need(root, '#vw-clone-live');
+    this.level = need(root, '#vw-clone-level', HTMLMeterElement);
+    this.status = need(root, '#vw-clone-status');
+    this.count = need(root, '#vw-clone-count');
     /** @type {'idle'|'counting'|'recording'} */
     this.state = 'idle';
     this.button.onclick = () => this.start();
@@ -70,7 +72,7 @@ export class Microphone extends EventTarget {
       this.enter('recording');
     } catch (refusal) {
       this.cancel();
-      this.dispatchEvent(new CustomEvent('refused', { detail: refusal.message }));
+      this.emit('refused', refusal.message);
     }
   }
 
@@ -89,6 +91,6 @@ export class Microphone extends EventTarget {
     this.enter('idle');
     this.status.textContent = '';
     const pcm = await recorder.stop();
-    this.dispatchEvent(new CustomEvent('recorded', { detail: pcm }));
+    this.emit('recorded', pcm);
   }
 }

@@ -64,8 +64,7 @@ export class Transcript {
 
   paint() {
     const { studio, match } = this;
-    const me = /** @type {{features?: {transcribe?: {available: boolean, how: string}}}} */ (studio.me);
-    const { available, how } = me.features?.transcribe ?? { available: false, how: '' };
+    const { available, how } = studio.me.features.transcribe ?? { available: false, how: '' };
     this.button.hidden = !available;
     this.button.textContent = studio.t(this.field.value.trim() ? 'clone.check_words' : 'clone.transcribe');
     this.tell(!available && Boolean(how));

@@ -1,13 +1,16 @@
 /**
  * One take of a set: its waveform, length and state, and what can be done with it.
  *
- * The card shows and asks; what becomes of a take is the room's to say. Events: 'act' with {act, change, clicked} in
- * detail, where act is 'keep', 'use', 'closer' or 'change'; 'play' with {shift}; 'menu'.
+ * The card shows and asks; what becomes of a take is the room's to say. Events: 'act' with what is asked for, 'play', 'menu'.
  *
  * @typedef {import('../take.js').Take} Take
+ * @typedef {import('./changes.js').Change} Change
+ * @typedef {{act: 'keep'|'use'|'closer'|'change', change?: Change, clicked: number}} Asks
  * @typedef {(key: string, values?: Object<string, any>) => string} Translate
  */
 
+import { all, copyOf, need } from '../elements.js';
+import { Emitter } from '../emitter.js';
 import { Peaks } from '../peaks.js';
 import { shown, Waveform } from '../waveform.js';
 
@@ -25,7 +28,8 @@ class Side extends Waveform {
 
 /** @typedef {{id: string, name: string}} KeptAs */
 
-export class TakeCard extends EventTarget {
+/** @extends {Emitter<{act: Asks, play: {shift: boolean}, menu: null}>} */
+export class TakeCard extends Emitter {
   /**
    * @param {HTMLTemplateElement} template
    * @param {{take: Take, letter: string, set: number, description: string, note?: string|null, voice?: KeptAs|null}} given
@@ -41,20 +45,18 @@ export class TakeCard extends EventTarget {
     this.note = note;
     this.voice = voice;
     this.t = t;
-    const root = /** @type {HTMLElement} */ (template.content.firstElementChild);
-    this.element = /** @type {HTMLElement} */ (root.cloneNode(true));
-    /** @type {(selector: string) => HTMLElement} */
-    const find = (selector) => /** @type {HTMLElement} */ (this.element.querySelector(selector));
+    this.element = copyOf(template);
+    const find = (/** @type {string} */ selector) => need(this.element, selector);
     this.article = find('article');
-    this.play = /** @type {HTMLButtonElement} */ (find('.vw-design-take-wave'));
-    this.menu = /** @type {HTMLButtonElement} */ (find('.vw-design-take-menu'));
+    this.play = need(this.element, '.vw-design-take-wave', HTMLButtonElement);
+    this.menu = find('.vw-design-take-menu');
     this.error = find('.vw-error');
     this.word = find('.vw-design-take-word');
     this.kept = find('.vw-design-take-kept');
     this.naming = find('.vw-design-take-naming');
     this.acts = find('.vw-design-take-acts');
-    this.buttons = /** @type {HTMLButtonElement[]} */ ([...this.element.querySelectorAll('[data-act]')]);
-    this.wave = new Side(/** @type {HTMLCanvasElement} */ (find('canvas')));
+    this.buttons = all(this.element, '[data-act]', HTMLButtonElement);
+    this.wave = new Side(need(this.element, 'canvas', HTMLCanvasElement));
     this.favourite = false;
     this.closer = true; // whether takes can be made after its sound
     this.gainDb = 0;
@@ -76,13 +78,12 @@ export class TakeCard extends EventTarget {
   }
 
   listen() {
-    this.play.onclick = ({ shiftKey }) => this.dispatchEvent(new CustomEvent('play', { detail: { shift: shiftKey } }));
-    this.menu.onclick = () => this.dispatchEvent(new Event('menu'));
+    this.play.onclick = ({ shiftKey }) => this.emit('play', { shift: shiftKey });
+    this.menu.onclick = () => this.emit('menu', null);
     for (const button of this.buttons) {
       button.onclick = () => {
-        const { act, change } = button.dataset;
-        const detail = { act, change, clicked: performance.now() };
-        this.dispatchEvent(new CustomEvent('act', { detail }));
+        const { act, change } = /** @type {Pick<Asks, 'act'|'change'>} */ (button.dataset);
+        this.emit('act', { act, change, clicked: performance.now() });
       };
     }
   }
@@ -145,7 +146,7 @@ export class TakeCard extends EventTarget {
     this.describe(this.menu, 'design.menu');
     const whole = take.state === 'done';
     this.kept.hidden = !this.voice;
-    /** @type {HTMLElement} */ (this.kept.querySelector('b')).textContent = this.voice?.name ?? '';
+    need(this.kept, 'b').textContent = this.voice?.name ?? '';
     for (const button of this.buttons) {
       const { act = '', change } = button.dataset;
       button.disabled = !whole || (act === 'closer' && !this.closer);

@@ -1,6 +1,9 @@
 /** The voices that were designed: their names, where each comes from, and what to do with it. */
 
+import { all, need } from '../elements.js';
 import { title } from '../rooms/fields.js';
+
+/** @typedef {import('../voices.js').StoredVoice} StoredVoice */
 
 const TOLD = ['description', 'model', 'revision', 'seed', 'language', 'take', 'sha256', 'parent'];
 
@@ -8,25 +11,25 @@ export class DesignedVoices {
   /**
    * @param {HTMLElement} root the room's panel
    * @param {import('../studio.js').Studio} studio
-   * @param {{again: (voice: Object<string, any>) => void}} acts
+   * @param {{again: (voice: StoredVoice) => void}} acts
    */
   constructor(root, studio, { again }) {
     this.studio = studio;
     this.again = again;
-    this.section = root.querySelector('#vw-design-voices');
-    this.list = root.querySelector('#vw-design-voices-list');
+    this.section = need(root, '#vw-design-voices');
+    this.list = need(root, '#vw-design-voices-list');
     studio.voices.addEventListener('change', () => this.refresh());
   }
 
   refresh() {
-    const designed = this.studio.voices.list.filter(({ provenance }) => provenance?.source === 'design');
+    const designed = this.studio.voices.list.filter(({ provenance }) => provenance.source === 'design');
     designed.sort((one, other) => other.created_at - one.created_at);
-    const open = new Set([...this.list.querySelectorAll('li:has(details[open])')].map(({ dataset }) => dataset.voice));
+    const open = new Set(all(this.list, 'li:has(details[open])').map(({ dataset }) => dataset.voice));
     this.section.hidden = designed.length === 0;
     this.list.replaceChildren(...designed.map((voice) => this.entry(voice, open.has(voice.id))));
   }
 
-  /** @param {Object<string, any>} voice @param {boolean} open */
+  /** @param {StoredVoice} voice @param {boolean} open */
   entry(voice, open) {
     const { t } = this.studio;
     const entry = make('li', {}, [
@@ -43,7 +46,7 @@ export class DesignedVoices {
     return entry;
   }
 
-  /** @param {string} key @param {Object<string, any>} voice @param {() => void} onclick */
+  /** @param {string} key @param {StoredVoice} voice @param {() => void} onclick */
   button(key, voice, onclick) {
     const textContent = this.studio.t(key);
     return make('button', { type: 'button', textContent, onclick, ariaLabel: `${textContent}: ${voice.name}` });

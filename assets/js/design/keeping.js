@@ -5,24 +5,27 @@
  * Events: 'kept' with {card, voice}; 'longer' with {card}: a longer text is wanted; 'closed' with {card}.
  *
  * @typedef {import('./card.js').TakeCard} TakeCard
+ * @typedef {{card: TakeCard}} OfCard
  */
 
+import { need } from '../elements.js';
+import { Emitter } from '../emitter.js';
 import { isShort } from './lineage.js';
 import { proposed } from './names.js';
 
-export class Keeping extends EventTarget {
+/** @extends {Emitter<{kept: OfCard & {voice: import('./card.js').KeptAs}, longer: OfCard, closed: OfCard}>} */
+export class Keeping extends Emitter {
   /** @param {HTMLElement} root the room's panel @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
     super();
     this.studio = studio;
-    const find = (name) => root.querySelector(`#vw-design-${name}`);
-    this.form = find('keep-form');
-    this.short = find('short');
-    this.why = find('short-why');
-    this.name = find('name');
-    this.button = find('keep');
-    this.nameError = find('name-error');
-    this.keepError = root.querySelector('[data-error-for=keep]');
+    this.form = need(root, '#vw-design-keep-form', HTMLFormElement);
+    this.short = need(root, '#vw-design-short');
+    this.why = need(root, '#vw-design-short-why');
+    this.name = need(root, '#vw-design-name', HTMLInputElement);
+    this.button = need(root, '#vw-design-keep', HTMLButtonElement);
+    this.nameError = need(root, '#vw-design-name-error');
+    this.keepError = need(root, '[data-error-for=keep]');
     /** @type {TakeCard|null} */
     this.card = null;
     this.form.onsubmit = (event) => {
@@ -34,11 +37,11 @@ export class Keeping extends EventTarget {
       event.stopPropagation(); // what sounds may go on
       this.close();
     };
-    find('keep-not').onclick = () => this.close();
-    find('longer').onclick = () => {
+    need(root, '#vw-design-keep-not').onclick = () => this.close();
+    need(root, '#vw-design-longer').onclick = () => {
       const { card } = this;
       this.close();
-      this.dispatchEvent(new CustomEvent('longer', { detail: { card } }));
+      if (card) this.emit('longer', { card });
     };
     this.name.oninput = () => this.complain('', '');
   }
@@ -65,7 +68,7 @@ export class Keeping extends EventTarget {
     this.card = null;
     if (!card) return;
     card.article.classList.remove('vw-design-take-asks');
-    this.dispatchEvent(new CustomEvent('closed', { detail: { card } }));
+    this.emit('closed', { card });
   }
 
   /** The take that was asked about is here no more. @param {TakeCard} card */
@@ -89,6 +92,7 @@ export class Keeping extends EventTarget {
 
   async keep() {
     const { card, studio } = this;
+    if (!card) return;
     const name = this.name.value.trim();
     if (!name) return this.refuse('name', studio.t('design.name_first'));
     if (studio.voices.find(name)) return this.refuse('name', studio.t('design.name_taken'));
@@ -101,7 +105,7 @@ export class Keeping extends EventTarget {
       const voice = await studio.api.post(`studio/takes/${take.id}/voice`, { name });
       await studio.voices.refresh();
       this.forget(card);
-      this.dispatchEvent(new CustomEvent('kept', { detail: { card, voice: studio.voices.find(voice.id) ?? voice } }));
+      this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice });
     } catch (error) {
       this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {

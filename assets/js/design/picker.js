@@ -7,9 +7,12 @@
  * @typedef {import('../rooms/fields.js').ModelCard} ModelCard
  */
 
+import { all, need } from '../elements.js';
+import { Emitter } from '../emitter.js';
 import { languageName, tagOf } from '../rooms/fields.js';
 
-export class PresetPicker extends EventTarget {
+/** @extends {Emitter<{choose: Design}>} */
+export class PresetPicker extends Emitter {
   /**
    * @param {ParentNode} root
    * @param {Design[]} designs
@@ -19,8 +22,8 @@ export class PresetPicker extends EventTarget {
     super();
     this.designs = designs;
     this.t = t;
-    this.tongue = root.querySelector('#vw-design-tongue');
-    this.chips = root.querySelector('#vw-design-chips');
+    this.tongue = need(root, '#vw-design-tongue', HTMLSelectElement);
+    this.chips = need(root, '#vw-design-chips');
     /** @type {string[]} languages that the checkpoint speaks */
     this.spoken = [];
     this.described = '';
@@ -69,13 +72,13 @@ export class PresetPicker extends EventTarget {
   mark(description) {
     this.described = description;
     const chosen = this.find(description);
-    for (const chip of this.chips.children) chip.setAttribute('aria-pressed', String(chip.title === chosen?.text));
+    for (const chip of all(this.chips, 'button')) chip.setAttribute('aria-pressed', String(chip.title === chosen?.text));
   }
 
   /** @param {Design} design */
   chip(design) {
     const chip = Object.assign(document.createElement('button'), { type: 'button', textContent: design.name, title: design.text });
-    chip.onclick = () => this.dispatchEvent(new CustomEvent('choose', { detail: design }));
+    chip.onclick = () => this.emit('choose', design);
     return chip;
   }
 

@@ -6,6 +6,8 @@
  *   from: the name of a take, as 1B; words: what the description was given
  */
 
+import { copyOf, need } from '../elements.js';
+
 export class TakeSet {
   /**
    * @param {HTMLTemplateElement} template
@@ -17,16 +19,14 @@ export class TakeSet {
     this.at = at;
     this.origin = origin;
     this.t = t;
-    const root = /** @type {HTMLElement} */ (template.content.firstElementChild);
-    this.element = /** @type {HTMLElement} */ (root.cloneNode(true));
-    /** @type {(selector: string) => HTMLElement} */
-    const find = (selector) => /** @type {HTMLElement} */ (this.element.querySelector(selector));
+    this.element = copyOf(template);
+    const find = (/** @type {string} */ selector) => need(this.element, selector);
     this.title = find('h3');
     this.title.id = `vw-design-set-${number}`;
     this.element.setAttribute('aria-labelledby', this.title.id);
     this.what = find('.vw-design-set-what');
     this.hint = find('.vw-hint');
-    this.more = /** @type {HTMLButtonElement} */ (find('.vw-design-set-more'));
+    this.more = find('.vw-design-set-more');
     this.list = find('ol');
     /** @type {TakeCard[]} */
     this.cards = [];

@@ -9,12 +9,18 @@ import { Microphone } from '../clone/microphone.js';
 import { addressed, Steps } from '../clone/steps.js';
 import { Transcript } from '../clone/transcript.js';
 import { takeDrops } from '../drops.js';
+import { need } from '../elements.js';
 import { SAMPLE_RATE } from '../outputs.js';
 import { recordings } from '../recordings.js';
 import { decoded, Reference } from '../reference.js';
 import { Trimmer } from '../trimmer.js';
-import { heard } from '../voice_sound.js';
+import { heard, recordingOf } from '../voice_sound.js';
 import { FieldError, fillLanguages, fillSelect, preselect } from './fields.js';
+
+/**
+ * @typedef {import('../voices.js').StoredVoice} StoredVoice
+ * @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number} & Partial<Reference['choice']>} Draft
+ */
 
 export class CloneRoom {
   static id = 'clone';
@@ -26,28 +32,34 @@ export class CloneRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    const find = (name) => root.querySelector(`#vw-clone-${name}`);
-    this.find = find;
-    this.xvector = find('xvector');
-    this.language = find('language');
-    this.voice = find('voice');
-    this.file = find('file');
-    this.recording = find('recording');
-    this.span = find('span');
-    this.plays = [find('play'), find('play-words')];
-    this.same = find('same');
-    this.stored = find('stored');
-    this.say = find('say');
-    this.trying = find('try');
-    this.use = find('use');
+    this.xvector = need(root, '#vw-clone-xvector', HTMLInputElement);
+    this.language = need(root, '#vw-clone-language', HTMLSelectElement);
+    this.languageRow = need(root, '#vw-clone-language-row');
+    this.voice = need(root, '#vw-clone-voice', HTMLSelectElement);
+    this.file = need(root, '#vw-clone-file', HTMLInputElement);
+    this.status = need(root, '#vw-clone-status');
+    this.recording = need(root, '#vw-clone-recording');
+    this.span = need(root, '#vw-clone-span');
+    this.plays = [need(root, '#vw-clone-play'), need(root, '#vw-clone-play-words')];
+    this.same = need(root, '#vw-clone-same');
+    this.stored = need(root, '#vw-clone-stored');
+    this.say = need(root, '#vw-clone-say');
+    this.trying = need(root, '#vw-clone-try', HTMLDetailsElement);
+    this.use = need(root, '#vw-clone-use', HTMLButtonElement);
     /** @type {Reference|null} */
     this.reference = null;
-    /** The voice that was made of it. @type {{id: string, name: string}|null} */
+    /** The voice that was made of it. @type {StoredVoice|null} */
     this.made = null;
-    /** Why the runtime would not take the recording. */
+    /** Whether the runtime would not take the recording. */
     this.isRefused = false;
+    /** What was left here, until it is brought back. @type {Draft|null} */
+    this.reopening = null;
+    /** The stored voice that is to be chosen once it is listed: its id. */
+    this.awaited = '';
+    /** What was heard last of the reference. @type {import('../take.js').Take|null} */
+    this.sounding = null;
     this.microphone = new Microphone(root, studio);
-    this.trimmer = new Trimmer(find('trim'));
+    this.trimmer = new Trimmer(need(root, '#vw-clone-trim'));
     this.choosing = new Choosing(studio, () => this.moved());
     this.words = new Transcript(root, studio, () => this.changed());
     this.transcript = this.words.field;
@@ -63,33 +75,38 @@ export class CloneRoom {
     this.paint();
   }
 
+  /** @param {string} name what stands behind vw-clone- in its id */
+  find(name) {
+    return need(this.root, `#vw-clone-${name}`);
+  }
+
   listen() {
-    const { studio, microphone, find, steps } = this;
+    const { studio, microphone, steps } = this;
     this.file.onchange = () => {
-      const [file] = this.file.files;
+      const [file] = this.file.files ?? [];
       if (file) this.upload(file);
       this.file.value = ''; // so that choosing the same file again is a change
     };
-    takeDrops(find('card'), ([file]) => file && this.upload(file));
+    takeDrops(this.find('card'), ([file]) => file && this.upload(file));
     microphone.addEventListener('begun', () => {
       this.complain('ref_audio', '');
       studio.stage.pause();
     });
     microphone.addEventListener('change', () => this.paint());
-    microphone.addEventListener('refused', ({ detail }) => this.complain('ref_audio', studio.t(detail)));
-    microphone.addEventListener('recorded', ({ detail }) => this.recorded(detail));
+    microphone.on('refused', (key) => this.complain('ref_audio', studio.t(key)));
+    microphone.on('recorded', (pcm) => this.recorded(pcm));
     this.trimmer.addEventListener('move', () => this.changed());
     this.xvector.onchange = () => {
       this.complain('ref_text', '');
       this.changed();
     };
     for (const play of this.plays) play.onclick = () => this.hear();
-    find('best').onclick = () => this.choosing.chooseBest();
-    find('drop').onclick = () => this.drop();
+    this.find('best').onclick = () => this.choosing.chooseBest();
+    this.find('drop').onclick = () => this.drop();
     this.use.onclick = () => steps.go(2);
-    find('words-done').onclick = () => this.acceptWords();
-    find('done-speak').onclick = () => this.speakWith(this.made);
-    find('done-next').onclick = () => {
+    this.find('words-done').onclick = () => this.acceptWords();
+    this.find('done-speak').onclick = () => this.speakWith(this.made);
+    this.find('done-next').onclick = () => {
       this.take(null);
       steps.go(1);
     };
@@ -99,18 +116,18 @@ export class CloneRoom {
     };
     this.voice.onchange = () => this.paint();
     this.language.onchange = () => this.paint();
-    find('stored-play').onclick = () => this.hearStored();
+    this.find('stored-play').onclick = () => this.hearStored();
     studio.voices.addEventListener('change', () => this.listed());
     studio.textField.addEventListener('input', () => this.compare());
-    this.keeping.addEventListener('kept', ({ detail }) => this.onKept(detail));
+    this.keeping.on('kept', (voice) => this.onKept(voice));
   }
 
-  /** What each button beside a fault does. */
+  /** What each button beside a fault does. @returns {Clinic['remedies']} */
   remedies() {
     const { studio, choosing } = this;
     return {
-      leaveOut: (fault) => choosing.leaveOut([fault], studio.t('clone.left_out')),
-      shorten: (fault) => choosing.leaveOut([fault], studio.t('clone.shortened')),
+      leaveOut: (faults) => choosing.leaveOut(faults, studio.t('clone.left_out')),
+      shorten: (faults) => choosing.leaveOut(faults, studio.t('clone.shortened')),
       pauses: () => choosing.leaveOut(choosing.faults().filter(({ code }) => code === 'pause'), studio.t('clone.shortened')),
       best: () => choosing.chooseBest(),
       trim: () => this.tidy(),
@@ -118,6 +135,7 @@ export class CloneRoom {
     };
   }
 
+  /** @param {string} field @param {string} sentence */
   complain(field, sentence) {
     this.studio.complain(field, sentence, this.id);
   }
@@ -154,10 +172,11 @@ export class CloneRoom {
     this.paint();
   }
 
-  /** @param {Object} record a kept take; `reference` is a Blob or null */
+  /** @param {import('../studio.js').Restored} take */
   async restore({ config, reference }) {
     this.language.value = config.language ?? 'auto';
-    if (config.voice && this.studio.voices.find(config.voice)) return this.choose(this.studio.voices.find(config.voice));
+    const stored = config.voice && this.studio.voices.find(config.voice);
+    if (stored) return this.choose(stored);
     if (!reference) return;
     await this.upload(reference, { name: this.studio.t('clone.of_take'), isNew: false });
     this.transcript.value = config.ref_text ?? '';
@@ -167,7 +186,7 @@ export class CloneRoom {
     this.trying.open = true;
   }
 
-  /** What was chosen and written; consent is given anew each time. */
+  /** What was chosen and written; consent is given anew each time. @returns {Draft} */
   draft() {
     if (this.reopening) return this.reopening;
     const form = { language: this.language.value, transcript: this.transcript.value, only: this.xvector.checked };
@@ -175,7 +194,7 @@ export class CloneRoom {
     return { ...form, ...this.reference?.choice, voice: this.voice.value, name: this.keeping.name.value, step };
   }
 
-  /** Bring the recording back, and what was written of it. @param {Object} draft */
+  /** Bring the recording back, and what was written of it. @param {Draft} draft */
   async reopen(draft) {
     this.reopening = draft;
     preselect(this.language, draft.language);
@@ -184,7 +203,8 @@ export class CloneRoom {
     this.reopening = null;
     if (!kept || this.reference) return;
     const reference = new Reference({ ...kept, maxSeconds: this.microphone.maxSeconds });
-    if (reference.pcm && draft.end) reference.choose(/** @type {import('../reference.js').Reference['choice']} */ (draft));
+    const { start = 0, end, cuts } = draft;
+    if (reference.pcm && end) reference.choose({ start, end, cuts });
     this.work(reference);
     this.transcript.value = draft.transcript;
     this.xvector.checked = draft.only;
@@ -195,7 +215,7 @@ export class CloneRoom {
     if (here) this.studio.refresh();
   }
 
-  /** Who speaks here, for a line of a script; null: a voice that is not kept. */
+  /** Who speaks here, for a line of a script; null: a voice that is not kept. @returns {import('../studio.js').SpokenBy|null} */
   spokenBy() {
     const { chosen, mode, language } = this;
     return chosen && { voice: { mode, voice: chosen.id, language: language.value }, instruct: '' };
@@ -211,9 +231,10 @@ export class CloneRoom {
   async speakNow({ clicked }) {
     const { studio, mode } = this;
     const voice = this.chosen;
-    const own = voice ? { voice: voice.id, language: this.language.value } : this.config();
+    const given = voice ? null : this.given;
+    const own = given ? this.config() : { voice: voice?.id, language: this.language.value };
     const config = { ...own, ...studio.variation.sampling };
-    const source = voice ? { label: voice.name } : { label: this.reference.name, reference: this.reference.sent() };
+    const source = given ? { label: given.name, reference: given.sent() } : { label: voice?.name };
     const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed(), ...source };
     studio.stage.play(studio.say(asked), { clicked });
   }
@@ -223,11 +244,17 @@ export class CloneRoom {
     return this.studio.facts.line(this.chosen?.name ?? this.reference?.name ?? '');
   }
 
-  /** The fields of session.config for what was recorded or uploaded. @throws {FieldError} */
-  config() {
+  /** What was recorded or uploaded. @throws {FieldError} nothing yet */
+  get given() {
     const { t } = this.studio;
     if (this.microphone.state !== 'idle') throw new FieldError('ref_audio', t('clone.stop_first'));
     if (!this.reference) throw new FieldError('ref_audio', t('clone.record_first'));
+    return this.reference;
+  }
+
+  /** The fields of session.config for that. @throws {FieldError} it has no words yet */
+  config() {
+    const { t } = this.studio;
     const ref_text = this.transcript.value.trim();
     const only = this.xvector.checked;
     if (!ref_text && !only) throw new FieldError('ref_text', t('clone.words_first'));
@@ -236,13 +263,15 @@ export class CloneRoom {
 
   /** What is kept with a voice besides its name and consent. @throws {FieldError} */
   kept() {
+    const { given } = this;
     const { ref_text = '' } = this.config();
-    const { source, start, end, cuts, seconds } = this.reference;
+    const { source, start, end, cuts, seconds } = given;
     const without = cuts.map((cut) => `${cut.start.toFixed(2)} to ${cut.end.toFixed(2)}`).join(', ');
     const chosen = `${start.toFixed(2)} to ${end.toFixed(2)} of ${seconds.toFixed(2)} s${without && `, without ${without} s`}`;
-    const trim = this.reference.pcm && !this.reference.whole ? { trim: chosen } : {};
+    /** @type {Object<string, string>} */
+    const provenance = given.pcm && !given.whole ? { source, trim: chosen } : { source };
     const fields = { language: this.language.value, ...(ref_text && { ref_text }) };
-    return { sound: this.reference.sent(), fields, provenance: { source, ...trim } };
+    return { sound: given.sent(), fields, provenance };
   }
 
   // --- the reference
@@ -250,11 +279,10 @@ export class CloneRoom {
   /**
    * Work with a file. What is no sound is said where it was chosen, and what was there before stays.
    *
-   * @param {Blob & {name?: string}} file @param {{name?: string, isNew?: boolean}} [options]
+   * @param {Blob} file @param {{name?: string, isNew?: boolean}} [options]
    */
-  async upload(file, { name = file.name ?? this.studio.t('clone.reference'), isNew = true } = {}) {
-    const { studio } = this;
-    const status = this.find('status');
+  async upload(file, { name = file instanceof File ? file.name : this.studio.t('clone.reference'), isNew = true } = {}) {
+    const { studio, status } = this;
     this.complain('ref_audio', '');
     status.textContent = studio.t('clone.reading_file');
     try {
@@ -386,6 +414,7 @@ export class CloneRoom {
   /** Cut to what the clinic found to be speech. */
   tidy() {
     const { choosing, clinic, reference } = this;
+    if (!clinic.said || !reference) return;
     const { start_s, end_s } = clinic.said.trim;
     const { start, end, cuts } = reference.choice;
     const behind = reference.length - end_s;
@@ -421,7 +450,7 @@ export class CloneRoom {
     return [chosen, this.xvector.checked ? studio.t('clone.xvector') : this.words.summary(), this.made?.name ?? ''];
   }
 
-  /** @param {{id: string, name: string}} voice */
+  /** @param {StoredVoice} voice */
   onKept(voice) {
     const { studio, reference } = this;
     const name = this.keeping.name.value;
@@ -437,16 +466,16 @@ export class CloneRoom {
       await studio.voices.refresh().catch(() => {});
       if (this.made !== voice || this.reference !== reference) return;
       this.made = null;
-      this.store(reference);
+      if (reference) this.store(reference);
       this.keeping.name.value = name;
       this.steps.open(3);
       studio.drafts.touch();
     });
   }
 
-  /** Where kept voices speak. @param {{id: string, name: string}} voice */
+  /** Where kept voices speak. @param {StoredVoice|null} voice */
   speakWith(voice) {
-    this.studio.go('speakers', { voice: voice.id });
+    if (voice) this.studio.go('speakers', { voice: voice.id });
   }
 
   // --- stored voices
@@ -476,6 +505,7 @@ export class CloneRoom {
   /** Play what is chosen of the reference. */
   hear() {
     const { studio, reference, trimmer } = this;
+    if (!reference) return;
     if (studio.stage.sounding && studio.stage.take === this.sounding) return studio.stage.pause();
     this.sounding = heard(reference.chosen, reference.name);
     studio.stage.show(this.sounding);
@@ -492,8 +522,12 @@ export class CloneRoom {
 
   async hearStored() {
     const { studio, chosen } = this;
-    const pcm = await decoded(await api.blob(`v1/audio/voices/${chosen.id}/audio`));
-    if (pcm) studio.stage.play(heard(pcm, chosen.name));
+    if (!chosen) return;
+    try {
+      studio.stage.play(await recordingOf(chosen, studio.t));
+    } catch (error) {
+      studio.toast(error.message);
+    }
   }
 
   get readingText() {
@@ -503,25 +537,25 @@ export class CloneRoom {
   }
 
   paint() {
-    const { studio, reference, find, made } = this;
+    const { studio, reference, made } = this;
     fillSelect(this.voice, [['', studio.t('clone.new')], ...studio.voices.list.map(({ id, name }) => [id, name])]);
     const { chosen } = this;
     this.voice.hidden = studio.voices.list.length === 0;
     this.stored.hidden = !chosen;
-    find('new').hidden = Boolean(chosen);
+    this.find('new').hidden = Boolean(chosen);
     if (chosen) this.describe(chosen);
     this.furnish(Boolean(chosen));
     const isLive = this.microphone.state !== 'idle';
-    find('ways').hidden = find('care').hidden = Boolean(reference) || isLive;
+    this.find('ways').hidden = this.find('care').hidden = Boolean(reference) || isLive;
     this.recording.hidden = !reference || isLive;
-    find('read').textContent = this.readingText;
+    this.find('read').textContent = this.readingText;
     const isDecoded = Boolean(reference?.pcm);
     this.trimmer.root.hidden = !isDecoded;
     for (const play of this.plays) play.hidden = !isDecoded;
-    const best = find('best');
+    const best = this.find('best');
     best.hidden = !this.choosing.isLong;
     best.textContent = studio.t('clone.best', { s: Math.round(this.choosing.bestSeconds) });
-    find('done').hidden = !made;
+    this.find('done').hidden = !made;
     this.steps.paint(this.summaries(), Boolean(made));
     this.words.paint(); // which tells its host something, once it is seen
     this.paintUse();
@@ -539,16 +573,16 @@ export class CloneRoom {
 
   /** Put the text and the language where they are wanted: with a stored voice, or in the steps. @param {boolean} isStored */
   furnish(isStored) {
-    const language = this.find('language-row');
-    const [text, row] = isStored ? [this.stored, this.stored] : [this.trying, this.find('status').parentElement];
+    const [text, row] = isStored ? [this.stored, this.stored] : [this.trying, this.status.parentElement];
     if (this.say.parentElement !== text) text.append(this.say);
-    if (language.parentElement !== row) row.append(language);
+    if (this.languageRow.parentElement !== row) row?.append(this.languageRow);
   }
 
+  /** @param {StoredVoice} voice */
   describe({ description, transcript, seconds, tags }) {
-    const about = [description, `${seconds.toFixed(1)} s`, ...(tags ?? []).map((tag) => `#${tag}`)];
-    this.stored.querySelector('#vw-clone-stored-about').textContent = about.filter(Boolean).join(' · ');
-    this.stored.querySelector('#vw-clone-stored-words').textContent = transcript ?? this.studio.t('clone.by_xvector');
+    const about = [description, `${seconds.toFixed(1)} s`, ...tags.map((tag) => `#${tag}`)];
+    this.find('stored-about').textContent = about.filter(Boolean).join(' · ');
+    this.find('stored-words').textContent = transcript ?? this.studio.t('clone.by_xvector');
   }
 }
 

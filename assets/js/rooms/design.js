@@ -17,9 +17,16 @@ import { PresetPicker } from '../design/picker.js';
 import { anySeed, series } from '../design/seeds.js';
 import { TakeMenu } from '../design/take_menu.js';
 import { TakeSet } from '../design/take_set.js';
+import { need } from '../elements.js';
 import { FieldError, fillLanguages, preselect, title } from './fields.js';
 
-/** @typedef {import('../design/take_set.js').Origin} Origin */
+/**
+ * @typedef {import('../design/take_set.js').Origin} Origin
+ * @typedef {import('../take.js').Asked} Asked
+ * @typedef {import('../take.js').Config} Config
+ * @typedef {import('../design/card.js').Asks} Asks
+ * @typedef {{description: string, language: string, count?: number, sets?: import('../design/kept.js').KeptSet[]}} Draft
+ */
 
 const LETTERS = [...'ABC'];
 const MORE = 2; // takes that are added to a set
@@ -34,6 +41,7 @@ const VARIED = [
 export class DesignRoom {
   static id = 'design';
   id = 'design';
+  /** @type {'voice_design'} */
   mode = 'voice_design';
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
@@ -41,20 +49,19 @@ export class DesignRoom {
     this.root = root;
     this.studio = studio;
     this.t = studio.t;
-    const find = (name) => root.querySelector(`#vw-design-${name}`);
-    this.description = find('description');
-    this.language = find('language');
-    this.hint = find('hint');
-    this.said = find('said');
-    this.empty = find('empty');
-    this.holder = find('sets');
-    this.templates = { set: find('set'), take: find('take') };
+    this.description = need(root, '#vw-design-description', HTMLTextAreaElement);
+    this.language = need(root, '#vw-design-language', HTMLSelectElement);
+    this.hint = need(root, '#vw-design-hint');
+    this.said = need(root, '#vw-design-said');
+    this.empty = need(root, '#vw-design-empty');
+    this.holder = need(root, '#vw-design-sets');
+    this.templates = { set: need(root, '#vw-design-set', HTMLTemplateElement), take: need(root, '#vw-design-take', HTMLTemplateElement) };
     /** Newest first. @type {TakeSet[]} */
     this.sets = [];
     this.count = 0; // of sets that were ever made here
     this.picker = new PresetPicker(root, studio.presets.designs, this.t);
     this.keeping = new Keeping(root, studio);
-    this.menu = new TakeMenu(find('menu'), this.t, {
+    this.menu = new TakeMenu(need(root, '#vw-design-menu'), this.t, {
       again: (card) => this.fromTake(card),
       drop: (card) => this.attempt(() => this.drop(card)),
     });
@@ -71,10 +78,10 @@ export class DesignRoom {
       this.hint.textContent = '';
       this.picker.mark(this.description.value);
     };
-    this.picker.addEventListener('choose', ({ detail }) => this.choose(detail));
-    this.keeping.addEventListener('kept', ({ detail }) => this.onKept(detail));
-    this.keeping.addEventListener('longer', ({ detail }) => this.lengthen(detail.card));
-    this.keeping.addEventListener('closed', ({ detail }) => this.focus(detail.card));
+    this.picker.on('choose', (preset) => this.choose(preset));
+    this.keeping.on('kept', (kept) => this.onKept(kept));
+    this.keeping.on('longer', ({ card }) => this.lengthen(card));
+    this.keeping.on('closed', ({ card }) => this.focus(card));
   }
 
   /** All that are shown, of the newest set first. */
@@ -117,8 +124,8 @@ export class DesignRoom {
       this.language.value = spoken && card ? preset.language : 'auto';
       if (!own) studio.text = preset.sample;
     });
-    const unspoken = () => t('design.hint_not_spoken', { model: card.id, language: title(preset.language) });
-    this.hint.textContent = [spoken ? '' : unspoken(), own ? t('design.hint_text_kept') : ''].filter(Boolean).join(' ');
+    const unspoken = spoken ? '' : t('design.hint_not_spoken', { model: card.id, language: title(preset.language) });
+    this.hint.textContent = [unspoken, own ? t('design.hint_text_kept') : ''].filter(Boolean).join(' ');
   }
 
   /** Whether the description is the user's own words. */
@@ -137,7 +144,7 @@ export class DesignRoom {
     return { description: description.value, language: language.value, count, sets: kept.draft() };
   }
 
-  /** @param {{description: string, language: string, count?: number}} draft */
+  /** @param {Draft} draft */
   recall({ description, language, count = 0 }) {
     this.hint.textContent = '';
     this.describe(description);
@@ -145,7 +152,7 @@ export class DesignRoom {
     this.count = Math.max(this.count, count);
   }
 
-  /** Bring the takes back that stood here. @param {{sets?: import('../design/kept.js').KeptSet[]}} draft */
+  /** Bring the takes back that stood here. @param {Draft} draft */
   reopen({ sets }) {
     return this.kept.reopen(sets);
   }
@@ -162,7 +169,7 @@ export class DesignRoom {
     return { instructions, language: this.language.value || 'auto', ...this.studio.variation.sampling };
   }
 
-  /** Put a kept take's words back. @param {{config: Object}} take */
+  /** Put a kept take's words back. @param {import('../studio.js').Restored} take */
   restore({ config }) {
     this.fill(config.instructions ?? '', config.language ?? 'auto');
   }
@@ -174,7 +181,7 @@ export class DesignRoom {
     else this.takeUp({ text, config: { instructions: description, language: config.language }, seed: null });
   }
 
-  /** @param {{text: string, config: Object, seed: number|null}} request that is to be made again */
+  /** @param {{text: string, config: Config, seed: number|null}} request that is to be made again */
   takeUp({ text, config, seed }) {
     const { studio } = this;
     studio.replacing(this, this.isOwn || this.isOwnText, () => {
@@ -185,10 +192,11 @@ export class DesignRoom {
     this.description.focus();
   }
 
-  /** Take up the description and the seed that a voice came from. @param {Object} voice */
+  /** Take up the description and the seed that a voice came from. @param {import('../voices.js').StoredVoice} voice */
   again({ provenance, transcript }) {
     const { description = '', language = 'auto', seed } = provenance;
-    this.takeUp({ text: transcript || this.studio.text, config: { instructions: description, language }, seed });
+    const known = seed === undefined ? null : Number(seed);
+    this.takeUp({ text: transcript || this.studio.text, config: { instructions: description, language }, seed: known });
   }
 
   /** @param {string} description @param {string} language */
@@ -198,7 +206,7 @@ export class DesignRoom {
     if (this.language.selectedIndex < 0) this.language.value = 'auto';
   }
 
-  /** Who speaks here, for a line of a script. */
+  /** Who speaks here, for a line of a script. @returns {import('../studio.js').SpokenBy} */
   spokenBy() {
     return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
   }
@@ -212,7 +220,7 @@ export class DesignRoom {
     this.make(seeds.map((seed) => ({ asked: { ...asked, seed } })), { kind: 'described', from: null }, { clicked });
   }
 
-  /** @param {Object} config of a take that is described */
+  /** All but the seed of a take that is described. @param {Config} config */
   asked(config) {
     return { room: this.id, mode: this.mode, config, text: this.studio.text };
   }
@@ -220,7 +228,7 @@ export class DesignRoom {
   /**
    * Ask for takes, as a new set above the others, and hear the first one as it comes.
    *
-   * @param {{asked: Object, letter?: string, note?: string|null}[]} wanted
+   * @param {{asked: Asked, letter?: string, note?: string|null}[]} wanted
    * @param {Origin} origin
    * @param {{clicked: number, description?: string}} options  description: of a voice that is made after a sound
    */
@@ -232,7 +240,7 @@ export class DesignRoom {
       return { take, letter: own, note, voice: null };
     });
     this.count = number;
-    const set = this.bring({ number, at: Date.now(), origin, description: description ?? wanted[0].asked.config.instructions }, cards);
+    const set = this.bring({ number, at: Date.now(), origin, description: description ?? wanted[0].asked.config.instructions ?? '' }, cards);
     this.listening.play(set.cards[0], { clicked });
     set.element.scrollIntoView({ block: 'nearest' });
   }
@@ -255,19 +263,19 @@ export class DesignRoom {
     return set;
   }
 
-  /** @param {Object} given of a card */
+  /** @param {ConstructorParameters<typeof TakeCard>[1]} given */
   card(given) {
     const card = new TakeCard(this.templates.take, given, this.t);
     const { take } = card;
     this.studio.words.apply(card.element);
     card.closer = this.clones;
     card.favourite = Boolean(take.record?.favourite);
-    card.addEventListener('play', ({ detail }) => this.toggle(card, detail));
+    card.on('play', (how) => this.toggle(card, how));
     card.addEventListener('menu', () => this.menu.of(card));
-    card.addEventListener('act', ({ detail }) => this.attempt(() => this[detail.act](card, detail)));
+    card.on('act', (asks) => this.attempt(() => this.act(card, asks)));
     take.addEventListener('done', () => take.state === 'done' && this.tell(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
     take.addEventListener('done', () => take.isShort && this.studio.complain(card.error, this.studio.shortness(take)));
-    take.addEventListener('error', () => this.tell(card, 'design.said_failed', { why: take.error.message }));
+    take.addEventListener('error', () => this.tell(card, 'design.said_failed', { why: take.error?.message ?? '' }));
     this.listening.watch(card);
     return card;
   }
@@ -289,12 +297,20 @@ export class DesignRoom {
     set.element.remove();
   }
 
-  /** Say what happened to those who do not see it. @param {TakeCard} card @param {string} key @param {Object} [values] */
+  /** Say what happened to those who do not see it. @param {TakeCard} card @param {string} key @param {Object<string, unknown>} [values] */
   tell(card, key, values = {}) {
     this.said.textContent = this.t(key, { letter: card.name, ...values });
   }
 
   // --- what can be done with a take
+
+  /** What a card asks for. @param {TakeCard} card @param {Asks} asks */
+  act(card, { act, change, clicked }) {
+    if (act === 'keep') return this.keep(card);
+    if (act === 'closer') return this.closer(card, { clicked });
+    if (change) return this.change(card, { change, clicked });
+    return this.use(card);
+  }
 
   /** Whether a checkpoint is loaded that speaks after a sound. */
   get clones() {
@@ -327,10 +343,12 @@ export class DesignRoom {
   async closer(card, { clicked }) {
     const { take, description, name } = card;
     await take.stored();
-    const { languages, sampling } = this.studio.cards.get('base');
-    const language = languages.includes(take.config.language) ? take.config.language : 'auto';
+    const { languages = [], sampling } = this.studio.cards.get('base') ?? {};
+    const spoken = take.config.language ?? 'auto';
+    const language = languages.includes(spoken) ? spoken : 'auto';
     const config = { language, ref_text: take.sent, x_vector_only_mode: false };
-    const asked = { room: this.id, mode: 'base', config, reference: take.wav(), parent: take.id, text: this.studio.text };
+    const mode = /** @type {const} */ ('base');
+    const asked = { room: this.id, mode, config, reference: take.wav(), parent: take.id, text: this.studio.text };
     const seeds = series(anySeed(), VARIED.length);
     const wanted = VARIED.map(({ note, by }, index) => {
       const temperature = { temperature: Number(((sampling?.temperature ?? 0.9) * by).toFixed(2)) };
@@ -343,6 +361,7 @@ export class DesignRoom {
   change(card, { change, clicked }) {
     const { studio } = this;
     const set = this.sets.find(({ cards }) => cards.includes(card));
+    if (!set) return;
     const { description, words } = changed(card.description, change);
     const { config, text } = card.take;
     const wanted = set.cards.map(({ take, letter }) => ({
@@ -367,6 +386,7 @@ export class DesignRoom {
     this.studio.complain('request', this.t('design.kept_favourite', { letter: card.name }));
   }
 
+  /** @param {{card: TakeCard, voice: import('../design/card.js').KeptAs}} kept */
   onKept({ card, voice }) {
     card.voice = voice;
     card.refresh();
@@ -397,8 +417,9 @@ export class DesignRoom {
     const { studio, description } = this;
     const { config, seed } = card.take;
     studio.replacing(this, this.isOwnText || (this.isOwn && description.value !== card.description), () => {
-      studio.text = this.picker.sample(config.language, card.description);
-      this.fill(card.description, config.language);
+      const { language = 'auto' } = config;
+      studio.text = this.picker.sample(language, card.description);
+      this.fill(card.description, language);
     });
     const asked = { ...this.asked({ ...config, instructions: card.description }), seed };
     const origin = { kind: /** @type {const} */ ('longer'), from: card.name };
@@ -407,13 +428,14 @@ export class DesignRoom {
 
   /** @param {TakeCard} card */
   use({ voice }) {
-    this.studio.go('speakers', { voice: voice.id });
+    if (voice) this.studio.go('speakers', { voice: voice.id });
   }
 
   /** @param {TakeCard} card */
   async drop(card) {
     const { take } = card;
     const set = this.sets.find(({ cards }) => cards.includes(card));
+    if (!set) return;
     take.cancel({ isKept: false });
     if (this.listening.heard === card) this.studio.stage.stop();
     this.keeping.forget(card);

@@ -1,8 +1,39 @@
 /** The host's room: what the studio runs on, how it does, and other checkpoints. */
 
 import { StudioError } from '../api.js';
+import { need } from '../elements.js';
 import { inPageWords } from '../server_words.js';
 import { Sparkline } from '../sparkline.js';
+
+/**
+ * @typedef {import('./fields.js').ModelCard} ModelCard
+ *
+ * @typedef {Object} Now           GET studio/host
+ * @property {{sentence: string, problem: string|null, change: string|null, loaded: number|null, of: number|null}} runtime
+ * @property {boolean} own         the runtime is a child of this studio's
+ * @property {boolean} changing    other checkpoints are being loaded
+ * @property {string[]} checkpoints
+ * @property {(ModelCard & {loaded: boolean})[]} models
+ * @property {Figures|null} figures
+ * @property {{file: string, why: string}[]} voice_problems
+ * @property {Knob[]} settings
+ * @property {Object<string, string>} ports  that are open beside that of HTTP: their addresses
+ *
+ * @typedef {{group: string, env: string, value: string|number|boolean|null, changed: boolean, about: string}} Knob  a setting
+ *
+ * @typedef {Object} Figures       of the runtime, now
+ * @property {number} slots
+ * @property {number} active
+ * @property {number} waiting
+ * @property {number} frames       since it began, as the next two
+ * @property {number} underruns
+ * @property {number} uncaptured
+ * @property {number|null} ttfa_p50_s  null: nothing was spoken yet
+ * @property {number|null} ttfa_p95_s
+ * @property {{total?: number, free?: number}} memory  bytes of the device; empty: it does not say
+ *
+ * @typedef {(value: number, name: 'frames') => number|null} Rate  a second, since the answer before; null: there was none
+ */
 
 const ASK_MS = 2000;
 const POINTS = 90; // three minutes
@@ -12,21 +43,29 @@ const KNOWN = {
   '0.6B': ['CustomVoice', 'Base'].map((name) => `Qwen/Qwen3-TTS-12Hz-0.6B-${name}`),
 };
 
-/** Name of a figure -> its lines, now and before, and how its number is written. */
-const FIGURES = {
-  active: { lines: (now) => [now.active, now.waiting], say: (now) => [`${now.active} / ${now.slots}`, `+${now.waiting}`] },
-  frames: { lines: (now, rate) => [rate(now.frames, 'frames')], say: (now, rate) => [whole(rate(now.frames, 'frames')), ''] },
-  ttfa: {
+/**
+ * Each with its lines, and how its number is written: large, and what stands small beside it.
+ *
+ * @type {{name: string, count: number, lines: (now: Figures, rate: Rate) => (number|null)[], say: (now: Figures, rate: Rate) => [string, string]}[]}
+ */
+const FIGURES = [
+  { name: 'active', count: 2, lines: (now) => [now.active, now.waiting], say: (now) => [`${now.active} / ${now.slots}`, `+${now.waiting}`] },
+  { name: 'frames', count: 1, lines: (now, rate) => [rate(now.frames, 'frames')], say: (now, rate) => [whole(rate(now.frames, 'frames')), ''] },
+  {
+    name: 'ttfa',
+    count: 2,
     lines: (now) => [now.ttfa_p50_s, now.ttfa_p95_s],
     say: (now) => [milliseconds(now.ttfa_p50_s), `p95 ${milliseconds(now.ttfa_p95_s)}`],
   },
-  underruns: { lines: (now) => [now.underruns], say: (now) => [whole(now.underruns), ''] },
-  uncaptured: { lines: (now) => [now.uncaptured], say: (now) => [whole(now.uncaptured), ''] },
-  memory: {
+  { name: 'underruns', count: 1, lines: (now) => [now.underruns], say: (now) => [whole(now.underruns), ''] },
+  { name: 'uncaptured', count: 1, lines: (now) => [now.uncaptured], say: (now) => [whole(now.uncaptured), ''] },
+  {
+    name: 'memory',
+    count: 1,
     lines: (now) => [used(now)],
-    say: (now) => [gibibytes(used(now)), `/ ${gibibytes(now.memory.total)}`],
+    say: (now) => [gibibytes(used(now)), `/ ${gibibytes(now.memory.total ?? 0)}`],
   },
-};
+];
 
 export class HostRoom {
   static id = 'host';
@@ -38,33 +77,38 @@ export class HostRoom {
     this.studio = studio;
     this.key = '';
     this.open = false;
-    const find = (id) => root.querySelector(`#vw-host-${id}`);
-    this.door = find('door');
-    this.inside = find('inside');
-    this.state = find('state');
-    this.models = find('models');
-    this.form = find('load');
-    this.wanted = find('wanted');
-    this.loadError = find('load-error');
-    this.doorError = find('door-error');
-    this.submit = find('submit');
-    this.giveUp = find('give-up');
-    this.progress = find('progress');
-    this.settings = find('settings');
-    this.known = find('known');
-    this.voices = find('voices');
-    this.voiceProblems = find('voice-problems');
-    this.wyoming = find('wyoming');
-    this.door.onsubmit = (event) => this.knock(event, find('key').value);
-    this.form.onsubmit = (event) => this.load(event);
+    /** What of an answer stands there and does not change by itself, as JSON. @type {string|null} */
+    this.shown = null;
+    /** The figures before, and when they came (performance.now()). @type {{now: Figures, at: number}|null} */
+    this.before = null;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.timer = undefined;
+    this.door = need(root, '#vw-host-door');
+    this.inside = need(root, '#vw-host-inside');
+    this.state = need(root, '#vw-host-state');
+    this.models = need(root, '#vw-host-models');
+    this.wanted = need(root, '#vw-host-wanted', HTMLTextAreaElement);
+    this.loadError = need(root, '#vw-host-load-error');
+    this.doorError = need(root, '#vw-host-door-error');
+    this.submit = need(root, '#vw-host-submit', HTMLButtonElement);
+    this.giveUp = need(root, '#vw-host-give-up');
+    this.progress = need(root, '#vw-host-progress', HTMLProgressElement);
+    this.settings = need(root, '#vw-host-settings');
+    this.known = need(root, '#vw-host-known');
+    this.voices = need(root, '#vw-host-voices');
+    this.voiceProblems = need(root, '#vw-host-voice-problems');
+    this.wyoming = need(root, '#vw-host-wyoming');
+    const key = need(root, '#vw-host-key', HTMLInputElement);
+    this.door.onsubmit = (event) => this.knock(event, key.value);
+    need(root, '#vw-host-load').onsubmit = (event) => this.load(event);
     this.giveUp.onclick = () => this.send('studio/host/models', 'DELETE');
-    this.buildFigures(find('figures'));
+    this.charts = this.buildFigures(need(root, '#vw-host-figures'));
   }
 
+  /** @param {HTMLElement} place */
   buildFigures(place) {
-    this.charts = {};
-    for (const [name, { lines }] of Object.entries(FIGURES)) {
-      const chart = new Sparkline(lines({ memory: {} }, () => null).length, POINTS);
+    return FIGURES.map(({ name, count, lines, say }) => {
+      const chart = new Sparkline(count, POINTS);
       const figure = document.createElement('figure');
       figure.id = `vw-host-figure-${name}`;
       const caption = document.createElement('figcaption');
@@ -72,11 +116,13 @@ export class HostRoom {
       caption.textContent = this.studio.t(`host.figure.${name}`);
       const value = document.createElement('div');
       value.className = 'vw-host-value';
-      value.append(new Text('–'), document.createElement('small'));
+      const main = new Text('–');
+      const beside = document.createElement('small');
+      value.append(main, beside);
       figure.append(caption, value, chart.element);
       place.append(figure);
-      this.charts[name] = { chart, value };
-    }
+      return { chart, main, beside, lines, say };
+    });
   }
 
   enter() {
@@ -96,8 +142,11 @@ export class HostRoom {
 
   // --- asking
 
+  /** @param {string} path @param {RequestInit} [options] */
   async ask(path, options = {}) {
-    const response = await this.studio.api.ask(path, { ...options, headers: this.key ? { 'x-host-key': this.key } : {} });
+    /** @type {Record<string, string>} */
+    const headers = this.key ? { 'x-host-key': this.key } : {};
+    const response = await this.studio.api.ask(path, { ...options, headers });
     return response.json();
   }
 
@@ -121,6 +170,7 @@ export class HostRoom {
     this.doorError.textContent = this.key ? this.studio.t('host.wrong_key') : '';
   }
 
+  /** @param {SubmitEvent} event @param {string} key */
   knock(event, key) {
     event.preventDefault();
     this.key = key;
@@ -128,12 +178,14 @@ export class HostRoom {
     this.refresh();
   }
 
+  /** @param {SubmitEvent} event */
   async load(event) {
     event.preventDefault();
     const models = this.wanted.value.split('\n').map((line) => line.trim()).filter(Boolean);
     await this.send('studio/host/models', 'POST', JSON.stringify({ models }));
   }
 
+  /** @param {string} path @param {string} method @param {string} [body] */
   async send(path, method, body) {
     this.loadError.textContent = '';
     try {
@@ -147,6 +199,7 @@ export class HostRoom {
 
   // --- showing
 
+  /** @param {Now} now */
   show(now) {
     this.door.hidden = true;
     this.inside.hidden = false;
@@ -159,7 +212,7 @@ export class HostRoom {
     this.submit.disabled = now.changing || !now.own;
     this.wanted.disabled = !now.own;
     this.giveUp.hidden = this.progress.hidden = !now.changing;
-    if (now.changing && of) this.progress.value = loaded / of;
+    if (now.changing && of) this.progress.value = (loaded ?? 0) / of;
     else this.progress.removeAttribute('value');
     this.showModels(now.models);
     this.showProblems(now.voice_problems);
@@ -168,6 +221,7 @@ export class HostRoom {
     if (now.figures) this.showFigures(now.figures);
   }
 
+  /** @param {Now['models']} models */
   showModels(models) {
     this.models.replaceChildren(
       ...models.map((card) => {
@@ -182,7 +236,7 @@ export class HostRoom {
     );
   }
 
-  /** Files in the folder of the voices that are no voices, each with why. */
+  /** Files in the folder of the voices that are no voices, each with why. @param {Now['voice_problems']} problems */
   showProblems(problems) {
     this.voices.hidden = !problems.length;
     this.voiceProblems.replaceChildren(
@@ -196,14 +250,14 @@ export class HostRoom {
     );
   }
 
-  /** Whether Home Assistant is served, and where; `ports` are those that are open now. */
+  /** Whether Home Assistant is served, and where. @param {Now} now */
   showWyoming({ ports, settings }) {
-    const wanted = settings.find(({ env }) => env === 'VOICEWRIGHT_WYOMING').value;
+    const wanted = settings.find(({ env }) => env === 'VOICEWRIGHT_WYOMING')?.value;
     const state = ports.wyoming ? 'on' : wanted ? 'away' : 'off';
     this.wyoming.textContent = this.studio.t(`host.wyoming_${state}`, { uri: ports.wyoming ?? wanted });
   }
 
-  /** What does not change from one answer to the next, so that nobody's typing is disturbed. */
+  /** What does not change from one answer to the next, so that nobody's typing is disturbed. @param {Now} now */
   showOnce({ checkpoints, settings, own }) {
     const key = JSON.stringify([checkpoints, settings]);
     if (key === this.shown) return;
@@ -218,10 +272,11 @@ export class HostRoom {
         return button;
       }),
     );
-    const groups = Object.groupBy(settings, ({ group }) => group);
-    this.settings.replaceChildren(...Object.entries(groups).map(([name, knobs]) => this.group(name, knobs)));
+    const groups = Map.groupBy(settings, ({ group }) => group);
+    this.settings.replaceChildren(...[...groups].map(([name, knobs]) => this.group(name, knobs)));
   }
 
+  /** @param {string} name @param {Knob[]} knobs */
   group(name, knobs) {
     const details = document.createElement('details');
     const summary = document.createElement('summary');
@@ -232,10 +287,11 @@ export class HostRoom {
       ...knobs.map((knob) => {
         const row = document.createElement('div');
         row.classList.toggle('vw-host-changed', knob.changed);
-        const [term, told, value, about] = ['dt', 'dd', 'span', 'small'].map((tag) => document.createElement(tag));
-        term.textContent = knob.env;
-        value.textContent = knob.value === '' ? '–' : String(knob.value);
-        Object.assign(about, { textContent: knob.about, lang: 'en' }); // for the host's eyes, as in runtime/settings.py
+        const term = element('dt', knob.env);
+        const value = element('span', knob.value === '' ? '–' : String(knob.value));
+        const about = element('small', knob.about);
+        about.lang = 'en'; // for the host's eyes, as in runtime/settings.py
+        const told = document.createElement('dd');
         told.append(value, about);
         row.append(term, told);
         return row;
@@ -245,23 +301,30 @@ export class HostRoom {
     return details;
   }
 
+  /** @param {Figures} now */
   showFigures(now) {
     const at = performance.now();
-    const before = this.before;
-    // A runtime that was started again counts from nothing.
+    const { before } = this;
+    /** A runtime that was started again counts from nothing. @type {Rate} */
     const rate = (value, name) => (before && before.now[name] <= value ? (value - before.now[name]) / ((at - before.at) / 1000) : null);
-    for (const [name, { lines, say }] of Object.entries(FIGURES)) {
-      const { chart, value } = this.charts[name];
+    for (const { chart, main, beside, lines, say } of this.charts) {
       chart.add(lines(now, rate));
-      const [main, beside] = say(now, rate);
-      value.firstChild.data = `${main} `;
-      value.lastChild.textContent = beside;
+      const [large, small] = say(now, rate);
+      main.data = `${large} `;
+      beside.textContent = small;
     }
     this.before = { now, at };
   }
 }
 
+/** @param {number|null} value */
 const whole = (value) => (value === null ? '–' : Math.round(value).toLocaleString());
+/** @param {number|null} seconds */
 const milliseconds = (seconds) => (seconds === null ? '–' : `${Math.round(seconds * 1000)} ms`);
+/** @param {number} bytes */
 const gibibytes = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-const used = ({ memory }) => (memory.total ? memory.total - memory.free : 0);
+/** @param {Figures} now @returns {number} bytes */
+const used = ({ memory: { total = 0, free = 0 } }) => total - free;
+
+/** @param {string} tag @param {string} textContent */
+const element = (tag, textContent) => Object.assign(document.createElement(tag), { textContent });

@@ -1,5 +1,6 @@
 /** The Library: what was spoken, and the voices that were kept. */
 
+import { need } from '../elements.js';
 import { ScriptsPanel } from '../scripts_panel.js';
 import { TakesPanel } from '../takes_panel.js';
 import { VoicesPanel } from '../voices_panel.js';
@@ -12,10 +13,10 @@ export class LibraryRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    const takes = root.querySelector('#vw-library-takes');
+    const takes = need(root, '#vw-library-takes');
     this.scripts = new ScriptsPanel(takes, studio, () => this.takes.refresh());
     this.takes = new TakesPanel(takes, studio, (wanted) => this.scripts.filter(wanted));
-    this.voices = new VoicesPanel(root.querySelector('#vw-library-voices'), studio);
+    this.voices = new VoicesPanel(need(root, '#vw-library-voices'), studio);
   }
 
   enter() {

@@ -20,8 +20,14 @@ import { Timeline } from '../script/timeline.js';
 import { TimelineHand } from '../script/timeline_hand.js';
 import { Whole } from '../script/whole.js';
 import { takeDrops } from '../drops.js';
+import { need } from '../elements.js';
 import { clock } from '../meter.js';
 import { FieldError } from './fields.js';
+
+/**
+ * @typedef {import('../studio.js').SpokenBy} SpokenBy
+ * @typedef {import('../script/exporting.js').Wanted} Wanted
+ */
 
 const LONGEST_NAME = 40; // of a script that is named after its text
 
@@ -33,16 +39,32 @@ export class ScriptRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    const part = (name) => root.querySelector(`#vw-script-${name}`);
-    this.parts = Object.fromEntries(
-      ['add', 'file', 'gap', 'total', 'export', 'shape', 'format', 'loudness', 'go', 'progress', 'told', 'export-error', 'live']
-        .map((name) => [name, part(name)]),
-    );
+    this.parts = {
+      add: need(root, '#vw-script-add'),
+      file: need(root, '#vw-script-file', HTMLInputElement),
+      gap: need(root, '#vw-script-gap', HTMLInputElement),
+      total: need(root, '#vw-script-total'),
+      export: need(root, '#vw-script-export'),
+      shape: need(root, '#vw-script-shape', HTMLSelectElement),
+      format: need(root, '#vw-script-format', HTMLSelectElement),
+      loudness: need(root, '#vw-script-loudness', HTMLSelectElement),
+      go: need(root, '#vw-script-go', HTMLButtonElement),
+      progress: need(root, '#vw-script-progress', HTMLProgressElement),
+      told: need(root, '#vw-script-told'),
+      error: need(root, '#vw-script-export-error'),
+      live: need(root, '#vw-script-live'),
+    };
     /** @type {Promise<void>|null} */
     this.begun = null;
+    /** The script that is shown, and what ends hearing of it. @type {Script|null} */
+    this.opened = null;
+    /** @type {(() => void)|null} */
+    this.leaveScript = null;
+    /** @type {number|undefined} */
+    this.frame = undefined;
     this.casting = new Casting(studio);
     this.maker = new Maker(studio, this.casting);
-    this.lines = new LinesView(part('lines'), part('line'), this);
+    this.lines = new LinesView(need(root, '#vw-script-lines'), need(root, '#vw-script-line', HTMLTemplateElement), this);
     this.shelf = new Shelf(studio.api);
     this.shelfView = new ShelfView(root, this);
     this.whole = new Whole(this.maker, {
@@ -51,7 +73,7 @@ export class ScriptRoom {
       label: (whole) => this.labelOf(whole),
       download: (button) => this.offerFiles(button),
     });
-    this.timeline = new Timeline(part('timeline'), {
+    this.timeline = new Timeline(need(root, '#vw-script-timeline'), {
       nameOf: (line) => line.name || this.casting.nameOf(line.voice),
       levels: (stretch) => this.maker.levels(stretch),
       onKey: (event) => this.onTimelineKey(event),
@@ -63,7 +85,7 @@ export class ScriptRoom {
         this.script.moveBefore(id, before);
         this.tell(studio.t('script.moved', { n: this.script.at(id) + 1 }));
       },
-      gapOf: (id) => this.script.gapAfter(this.script.line(id)),
+      gapOf: (id) => this.script.gapAfter(this.script.line(id) ?? {}),
       setGap: (id, seconds) => this.script.setGap(id, seconds),
     });
     this.listen();
@@ -71,11 +93,11 @@ export class ScriptRoom {
 
   listen() {
     const { parts, maker, shelf, studio } = this;
-    shelf.addEventListener('open', () => this.open(shelf.script));
+    shelf.addEventListener('open', () => shelf.script && this.open(shelf.script));
     maker.addEventListener('change', () => this.showSoon());
     maker.addEventListener('kept', () => this.file());
     studio.pronunciation.addEventListener('change', () => this.showSoon());
-    studio.voices.addEventListener('change', () => this.script && this.lines.offer());
+    studio.voices.addEventListener('change', () => this.opened && this.lines.offer());
     studio.stage.addEventListener('change', () => this.followStage());
     studio.stage.addEventListener('place', () => this.followPlace());
     this.whole.addEventListener('progress', () => {
@@ -85,7 +107,7 @@ export class ScriptRoom {
     parts.add.onclick = () => this.lines.add();
     parts.gap.onchange = () => parts.gap.reportValidity() && this.script.set({ gap: parts.gap.valueAsNumber || 0 });
     parts.file.onchange = () => {
-      const [file] = parts.file.files;
+      const [file] = parts.file.files ?? [];
       parts.file.value = '';
       this.importFile(file);
     };
@@ -98,24 +120,23 @@ export class ScriptRoom {
       for (const field of [parts.format, parts.loudness]) field.disabled = parts.shape.value === 'srt';
     };
     this.root.addEventListener('input', () => this.forgetTold());
-    /** @param {any} event */
-    this.onScriptChange = ({ detail }) => (detail.lines ? this.arrange() : this.showSoon());
   }
 
   /** What can be spoken is known, or has changed. */
   offer() {
     this.begun ??= this.begin();
-    if (!this.script) return;
+    if (!this.opened) return;
     for (const line of this.script.lines) line.voice ??= this.casting.unused([]);
     this.lines.offer();
   }
 
   async begin() {
+    /** @type {Partial<ReturnType<ScriptRoom['left']>>} */
     const { id, unsaved } = this.studio.drafts.read(this.id) ?? {};
     const wanted = addressedScript();
     const own = wanted && unsaved?.id !== wanted ? null : unsaved;
     const first = () => (own ? new Script(own) : this.sample(this.studio.presets.scripts[0]));
-    const known = (list, which) => list.find((one) => one.id === which);
+    const known = (/** @type {{id: string}[]} */ list, /** @type {string|null|undefined} */ which) => list.find((one) => one.id === which);
     try {
       await this.shelf.begin(first, (list) => known(list, wanted ?? id) ?? (own ? null : (known(list, id) ?? list[0])));
       if (wanted && wanted !== this.script.id) this.studio.toast(this.studio.t('script.not_here'));
@@ -125,11 +146,14 @@ export class ScriptRoom {
     }
   }
 
-  /** Which script is open; the whole of it where the studio may not have it. */
   draft() {
-    const { script, state } = this.shelf;
-    if (!script) return this.studio.drafts.read(this.id);
-    return { id: script.id, unsaved: state === 'saved' ? null : script.toJSON() };
+    return this.opened ? this.left() : this.studio.drafts.read(this.id);
+  }
+
+  /** Which script is open; the whole of it where the studio may not have it. */
+  left() {
+    const { script, shelf } = this;
+    return { id: script.id, unsaved: shelf.state === 'saved' ? null : script.toJSON() };
   }
 
   /** A script of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
@@ -144,21 +168,23 @@ export class ScriptRoom {
     return new Script({ lines: [newLine({ voice: this.casting.unused([]) })] });
   }
 
+  /** The open one. @throws {Error} none is yet */
   get script() {
-    return this.shelf.script;
+    if (this.shelf.script) return this.shelf.script;
+    throw new Error('No script is open yet');
   }
 
   /** @param {Script} script */
   open(script) {
     const isNext = this.shelf.list.some(({ id }) => id === this.opened?.id);
-    this.opened?.removeEventListener('change', this.onScriptChange);
+    this.leaveScript?.();
     this.opened = script;
-    script.addEventListener('change', this.onScriptChange);
+    this.leaveScript = script.on('change', ({ lines }) => (lines ? this.arrange() : this.showSoon()));
     const { stage } = this.studio;
     const isShown = stage.take === this.whole;
     if (isShown) this.studio.stop();
     this.forgetTold();
-    this.parts.gap.value = script.gap;
+    this.parts.gap.value = String(script.gap);
     this.maker.open(script);
     this.lines.open(script);
     this.show();
@@ -166,21 +192,22 @@ export class ScriptRoom {
     nameScript(script.id, isNext);
   }
 
-  /** @param {{voice?: string, text?: string, title?: string, spokenBy?: Object, script?: string}} [given] script: to be opened; voice: of the library, for a new line; text: for a new script, of that title */
-  async enter({ voice, text, title, spokenBy, script = addressedScript() } = {}) {
+  /** @param {import('../studio.js').Given} [given] script: to be opened; voice: of the library, for a new line; text: for a new script, of that title */
+  async enter({ voice, text, title, spokenBy = null, script = addressedScript() ?? undefined } = {}) {
     await this.begun;
     if (text) return this.write(text, spokenBy, title);
-    if (!this.script) return;
+    if (!this.opened) return;
     if (script && script !== this.script.id) await this.reach(script);
     nameScript(this.script.id, false);
     if (!voice) return;
     this.lines.add();
-    this.script.cast(this.script.lines.at(-1).id, { mode: 'base', voice });
+    const last = this.script.lines.at(-1);
+    if (last) this.script.cast(last.id, { mode: 'base', voice });
   }
 
   /** Delete a script; where it is open another takes its place. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
   discard(id) {
-    return id === this.script?.id ? this.shelf.remove(() => this.empty()) : this.shelf.discard(id);
+    return id === this.opened?.id ? this.shelf.remove(() => this.empty()) : this.shelf.discard(id);
   }
 
   /** Open another script, if it is still there. @param {string} id */
@@ -196,7 +223,7 @@ export class ScriptRoom {
    * A new script of a text.
    *
    * @param {string} text
-   * @param {{voice: import('../script/document.js').Voice, instruct: string}|null} spokenBy  who speaks what names nobody
+   * @param {SpokenBy|null} spokenBy  who speaks what names nobody
    * @param {string} [title]
    */
   async write(text, spokenBy, title = titleOf(text)) {
@@ -205,14 +232,15 @@ export class ScriptRoom {
     this.casting.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
     await this.shelf.flush().catch(() => {}); // what could not be saved says so itself
-    this.shelf.open(new Script({ name: title, lines }), 'unsaved');
-    this.shelf.script.tell(true);
+    const script = new Script({ name: title, lines });
+    this.shelf.open(script, 'unsaved');
+    script.tell(true);
     this.studio.toast(this.studio.t('script.written', { n: lines.length }));
   }
 
   /** The page speaks another language. */
   onLanguage() {
-    if (!this.script) return;
+    if (!this.opened) return;
     this.lines.offer();
     this.show();
     this.shelfView.offerSamples();
@@ -223,7 +251,8 @@ export class ScriptRoom {
 
   /** From the line that the cursor is in, or from the beginning. */
   async speak() {
-    this.perform(this.lines.focused() ?? this.script.lines[0].id);
+    const [first] = this.script.lines;
+    this.perform(this.lines.focused() ?? first.id);
   }
 
   /** @param {string} id @param {{only?: boolean}} [options] */
@@ -285,7 +314,7 @@ export class ScriptRoom {
 
   /** Say what is wrong before anything sounds. @param {string[]} ids */
   check(ids) {
-    const lines = ids.map((id) => this.script.line(id));
+    const lines = this.script.lines.filter(({ id }) => ids.includes(id));
     const wrong = lines.find(({ text }) => readParts(text).fault);
     if (wrong) {
       this.lines.focus(wrong.id);
@@ -302,6 +331,7 @@ export class ScriptRoom {
   remake(id) {
     const { studio, script, maker } = this;
     const line = script.line(id);
+    if (!line) return;
     const { seed, locked } = line;
     maker.forget(line);
     script.tell(false);
@@ -360,7 +390,7 @@ export class ScriptRoom {
 
   /** How much it is, and how much of it is still to be made. */
   line() {
-    if (!this.script) return '';
+    if (!this.opened) return '';
     const { clips, samples } = this.whole;
     const left = clips.filter(({ state }) => state !== 'made').length;
     return this.studio.t(left ? 'script.count' : 'script.total', { n: clips.length, s: clock(samples), left });
@@ -380,7 +410,7 @@ export class ScriptRoom {
   /** What was said of the script as it was before. */
   forgetTold() {
     const { parts, studio } = this;
-    parts['export-error'].textContent = '';
+    parts.error.textContent = '';
     if (!parts.go.disabled) parts.told.textContent = '';
     if (studio.current === this) studio.clearComplaints();
   }
@@ -403,11 +433,11 @@ export class ScriptRoom {
   async exportScript() {
     const { parts, studio, script } = this;
     const { t } = studio;
-    const told = (value, sentence) => {
+    const told = (/** @type {number} */ value, /** @type {string} */ sentence) => {
       parts.progress.value = value;
       parts.told.textContent = sentence;
     };
-    parts['export-error'].textContent = '';
+    parts.error.textContent = '';
     parts.go.disabled = true;
     parts.progress.hidden = false;
     try {
@@ -416,7 +446,8 @@ export class ScriptRoom {
         told(made / (of + 1), made < of ? t('script.making', { n: made + 1, of }) : t('script.joining')),
       );
       const loudness = parts.loudness.value ? Number(parts.loudness.value) : null;
-      const wanted = { shape: parts.shape.value, format: parts.format.value, loudness };
+      // What their options are: assets/html/rooms/script.html.
+      const wanted = /** @type {Wanted} */ ({ shape: parts.shape.value, format: parts.format.value, loudness });
       const { file, name } = await exportClips(studio.api, script, clips, wanted);
       saveFile(file, name);
       told(0, '');
@@ -424,21 +455,22 @@ export class ScriptRoom {
       studio.toast(t('script.exported', { name }));
     } catch (error) {
       told(0, '');
-      studio.complain(parts['export-error'], error);
+      studio.complain(parts.error, error);
     } finally {
       parts.go.disabled = false;
       parts.progress.hidden = true;
     }
   }
 
-  /** Put a kept take's line at the end. @param {import('../take.js').Take} take */
+  /** Put a kept take's line at the end. @param {import('../studio.js').Restored} take */
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';
-    const known = designed ? null : this.studio.catalogue.named(voice); // a kept voice, also where a style had it spoken otherwise
+    const known = designed || !voice ? null : this.studio.catalogue.named(voice); // a kept voice, also where a style had it spoken otherwise
     const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
-    this.script.insert([newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true })]);
-    this.lines.focus(this.script.lines.at(-1).id);
+    const line = newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true });
+    this.script.insert([line]);
+    this.lines.focus(line.id);
   }
 }
 

@@ -7,12 +7,13 @@ import { keyOf } from '../voice_catalogue.js';
 import { dress, VoicePicker } from '../voice_picker.js';
 import { FieldError, fillChips, fillLanguages, preselect, spokenBy } from './fields.js';
 
-/** @typedef {import('../take.js').Take} Take @typedef {import('../voice_catalogue.js').Choice} Choice */
+/** @typedef {import('../voice_catalogue.js').Choice} Choice */
 /** @typedef {{mode: string, voice: string, name?: string, kind?: string}} Wanted */
 
 export class SpeakersRoom {
   static id = 'speakers';
   id = 'speakers';
+  /** @type {import('../take.js').Mode[]} */
   modes = ['custom_voice', 'base'];
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
@@ -183,10 +184,10 @@ export class SpeakersRoom {
     }
   }
 
-  /** @param {Take} take */
+  /** @param {import('../studio.js').Restored} take */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
-    this.take(catalogue.find(keyOf(mode, config.voice)) ?? catalogue.named(config.voice ?? ''));
+    this.take(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.named(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
     this.instruct.value = config.instructions ?? '';
   }

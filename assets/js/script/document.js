@@ -27,6 +27,8 @@
  * @property {number} [gap]     seconds of silence behind it; left out: as everywhere in the script
  */
 
+import { Emitter } from '../emitter.js';
+
 export const GAP_S = 0.4; // between lines, unless a script says otherwise
 
 /** A short name that is not there yet. */
@@ -40,7 +42,8 @@ export function newLine(values = {}) {
   return structuredClone({ ...empty, ...values, id: values.id ?? newId() });
 }
 
-export class Script extends EventTarget {
+/** @extends {Emitter<{change: {lines: boolean}}>} */
+export class Script extends Emitter {
   /** @param {Object<string, any>} [stored]  as GET studio/scripts/{id} gives it */
   constructor(stored = {}) {
     super();
@@ -80,7 +83,7 @@ export class Script extends EventTarget {
     return this.lines.find((line) => line.id === id);
   }
 
-  /** Seconds of silence between a line and the next. @param {Line} line */
+  /** Seconds of silence between a line and the next. @param {Pick<Line, 'gap'>} line */
   gapAfter({ gap }) {
     return gap ?? this.gap;
   }
@@ -159,6 +162,6 @@ export class Script extends EventTarget {
 
   /** @param {boolean} lines whether lines came, went or moved */
   tell(lines) {
-    this.dispatchEvent(new CustomEvent('change', { detail: { lines } }));
+    this.emit('change', { lines });
   }
 }

@@ -7,50 +7,49 @@
  * @typedef {import('./document.js').Voice} Voice
  */
 
+import { all, copyOf, need } from '../elements.js';
 import { fillLanguages } from '../rooms/fields.js';
 import { dress } from '../voice_picker.js';
 import { valueOf } from './casting.js';
 import { paceOf, withPace } from './pace_words.js';
 import { LONGEST_PAUSE_S, readParts } from './parts.js';
 
+/** What has a name of its own for those who hear the page. */
+const NAMED = /** @type {const} */ (['grip', 'description', 'instruct', 'text', 'language', 'seed', 'gap', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']);
 const PAUSE = /\[\s*pause\b[^\]]*\]/giu;
 
 export class LineView {
-  /** @param {Line} line @param {Object} acts @param {HTMLTemplateElement} template */
+  /** @param {Line} line @param {import('./lines_view.js').LinesView} acts @param {HTMLTemplateElement} template */
   constructor(line, acts, template) {
     this.line = line;
     this.acts = acts;
-    this.element = template.content.firstElementChild.cloneNode(true);
+    this.element = copyOf(template);
     acts.studio.words.apply(this.element);
     this.element.dataset.line = line.id;
-    const part = (name) => this.element.querySelector(`.vw-line-${name}`);
-    this.parts = Object.fromEntries(
-      ['grip', 'role', 'voice', 'description', 'instruct', 'text', 'paper', 'error', 'more', 'language', 'seed', 'lock', 'gap', 'pace']
-        .concat(['state', 'length', 'said', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove'])
-        .map((name) => [name, part(name)]),
-    );
+    this.parts = partsOf(this.element);
+    this.offered = ''; // the voice that the line's chip shows
     this.listen();
   }
 
   listen() {
     const { line, acts, parts } = this;
-    const change = (values) => acts.script.change(line.id, values);
+    const change = (/** @type {Partial<Line>} */ values) => acts.script.change(line.id, values);
     parts.text.oninput = () => change({ text: parts.text.value });
     parts.text.onscroll = () => (parts.paper.scrollTop = parts.text.scrollTop);
     parts.text.onkeydown = (event) => acts.onTextKey(event, this);
     parts.text.onpaste = (event) => acts.onPaste(event, this);
     parts.instruct.oninput = () => change({ instruct: parts.instruct.value });
-    parts.description.oninput = () => this.cast({ ...line.voice, description: parts.description.value });
+    parts.description.oninput = () => this.recast({ description: parts.description.value });
     acts.studio.voicePopover.serve(parts.voice, {
       chosen: () => (line.voice ? valueOf(line.voice) : ''),
       choose: (choice) => this.choose(choice),
       describe: () => this.describe(),
     });
     parts.pace.onclick = ({ target }) => {
-      const { pace } = target.closest('[data-pace]')?.dataset ?? {};
+      const pace = parts.paces.find((button) => target instanceof Node && button.contains(target))?.dataset.pace;
       if (pace) change({ instruct: withPace(line.instruct, pace, this.paces()) });
     };
-    parts.language.onchange = () => this.cast({ ...line.voice, language: parts.language.value });
+    parts.language.onchange = () => this.recast({ language: parts.language.value });
     parts.seed.onchange = () => change(this.readSeed());
     parts.gap.onchange = () => parts.gap.reportValidity() && acts.script.setGap(line.id, parts.gap.value === '' ? null : parts.gap.valueAsNumber);
     parts.lock.onchange = () => change({ locked: parts.lock.checked });
@@ -90,7 +89,12 @@ export class LineView {
     this.acts.script.cast(this.line.id, voice);
   }
 
-  /** An empty field draws a seed when the line is made; one that is typed in stays. */
+  /** The same voice, otherwise. @param {Partial<Voice>} values */
+  recast(values) {
+    if (this.line.voice) this.cast({ ...this.line.voice, ...values });
+  }
+
+  /** An empty field draws a seed when the line is made; one that is typed in stays. @returns {Partial<Line>} */
   readSeed() {
     const { seed } = this.parts;
     if (seed.value === '') return { seed: null, locked: false };
@@ -111,7 +115,7 @@ export class LineView {
     this.offered = line.voice ? valueOf(line.voice) : '';
     dress(parts.voice, acts.casting.shownAs(line.voice));
     parts.voice.dataset.voice = this.offered;
-    const card = acts.studio.cards.get(line.voice?.mode);
+    const card = line.voice && acts.studio.cards.get(line.voice.mode);
     if (card) fillLanguages(parts.language, card, t);
   }
 
@@ -135,16 +139,16 @@ export class LineView {
     if ((voice ? valueOf(voice) : '') !== this.offered) this.offer();
     parts.language.value = voice?.language ?? 'auto';
     parts.lock.checked = line.locked;
-    parts.grip.firstElementChild.textContent = n;
+    parts.number.textContent = String(n);
     parts.role.textContent = line.name ?? '';
-    parts.description.closest('.vw-grow').hidden = voice?.mode !== 'voice_design';
+    parts.describing.hidden = voice?.mode !== 'voice_design';
     parts.instruct.disabled = !acts.casting.takesInstruct(voice);
     this.showPace(parts.instruct.disabled);
     const name = acts.casting.nameOf(voice);
     parts.instruct.title = voice?.mode === 'base' && !parts.instruct.disabled ? t('speakers.styled', { name }) : '';
     const none = voice?.mode === 'base' ? 'script.no_instruct' : 'script.no_instruct_model';
     parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint', { name });
-    parts.instruct.parentElement.dataset.grow = line.instruct || (parts.instruct.disabled ? parts.instruct.placeholder : '');
+    parts.instructing.dataset.grow = line.instruct || (parts.instruct.disabled ? parts.instruct.placeholder : '');
     parts.error.textContent = fault ? t('script.fault', { fault, most: LONGEST_PAUSE_S }) : (state.error?.message ?? this.note(state));
     parts.paper.replaceChildren(...marked(line.text));
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
@@ -154,7 +158,7 @@ export class LineView {
     parts.said.textContent = parts.state.title = t(`script.state.${sounding ? 'sounding' : state.state}`);
     parts.voice.ariaLabel = t('script.line.voice', { n, name });
     parts.pace.ariaLabel = t('script.line.pace', { n });
-    for (const name of ['grip', 'description', 'instruct', 'text', 'language', 'seed', 'gap', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']) {
+    for (const name of NAMED) {
       parts[name].ariaLabel = t(`script.line.${name}`, { n });
     }
     element.ariaLabel = t('script.line.label', { n });
@@ -163,7 +167,7 @@ export class LineView {
   /** Which words on pace stand in the style; where the voice takes none, it has its own pace. @param {boolean} isOwn */
   showPace(isOwn) {
     const pace = paceOf(this.line.instruct, this.paces());
-    for (const button of this.parts.pace.querySelectorAll('button')) {
+    for (const button of this.parts.paces) {
       button.disabled = isOwn;
       button.ariaPressed = String(button.dataset.pace === pace);
     }
@@ -178,12 +182,49 @@ export class LineView {
     return isLeftOut ? acts.studio.t('script.left_out', { instruct: line.instruct.trim() }) : '';
   }
 
-  /** Set a field's value, and leave one alone that holds it already: the caret would jump. */
+  /** Set a field's value, and leave one alone that holds it already: the caret would jump. @param {HTMLInputElement|HTMLTextAreaElement} field @param {string} value */
   write(field, value) {
     if (field.value !== value) field.value = value;
-    const mirror = field.parentElement.dataset;
+    const mirror = field.parentElement?.dataset ?? {};
     if ('grow' in mirror && mirror.grow !== value) mirror.grow = value;
   }
+}
+
+/** The parts of a line's element. @param {HTMLElement} element */
+function partsOf(element) {
+  const part = (/** @type {string} */ name) => need(element, `.vw-line-${name}`);
+  /** @template {HTMLElement} E @param {string} name @param {new () => E} kind */
+  const control = (name, kind) => need(element, `.vw-line-${name}`, kind);
+  return {
+    grip: part('grip'),
+    number: part('grip > span'),
+    role: part('role'),
+    voice: control('voice', HTMLButtonElement),
+    describing: need(element, '.vw-grow:has(> .vw-line-description)'),
+    description: control('description', HTMLTextAreaElement),
+    instructing: need(element, '.vw-grow:has(> .vw-line-instruct)'),
+    instruct: control('instruct', HTMLTextAreaElement),
+    text: control('text', HTMLTextAreaElement),
+    paper: part('paper'),
+    error: part('error'),
+    more: part('more'),
+    language: control('language', HTMLSelectElement),
+    seed: control('seed', HTMLInputElement),
+    lock: control('lock', HTMLInputElement),
+    gap: control('gap', HTMLInputElement),
+    pace: part('pace'),
+    paces: all(part('pace'), 'button', HTMLButtonElement),
+    state: part('state'),
+    length: part('length'),
+    said: part('said'),
+    play: control('play', HTMLButtonElement),
+    remake: control('remake', HTMLButtonElement),
+    open: part('open'),
+    copy: part('copy'),
+    up: control('up', HTMLButtonElement),
+    down: control('down', HTMLButtonElement),
+    remove: part('remove'),
+  };
 }
 
 /** @param {number} value */
@@ -193,6 +234,7 @@ export function seconds(value) {
 
 /** A text with its pauses set apart, to lie behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
 function marked(text) {
+  /** @type {(string|HTMLElement)[]} */
   const nodes = [];
   let end = 0;
   for (const pause of text.matchAll(PAUSE)) {

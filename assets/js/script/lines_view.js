@@ -4,7 +4,8 @@
  * @typedef {import('./document.js').Line} Line
  */
 
-import { newLine } from './document.js';
+import { all } from '../elements.js';
+import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 import { readText } from './reading.js';
 
@@ -12,7 +13,7 @@ export class LinesView {
   /**
    * @param {HTMLElement} list an <ol>
    * @param {HTMLTemplateElement} template of a line
-   * @param {Object} room  studio, casting, maker; playFrom(id), remake(id)
+   * @param {import('../rooms/script.js').ScriptRoom} room
    */
   constructor(list, template, room) {
     this.list = list;
@@ -23,9 +24,16 @@ export class LinesView {
     this.maker = room.maker;
     /** @type {Map<string, LineView>} */
     this.views = new Map();
-    this.sounding = null; // a line's id
-    this.chosen = null; // the id of the line that had the focus last
+    /** Nothing stands there before a script is opened. */
+    this.script = new Script();
+    /** The line that sounds: its id. @type {string|null} */
+    this.sounding = null;
+    /** The line that had the focus last. @type {string|null} */
+    this.chosen = null;
+    /** @type {string|null} */
     this.dragged = null;
+    /** @type {number|undefined} */
+    this.frame = undefined;
     list.addEventListener('focusin', () => this.onChosen(this.focused()));
     list.ondragstart = (event) => this.onDragStart(event);
     list.ondragover = (event) => this.onDragOver(event);
@@ -48,7 +56,8 @@ export class LinesView {
 
   /** Lines came, went or moved. */
   arrange() {
-    const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
+    const { activeElement } = document;
+    const focused = activeElement instanceof HTMLElement && this.list.contains(activeElement) ? activeElement : null;
     const { lines } = this.script;
     const before = this.views;
     this.views = new Map(lines.map((line) => [line.id, before.get(line.id) ?? this.build(line)]));
@@ -57,6 +66,7 @@ export class LinesView {
     if (focused?.isConnected) focused.focus();
   }
 
+  /** @param {Line} line */
   build(line) {
     const view = new LineView(line, this, this.template);
     view.offer();
@@ -69,7 +79,7 @@ export class LinesView {
   }
 
   show() {
-    cancelAnimationFrame(this.frame);
+    if (this.frame) cancelAnimationFrame(this.frame);
     this.frame = undefined;
     const count = this.script.lines.length;
     this.script.lines.forEach((line, index) => {
@@ -102,7 +112,7 @@ export class LinesView {
 
   /** The line that the focus is in, or null. @returns {string|null} */
   focused() {
-    return document.activeElement?.closest?.('[data-line]')?.dataset.line ?? null;
+    return lineAt(document.activeElement)?.dataset.line ?? null;
   }
 
   /** @param {string} id @param {number} [caret] in the text */
@@ -114,18 +124,22 @@ export class LinesView {
 
   // --- what a line tells
 
+  /** @param {string} id */
   playFrom(id) {
     this.room.playFrom(id);
   }
 
+  /** @param {string} id */
   remake(id) {
     this.room.remake(id);
   }
 
+  /** @param {string} id */
   duplicate(id) {
     this.focus(this.script.duplicate(id).id);
   }
 
+  /** @param {string} id */
   remove(id) {
     const at = this.script.at(id);
     const undo = this.script.remove(id);
@@ -135,10 +149,10 @@ export class LinesView {
     this.studio.toast(t('script.removed', { n: at + 1 }), { action: t('shell.undo'), onAction: undo });
   }
 
-  /** @param {string} id @param {number} by @param {any} [focus] what keeps the focus */
+  /** @param {string} id @param {number} by @param {Element|null} [focus] what keeps the focus */
   move(id, by, focus = document.activeElement) {
     this.script.move(id, this.script.at(id) + by);
-    focus.focus();
+    if (focus instanceof HTMLElement) focus.focus();
     this.room.tell(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
   }
 
@@ -155,8 +169,8 @@ export class LinesView {
 
   /** @param {KeyboardEvent} event @param {LineView} view */
   onLineKey(event, { line }) {
-    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (!by || !event.altKey || event.ctrlKey || event.metaKey) return;
+    const by = event.key === 'ArrowUp' ? -1 : event.key === 'ArrowDown' ? 1 : 0;
+    if (by === 0 || !event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     this.move(line.id, by);
   }
@@ -187,7 +201,7 @@ export class LinesView {
 
   /** A text of several paragraphs becomes several lines. @param {ClipboardEvent} event @param {LineView} view */
   onPaste(event, { line }) {
-    const pasted = event.clipboardData.getData('text/plain');
+    const pasted = event.clipboardData?.getData('text/plain') ?? '';
     const read = readText(pasted, (name) => this.casting.named(name) !== null);
     if (read.length < 2 && !read[0]?.name) return;
     event.preventDefault();
@@ -214,23 +228,27 @@ export class LinesView {
       script.insert(replaced, Math.max(0, at));
     };
     this.studio.toast(t('script.added', { n: lines.length }), { action: t('shell.undo'), onAction: undo });
-    this.focus(lines.at(-1).id, lines.at(-1).text.length);
+    const last = lines.at(-1);
+    if (last) this.focus(last.id, last.text.length);
   }
 
   // --- dragging
 
+  /** @param {DragEvent} event */
   onDragStart(event) {
-    const grip = event.target.closest?.('.vw-line-grip');
-    if (!grip) return event.preventDefault();
-    const element = grip.closest('[data-line]');
-    this.dragged = element.dataset.line;
-    event.dataTransfer.effectAllowed = 'move';
-    event.dataTransfer.setData('text/plain', this.script.line(this.dragged).text);
-    event.dataTransfer.setDragImage(element, 0, 0);
+    const { target, dataTransfer } = event;
+    const element = target instanceof Element && target.closest('.vw-line-grip') ? lineAt(target) : null;
+    const line = this.script.line(element?.dataset.line ?? '');
+    if (!element || !line || !dataTransfer) return event.preventDefault();
+    this.dragged = line.id;
+    dataTransfer.effectAllowed = 'move';
+    dataTransfer.setData('text/plain', line.text);
+    dataTransfer.setDragImage(element, 0, 0);
   }
 
+  /** @param {DragEvent} event */
   onDragOver(event) {
-    const over = event.target.closest('[data-line]');
+    const over = lineAt(event.target);
     if (!this.dragged || !over) return;
     event.preventDefault();
     const { top, height } = over.getBoundingClientRect();
@@ -239,12 +257,13 @@ export class LinesView {
     over.dataset.drop = below ? 'below' : 'above';
   }
 
+  /** @param {DragEvent} event */
   onDrop(event) {
-    const over = event.target.closest('[data-line]');
+    const over = lineAt(event.target);
     if (!this.dragged || !over) return;
     event.preventDefault();
     const from = this.script.at(this.dragged);
-    const to = this.script.at(over.dataset.line) + (over.dataset.drop === 'below' ? 1 : 0);
+    const to = this.script.at(over.dataset.line ?? '') + (over.dataset.drop === 'below' ? 1 : 0);
     this.script.move(this.dragged, to > from ? to - 1 : to);
     this.endDrag();
   }
@@ -255,6 +274,12 @@ export class LinesView {
   }
 
   clearDrop() {
-    for (const element of this.list.querySelectorAll('[data-drop]')) delete element.dataset.drop;
+    for (const element of all(this.list, '[data-drop]')) delete element.dataset.drop;
   }
+}
+
+/** The line's element that something stands in. @param {EventTarget|null} target */
+function lineAt(target) {
+  const line = target instanceof Element ? target.closest('[data-line]') : null;
+  return line instanceof HTMLElement ? line : null;
 }

@@ -9,7 +9,7 @@ import { Script } from './document.js';
 const REST_MS = 700; // of the hands, before what they wrote is saved
 
 export class Shelf extends EventTarget {
-  /** @param {{get: Function, post: Function, put: Function, delete: Function, address: Function}} api */
+  /** @param {typeof import('../api.js').api} api */
   constructor(api) {
     super();
     this.api = api;
@@ -22,6 +22,10 @@ export class Shelf extends EventTarget {
     /** Resolves when nothing is under way to the studio. */
     this.saving = Promise.resolve();
     this.puts = 0;
+    /** Why it could not be saved. @type {import('../api.js').StudioError|null} */
+    this.error = null;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.timer = undefined;
     this.onChange = () => this.touch();
     addEventListener('pagehide', () => this.leave());
   }
@@ -30,7 +34,7 @@ export class Shelf extends EventTarget {
    * Open the script that was worked on last, or the one that is chosen of the list.
    *
    * @param {() => Script} first makes one where there is none
-   * @param {(list: {id: string}[]) => {id: string}|null|undefined} [choose]
+   * @param {(list: Shelf['list']) => {id: string}|null|undefined} [choose]
    */
   async begin(first, choose = ([newest]) => newest) {
     await this.refresh();
@@ -79,7 +83,7 @@ export class Shelf extends EventTarget {
   /** Save once what is under way is saved: each version is made from the one before. */
   save() {
     const { script } = this;
-    this.saving = this.saving.then(() => this.put(script));
+    if (script) this.saving = this.saving.then(() => this.put(script));
     return this.saving;
   }
 
@@ -110,13 +114,14 @@ export class Shelf extends EventTarget {
 
   /** Two tabs wrote the same script: take what the other one wrote. */
   async takeTheirs() {
-    this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
+    if (this.script) this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
   }
 
   /** Two tabs wrote the same script: what stands here is to hold. */
   async keepMine() {
-    const theirs = await this.api.get(`studio/scripts/${this.script.id}`);
-    this.script.updatedAt = theirs.updated_at;
+    const { script } = this;
+    if (!script) return;
+    script.updatedAt = (await this.api.get(`studio/scripts/${script.id}`)).updated_at;
     await this.save();
   }
 
@@ -124,6 +129,7 @@ export class Shelf extends EventTarget {
   async remove(first) {
     await this.flush();
     const { script } = this;
+    if (!script) return async () => {};
     const path = `studio/scripts/${script.id}`;
     const isKept = this.list.some(({ id }) => id === script.id);
     if (isKept) await this.api.delete(path);
@@ -148,14 +154,15 @@ export class Shelf extends EventTarget {
 
   /** The page is left: what waits is sent on the way out. */
   leave() {
-    if (this.state !== 'unsaved') return;
     const { script } = this;
+    if (this.state !== 'unsaved' || !script) return;
     const headers = { 'content-type': 'application/json' };
     // The version is not known while one is under way.
     const body = JSON.stringify({ ...script.toJSON(), ...(this.puts && { updated_at: null }) });
     fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
   }
 
+  /** @param {Shelf['state']} state */
   enter(state) {
     this.state = state;
     this.dispatchEvent(new Event('state'));

@@ -1,31 +1,48 @@
 /** The script's name, the list of scripts, and how far saving is. */
 
+import { need } from '../elements.js';
+
+/** @typedef {import('./shelf.js').Shelf} Shelf */
+
+/** The key of what is said of saving. @type {Record<Shelf['state'], string>} */
+const SAID = { new: '', unsaved: '', saving: 'script.saving', saved: 'script.saved', conflict: '', unkept: '' };
+
 export class ShelfView {
-  /** @param {HTMLElement} root the room's panel @param {Object} room  studio, shelf; sample(preset), empty() */
+  /** @param {HTMLElement} root the room's panel @param {import('../rooms/script.js').ScriptRoom} room */
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
     this.shelf = room.shelf;
-    const names = ['name', 'saved', 'shelf', 'list', 'new', 'delete', 'samples', 'conflict'];
-    this.parts = Object.fromEntries(names.map((name) => [name, root.querySelector(`#vw-script-${name}`)]));
+    this.parts = {
+      name: need(root, '#vw-script-name', HTMLInputElement),
+      saved: need(root, '#vw-script-saved'),
+      menu: need(root, '#vw-script-shelf', HTMLDetailsElement),
+      summary: need(root, '#vw-script-shelf > summary'),
+      list: need(root, '#vw-script-list'),
+      new: need(root, '#vw-script-new'),
+      delete: need(root, '#vw-script-delete'),
+      samples: need(root, '#vw-script-samples'),
+      conflict: need(root, '#vw-script-conflict'),
+    };
     this.listen();
   }
 
   listen() {
     const { parts, shelf, room } = this;
     for (const event of ['open', 'list', 'state']) shelf.addEventListener(event, () => this.show());
-    parts.name.oninput = () => shelf.script.set({ name: parts.name.value });
+    parts.name.oninput = () => shelf.script?.set({ name: parts.name.value });
     parts.new.onclick = () => this.choose(() => shelf.open(room.empty()));
     parts.delete.onclick = () => this.choose(() => this.remove());
-    const { shelf: menu } = parts;
+    const { menu, summary } = parts;
     const close = () => (menu.open = false);
-    menu.addEventListener('focusout', ({ relatedTarget }) => relatedTarget && !menu.contains(relatedTarget) && close());
-    document.addEventListener('pointerdown', ({ target }) => menu.contains(target) || close());
+    const holds = (/** @type {EventTarget|null} */ target) => target instanceof Node && menu.contains(target);
+    menu.addEventListener('focusout', ({ relatedTarget }) => relatedTarget && !holds(relatedTarget) && close());
+    document.addEventListener('pointerdown', ({ target }) => holds(target) || close());
     menu.addEventListener('keydown', (event) => {
       if (event.key !== 'Escape' || !menu.open) return;
       event.stopPropagation();
       close();
-      menu.querySelector('summary').focus();
+      summary.focus();
     });
     this.offerSamples();
   }
@@ -39,8 +56,8 @@ export class ShelfView {
 
   /** Close the menu and do what was chosen in it. @param {() => void|Promise<void>} action */
   async choose(action) {
-    this.parts.shelf.open = false;
-    this.parts.shelf.querySelector('summary').focus();
+    this.parts.menu.open = false;
+    this.parts.summary.focus();
     try {
       await this.shelf.flush();
       await action();
@@ -51,12 +68,15 @@ export class ShelfView {
 
   async remove() {
     const { t } = this.studio;
-    const name = this.nameOf(this.shelf.script);
+    const { script } = this.shelf;
+    if (!script) return;
+    const name = this.nameOf(script);
     const undo = await this.shelf.remove(() => this.room.empty());
     const onAction = () => undo().catch((error) => this.studio.toast(error.message));
     this.studio.toast(t('script.deleted', { name }), { action: t('shell.undo'), onAction });
   }
 
+  /** @param {{name: string}} script */
   nameOf({ name }) {
     return name || this.studio.t('script.untitled');
   }
@@ -66,20 +86,19 @@ export class ShelfView {
     const { script, state, list } = shelf;
     if (!script) return;
     if (parts.name.value !== script.name) parts.name.value = script.name;
-    const said = { new: '', unsaved: '', saving: 'script.saving', saved: 'script.saved', conflict: '', unkept: '' }[state];
+    const said = SAID[state];
     parts.saved.textContent = said && studio.t(said);
     parts.list.replaceChildren(...list.map((one) => this.entry(one, one.id === script.id)));
     parts.list.hidden = list.length === 0;
     this.complain(state);
   }
 
+  /** @param {{id: string, name: string}} one @param {boolean} isOpen */
   entry(one, isOpen) {
-    const item = entry(this.nameOf(one), () => this.choose(() => this.shelf.load(one.id)));
-    if (isOpen) item.firstElementChild.ariaCurrent = 'true';
-    return item;
+    return entry(this.nameOf(one), () => this.choose(() => this.shelf.load(one.id)), isOpen);
   }
 
-  /** What stands in the way of saving, and what to do about it. @param {string} state */
+  /** What stands in the way of saving, and what to do about it. @param {Shelf['state']} state */
   complain(state) {
     const { parts, shelf, studio } = this;
     const { t } = studio;
@@ -87,7 +106,7 @@ export class ShelfView {
       const theirs = button(t('script.take_theirs'), () => this.choose(() => shelf.takeTheirs()));
       const mine = button(t('script.keep_mine'), () => this.choose(() => shelf.keepMine()));
       parts.conflict.replaceChildren(t('script.conflict'), ' ', theirs, ' ', mine);
-    } else if (state === 'unkept' && !shelf.error.missing) {
+    } else if (state === 'unkept' && shelf.error && !shelf.error.missing) {
       const again = button(t('script.save_again'), () => this.choose(() => shelf.save()));
       parts.conflict.replaceChildren(shelf.error.message, ' ', again);
     } else {
@@ -96,14 +115,18 @@ export class ShelfView {
   }
 }
 
+/** @param {string} label @param {() => void} action */
 function button(label, action) {
   const element = Object.assign(document.createElement('button'), { type: 'button', textContent: label });
   element.onclick = action;
   return element;
 }
 
-function entry(label, action) {
+/** @param {string} label @param {() => void} action @param {boolean} [isOpen] */
+function entry(label, action, isOpen = false) {
   const item = document.createElement('li');
-  item.append(button(label, action));
+  const open = button(label, action);
+  if (isOpen) open.ariaCurrent = 'true';
+  item.append(open);
   return item;
 }

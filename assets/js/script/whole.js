@@ -23,9 +23,12 @@ export class Whole extends EventTarget {
   room = 'script';
   mode = null;
   record = null;
+  metrics = null;
+  stopReason = null;
   error = null;
   /** @type {{at: number, samples: number}[]} */
   arrivals = [];
+  /** @type {import('../take.js').Timing} */
   timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   /** @type {Clip[]} */
   clips = [];

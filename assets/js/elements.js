@@ -1,0 +1,35 @@
+/** Finds the page's elements by their selector and their class; one that is not there, or is of another class, is named. */
+
+/** @overload @param {ParentNode} root @param {string} selector @returns {HTMLElement} */
+/** @template {Element} E @overload @param {ParentNode} root @param {string} selector @param {new () => E} kind @returns {E} */
+/**
+ * The first element that a selector finds.
+ *
+ * @param {ParentNode} root @param {string} selector @param {new () => Element} [kind]  its class
+ * @returns {Element}
+ * @throws {Error} there is none of that class: markup and module do not agree
+ */
+export function need(root, selector, kind = HTMLElement) {
+  const found = root.querySelector(selector);
+  if (found instanceof kind) return found;
+  throw new Error(`The page has no ${kind.name} that is ${selector}`);
+}
+
+/** @overload @param {ParentNode} root @param {string} selector @returns {HTMLElement[]} */
+/** @template {Element} E @overload @param {ParentNode} root @param {string} selector @param {new () => E} kind @returns {E[]} */
+/**
+ * All of a class that a selector finds.
+ *
+ * @param {ParentNode} root @param {string} selector @param {new () => Element} [kind]
+ * @returns {Element[]}
+ */
+export function all(root, selector, kind = HTMLElement) {
+  return [...root.querySelectorAll(selector)].filter((one) => one instanceof kind);
+}
+
+/** What a template holds, as a new element. @param {HTMLTemplateElement} template @returns {HTMLElement} */
+export function copyOf(template) {
+  const copy = template.content.firstElementChild?.cloneNode(true);
+  if (copy instanceof HTMLElement) return copy;
+  throw new Error(`The template #${template.id} is empty`);
+}

@@ -1,0 +1,13 @@
+// What browsers have and TypeScript does not declare.
+
+interface HTMLElement {
+  showPopover(options?: { source?: HTMLElement }): void;
+}
+
+// Globals of an audio worklet.
+declare class AudioWorkletProcessor {
+  readonly port: MessagePort;
+}
+declare function registerProcessor(name: string, processor: new (options: any) => AudioWorkletProcessor): void;
+declare const sampleRate: number;
+declare const currentTime: number;
