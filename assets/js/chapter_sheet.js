@@ -1,5 +1,6 @@
 /** The sheet in which a document's chapters are chosen. */
 
+import { need } from './elements.js';
 import { expectedSeconds } from './speech_rate.js';
 
 /** @typedef {import('./importing.js').Chapter} Chapter */
@@ -12,19 +13,17 @@ export class ChapterSheet {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
-    this.dialog = /** @type {HTMLDialogElement} */ (page.querySelector('#vw-chapters'));
-    /** @param {string} name @returns {any} */
-    const part = (name) => this.dialog.querySelector(`#vw-chapters-${name}`);
-    this.title = /** @type {HTMLElement} */ (part('title'));
-    this.all = /** @type {HTMLInputElement} */ (part('all'));
-    this.list = /** @type {HTMLElement} */ (part('list'));
-    this.sum = /** @type {HTMLElement} */ (part('sum'));
-    this.go = /** @type {HTMLButtonElement} */ (part('go'));
+    this.dialog = need(page, '#vw-chapters', HTMLDialogElement);
+    this.title = need(page, '#vw-chapters-title');
+    this.all = need(page, '#vw-chapters-all', HTMLInputElement);
+    this.list = need(page, '#vw-chapters-list');
+    this.sum = need(page, '#vw-chapters-sum');
+    this.go = need(page, '#vw-chapters-go', HTMLButtonElement);
     /** @type {Chapter[]} */
     this.chapters = [];
     /** @type {(chosen: Chapter[]|null) => void} */
     this.answer = () => {};
-    part('close').onclick = () => this.dialog.close();
+    need(page, '#vw-chapters-close').onclick = () => this.dialog.close();
     this.all.onchange = () => this.pick(this.all.checked);
     this.list.onchange = () => this.paint();
     this.go.onclick = () => {

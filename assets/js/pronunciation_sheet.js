@@ -1,5 +1,6 @@
 /** The sheet in which the pronunciation dictionary is written: a row for each word. What is whole in it is kept at once. */
 
+import { all, copyOf, need } from './elements.js';
 import { saveFile } from './script/exporting.js';
 import { readWordList, writeWordList } from './word_list.js';
 
@@ -13,21 +14,18 @@ export class PronunciationSheet {
   constructor(page, studio) {
     this.studio = studio;
     this.dictionary = studio.pronunciation;
-    this.dialog = /** @type {HTMLDialogElement} */ (page.querySelector('#vw-pronunciation'));
-    /** @param {string} name @returns {any} */
-    const part = (name) => this.dialog.querySelector(`#vw-pronunciation-${name}`);
-    this.list = /** @type {HTMLElement} */ (part('list'));
-    this.pattern = /** @type {HTMLTemplateElement} */ (part('row'));
-    this.error = /** @type {HTMLElement} */ (part('error'));
-    this.told = /** @type {HTMLElement} */ (part('told'));
-    this.undo = /** @type {HTMLButtonElement} */ (part('undo'));
-    this.file = /** @type {HTMLInputElement} */ (part('file'));
-    for (const opener of page.querySelectorAll('[data-vw-pronunciation]')) {
-      /** @type {HTMLElement} */ (opener).onclick = () => this.open();
-    }
-    part('add').onclick = () => this.add();
-    part('save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
-    part('close').onclick = () => this.dialog.close();
+    this.dialog = need(page, '#vw-pronunciation', HTMLDialogElement);
+    this.list = need(page, '#vw-pronunciation-list');
+    this.pattern = need(page, '#vw-pronunciation-row', HTMLTemplateElement);
+    this.error = need(page, '#vw-pronunciation-error');
+    this.told = need(page, '#vw-pronunciation-told');
+    this.undo = need(page, '#vw-pronunciation-undo');
+    this.file = need(page, '#vw-pronunciation-file', HTMLInputElement);
+    this.adding = need(page, '#vw-pronunciation-add');
+    for (const opener of all(page, '[data-vw-pronunciation]')) opener.onclick = () => this.open();
+    this.adding.onclick = () => this.add();
+    need(page, '#vw-pronunciation-save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
+    need(page, '#vw-pronunciation-close').onclick = () => this.dialog.close();
     this.file.onchange = () => this.bring();
     this.list.onchange = () => this.keep();
     this.list.onkeydown = (event) => this.onKey(event);
@@ -63,13 +61,13 @@ export class PronunciationSheet {
 
   /** @param {Entry} entry */
   row({ word, said }) {
-    const row = /** @type {HTMLElement} */ (/** @type {Element} */ (this.pattern.content.firstElementChild).cloneNode(true));
+    const row = copyOf(this.pattern);
     this.studio.words.apply(row);
     const [first, second] = row.querySelectorAll('input');
     first.value = word;
     second.value = said;
-    /** @type {HTMLButtonElement} */ (row.querySelector('.vw-word-hear')).onclick = () => this.hear(second.value || first.value);
-    /** @type {HTMLButtonElement} */ (row.querySelector('.vw-word-remove')).onclick = () => this.remove(row);
+    need(row, '.vw-word-hear').onclick = () => this.hear(second.value || first.value);
+    need(row, '.vw-word-remove').onclick = () => this.remove(row);
     return row;
   }
 
@@ -99,7 +97,7 @@ export class PronunciationSheet {
     const next = row.nextElementSibling ?? row.previousElementSibling;
     const [word] = row.querySelectorAll('input');
     row.remove();
-    /** @type {HTMLElement} */ (next?.querySelector('input') ?? this.dialog.querySelector('#vw-pronunciation-add')).focus();
+    (next?.querySelector('input') ?? this.adding).focus();
     if (this.entries().length === before.length) return; // it was none yet
     this.keep();
     this.tell(this.studio.t('pronunciation.removed', { word: word.value }), () => {
@@ -125,7 +123,7 @@ export class PronunciationSheet {
   /** @param {string} [sentence] when all is kept */
   async keep(sentence = this.studio.t('pronunciation.kept')) {
     const entries = this.entries();
-    const twice = /** @type {HTMLInputElement|null} */ (this.list.querySelector('[aria-invalid=true]'));
+    const [twice] = all(this.list, '[aria-invalid=true]', HTMLInputElement);
     this.complain(twice ? this.studio.t('pronunciation.twice', { word: twice.value.trim() }) : '');
     this.tell('');
     if (JSON.stringify(entries) === JSON.stringify(this.dictionary.words.map(({ word, said }) => ({ word, said })))) return;

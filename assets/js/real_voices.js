@@ -5,6 +5,7 @@
  */
 
 import { StudioError } from './api.js';
+import { need } from './elements.js';
 import { gigabytes, Offers } from './real_voices_sheet.js';
 import { inPageWords, sentenceOf } from './server_words.js';
 
@@ -33,18 +34,16 @@ export class RealVoices {
     this.speaks = speaks;
     /** @type {Download} */
     this.download = { state: 'none', parts: [], got: 0, of: 0, rate: null, change: null, problem: null, can_go_back: false };
-    /** @param {string} id @returns {any} */
-    const find = (id) => page.querySelector(`#vw-${id}`);
-    this.banner = /** @type {HTMLElement} */ (find('banner'));
-    this.says = /** @type {HTMLElement} */ (find('banner-says'));
-    this.bar = /** @type {HTMLProgressElement} */ (find('banner-bar'));
-    this.see = /** @type {HTMLButtonElement} */ (find('banner-see'));
-    this.turn = /** @type {HTMLButtonElement} */ (find('banner-turn'));
-    this.leave = /** @type {HTMLButtonElement} */ (find('banner-leave'));
-    this.loaded = /** @type {HTMLElement} */ (find('loaded'));
-    this.loadedNames = /** @type {HTMLElement} */ (find('loaded-names'));
-    this.loadedSee = /** @type {HTMLButtonElement} */ (find('loaded-see'));
-    this.offers = new Offers(find('real-voices'), this);
+    this.banner = need(page, '#vw-banner');
+    this.says = need(page, '#vw-banner-says');
+    this.bar = need(page, '#vw-banner-bar', HTMLProgressElement);
+    this.see = need(page, '#vw-banner-see');
+    this.turn = need(page, '#vw-banner-turn');
+    this.leave = need(page, '#vw-banner-leave');
+    this.loaded = need(page, '#vw-loaded');
+    this.loadedNames = need(page, '#vw-loaded-names');
+    this.loadedSee = need(page, '#vw-loaded-see');
+    this.offers = new Offers(need(page, '#vw-real-voices', HTMLDialogElement), this);
     this.see.onclick = () => this.open();
     this.leave.onclick = () => this.dismiss();
     this.turn.onclick = () => this.act(this.download.state === 'fetching' ? 'pause' : 'resume');
@@ -118,7 +117,7 @@ export class RealVoices {
     this.studio.toast(this.t('real_voices.goes_on'));
   }
 
-  /** @param {() => Promise<any>} deed */
+  /** @param {() => Promise<{download: Download}>} deed */
   async tell(deed) {
     try {
       this.take((await deed()).download);

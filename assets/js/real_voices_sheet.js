@@ -1,5 +1,7 @@
 /** The sheet of real voices: what is published, what of it this machine can have, and the download while it runs. */
 
+import { need } from './elements.js';
+
 const MODES = ['custom_voice', 'voice_design', 'base'];
 
 /**
@@ -23,23 +25,21 @@ export class Offers {
     this.picked = null;
     /** What the list shows now. */
     this.built = '';
-    /** @param {string} id @returns {any} */
-    const find = (id) => dialog.querySelector(`#vw-real-${id}`);
     this.saysWhy = false; // whether what stands there is of the download
-    this.list = /** @type {HTMLElement} */ (find('list'));
-    this.sum = /** @type {HTMLElement} */ (find('sum'));
-    this.error = /** @type {HTMLElement} */ (find('error'));
-    this.begin = /** @type {HTMLButtonElement} */ (find('begin'));
-    this.turn = /** @type {HTMLButtonElement} */ (find('turn'));
-    this.stop = /** @type {HTMLButtonElement} */ (find('stop'));
-    find('close').onclick = () => this.close();
+    this.list = need(dialog, '#vw-real-list');
+    this.sum = need(dialog, '#vw-real-sum');
+    this.error = need(dialog, '#vw-real-error');
+    this.begin = need(dialog, '#vw-real-begin', HTMLButtonElement);
+    this.turn = need(dialog, '#vw-real-turn');
+    this.stop = need(dialog, '#vw-real-stop');
+    need(dialog, '#vw-real-close').onclick = () => this.close();
     dialog.onclick = ({ target }) => {
       if (target === dialog) this.close(); // beside the sheet
     };
     this.begin.onclick = () => voices.begin(this.chosen.map(({ id }) => id));
     this.turn.onclick = () => voices.act(voices.download.state === 'fetching' ? 'pause' : 'resume');
     this.stop.onclick = () => voices.act('stop');
-    this.list.onchange = ({ target }) => this.pick(/** @type {HTMLInputElement} */ (target));
+    this.list.onchange = ({ target }) => target instanceof HTMLInputElement && this.pick(target);
   }
 
   get isOpen() {

@@ -31,10 +31,12 @@ async function within(mode, ask) {
   }
 }
 
+/** @typedef {Pick<import('./reference.js').Reference, 'pcm'|'file'|'name'|'source'>} Recording */
+
 export const recordings = {
-  /** @param {string} name @returns {Promise<any>} undefined where none is kept */
+  /** @param {string} name @returns {Promise<Recording|undefined>} undefined where none is kept */
   get: (name) => within('readonly', (store) => store.get(name)),
-  /** @param {string} name @param {any} value samples and files are kept as they are */
+  /** @param {string} name @param {Recording} value samples and files are kept as they are */
   put: (name, value) => within('readwrite', (store) => store.put(value, name)),
   /** @param {string} name */
   delete: (name) => within('readwrite', (store) => store.delete(name)),

@@ -1,5 +1,6 @@
 /** The kept scripts in the Library, an entry each: who speaks, how many lines, how long. Its takes are folded under it. */
 
+import { all, need } from './elements.js';
 import { clock } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { title } from './rooms/fields.js';
@@ -33,8 +34,8 @@ export class ScriptsPanel {
     this.root = root;
     this.studio = studio;
     this.onChange = onChange;
-    this.heading = /** @type {HTMLElement} */ (root.querySelector('#vw-scripts-title'));
-    this.list = /** @type {HTMLElement} */ (root.querySelector('#vw-scripts-list'));
+    this.heading = need(root, '#vw-scripts-title');
+    this.list = need(root, '#vw-scripts-list');
     /** @type {ScriptSummary[]} */
     this.scripts = [];
     this.wanted = { search: '', room: '', favourite: '' };
@@ -85,16 +86,16 @@ export class ScriptsPanel {
     entry.dataset.script = id;
     entry.innerHTML = MARKUP;
     studio.words.apply(entry);
-    const find = (/** @type {string} */ selector) => /** @type {any} */ (entry.querySelector(selector));
+    const find = (/** @type {string} */ selector) => need(entry, selector);
     find('.vw-script-entry-marks').append(...this.marks(script));
-    find('a').href = `#/script/${id}`;
+    need(entry, 'a', HTMLAnchorElement).href = `#/script/${id}`;
     find('.vw-take-text').textContent = name;
     /** @type {Intl.DateTimeFormatOptions} */
     const style = { dateStyle: 'medium', timeStyle: 'short' };
     const date = new Intl.DateTimeFormat(studio.words.language, style).format(at * 1000);
     const length = seconds && clock(seconds * SAMPLE_RATE);
     find('small').textContent = [t('library.script', { n: lines }), length, date].filter(Boolean).join(' · ');
-    const [takes, remove] = /** @type {HTMLButtonElement[]} */ ([...entry.querySelectorAll('[data-do]')]);
+    const [takes, remove] = all(entry, '[data-do]');
     takes.ariaLabel = takes.title = t('library.takes_of', { name });
     takes.onclick = () => this.guard(this.unfold(entry, script, !this.open.has(id)));
     remove.ariaLabel = t('library.delete_script', { name });
@@ -116,8 +117,8 @@ export class ScriptsPanel {
 
   /** @param {HTMLElement} entry @param {ScriptSummary} script @param {boolean} isOpen */
   async unfold(entry, { id }, isOpen) {
-    const [list] = /** @type {HTMLElement[]} */ ([...entry.querySelectorAll('ul')]);
-    entry.querySelector('[data-do=takes]')?.setAttribute('aria-expanded', String(isOpen));
+    const list = need(entry, 'ul');
+    need(entry, '[data-do=takes]').setAttribute('aria-expanded', String(isOpen));
     list.hidden = !isOpen;
     if (!isOpen) return void this.open.delete(id);
     this.open.add(id);

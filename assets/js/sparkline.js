@@ -34,9 +34,8 @@ export class Sparkline {
  * @param {(number|null)[]} points @param {number} length @param {number} most
  */
 function path(points, length, most) {
-  return /** @type {any[]} */ (points)
-    .map((value, index) => [value, WIDTH - ((points.length - 1 - index) * WIDTH) / (length - 1)])
-    .filter(([value]) => value !== null)
-    .map(([value, x]) => `${x.toFixed(2)},${(HEIGHT - (value / most) * HEIGHT).toFixed(2)}`)
+  const x = (/** @type {number} */ index) => WIDTH - ((points.length - 1 - index) * WIDTH) / (length - 1);
+  return points
+    .flatMap((value, index) => (value === null ? [] : [`${x(index).toFixed(2)},${(HEIGHT - (value / most) * HEIGHT).toFixed(2)}`]))
     .join(' ');
 }

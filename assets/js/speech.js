@@ -93,7 +93,7 @@ export class Speech {
 
   /** Hand a finished take to the studio's store. @param {Take} take */
   async keep(take) {
-    /** @param {any} error */
+    /** @param {import('./api.js').StudioError|null} error */
     const unkept = (error) => {
       const isNew = !take.unkept;
       take.unkept = true;

@@ -6,6 +6,8 @@
 
 import { BIN, Peaks } from './peaks.js';
 
+/** @typedef {import('./stage.js').Shown} Shown */
+
 // Speech is mostly quiet: this power shows what is soft without the loud leaving the canvas.
 const SHOWN = 0.6;
 // The shortest stretch of time that fills the width, so that a first chunk does not look like a whole take.
@@ -15,14 +17,14 @@ export class Waveform {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
     this.canvas = canvas;
-    /** @type {any} a take, or what has peaks of its own */
+    /** @type {Shown|null} */
     this.take = null;
     this.played = 0;
     this.onProgress = () => this.draw();
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  /** @param {import('./take.js').Take|import('./script/whole.js').Whole|null} take */
+  /** @param {Shown|null} take */
   show(take) {
     this.take?.removeEventListener('progress', this.onProgress);
     this.take = take;
@@ -47,7 +49,7 @@ export class Waveform {
     const style = getComputedStyle(canvas);
     const accent = style.getPropertyValue('--vw-accent');
     const quiet = style.getPropertyValue('--vw-wave');
-    paintBars(canvas, take && (take.peaks ?? Peaks.of(take)), span / BIN, (from) => (from < this.played / BIN ? accent : quiet));
+    paintBars(canvas, take && ('peaks' in take ? take.peaks : Peaks.of(take)), span / BIN, (from) => (from < this.played / BIN ? accent : quiet));
   }
 }
 

@@ -3,6 +3,7 @@
  * spoken by Base, or, with a style, by a CustomVoice checkpoint that can.
  */
 
+import { need } from '../elements.js';
 import { keyOf } from '../voice_catalogue.js';
 import { dress, VoicePicker } from '../voice_picker.js';
 import { FieldError, fillChips, fillLanguages, preselect, spokenBy } from './fields.js';
@@ -20,17 +21,16 @@ export class SpeakersRoom {
   constructor(root, studio) {
     this.root = root;
     this.studio = studio;
-    const part = (/** @type {string} */ name) => /** @type {any} */ (root.querySelector(`#vw-speakers-${name}`));
-    this.chip = /** @type {HTMLButtonElement} */ (part('voice'));
-    this.language = /** @type {HTMLSelectElement} */ (part('language'));
-    this.instruct = /** @type {HTMLTextAreaElement} */ (part('instruct'));
-    this.hint = /** @type {HTMLElement} */ (part('hint'));
-    this.chips = /** @type {HTMLElement} */ (part('chips'));
+    this.chip = need(root, '#vw-speakers-voice', HTMLButtonElement);
+    this.language = need(root, '#vw-speakers-language', HTMLSelectElement);
+    this.instruct = need(root, '#vw-speakers-instruct', HTMLTextAreaElement);
+    this.hint = need(root, '#vw-speakers-hint');
+    this.chips = need(root, '#vw-speakers-chips');
     /** Who was chosen, also while they cannot speak here. @type {Wanted|null} */
     this.wanted = null;
     this.offered = '';
     const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
-    this.picker = new VoicePicker(part('picker'), studio, acts);
+    this.picker = new VoicePicker(need(root, '#vw-speakers-picker'), studio, acts);
     studio.voicePopover.serve(this.chip, acts);
     studio.catalogue.addEventListener('change', () => this.settle());
     this.suggestManners();
@@ -117,7 +117,7 @@ export class SpeakersRoom {
   /** Put a suggestion in the place of what is there. @param {string} text */
   suggest(text) {
     const { studio, instruct } = this;
-    const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((/** @type {{text: string}} */ one) => one.text === instruct.value);
+    const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
     studio.replacing(this, isOwn, () => (instruct.value = text));
   }
 

@@ -94,7 +94,7 @@ export class Casting {
    * What is asked for to speak a stretch of a line: everything but text and seed.
    *
    * @param {Line} line
-   * @returns {{mode: string, config: Object<string, any>}}
+   * @returns {{mode: import('../take.js').Mode, config: import('../take.js').Config}}
    */
   request({ voice, instruct }) {
     if (!voice) throw new Error('a line without a voice is not spoken');

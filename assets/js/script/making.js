@@ -10,9 +10,11 @@
  * @typedef {Object} Stretch     what is spoken between pauses, or a pause
  * @property {number} [silence]  seconds; then there is nothing else
  * @property {string} [text]
- * @property {any} [key]        a text; null while the line has no voice or no seed
- * @property {any} [mode]
- * @property {Object<string, any>} [config]
+ * @property {string|null} [key] null while the line has no voice or no seed
+ * @property {import('../take.js').Mode} [mode]
+ * @property {import('../take.js').Config} [config]
+ *
+ * @typedef {Take|import('./document.js').MadePart} Sound  here, or kept by the studio
  *
  * @typedef {Object} LineState
  * @property {'empty'|'unmade'|'coming'|'made'|'failed'} state
@@ -27,7 +29,7 @@ import { levelsOf } from './levels.js';
 import { readParts } from './parts.js';
 
 export class Maker extends EventTarget {
-  /** @param {Object<string, any>} studio @param {import('./casting.js').Casting} casting */
+  /** @param {Pick<import('../studio.js').Studio, 'api'|'say'|'pronunciation'|'t'>} studio @param {import('./casting.js').Casting} casting */
   constructor(studio, casting) {
     super();
     this.studio = studio;
@@ -54,7 +56,7 @@ export class Maker extends EventTarget {
     const { seed, voice } = line;
     const { parts } = readParts(line.text);
     return parts.map((part) => {
-      if (part.silence) return part;
+      if (part.text === undefined) return part;
       if (!voice) return { ...part, key: null };
       const { mode, config } = this.casting.request(line);
       const asked = [mode, Object.entries(config).sort(), this.studio.pronunciation.spoken(part.text) ?? part.text, seed];
@@ -65,33 +67,33 @@ export class Maker extends EventTarget {
   /** @param {Line} line @returns {LineState} */
   state(line) {
     const plan = this.plan(line);
-    /** @type {any[]} */
     const known = plan.filter(({ silence }) => !silence).map((part) => this.sound(part));
     const samples = known.reduce((sum, sound) => sum + (sound?.samples ?? 0), 0);
     const pauses = plan.reduce((sum, { silence }) => sum + (silence ?? 0), 0);
     const seconds = samples / SAMPLE_RATE + pauses;
-    const error = plan.map(({ key }) => this.errors.get(key)).find(Boolean) ?? null;
+    const error = plan.map(({ key }) => key && this.errors.get(key)).find((one) => one instanceof Error) ?? null;
     if (error) return { state: 'failed', seconds, error };
     if (plan.length === 0) return { state: 'empty', seconds, error };
-    if (known.some((sound) => sound?.live)) return { state: 'coming', seconds, error };
-    const short = known.find((sound) => sound?.isShort) ?? null;
+    const here = known.filter((sound) => sound instanceof Take);
+    if (here.some(({ live }) => live)) return { state: 'coming', seconds, error };
+    const short = here.find(({ isShort }) => isShort);
     return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error, short };
   }
 
-  /** A stretch's sound: here, or kept by the studio, or none. @param {Stretch} stretch @returns {any} */
+  /** A stretch's sound; null: none yet. @param {Stretch} stretch @returns {Sound|null} */
   sound({ key }) {
-    return this.takes.get(key) ?? this.kept.get(key) ?? null;
+    return (key && (this.takes.get(key) ?? this.kept.get(key))) || null;
   }
 
   /** How loud a stretch is along its way, as far as it is known. @param {Stretch} stretch */
   levels({ key }) {
-    const take = this.takes.get(key);
-    return take ? levelsOf(take) : (this.kept.get(key)?.levels ?? '');
+    const sound = this.sound({ key });
+    return sound instanceof Take ? levelsOf(sound) : (sound?.levels ?? '');
   }
 
   /** The stored takes of a line, in their order. @param {Line} line */
   partsOf(line) {
-    return this.plan(line).flatMap(({ key }) => this.kept.get(key) ?? []);
+    return this.plan(line).flatMap(({ key }) => (key && this.kept.get(key)) || []);
   }
 
   /** Give a line the seed that it is made with. @param {Line} line */
@@ -107,8 +109,8 @@ export class Maker extends EventTarget {
    */
   async take(stretch, line) {
     const { key } = stretch;
-    if (!this.takes.has(key) && this.kept.has(key)) await this.fetch(key);
-    return this.takes.get(key) ?? this.ask(stretch, line);
+    if (key && !this.takes.has(key) && this.kept.has(key)) await this.fetch(key);
+    return (key && this.takes.get(key)) || this.ask(stretch, line);
   }
 
   /** Bring back the sound that is kept; forget it where it was deleted meanwhile. @param {string} key */
@@ -124,17 +126,19 @@ export class Maker extends EventTarget {
       this.takes.set(key, take);
       this.keep(key, take);
     } catch (error) {
-      if (/** @type {any} */ (error).status !== 404) throw error;
+      if (error.status !== 404) throw error;
       this.kept.delete(key);
     }
   }
 
-  /** @param {Stretch} stretch @param {Line} line @returns {Take} */
+  /** @param {Stretch} stretch that is prepared @param {Line} line @returns {Take} */
   ask({ key, mode, config, text }, line) {
     const { script } = this;
+    const { seed } = line;
+    if (!key || !mode || !config || !text || seed === null) throw new Error('a pause, or a line without a voice, is not spoken');
     this.errors.delete(key);
     const label = script && `${script.name}, ${script.at(line.id) + 1}`;
-    const take = this.studio.say({ room: 'script', mode, config, text, seed: line.seed, label, isQuiet: true, keepsStopped: false });
+    const take = this.studio.say({ room: 'script', mode, config, text, seed, label, isQuiet: true, keepsStopped: false });
     const forget = () => this.takes.get(key) === take && this.takes.delete(key);
     /** @param {string} event @param {() => void} then */
     const on = (event, then) =>
@@ -148,20 +152,19 @@ export class Maker extends EventTarget {
     on('done', () => take.state === 'stopped' && forget());
     on('error', () => {
       forget();
-      this.errors.set(key, take.error);
+      if (take.error) this.errors.set(key, take.error);
     });
-    on('stored', () => {
-      if (take.id) this.keep(key, take);
-    });
+    on('stored', () => this.keep(key, take));
     this.changed();
     return take;
   }
 
-  /** The studio keeps this take: remember it for the script. @param {string} key @param {Take} take */
+  /** Where the studio keeps this take, remember it for the script. @param {string} key @param {Take} take */
   keep(key, take) {
+    const { id, samples } = take;
     const levels = levelsOf(take);
-    if (this.kept.get(key)?.levels === levels) return;
-    this.kept.set(key, { key, take: /** @type {string} */ (take.id), samples: take.samples, levels });
+    if (!id || this.kept.get(key)?.levels === levels) return;
+    this.kept.set(key, { key, take: id, samples, levels });
     this.dispatchEvent(new Event('kept'));
   }
 
@@ -174,6 +177,7 @@ export class Maker extends EventTarget {
    */
   async make(line) {
     this.prepare(line);
+    /** @type {({take: string}|{silence_s: number})[]} */
     const clips = [];
     for (const part of this.plan(line)) {
       if (part.silence) clips.push({ silence_s: part.silence });
@@ -184,9 +188,10 @@ export class Maker extends EventTarget {
 
   /** @param {Stretch} stretch @param {Line} line @returns {Promise<string>} the stored take's id */
   async store(stretch, line) {
-    const kept = this.kept.get(stretch.key);
+    const { key } = stretch;
+    const kept = key && this.kept.get(key);
     if (kept) return kept.take;
-    const take = this.takes.get(stretch.key) ?? this.ask(stretch, line);
+    const take = (key && this.takes.get(key)) || this.ask(stretch, line);
     await take.stored();
     if (take.id) return take.id;
     throw new Error(this.studio.t('script.not_stored', { n: (this.script?.at(line.id) ?? 0) + 1 }));
@@ -196,7 +201,7 @@ export class Maker extends EventTarget {
   forget(line) {
     if (!line.locked) line.seed = null;
     this.prepare(line);
-    for (const { key } of this.plan(line)) {
+    for (const key of this.plan(line).map((part) => part.key ?? '')) {
       for (const known of [this.takes, this.kept, this.errors]) known.delete(key);
     }
     this.changed();

@@ -1,8 +1,10 @@
 /**
  * Where each line lies in the whole of a script. What plays, what the timeline shows and what is exported agree with it.
  *
- * @typedef {import('./making.js').Stretch & {sound: any, start: number, length: number}} PlacedStretch
- *   sound: a take, or what is known of one that is kept; null: it is to be made. start: in the whole
+ * @typedef {import('./making.js').Stretch & {sound: Sound|null, start: number, length: number}} PlacedStretch
+ *   sound: null where it is to be made; start: in the whole
+ *
+ * @typedef {import('./making.js').Sound} Sound
  *
  * @typedef {Object} Clip
  * @property {import('./document.js').Line} line
@@ -48,9 +50,9 @@ export function layOut(script, maker) {
   return clips;
 }
 
-/** @param {import('./making.js').Stretch} stretch @param {any} sound */
+/** @param {import('./making.js').Stretch} stretch @param {Sound|null} sound */
 function lengthOf({ silence, text = '' }, sound) {
   if (silence) return samplesOf(silence);
-  if (sound && !sound.live) return sound.samples;
+  if (sound && !('live' in sound && sound.live)) return sound.samples;
   return Math.max(samplesOf(expectedSeconds(text)), sound?.samples ?? 0);
 }

@@ -19,7 +19,7 @@ const QUIET = 0.3; // of the clip's height: what is quieter than that altogether
 /**
  * @typedef {Object} Acts
  * @property {(line: import('./document.js').Line) => string} nameOf   who speaks it
- * @property {(part: any) => string} levels           of a stretch
+ * @property {(part: import('./making.js').Stretch) => string} levels
  * @property {(event: KeyboardEvent) => void} onKey
  */
 

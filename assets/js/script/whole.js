@@ -34,7 +34,7 @@ export class Whole extends EventTarget {
   clips = [];
   /** The id of the line that sounds. @type {string|null} */
   sounding = null;
-  /** What of it is at the loudspeaker. @type {any} */
+  /** What of it is at the loudspeaker: a take, or a silence. @type {import('./performance.js').Item|null} */
   item = null;
   /** @type {{low: number[], high: number[]}|null} */
   drawn = null;
@@ -73,12 +73,17 @@ export class Whole extends EventTarget {
     return this.clips.some(({ state }) => state !== 'made');
   }
 
+  /** The take at the loudspeaker. */
+  get take() {
+    return this.item && 'silence' in this.item ? null : this.item;
+  }
+
   get queue() {
-    return this.item?.queue ?? null;
+    return this.take?.queue ?? null;
   }
 
   get start() {
-    return this.item?.start ?? null;
+    return this.take?.start ?? null;
   }
 
   /** A line is another, was made, came or went. */
