@@ -7,6 +7,7 @@ from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import enter_script, texts
+from tests.browser.steps import enter
 from tests.support.documents import epub, letter
 
 pytestmark = pytest.mark.browser
@@ -35,8 +36,10 @@ def test_chapters_of_a_book_become_a_script_of_its_title(studio: Page) -> None:
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", 'The "end"', "重庆漢"]
 
 
-def test_a_letter_is_spoken_in_speak_and_replacing_can_be_undone(studio: Page) -> None:
+@pytest.mark.parametrize("room", ["speakers", "clone"])
+def test_a_letter_is_spoken_as_the_room_speaks_and_replacing_can_be_undone(studio: Page, room: str) -> None:
     studio.fill("#vw-text", "My own words.")
+    enter(studio, room)
     studio.set_input_files("#vw-text-file", LETTER)
     expect(studio.locator("#vw-text")).to_have_value("Dear you.\n\nIt rains.")
     studio.locator(".vw-toast button").click()

@@ -164,3 +164,16 @@ def test_a_voice_is_heard_and_spoken_with(studio: Page, keep: Callable[..., dict
     studio.click("#vw-speak")
     await_sound(studio)
     silence(studio)
+
+
+def test_a_recording_that_cannot_be_played_is_told(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+    carla = keep("Carla")
+    studio.route("**/v1/audio/voices/*/audio", lambda route: route.fulfill(body=b"no sound"))
+    found = opened(studio, carla)
+    found.locator(".vw-voice-play").click()
+    told = "This browser cannot play the recording of Carla."
+    expect(found.locator(".vw-error")).to_have_text(told)
+    enter(studio, "clone")
+    studio.select_option("#vw-clone-voice", carla["id"])
+    studio.click("#vw-clone-stored-play")
+    expect(studio.locator(".vw-toast")).to_have_text(told)

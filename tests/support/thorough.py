@@ -272,6 +272,7 @@ KEPT: dict[str, Row] = {
         "test_rooms_have_addresses_and_back_leads_to_the_room_before",
         "test_a_reload_keeps_the_text_the_speaker_and_how_to_say_it",
     ),
+    "tests/browser/test_elements.py": (),
     "tests/browser/test_history.py": ("test_takes_outlive_the_page_and_are_found_again",),
     "tests/browser/test_languages.py": ("test_what_the_server_refuses_is_said_in_the_language_of_the_page",),
     "tests/browser/test_library_voices.py": ("test_voices_are_searched_and_changed",),

@@ -307,9 +307,9 @@ export class DesignRoom {
   /** What a card asks for. @param {TakeCard} card @param {Asks} asks */
   act(card, { act, change, clicked }) {
     if (act === 'keep') return this.keep(card);
+    if (act === 'use') return this.use(card);
     if (act === 'closer') return this.closer(card, { clicked });
     if (change) return this.change(card, { change, clicked });
-    return this.use(card);
   }
 
   /** Whether a checkpoint is loaded that speaks after a sound. */

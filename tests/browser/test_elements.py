@@ -1,0 +1,52 @@
+"""Elements are found by their class, and a notice stays while it is used."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+
+def test_an_element_that_is_not_there_or_is_of_another_class_is_named(blank: Page) -> None:
+    found = blank.evaluate("""async () => {
+      const { all, copyOf, need } = await import('/js/elements.js');
+      document.body.innerHTML = `<input id="a"><button id="b"></button>
+        <template id="c"></template><template id="d"><p>in it</p></template>`;
+      const said = (deed) => { try { return deed(); } catch (error) { return error.message; } };
+      const [empty, full] = all(document, 'template', HTMLTemplateElement);
+      return [
+        need(document, '#a', HTMLInputElement).id,
+        said(() => need(document, '#gone')),
+        said(() => need(document, '#b', HTMLInputElement)),
+        all(document, '#a, #b', HTMLButtonElement).map(({ id }) => id),
+        copyOf(full).textContent,
+        said(() => copyOf(empty)),
+      ];
+    }""")
+    assert found == [
+        "a",
+        "The page has no HTMLElement that is #gone",
+        "The page has no HTMLInputElement that is #b",
+        ["b"],
+        "in it",
+        "The template #c is empty",
+    ]
+
+
+def test_a_notice_waits_while_its_button_has_the_focus(blank: Page) -> None:
+    waiting = blank.evaluate("""async () => {
+      const { Toasts } = await import('/js/toast.js');
+      const timers = new Set();
+      window.setTimeout = () => { timers.add(timers.size + 1); return timers.size; };
+      window.clearTimeout = (timer) => timers.delete(timer);
+      new Toasts(document.body).show('Gone.', { action: 'Undo' });
+      const counts = [timers.size];
+      const button = document.querySelector('.vw-toast button');
+      for (const deed of ['focus', 'blur']) {
+        button[deed]();
+        counts.push(timers.size);
+      }
+      return counts;
+    }""")
+    assert waiting == [1, 0, 1]
