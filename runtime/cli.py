@@ -1,4 +1,4 @@
-"""The command line parses arguments and calls what does the work: `say`, `runtime`, `wyoming`, `fetch`, `bench`."""
+"""The command line parses arguments and calls what does the work, a function for each command."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_say(commands.add_parser("say", help="speak one text, in this process"))
     _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio talk to"))
     _add_wyoming(commands.add_parser("wyoming", help="run the runtime process for Home Assistant, by Wyoming too"))
+    _add_doctor(commands.add_parser("doctor", help="say what a checkpoint would serve here, and what keeps it from it"))
     _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
     for command in commands.choices.values():  # before the command or behind it
@@ -87,6 +88,12 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
         "--split",
         choices=[split.value for split in Split],
         help="where the text is cut: auto only where it is too long for the checkpoint to be spoken in one go",
+    )
+    parser.add_argument(
+        "--decode",
+        choices=["whole", "windowed"],
+        default="whole",
+        help="windowed: begin the sound anew every 300 frames, as the official package does, to compare with it",
     )
     parser.add_argument("--out", metavar="FILE.wav", type=Path)
     parser.add_argument("--codes-out", metavar="FILE.npy", type=Path)
@@ -121,6 +128,19 @@ def _add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--loads", help="load checkpoints at the start, or each at its first_use")
     parser.add_argument("--eager", action="store_true", help="capture no graphs (the CPU never does)")
+
+
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model", metavar="MODEL", help="folder, or Hub id with an optional @revision, of which no weights are fetched"
+    )
+    parser.add_argument("--device", help="auto, cpu, cuda or npu")
+    parser.add_argument("--dtype", help="auto, float32 or bfloat16")
+    parser.add_argument(
+        "--max-slots", type=int, metavar="N", help="slots that are wanted; 0: as many as the device holds"
+    )
+    parser.add_argument("--json", action="store_true", help="all of it as JSON on stdout")
+    parser.set_defaults(run=_doctor)
 
 
 def _add_fetch(parser: argparse.ArgumentParser) -> None:
@@ -188,6 +208,14 @@ def _runtime(arguments: argparse.Namespace) -> int:
 def _wyoming(arguments: argparse.Namespace) -> int:
     arguments.wyoming = arguments.wyoming or Settings.from_env().server.wyoming or WYOMING
     return _runtime(arguments)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from runtime.doctor import doctor
+
+    engine = Settings.from_env().engine
+    engine = override(engine, device=arguments.device, dtype=arguments.dtype, max_slots=arguments.max_slots)
+    return 0 if doctor(arguments.model, engine, as_json=arguments.json) else BAD_INPUT
 
 
 def _fetch(arguments: argparse.Namespace) -> int:

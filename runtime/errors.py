@@ -19,7 +19,7 @@
     ├─ Failed                our fault, this request only
     │  └─ NonFiniteOutput · GenerationFailed · EngineDead · CheckpointUnusable · StorageFailed
     └─ SetUpError            said to the operator on the command line, never sent to a client
-       ├─ CheckpointMissing · CheckpointInvalid · CheckpointTooLarge
+       ├─ CheckpointMissing · CheckpointInvalid · CheckpointUnsupported · CheckpointTooLarge
        ├─ HubUnreachable · HubRefused · DiskFull · DownloadDamaged
        └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
 
@@ -385,6 +385,11 @@ class CheckpointMissing(SetUpError):
 class CheckpointInvalid(SetUpError):
     code = "checkpoint_invalid"
     sentence = "{path}: {why}."
+
+
+class CheckpointUnsupported(SetUpError):
+    code = "checkpoint_unsupported"
+    sentence = "{path}: it cannot be served: {why}."
 
 
 class DeviceUnavailable(SetUpError):

@@ -13,15 +13,6 @@ from runtime.request import Mode
 LICENCE = "Apache-2.0"
 OWNER = "Qwen"
 
-# Of a repository in the published layout: what is fetched of it.
-HUB_FILES = [
-    "*.json",
-    "merges.txt",
-    "model*.safetensors",
-    "speech_tokenizer/*.json",
-    "speech_tokenizer/*.safetensors",
-]
-
 SPEECH_TOKENIZER = 170_557_441  # numbers, float32 always; the same file in every repository
 SMALL_FILES = 5 * 10**6  # bytes of configurations and vocabulary
 POSITION = 2 * 28 * 8 * 128  # numbers that the talker keeps of a position: keys and values

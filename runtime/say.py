@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime.engine.engine import Engine
+from runtime.engine.windowed_sound import windowed_sound
 from runtime.errors import InvalidSetting, MissingReference
 from runtime.request import (
     SAMPLE_RATE,
@@ -37,6 +38,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     _check_output("--out", arguments.out)
     _check_output("--codes-out", arguments.codes_out)
+    in_windows = arguments.decode == "windowed"
     request = _request(arguments, settings.limits)
     engine = Engine.open(settings)
     sound: list[bytes] = []
@@ -50,22 +52,26 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
             case AudioChunk(pcm=pcm):
                 sound.append(pcm)
                 codes.append(event.codes)
-                if arguments.stdout:
-                    sys.stdout.buffer.write(pcm)
-                    sys.stdout.buffer.flush()
+                if arguments.stdout and not in_windows:
+                    _write_out(pcm)
             case Broken(error=error):
                 raise error
             case Finished(stop_reason=reason, stats=stats):
                 rtf = "-" if stats.rtf is None else f"{stats.rtf:.2f}"
                 print(f"voicewright: {stats.frames} frames, {reason}, rtf {rtf}", file=sys.stderr)
+    groups = engine.registry.entries[0].config.talker.num_code_groups
+    frames = np.concatenate([np.empty((0, groups), np.int64), *codes])
+    if in_windows:
+        sound = [windowed_sound(engine, request, frames)]
+        if arguments.stdout:
+            _write_out(*sound)
     if arguments.out:
         write_wav(arguments.out, b"".join(sound))
     elif not (arguments.stdout or arguments.codes_out):
         print("voicewright: nothing was kept; give --out FILE.wav, or --stdout for raw s16le samples", file=sys.stderr)
     if arguments.codes_out:
-        groups = engine.registry.entries[0].config.talker.num_code_groups
         with arguments.codes_out.open("wb") as file:  # np.save would add a suffix to a name
-            np.save(file, np.concatenate([np.empty((0, groups), np.int64), *codes]))
+            np.save(file, frames)
     return 0
 
 
@@ -76,6 +82,11 @@ def write_wav(path: Path, pcm: bytes) -> None:
         file.setsampwidth(2)
         file.setframerate(SAMPLE_RATE)
         file.writeframes(pcm)
+
+
+def _write_out(pcm: bytes) -> None:
+    sys.stdout.buffer.write(pcm)
+    sys.stdout.buffer.flush()
 
 
 def _check_output(option: str, path: Path | None) -> None:
@@ -89,10 +100,17 @@ def _check_output(option: str, path: Path | None) -> None:
 
 
 def _split(arguments: argparse.Namespace) -> Split:
-    """Whoever counts frames compares them with the reference, which speaks every text in one go."""
-    if arguments.split:
-        return Split(arguments.split)
-    return Split.AUTO if arguments.max_frames is None else Split.NONE
+    """Whoever counts frames or windows compares them with the reference, which speaks every text in one go.
+
+    Raises:
+        InvalidSetting: windows would go over the parts of a text.
+    """
+    in_windows = arguments.decode == "windowed"
+    split = Split(arguments.split) if arguments.split else None
+    if in_windows and split not in (None, Split.NONE):
+        why = "windows are those of a text that is spoken in one go; use --split none"
+        raise InvalidSetting(name="--decode", value="windowed", why=why)
+    return split or (Split.NONE if in_windows or arguments.max_frames is not None else Split.AUTO)
 
 
 def _request(arguments: argparse.Namespace, limits: Limits) -> SpeechRequest:

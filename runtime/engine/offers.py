@@ -16,7 +16,7 @@ from torch import Tensor
 from runtime import published
 from runtime.device import Device, open_device
 from runtime.device.open_device import choose_dtype
-from runtime.engine.check import PROCESS, memory_of
+from runtime.engine.memory import PROCESS, memory_of
 from runtime.engine.sizing import RESERVE
 from runtime.published import FRAME_S, POSITION, PUBLISHED, SOUND_OPERATIONS, SPEECH_TOKENIZER, Published
 from runtime.settings import EngineSettings

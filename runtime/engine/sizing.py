@@ -5,6 +5,8 @@ from __future__ import annotations
 from runtime.device import Device
 from runtime.errors import DeviceMemory
 from runtime.model.checkpoint import Checkpoint
+from runtime.model.code2wav import Code2Wav
+from runtime.model.config import ModelConfig
 from runtime.settings import EngineSettings
 
 CPU_SLOTS = 8
@@ -13,20 +15,20 @@ RESERVE = 2 * 2**30  # bytes for graphs, prompts that are read, voices, and the 
 GIB = 2**30
 
 
-def slot_bytes(checkpoint: Checkpoint, length: int, element: int) -> int:
+def slot_bytes(config: ModelConfig, code2wav: Code2Wav, length: int, element: int) -> int:
     """What one slot takes on the device: keys and values, the rest of its slot cache, its Code2Wav stream.
 
     Args:
         length: positions of a slot.
         element: bytes of a number in talker and code predictor.
     """
-    talker, predictor = checkpoint.config.talker, checkpoint.config.predictor
+    talker, predictor = config.talker, config.predictor
     keys = 2 * talker.num_hidden_layers * talker.num_key_value_heads * (length + 1) * talker.head_dim
     inner = (
         2 * predictor.num_hidden_layers * predictor.num_key_value_heads * talker.num_code_groups * predictor.head_dim
     )
     row = 8 * length + talker.vocab_size
-    sound = checkpoint.speech_tokenizer.code2wav.fresh_state(1)
+    sound = code2wav.fresh_state(1)
     return (keys + inner + talker.hidden_size) * element + row + sum(part.nbytes for part in sound.tensors())
 
 
@@ -49,7 +51,7 @@ def slots_for(
         return settings.max_slots or CPU_SLOTS
     free, total = device.free_bytes(), device.total_bytes()
     left = free - (1 - settings.memory_share) * total - RESERVE
-    each = slot_bytes(checkpoint, length, element)
+    each = slot_bytes(checkpoint.config, checkpoint.speech_tokenizer.code2wav, length, element)
     wanted = settings.max_slots or 1
     if left < wanted * each:
         raise DeviceMemory(

@@ -17,16 +17,20 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
+from runtime.model.files import SPEECH_TOKENIZER, weight_files
+from runtime.model.headers import list_some
 from runtime.model.products import lay_out
 from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.model.weights import load_weights, on_meta, weight_files
-from runtime.published import HUB_FILES
+from runtime.model.weights import load_weights, on_meta
 from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
+
+# Prefixes of keys.
+TALKER, SPEAKER_ENCODER, DECODER, ENCODER = "talker.", "speaker_encoder.", "decoder.", "encoder."
 
 _END_BYTES = 2**20  # of a weights file, from each end; the header with every name and offset is among the first
 
@@ -71,22 +75,30 @@ def load_checkpoint(
         CheckpointInvalid: a file does not hold what it should; the sentence names what.
     """
     folder = resolve(reference)
-    config = read_model_config(folder)
+    config, speech_config = read_model_config(folder), read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     text_tokenizer = TextTokenizer(folder, config)
-    with on_meta():
-        talker = Talker(config)
-        speaker_encoder = SpeakerEncoder(config.speaker_encoder) if config.speaker_encoder else None
-    networks: dict[str, nn.Module] = {"talker.": talker}
-    dtypes = {"talker.": dtype}
-    if speaker_encoder is not None:
-        networks["speaker_encoder."] = speaker_encoder
-        dtypes["speaker_encoder."] = torch.float32
-    load_weights(weight_files(folder), networks, device, dtypes)
-    speech_tokenizer = _speech_tokenizer(folder / "speech_tokenizer", device, loaded)
-    _check_fit(folder, config, text_tokenizer, speech_tokenizer.config)
-    if notes := "; ".join(filter(None, (config.notes.describe(), speech_tokenizer.config.notes.describe()))):
+    check_fit(folder, config, text_tokenizer, speech_config)
+    networks = speaking_networks(config)
+    dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
+    unread = load_weights(weight_files(folder), networks, device, dtypes)
+    speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
+    if speech_tokenizer is None:
+        sound = sound_networks(speech_config)
+        unread += load_weights(
+            weight_files(folder / SPEECH_TOKENIZER), sound, device, dict.fromkeys(sound, torch.float32)
+        )
+        code2wav, encoder = sound[DECODER], sound[ENCODER]
+        assert isinstance(code2wav, Code2Wav)
+        assert isinstance(encoder, SpeechEncoder)
+        lay_out(code2wav)
+        speech_tokenizer = SpeechTokenizer(folder / SPEECH_TOKENIZER, speech_config, code2wav, encoder)
+    said = (config.notes.describe(), speech_config.notes.describe(), list_some("tensors that nothing reads:", unread))
+    if notes := "; ".join(filter(None, said)):
         log.info("configuration of %s: %s", folder.name, notes)
     log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), dtype, device)
+    talker, speaker_encoder = networks[TALKER], networks.get(SPEAKER_ENCODER)
+    assert isinstance(talker, Talker)
+    assert isinstance(speaker_encoder, SpeakerEncoder | None)
     return Checkpoint(
         name=public_name(reference),
         fingerprint=fingerprint(folder),
@@ -98,28 +110,48 @@ def load_checkpoint(
     )
 
 
+def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
+    """The networks of model.safetensors by the prefix of their keys, without memory."""
+    with on_meta():
+        networks: dict[str, nn.Module] = {TALKER: Talker(config)}
+        if config.speaker_encoder is not None:
+            networks[SPEAKER_ENCODER] = SpeakerEncoder(config.speaker_encoder)
+    return networks
+
+
+def sound_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Module]:
+    """The networks of the speech tokenizer, likewise."""
+    with on_meta():
+        encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)
+        return {DECODER: Code2Wav(config.code2wav), ENCODER: encoder}
+
+
 def resolve(reference: str) -> Path:
     """The local folder of a checkpoint, downloaded from the Hub if it has to be.
 
     Raises:
-        CheckpointMissing: there is no such folder, or the Hub does not give it.
+        CheckpointMissing: there is no such folder.
+        SetUpError: the Hub does not give it.
+    """
+    if (folder := local_folder(reference)) is not None:
+        return folder
+    from runtime.model.hub import folder_of  # only who downloads waits for its imports
+
+    return folder_of(reference)
+
+
+def local_folder(reference: str) -> Path | None:
+    """The folder that a reference names, or None where it is a Hub id.
+
+    Raises:
+        CheckpointMissing: it can be neither.
     """
     folder = Path(reference).expanduser()
     if reference and folder.is_dir():
         return folder
-    name, _, revision = reference.partition("@")  # a revision may hold slashes (refs/pr/1)
-    if folder.is_absolute() or reference.startswith((".", "~")) or name.count("/") != 1:
+    if folder.is_absolute() or reference.startswith((".", "~")) or reference.partition("@")[0].count("/") != 1:
         raise CheckpointMissing(path=reference, what="the folder", hint="Give a folder or a Hub id (owner/name).")
-    from huggingface_hub import snapshot_download  # only who downloads waits for its import
-
-    try:
-        return Path(snapshot_download(name, revision=revision or None, allow_patterns=HUB_FILES))
-    except Exception as error:  # the hub client raises many kinds, from no network to no such revision
-        raise CheckpointMissing(
-            path=reference,
-            what="the checkpoint",
-            hint="There is no such folder and the Hub did not give it.",
-        ) from error
+    return None
 
 
 def fingerprint(folder: Path) -> str:
@@ -128,7 +160,7 @@ def fingerprint(folder: Path) -> str:
     Raises:
         CheckpointMissing, CheckpointInvalid: there are no weights that could be read.
     """
-    digest, speech = hashlib.sha256(), folder / "speech_tokenizer"
+    digest, speech = hashlib.sha256(), folder / SPEECH_TOKENIZER
     for path in (folder / "config.json", *weight_files(folder), speech / "config.json", *weight_files(speech)):
         name = path.relative_to(folder).as_posix()
         with path.open("rb") as file:
@@ -140,8 +172,12 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:32]
 
 
-def _check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:
-    """What one part of a checkpoint says must have its row in the tables of the next."""
+def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:
+    """Refuse parts that do not fit: what one says must have its row in the tables of the next.
+
+    Raises:
+        CheckpointInvalid: they do not.
+    """
     talker, predictor, code2wav = config.talker, config.predictor, speech.code2wav
     for holds, why in (
         (
@@ -161,6 +197,10 @@ def _check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer,
             "encode_downsample_rate and decode_upsample_rate are not what the decoder's upsampling rates make",
         ),
         (
+            speech.input_sample_rate == speech.output_sample_rate == SAMPLE_RATE,
+            f"the speech tokenizer's sample rates are not {SAMPLE_RATE} Hz",
+        ),
+        (
             text_tokenizer.ids <= talker.text_vocab_size,
             "the text tokenizer has more ids than talker_config.text_vocab_size",
         ),
@@ -169,27 +209,18 @@ def _check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer,
             raise CheckpointInvalid(path=folder, why=why)
 
 
-def _speech_tokenizer(folder: Path, device: torch.device, loaded: Sequence[Checkpoint]) -> SpeechTokenizer:
+def _shared(folder: Path, loaded: Sequence[Checkpoint]) -> SpeechTokenizer | None:
+    """The speech tokenizer of a loaded checkpoint that has the same weights."""
     weights = weight_files(folder)
-    for other in loaded:
-        tokenizer = other.speech_tokenizer
-        theirs = weight_files(tokenizer.folder)
-        if len(weights) == len(theirs) and all(map(_is_same, weights, theirs)):
-            return tokenizer
-    config = read_speech_tokenizer_config(folder)
-    if config.output_sample_rate != SAMPLE_RATE or config.input_sample_rate != SAMPLE_RATE:
-        raise CheckpointInvalid(path=folder, why=f"its sample rates are not {SAMPLE_RATE} Hz")
-    with on_meta():
-        code2wav = Code2Wav(config.code2wav)
-        encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)
-    float32 = {"decoder.": torch.float32, "encoder.": torch.float32}
-    load_weights(weights, {"decoder.": code2wav, "encoder.": encoder}, device, float32)
-    lay_out(code2wav)
-    return SpeechTokenizer(folder, config, code2wav, encoder)
+    tokenizers = (other.speech_tokenizer for other in loaded)
+    return next((one for one in tokenizers if are_same(weights, weight_files(one.folder))), None)
 
 
-def _is_same(path: Path, other: Path) -> bool:
-    return filecmp.cmp(path, other, shallow=False)
+def are_same(files: Sequence[Path], others: Sequence[Path]) -> bool:
+    """Whether files hold the same bytes, one by one."""
+    return len(files) == len(others) and all(
+        filecmp.cmp(file, other, shallow=False) for file, other in zip(files, others, strict=True)
+    )
 
 
 def public_name(reference: str) -> str:

@@ -116,6 +116,7 @@ class ModelConfig:
     tts_pad_token_id: int
     tts_bos_token_id: int
     tts_eos_token_id: int
+    size: str | None = field(default=None, compare=False)  # a name; what follows from it is said above
     notes: Notes = field(default_factory=Notes, compare=False)
 
 

@@ -5,11 +5,12 @@ Where the reference's classes have no default the field is required by name. Wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runtime.errors import CheckpointInvalid
+from runtime.errors import CheckpointInvalid, CheckpointUnsupported
 from runtime.model.config import (
     Code2WavConfig,
     DecoderConfig,
@@ -27,20 +28,22 @@ from runtime.model.config_reader import (
     read_json,
     require,
     require_sections,
-    required,
     rope_of,
     section_of,
     typed,
 )
 from runtime.request import SAMPLE_RATE, Layout, Mode
 
-SPEECH_TOKENIZER = "qwen3_tts_tokenizer_12hz"
+MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
+KIND_CHARS = 60  # of an unknown kind, in a sentence
+QUANTISED = ("quantization_config", "quantization")  # where transformers says so, and MLX
 
 # Read by name, beside the sections.
 TOP = names(
     """
     model_type tokenizer_type talker_config speaker_encoder_config tts_model_type tts_model_size im_start_token_id
     tts_pad_token_id tts_bos_token_id tts_eos_token_id voicewright_modes voicewright_layouts voicewright_speaks
+    voicewright_part_chars
     """
 )
 TOKENIZER_TOP = names(
@@ -64,9 +67,9 @@ def read_model_config(folder: Path) -> ModelConfig:
     """
     path, notes = folder / "config.json", Notes()
     top = read_json(path)
-    require(top.get("model_type") == "qwen3_tts", path, "model_type is not qwen3_tts")
-    kind = top.get("tokenizer_type")
-    require(kind in (None, SPEECH_TOKENIZER), path, f"tokenizer_type must be {SPEECH_TOKENIZER}")
+    _require_kind(top, "model_type", (MODEL,), path)
+    _require_kind(top, "tokenizer_type", (None, SPEECH_TOKENIZER), path)
+    _refuse_quantised(top, path)
     notes.unknown_in(top, TOP, "")
 
     talker_json = section_of(top, "talker_config", path, notes)
@@ -98,6 +101,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         require(bool(talker.spk_id), path, "talker_config.spk_id names no speaker")
 
     _check_ids(talker, path)
+    talker = _with_known_dialects(talker, notes)
 
     def token(name: str, default: int) -> int:
         index = _integer(top, name, default, path, notes)
@@ -119,6 +123,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         tts_pad_token_id=token("tts_pad_token_id", 151_671),
         tts_bos_token_id=token("tts_bos_token_id", 151_672),
         tts_eos_token_id=token("tts_eos_token_id", 151_673),
+        size=size if isinstance(size := top.get("tts_model_size"), str) else None,
         notes=notes,
     )
 
@@ -132,8 +137,8 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
     """
     path, notes = folder / "config.json", Notes()
     top = read_json(path)
-    kind = top.get("model_type", SPEECH_TOKENIZER)
-    require(kind == SPEECH_TOKENIZER, path, f"model_type must be {SPEECH_TOKENIZER}")
+    _require_kind(top, "model_type", (None, SPEECH_TOKENIZER), path)
+    _refuse_quantised(top, path)
     notes.unknown_in(top, TOKENIZER_TOP, "")
     decoder_json = rope_of(section_of(top, "decoder_config", path, notes), path, "decoder_config")
     code2wav = _with_head_dim(parse(Code2WavConfig, decoder_json, path, "decoder_config", notes))
@@ -206,9 +211,17 @@ def _check_ids(talker: TalkerConfig, path: Path) -> None:
     del special["codec_language_id"]
     for name, index in {**special, **talker.codec_language_id, **talker.spk_id}.items():
         require(0 <= index < talker.vocab_size, path, f"{name} is {index}, which codec_embedding does not have")
-    for speaker, dialect in talker.spk_is_dialect.items():
-        known = isinstance(dialect, bool) or dialect in talker.codec_language_id
-        require(known, path, f"the dialect of {speaker} is not in codec_language_id")
+
+
+def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:
+    """Fine-tunes carry speakers' dialects over to a table that does not have them."""
+    kept = {
+        speaker: dialect
+        for speaker, dialect in talker.spk_is_dialect.items()
+        if isinstance(dialect, bool) or dialect in talker.codec_language_id
+    }
+    notes.unknown += [f"talker_config.spk_is_dialect.{name}" for name in talker.spk_is_dialect.keys() - kept.keys()]
+    return replace(talker, spk_is_dialect=kept)
 
 
 def _generation(folder: Path, notes: Notes) -> GenerationDefaults:
@@ -216,10 +229,29 @@ def _generation(folder: Path, notes: Notes) -> GenerationDefaults:
     return parse(GenerationDefaults, read_json(path), path, "generation_config", notes)
 
 
+def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], path: Path) -> None:
+    """Raises CheckpointUnsupported for another kind than those known; None among them is a field that is left out."""
+    kind = top.get(name)
+    if kind not in known:
+        require(kind is not None, path, f"{name} is missing")
+        words = ", ".join(filter(None, known))
+        raise CheckpointUnsupported(path=path, why=f"{name} is {repr(kind)[:KIND_CHARS]} and not of {words}")
+
+
+def _refuse_quantised(top: dict[str, Any], path: Path) -> None:
+    for name in QUANTISED:
+        if said := top.get(name):
+            method = said.get("quant_method") if isinstance(said, dict) else None
+            by = f" by {method}" if isinstance(method, str) else ""
+            why = f"{name} says that it is quantised{by}. Take the checkpoint that it was made from"
+            raise CheckpointUnsupported(path=path, why=why)
+
+
 def _modes(top: dict[str, Any], path: Path) -> tuple[Mode, ...]:
     if top.get("voicewright_modes"):
         return _words(Mode, top["voicewright_modes"], path, "voicewright_modes")
-    return _words(Mode, [required(top, "tts_model_type", path, "")], path, "tts_model_type")
+    _require_kind(top, "tts_model_type", tuple(Mode), path)
+    return (Mode(top["tts_model_type"]),)
 
 
 def _part_chars(top: dict[str, Any], path: Path) -> int | None:

@@ -41,7 +41,7 @@ IDLE |= names(
     max_new_tokens max_position_embeddings max_window_layers partial_rotary_factor position_id_per_seconds
     rope_parameters rope_scaling sliding_window use_cache use_sliding_window _frame_rate frame_rate
     layer_scale_initial_scale sampling_rate semantic_codebook_size num_semantic_quantizers trim_right_ratio
-    upsample_groups use_streaming
+    upsample_groups use_streaming vector_quantization_hidden_dimension
     """
 )
 

@@ -14,8 +14,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from glob import escape
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,22 +24,34 @@ from urllib.parse import urlsplit
 
 import httpx2
 from filelock import Timeout
-from huggingface_hub import HfApi, constants, hf_hub_url, snapshot_download
+from huggingface_hub import HfApi, constants, hf_hub_download, hf_hub_url, snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
+    IncompleteSnapshotError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
+    SafetensorsParsingError,
 )
 from huggingface_hub.file_download import http_get, repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, disable_progress_bars
 
-from runtime.errors import CheckpointMissing, DiskFull, DownloadDamaged, HubRefused, HubUnreachable
+from runtime.errors import (
+    CheckpointInvalid,
+    CheckpointMissing,
+    DiskFull,
+    DownloadDamaged,
+    HubRefused,
+    HubUnreachable,
+    SetUpError,
+)
 from runtime.model.config import ModelConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
-from runtime.published import HUB_FILES
+from runtime.model.config_reader import read_json
+from runtime.model.files import SPEECH_TOKENIZER, FileChoice, choose_files, names_in
+from runtime.model.headers import Headers, TensorHeader
 
 ASK_S = 10.0  # for the Hub to answer what it has
 LOCK_S = 2.0  # for another process that fetches the same file
@@ -69,12 +82,13 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What of a repository is needed, at one commit."""
+    """What of a repository is needed, at one commit, as far as it is there."""
 
     name: str
     revision: str | None
     commit: str
     files: tuple[HubFile, ...]
+    choice: FileChoice = field(default_factory=FileChoice)  # by which they are needed
 
     @property
     def size(self) -> int:
@@ -92,6 +106,10 @@ class Listing:
         with suppress(OSError):
             return min(self.part(file).stat().st_size, file.size)
         return 0
+
+    def names(self, *, weights: bool = True) -> list[str]:
+        """What is fetched, as patterns that nothing else matches; with or without the weights."""
+        return [escape(file.path) for file in self.files if weights or not file.is_weights]
 
     @property
     def folder(self) -> Path:
@@ -121,19 +139,70 @@ def listing(reference: str) -> Listing:
     """Ask the Hub what a checkpoint consists of.
 
     Raises:
-        CheckpointMissing, HubRefused, HubUnreachable: it does not say.
+        CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: it is none that could be loaded.
+        HubRefused, HubUnreachable: it does not say.
     """
-    name, _, revision = reference.partition("@")
+    one = contents(reference)
+    if one.choice.problems:
+        raise one.choice.problems[0]
+    return one
+
+
+def contents(reference: str) -> Listing:
+    """As `listing`, of whatever there is.
+
+    Raises:
+        CheckpointMissing: there is no such repository.
+        HubRefused, HubUnreachable: it does not say.
+    """
+    name, _, revision = reference.partition("@")  # a revision may hold slashes (refs/pr/1)
     with _asking(reference):
         info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=ASK_S)
-    found = [sibling for sibling in info.siblings or [] if any(fnmatch(sibling.rfilename, one) for one in HUB_FILES)]
-    files = tuple(
-        HubFile(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else (one.blob_id or "")) for one in found
-    )
-    if not any(file.is_weights for file in files) or info.sha is None:
-        hint = "Its repository on the Hub is no checkpoint in the published layout."
-        raise CheckpointMissing(path=reference, what="model.safetensors", hint=hint)
-    return Listing(name, revision or None, info.sha, files)
+    listed = {
+        one.rfilename: HubFile(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else (one.blob_id or ""))
+        for one in info.siblings or []
+    }
+    commit = info.sha or revision or "main"
+
+    def index_of(path: str) -> dict[str, Any]:
+        with _asking(reference):
+            return read_json(Path(hf_hub_download(name, path, revision=commit)))
+
+    choice = choose_files(reference, listed.keys(), index_of)
+    read = tuple(listed[path] for path in choice.read)
+    return Listing(name, revision or None, commit, read, choice)
+
+
+def folder_of(reference: str) -> Path:
+    """The folder of a whole checkpoint in the cache; what is not here is fetched.
+
+    Where the Hub cannot be asked, what is here has to do.
+
+    Raises:
+        CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: it is none that could be loaded.
+        HubRefused, HubUnreachable, DiskFull: it does not come.
+    """
+    try:
+        one = listing(reference)
+    except HubUnreachable:
+        if (folder := _folder_here(reference)) is None:
+            raise
+        return folder
+    with _asking(reference):
+        return Path(snapshot_download(one.name, revision=one.revision, allow_patterns=one.names()))
+
+
+def _folder_here(reference: str) -> Path | None:
+    """The folder of a checkpoint in the cache, if it is whole there."""
+    name, _, revision = reference.partition("@")
+    try:
+        folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+    except IncompleteSnapshotError as error:  # by all of the repository's files, of which not all are fetched
+        folder = Path(error.snapshot_path)
+    except (OSError, HFValidationError):
+        return None
+    choice = choose_files(folder, names_in(folder), lambda path: read_json(folder / path))
+    return None if choice.problems else folder
 
 
 def require_room(listings: Sequence[Listing]) -> None:
@@ -154,12 +223,40 @@ def fetch_small(one: Listing) -> ModelConfig:
         CheckpointMissing, CheckpointInvalid: it is no checkpoint that could be loaded.
         HubRefused, HubUnreachable, DiskFull: it does not come.
     """
-    with _asking(one.name):
-        folder = Path(
-            snapshot_download(one.name, revision=one.commit, allow_patterns=HUB_FILES, ignore_patterns=WEIGHTS)
-        )
-    read_speech_tokenizer_config(folder / "speech_tokenizer")
+    folder = fetch_beside_weights(one)
+    read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     return read_model_config(folder)
+
+
+def fetch_beside_weights(one: Listing) -> Path:
+    """Fetch all but the weights; the folder of it.
+
+    Raises:
+        HubRefused, HubUnreachable, DiskFull: it does not come.
+    """
+    with _asking(one.name):
+        return Path(snapshot_download(one.name, revision=one.commit, allow_patterns=one.names(weights=False)))
+
+
+def headers(one: Listing, paths: Sequence[str]) -> Headers:
+    """What files of weights on the Hub say of their tensors; of each no more than its beginning is fetched.
+
+    Raises:
+        CheckpointInvalid: one is no safetensors file, or two hold the same tensor.
+        HubRefused, HubUnreachable: the Hub does not give it.
+    """
+    found: Headers = {}
+    for path in paths:
+        try:
+            with _asking(one.name):
+                told = HfApi().parse_safetensors_file_metadata(one.name, path, revision=one.commit).tensors
+        except SafetensorsParsingError:
+            why = "it is not a readable safetensors file"
+            raise CheckpointInvalid(path=f"{one.name}/{path}", why=why) from None
+        if found.keys() & told.keys():
+            raise CheckpointInvalid(path=one.name, why="two of its files hold the same tensor")
+        found |= {key: TensorHeader(tuple(tensor.shape), tensor.dtype) for key, tensor in told.items()}
+    return found
 
 
 def fetch_weights(one: Listing, tell: Tell) -> Path:
@@ -174,7 +271,7 @@ def fetch_weights(one: Listing, tell: Tell) -> Path:
             _fetch_file(one, file, tell)
         tell("fetching", one.here, one.size)
     with _asking(one.name):
-        return Path(snapshot_download(one.name, revision=one.revision, allow_patterns=HUB_FILES))
+        return Path(snapshot_download(one.name, revision=one.revision, allow_patterns=one.names()))
 
 
 def _fetch_file(one: Listing, file: HubFile, tell: Tell) -> None:
@@ -281,7 +378,7 @@ def _asking(reference: str) -> Iterator[None]:
     """
     try:
         yield
-    except (CheckpointMissing, HubRefused, HubUnreachable, DownloadDamaged):
+    except SetUpError:
         raise
     except GatedRepoError:
         why = "its owner asks for an agreement; accept it on the Hub's page and sign in here with `hf auth login`"

@@ -10,42 +10,32 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one short text at a 
 from tokenizers import AddedToken
 from transformers import Qwen2Tokenizer
 
-from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.errors import CheckpointInvalid
 from runtime.model.config import ModelConfig
-from runtime.model.config_reader import read_json
+from runtime.model.tokenizer_files import read_tokenizer_files
 
 
 class TextTokenizer:
     """The prompt's three templates (docs/model.md 3.1). Only ids leave this class.
 
-    It is built from vocab.json and merges.txt directly: loaders that read more of the folder may replace the
+    It is built from the words and merges of its files directly: loaders that read more of the folder may replace the
     pre-tokenizer by another model's (docs/model.md 7.3), which splits "iPhone" differently.
     """
 
     def __init__(self, folder: Path, config: ModelConfig) -> None:
-        for name in ("vocab.json", "merges.txt"):
-            if not (folder / name).is_file():
-                raise CheckpointMissing(path=folder, what=name, hint="It belongs to the text tokenizer.")
-        added = read_json(folder / "tokenizer_config.json").get("added_tokens_decoder", {})
+        files = read_tokenizer_files(folder)
         try:
             self._tokenizer = Qwen2Tokenizer(
-                vocab=str(folder / "vocab.json"),
-                merges=str(folder / "merges.txt"),
+                vocab=files.vocabulary,  # added tokens too: the library would close gaps between their ids
+                merges=files.merges,
                 added_tokens_decoder={
-                    int(index): AddedToken(token["content"], special=True, normalized=False)
-                    for index, token in added.items()
+                    index: AddedToken(token, special=True, normalized=False) for token, index in files.added.items()
                 },
             )
         except Exception as error:  # the Rust side raises bare ones
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
-        for index, token in added.items():
-            if self._tokenizer.convert_tokens_to_ids(token["content"]) != int(index):
-                raise CheckpointInvalid(
-                    path=folder / "tokenizer_config.json",
-                    why=f"added token {index} does not follow the vocabulary",
-                )
         self.ids = max(self._tokenizer.get_vocab().values()) + 1  # rows that an embedding must have
-        self.reserved = tuple(token["content"] for token in added.values())
+        self.reserved = tuple(files.added)
         self.longest_reserved = max(map(len, self.reserved), default=1)  # characters
         self._role = self.encode("<|im_start|>assistant\n")
         self._check_template(folder, config)

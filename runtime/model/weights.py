@@ -14,14 +14,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from runtime.errors import CheckpointInvalid, CheckpointMissing
-from runtime.model.config_reader import read_json
+from runtime.model.headers import Headers, TensorHeader, check_headers
 from runtime.model.layers import FusedLinear
-
-NAMED_AT_MOST = 5  # keys listed in one sentence of complaint
-
-WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.pth", "model.bin", "model.ckpt")
-FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # others are quantised: they mean something only with their scales
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,75 +45,78 @@ def published_places(network: nn.Module, prefix: str = "") -> dict[str, Place]:
     return places
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights of a folder: one, or those that an index names.
-
-    Raises:
-        CheckpointMissing: there are none, or not all of them.
-        CheckpointInvalid: the index is damaged.
-    """
-    if (folder / WHOLE).is_file():
-        return [folder / WHOLE]
-    index = folder / INDEX
-    if not index.exists():
-        pickled = next((name for name in PICKLES if (folder / name).exists()), None)
-        hint = "Weights are read from safetensors files only."
-        if pickled:
-            hint += f" {pickled} is a pickle, which is never opened: it could run code. Save it as safetensors."
-        raise CheckpointMissing(path=folder, what=WHOLE, hint=hint)
-    shards = read_json(index).get("weight_map")
-    if not isinstance(shards, dict) or not shards:
-        raise CheckpointInvalid(path=index, why="weight_map is not an object that names files")
-    names = sorted({name if isinstance(name, str) else "" for name in shards.values()})
-    for name in names:
-        if not name.endswith(".safetensors") or "/" in name or "\\" in name:
-            raise CheckpointInvalid(path=index, why="weight_map names a file that is no safetensors file beside it")
-        if not (folder / name).is_file():
-            raise CheckpointMissing(path=folder, what=name, hint=f"{INDEX} names it.")
-    return [folder / name for name in names]
-
-
 def load_weights(
     paths: Sequence[Path],
     networks: dict[str, nn.Module],
     device: torch.device,
     dtypes: dict[str, torch.dtype],
-) -> None:
+) -> list[str]:
     """Fill the networks, built on the meta device, from one file or several shards.
 
     Args:
-        networks: key prefix (``talker.``) -> network; together they must own every key of the files.
+        networks: key prefix (``talker.``) -> network.
         dtypes: key prefix -> dtype of that network's weights.
+
+    Returns:
+        The keys of the files that belong to none of the networks.
 
     Raises:
         CheckpointMissing: no such file.
-        CheckpointInvalid: not a safetensors file, or keys are missing, unexpected, misshaped or no floats (named).
+        CheckpointInvalid: not a safetensors file, or keys are missing or misshaped (named).
+        CheckpointUnsupported: weights are quantised.
     """
     places = {
         key: (prefix, place)
         for prefix, network in networks.items()
         for key, place in published_places(network, prefix).items()
     }
-    path = paths[0] if len(paths) == 1 else paths[0].parent
-    with ExitStack() as opened:
-        files = [opened.enter_context(open_weights(path)) for path in paths]
-        holders = [(key, file) for file in files for key in file.keys()]  # noqa: SIM118
-        tensors = dict(holders)
-        if len(tensors) < len(holders):
-            raise CheckpointInvalid(path=path, why="two of its files hold the same tensor")
-        slices = {key: file.get_slice(key) for key, file in tensors.items()}
-        found = {key: tuple(tensor.get_shape()) for key, tensor in slices.items()}
-        check_keys(path, {key: place.shape for key, (_, place) in places.items()}, found)
-        if others := sorted(
-            f"{key} ({tensor.get_dtype()})" for key, tensor in slices.items() if tensor.get_dtype() not in FLOATS
-        ):
-            raise CheckpointInvalid(
-                path=path, why=f"{_list_some('not floating point:', others)}; quantised weights are not read"
-            )
+    with _opened(paths) as files:
+        extra = check_headers(_place_of(paths), wanted_shapes(networks), _headers(files))
         targets = {prefix: _allocate(network, device, dtypes[prefix]) for prefix, network in networks.items()}
         for key, (prefix, place) in places.items():
             target = targets[prefix][place.target]
-            (target if place.rows is None else target[place.rows]).copy_(tensors[key].get_tensor(key))
+            (target if place.rows is None else target[place.rows]).copy_(files[key].get_tensor(key))
+    return extra
+
+
+def wanted_shapes(networks: dict[str, nn.Module]) -> dict[str, tuple[int, ...]]:
+    """The tensors that networks need, by key; ``networks`` as for `load_weights`."""
+    return {
+        key: place.shape
+        for prefix, network in networks.items()
+        for key, place in published_places(network, prefix).items()
+    }
+
+
+def read_headers(paths: Sequence[Path]) -> Headers:
+    """What the files of a checkpoint say of their tensors; no weight is read.
+
+    Raises:
+        CheckpointMissing: no such file.
+        CheckpointInvalid: not a safetensors file, or a tensor is in two of them.
+    """
+    with _opened(paths) as files:
+        return _headers(files)
+
+
+@contextmanager
+def _opened(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """The file of each key."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(open_weights(path)) for path in paths]
+        holders = [(key, file) for file in files for key in file.keys()]  # noqa: SIM118
+        if len(by_key := dict(holders)) < len(holders):
+            raise CheckpointInvalid(path=_place_of(paths), why="two of its files hold the same tensor")
+        yield by_key
+
+
+def _headers(files: dict[str, Any]) -> Headers:
+    slices = {key: file.get_slice(key) for key, file in files.items()}
+    return {key: TensorHeader(tuple(part.get_shape()), part.get_dtype()) for key, part in slices.items()}
+
+
+def _place_of(paths: Sequence[Path]) -> Path:
+    return paths[0] if len(paths) == 1 else paths[0].parent
 
 
 def _allocate(network: nn.Module, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -150,30 +147,6 @@ def open_weights(path: Path) -> safe_open:
         raise CheckpointInvalid(path=path, why=f"it is not a readable safetensors file ({error})") from None
 
 
-def check_keys(path: Path, wanted: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> None:
-    """Compare key sets and shapes.
-
-    Raises:
-        CheckpointInvalid: they differ; the sentence names what and counts the rest.
-    """
-    misshaped = (
-        f"{key} {list(found[key])} instead of {list(wanted[key])}"
-        for key in wanted
-        if key in found and found[key] != wanted[key]
-    )
-    complaints = [
-        _list_some(what, sorted(keys))
-        for what, keys in (
-            ("missing", wanted.keys() - found.keys()),
-            ("unexpected", found.keys() - wanted.keys()),
-            ("misshaped", set(misshaped)),
-        )
-        if keys
-    ]
-    if complaints:
-        raise CheckpointInvalid(path=path, why="; ".join(complaints))
-
-
 @contextmanager
 def on_meta() -> Iterator[None]:
     """Build networks without memory: ``with on_meta(): Talker(config)``."""
@@ -191,9 +164,3 @@ class _Unfilled(TorchFunctionMode):
         if getattr(func, "__module__", "") == nn.init.__name__:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs)
-
-
-def _list_some(what: str, names: list[str]) -> str:
-    rest = len(names) - NAMED_AT_MOST
-    shown = ", ".join(names[:NAMED_AT_MOST])
-    return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "")

@@ -30,6 +30,9 @@ DATA = Path(__file__).parent / "data"
 CLEAR_GAP = 5e-4  # logits have a standard deviation near 4, so this is some hundred times their rounding
 DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}  # the last exceeds the transformer's window
 
+WINDOWED = {TINY.name: 625, ODD.name: 305}  # frames, of two seams and of one
+KEPT_OF_WINDOWED = 61  # one sample in so many
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -67,6 +70,7 @@ def main() -> None:
         for name in (TINY.name, ODD.name):
             _write(f"references_{name}", _references(checkpoints.oracle(name, "base")))
             _write(f"code2wav_{name}", _decoded(checkpoints.oracle(name, "base"), name))
+            _write(f"windows_{name}", _windowed(checkpoints.oracle(name, "base"), name))
         _write("resampling", resampling_truth(checkpoints.oracle(TINY.name, "base"), Path(folder)))
         arrays, settings = sampling_truth(checkpoints.oracle(TINY.name, "custom_voice"))
         _write("sampling", arrays)
@@ -192,13 +196,27 @@ def _references(oracle: Oracle) -> Arrays:
 
 
 def _decoded(oracle: Oracle, name: str) -> Arrays:
-    spec, arrays = SPECS[name], dict[str, NDArray[Any]]()
+    arrays: Arrays = {}
     for frames in DECODED_FRAMES[name]:
-        shape = (frames, spec.code_groups)
-        codes = np.random.RandomState(frames).randint(0, spec.codebook_size, shape).astype(np.int64)
-        wavs, _ = oracle.speech_tokenizer.decode([{"audio_codes": torch.from_numpy(codes)}])
-        arrays[f"codes_{frames}"], arrays[f"waveform_{frames}"] = codes, wavs[0]
+        arrays[f"codes_{frames}"], arrays[f"waveform_{frames}"] = _decode(oracle, name, frames)
     return arrays
+
+
+def _windowed(oracle: Oracle, name: str) -> Arrays:
+    """More frames than a window has; of the sound some samples."""
+    codes, waveform = _decode(oracle, name, WINDOWED[name])
+    return {
+        "codes": codes.astype(np.uint8),
+        "every": np.array(KEPT_OF_WINDOWED),
+        "samples": waveform[::KEPT_OF_WINDOWED],
+    }
+
+
+def _decode(oracle: Oracle, name: str, frames: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    spec = SPECS[name]
+    codes = np.random.RandomState(frames).randint(0, spec.codebook_size, (frames, spec.code_groups)).astype(np.int64)
+    wavs, _ = oracle.speech_tokenizer.decode([{"audio_codes": torch.from_numpy(codes)}])
+    return codes, wavs[0]
 
 
 def _provenance() -> dict[str, str]:

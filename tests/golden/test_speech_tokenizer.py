@@ -8,6 +8,7 @@ import torch
 
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.speaker_encoder import log_mel
+from runtime.model.windows import WINDOW, decode_in_windows
 from tests.conftest import Loaded
 from tests.golden.cases import LENGTHY, MIDDLE, SEEDS, SHORT
 from tests.golden.stored import arrays
@@ -70,3 +71,25 @@ def test_full_decodes_equal_the_reference(checkpoint: Checkpoint, frames: str) -
         wave = code2wav(codes, code2wav.fresh_state(1))[0]
     np.testing.assert_allclose(wave.numpy(), expected[f"waveform_{frames}"], rtol=0, atol=WAVEFORM_ATOL)
     assert len(wave) == int(frames) * code2wav.config.samples_per_frame
+
+
+def test_windowed_decodes_equal_the_reference(checkpoint: Checkpoint) -> None:
+    expected = stored(checkpoint, "windows")
+    windowed, _ = decoded_both_ways(checkpoint, expected["codes"])
+    np.testing.assert_allclose(windowed[:: int(expected["every"])], expected["samples"], rtol=0, atol=WAVEFORM_ATOL)
+
+
+def test_the_whole_decode_is_the_windowed_one_up_to_its_first_seam(loaded: Loaded) -> None:
+    checkpoint = loaded("tiny", "base", SEEDS["tiny"])
+    windowed, whole = decoded_both_ways(checkpoint, stored(checkpoint, "windows")["codes"][: WINDOW + 40])
+    seam = WINDOW * checkpoint.speech_tokenizer.code2wav.config.samples_per_frame
+    assert np.array_equal(windowed[:seam], whole[:seam])
+    assert np.abs(windowed[seam:] - whole[seam:]).max() > 10 * WAVEFORM_ATOL
+
+
+@torch.inference_mode()
+def decoded_both_ways(checkpoint: Checkpoint, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In windows, and from beginning to end."""
+    rows, code2wav = torch.from_numpy(codes.astype(np.int64)).unsqueeze(0), checkpoint.speech_tokenizer.code2wav
+    whole = code2wav(rows, code2wav.fresh_state(1))[0]
+    return decode_in_windows(code2wav, rows)[0].numpy(), whole.numpy()

@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+from huggingface_hub import constants
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = ".safetensors"
 PIECE = 16384
@@ -47,6 +50,16 @@ class Hub:
     def weights_asked(self) -> list[str]:
         """The ranges that were asked of weights, in order; an empty one is the whole."""
         return [ranges for method, path, ranges in self.asked if method == "GET" and path.startswith("/cdn/")]
+
+
+@contextmanager
+def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
+    """Serve it to this process, whose cache lies in ``home`` meanwhile."""
+    with serving(hub), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constants, "ENDPOINT", hub.url)
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
+        patch.setattr(constants, "HF_HUB_CACHE", str(home))
+        yield hub
 
 
 @contextmanager
@@ -120,12 +133,15 @@ class _Handler(BaseHTTPRequestHandler):
         data = (self.hub.repositories[f"{owner}/{name}"] / rest).read_bytes()
         if self.hub.is_damaged:
             data = data[:-1] + bytes([data[-1] ^ 1])
-        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", ""))
-        start = int(wanted[1]) if wanted and self.hub.knows_ranges else 0
-        self.send_response(206 if start else 200)
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("range", ""))
+        is_part = wanted is not None and self.hub.knows_ranges
+        start, whole = int(wanted[1]) if wanted and is_part else 0, len(data)
+        if wanted and is_part and wanted[2]:
+            data = data[: int(wanted[2]) + 1]
+        self.send_response(206 if is_part else 200)
         self.send_header("Content-Length", str(len(data) - start))
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        if is_part:
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{whole}")
         self.end_headers()
         if self.command == "HEAD":
             return

@@ -12,6 +12,7 @@ import pytest
 import soundfile
 
 from runtime.cli import main
+from runtime.model import windows
 from tests.conftest import FolderOf
 from tests.support.checkpoint_spec import BRIEF
 from tests.support.signals import voice
@@ -69,6 +70,33 @@ def test_stdout_carries_the_same_samples_as_the_file(models: dict[str, str], tmp
         assert file.readframes(file.getnframes()) == result.stdout
     assert len(result.stdout) == 7 * 1920 * 2
     assert result.stderr.decode().splitlines()[-1].startswith("voicewright: 7 frames, max_tokens")
+
+
+@pytest.mark.parametrize("mode", ["custom_voice", "base"])
+def test_windows_are_heard_behind_their_first_seam_and_a_clone_s_begin_with_its_reference(
+    models: dict[str, str], tmp_path: Path, reference: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound, frames = tmp_path / "take.wav", 20
+    own = ["--ref-audio", str(reference), "--ref-text", "I say hello."] if mode == "base" else []
+
+    def spoken(*words: str) -> np.ndarray:
+        greedy = ["--greedy", "--max-frames", str(frames), "--out", str(sound)]
+        assert say(models, TEXT, *own, *greedy, *words, mode=mode) == 0
+        return soundfile.read(sound, dtype="int16")[0].reshape(frames, 1920)
+
+    whole = spoken()
+    assert np.array_equal(spoken("--decode", "windowed"), whole), "no longer than a window"
+    first, behind = 8, 17 if mode == "base" else 0  # frames to the seam, and of the reference
+    monkeypatch.setattr(windows, "WINDOW", first + behind)
+    monkeypatch.setattr(windows, "CONTEXT", 1)
+    windowed = spoken("--decode", "windowed")
+    assert np.array_equal(windowed[:first], whole[:first])
+    assert (windowed[first:] != whole[first:]).any(axis=1).all()
+
+
+def test_windows_of_a_text_in_parts_are_refused(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert say(models, TEXT, "--decode", "windowed", "--split", "sentence") == 2
+    assert "--split none" in capsys.readouterr().err
 
 
 def test_a_player_that_closes_the_pipe_is_no_error(models: dict[str, str]) -> None:

@@ -38,11 +38,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("runtime.voices", "runtime.markdown"),
         *("runtime.engine.engine", "runtime.server"),
     ),
-    "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine"),
+    "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),
+    "runtime/doctor.py": (*VALUES, "runtime.engine.doctor"),
     "runtime/fetch.py": (*VALUES, "runtime.model.hub", "runtime.engine.offers"),
     # The client of apps: nothing of the runtime.
     "clients/python/": ("voicewright",),
-    "runtime/cli.py": (*VALUES, "runtime.say", "runtime.fetch", "runtime.engine.check", "runtime.server.serve"),
+    "runtime/cli.py": (
+        *VALUES,
+        *("runtime.say", "runtime.doctor", "runtime.fetch", "runtime.engine.check", "runtime.server.serve"),
+    ),
     "runtime/": VALUES,
     # The runtime's public side only, and what both share.
     "studio/": (*SHARED, "voicewright", "studio", "presets"),

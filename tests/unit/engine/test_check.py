@@ -11,8 +11,8 @@ import pytest
 
 from runtime.cli import main
 from runtime.device.cpu import CpuDevice
-from runtime.engine import check as checking
-from runtime.engine.check import check
+from runtime.engine import memory
+from runtime.engine.check import Checked, check
 from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointTooLarge, InvalidSetting, SetUpError
 from runtime.settings import Settings
 from tests.conftest import FolderOf
@@ -26,7 +26,7 @@ def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder_of("brief", "base"), tmp_path / "spoiled"))
 
 
-def checked(*folders: Path) -> checking.Checked:
+def checked(*folders: Path) -> Checked:
     return check(Settings(models=tuple(map(str, folders))))
 
 
@@ -85,15 +85,15 @@ def test_what_is_larger_than_the_memory_is_refused_and_what_is_larger_than_what_
 ) -> None:
     folder = folder_of("brief", "base")
     need = checked(folder).need
-    monkeypatch.setattr(checking, "memory_of", lambda device: (2 * need, need - 1))
+    monkeypatch.setattr(memory, "memory_of", lambda device: (2 * need, need - 1))
     assert not checked(folder).fits_beside
-    monkeypatch.setattr(checking, "memory_of", lambda device: (checking.PROCESS, checking.PROCESS))
+    monkeypatch.setattr(memory, "memory_of", lambda device: (memory.PROCESS, memory.PROCESS))
     with pytest.raises(CheckpointTooLarge, match="GiB"):
         checked(folder)
 
 
 def test_memory_is_what_the_system_says() -> None:
-    total, free = checking.memory_of(CpuDevice())
+    total, free = memory.memory_of(CpuDevice())
     assert 0 < free <= total <= CpuDevice().total_bytes()
 
 

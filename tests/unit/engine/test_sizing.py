@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from runtime.device import Device, open_device
-from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slot_bytes, slots_for
+from runtime.engine import sizing
+from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slots_for
 from runtime.errors import DeviceMemory
 from runtime.model.checkpoint import Checkpoint
 from runtime.settings import EngineSettings
@@ -40,9 +41,13 @@ def slots(checkpoint: Checkpoint, card: object, to_come: int = 1, **settings: fl
     return slots_for(checkpoint, device, engine, LENGTH, FLOAT32, to_come)
 
 
+def slot_bytes(checkpoint: Checkpoint) -> int:
+    return sizing.slot_bytes(checkpoint.config, checkpoint.speech_tokenizer.code2wav, LENGTH, FLOAT32)
+
+
 def card_for(checkpoint: Checkpoint, count: float) -> Card:
     """One that holds so many slots."""
-    return Card(0.1 * 100 * GIB + RESERVE + count * slot_bytes(checkpoint, LENGTH, FLOAT32))
+    return Card(0.1 * 100 * GIB + RESERVE + count * slot_bytes(checkpoint))
 
 
 def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> None:
@@ -54,7 +59,7 @@ def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> 
         parts += core.code2wav_streams.network.state.tensors()  # type: ignore[attr-defined]
         return sum(part.nbytes for part in parts)
 
-    assert held(4) - held(3) == slot_bytes(speaker, LENGTH, FLOAT32)
+    assert held(4) - held(3) == slot_bytes(speaker)
 
 
 def test_a_card_takes_as_many_as_fit_and_no_more_than_help(speaker: Checkpoint) -> None:

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import huggingface_hub
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from runtime.engine.registry import RegistryEntry
-from runtime.errors import CheckpointInvalid, CheckpointMissing, SetUpError
+from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported, SetUpError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from tests.conftest import FolderOf, Loaded
+from tests.support.changed_checkpoint import Tensors, rewrite, rewrite_config, shard
 from tests.support.engines import custom_voice, engine_of, said
 
 CPU = torch.device("cpu")
@@ -35,10 +35,6 @@ FILES = (
     *WEIGHTS,
 )
 
-SHARDS = ("model-00001-of-00002.safetensors", "model.safetensors.index.json")
-
-Tensors = dict[str, torch.Tensor]
-
 
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
@@ -48,12 +44,6 @@ def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
 
 def load(folder: Path | str, dtype: torch.dtype = torch.float32) -> Checkpoint:
     return load_checkpoint(str(folder), CPU, dtype)
-
-
-def rewrite(path: Path, change: Callable[[Tensors], object]) -> None:
-    tensors = load_file(path)
-    change(tensors)
-    save_file(tensors, path, metadata={"format": "pt"})
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -126,23 +116,9 @@ def test_a_pickle_is_never_read(folder: Path) -> None:
 
     for name in ("pytorch_model.bin", "model.pt", "model.bin", "speech_tokenizer/pytorch_model.bin"):
         (folder / name).write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(CheckpointMissing, match=r"safetensors files only.*pytorch_model.bin is a pickle"):
+    with pytest.raises(CheckpointUnsupported, match=r"safetensors files only, and model.bin is a pickle"):
         load(folder)
     assert not trap.exists()
-
-
-def shard(folder: Path, count: int) -> None:
-    """Spread a folder's weights over several files and an index, as the reference's classes save large ones."""
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    index = {}
-    for number in range(count):
-        name = f"model-{number + 1:05}-of-{count:05}.safetensors"
-        part = {key: tensors[key] for key in sorted(tensors)[number::count]}
-        save_file(part, folder / name, metadata={"format": "pt"})
-        index |= dict.fromkeys(part, name)
-    content = {"metadata": {"total_size": 1}, "weight_map": index}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(content))
 
 
 def test_weights_in_several_files_are_the_same_weights(folder: Path) -> None:
@@ -206,7 +182,7 @@ def test_quantised_weights_are_refused(folder: Path, file: str, dtype: torch.dty
 
     rewrite(folder / file, quantise)
     with pytest.raises(
-        CheckpointInvalid, match=r"not floating point: \S+v_proj.weight \(.*quantised weights are not read"
+        CheckpointUnsupported, match=r"not floating point: \S+v_proj.weight \(.*quantised weights are not read"
     ):
         load(folder)
 
@@ -259,13 +235,6 @@ def test_a_speech_tokenizer_with_another_number_of_codebooks_is_refused(folder_o
     shutil.copytree(folder_of("odd", "custom_voice") / "speech_tokenizer", folder / "speech_tokenizer")
     with pytest.raises(CheckpointInvalid, match="num_quantizers and encoder_valid_num_quantizers disagree"):
         load(folder)
-
-
-def rewrite_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    path = folder / "config.json"
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
 
 
 def test_codes_that_the_speech_tokenizer_does_not_know_are_refused(folder: Path) -> None:
@@ -354,69 +323,13 @@ def test_a_folder_is_named_by_its_last_part_only(folder: Path) -> None:
     assert load(folder).name == "damaged"
 
 
-@pytest.mark.parametrize(
-    ("reference", "name", "revision"),
-    [
-        ("Qwen/Qwen3-TTS-12Hz-0.6B-Base", "Qwen/Qwen3-TTS-12Hz-0.6B-Base", None),
-        ("Qwen/Qwen3-TTS-12Hz-0.6B-Base@0c0e305", "Qwen/Qwen3-TTS-12Hz-0.6B-Base", "0c0e305"),
-        ("owner/name@refs/pr/1", "owner/name", "refs/pr/1"),
-    ],
-)
-def test_a_hub_id_is_downloaded_at_its_revision_without_pickles(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, reference: str, name: str, revision: str | None
-) -> None:
-    asked: dict[str, object] = {}
-
-    def download(repo_id: str, **words: object) -> str:
-        asked.update(words, repo_id=repo_id)
-        return str(folder)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    checkpoint = load(reference)
-    assert (asked["repo_id"], asked["revision"]) == (name, revision)
-    assert checkpoint.name == reference
-    patterns = asked["allow_patterns"]
-    assert isinstance(patterns, list)
-    taken = list(
-        huggingface_hub.utils.filter_repo_objects(
-            [*FILES, *SHARDS, "pytorch_model.bin", "model.pt", "tool.py", "speech_tokenizer/tool.py", "weights.gguf"],
-            allow_patterns=patterns,
-        )
-    )
-    assert sorted(taken) == sorted([*FILES, *SHARDS])
-
-
-NOT_FOUND = httpx.Response(404, request=httpx.Request("GET", "https://hub.invalid"))
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError("no network"),
-        httpx.ConnectError("no network\nat all"),
-        huggingface_hub.errors.RepositoryNotFoundError("404 Client Error.\n\nRepository", response=NOT_FOUND),
-        huggingface_hub.errors.RevisionNotFoundError("404 Client Error.\n\nRevision", response=NOT_FOUND),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_hub_that_does_not_give_is_one_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def download(*_: object, **__: object) -> str:
-        raise error
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    with pytest.raises(CheckpointMissing) as caught:
-        resolve("owner/no-such-model")
-    assert str(caught.value).count("\n") == 0
-    assert "the Hub did not give it" in str(caught.value)
-
-
 @pytest.mark.parametrize("reference", ["/no/such/folder", "./nothing", "~/nothing", "name", "a/b/c", ""])
 def test_what_is_neither_folder_nor_hub_id_is_not_looked_for_on_the_hub(
     monkeypatch: pytest.MonkeyPatch, reference: str
 ) -> None:
-    def download(*_: object, **__: object) -> str:
+    def ask(*_: object, **__: object) -> str:
         raise AssertionError("the Hub was asked")
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", ask)
     with pytest.raises(CheckpointMissing):
         resolve(reference)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported
 from runtime.model.config import Code2WavConfig, DecoderConfig, SpeakerEncoderConfig, SpeechEncoderConfig, TalkerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.request import Layout, Mode
@@ -92,10 +92,7 @@ def test_a_missing_field_without_default_is_named(
         (MODEL, {"serena": 1088}, ("talker_config", "spk_id"), "serena is 1088, which codec_embedding does not have"),
         (MODEL, {"welsh": -1}, ("talker_config", "codec_language_id"), "welsh is -1, which codec_embedding"),
         (MODEL, 5000, ("talker_config", "codec_bos_id"), "codec_bos_id is 5000, which codec_embedding"),
-        (MODEL, {"eric": "welsh"}, ("talker_config", "spk_is_dialect"), "dialect of eric is not in codec_language_id"),
         (MODEL, 5000, ("tts_pad_token_id",), "tts_pad_token_id is 5000, which text_embedding does not have"),
-        (MODEL, "qwen2", ("model_type",), "model_type is not qwen3_tts"),
-        (MODEL, "singing", ("tts_model_type",), "tts_model_type is not of"),
         (MODEL, "gelu", ("talker_config", "hidden_act"), "hidden_act must be silu"),
         (MODEL, True, (*PREDICTOR, "use_sliding_window"), "use_sliding_window is not supported"),
         (MODEL, {"rope_type": "yarn"}, ("talker_config", "rope_scaling"), "of type yarn is not supported"),
@@ -118,7 +115,6 @@ def test_a_missing_field_without_default_is_named(
         (MODEL, 0.5, ("talker_config", "partial_rotary_factor"), "partial_rotary_factor must be 1"),
         (MODEL, ["full_attention", "sliding_attention"], (*PREDICTOR, "layer_types"), "layer_types other than"),
         (MODEL, True, ("talker_config", "tie_word_embeddings"), "tie_word_embeddings is not supported"),
-        (MODEL, "qwen3_tts_tokenizer_25hz", ("tokenizer_type",), "tokenizer_type must be qwen3_tts_tokenizer_12hz"),
         (MODEL, 3, ("talker_config", "num_key_value_heads"), "must divide num_attention_heads"),
         (MODEL, 15, ("talker_config", "num_code_groups"), "disagree on num_code_groups"),
         (MODEL, ["sideways"], ("voicewright_layouts",), "voicewright_layouts is not of"),
@@ -133,7 +129,6 @@ def test_a_missing_field_without_default_is_named(
         (TOKENIZER, True, ("encoder_config", "use_conv_shortcut"), "use_conv_shortcut must be false"),
         (TOKENIZER, {"rope_type": "yarn"}, ("decoder_config", "rope_scaling"), "of type yarn is not supported"),
         (TOKENIZER, {"rope_type": "yarn"}, ("encoder_config", "rope_scaling"), "of type yarn is not supported"),
-        (TOKENIZER, "qwen3_tts_tokenizer_25hz", ("model_type",), "model_type must be qwen3_tts_tokenizer_12hz"),
         (TOKENIZER, 8, ("decoder_config", "upsample_rates"), "upsample_rates is not a list"),
         (TOKENIZER, "all", ("encoder_valid_num_quantizers",), "encoder_valid_num_quantizers is not a int"),
     ],
@@ -147,6 +142,47 @@ def test_a_wrong_value_is_named(
         read(folder, file)
     assert words in str(caught.value)
     assert file.split("/")[-1] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "path", "words"),
+    [
+        (MODEL, "qwen2", ("model_type",), "model_type is 'qwen2' and not of qwen3_tts"),
+        (MODEL, ["qwen3_tts"], ("model_type",), r"model_type is \['qwen3_tts'\] and not of qwen3_tts"),
+        (
+            MODEL,
+            "singing",
+            ("tts_model_type",),
+            "tts_model_type is 'singing' and not of custom_voice, voice_design, base",
+        ),
+        (MODEL, "qwen3_tts_tokenizer_25hz", ("tokenizer_type",), "and not of qwen3_tts_tokenizer_12hz"),
+        (TOKENIZER, "qwen3_tts_tokenizer_25hz", ("model_type",), "and not of qwen3_tts_tokenizer_12hz"),
+        (MODEL, {"quant_method": "bitsandbytes"}, ("quantization_config",), "it is quantised by bitsandbytes"),
+        (MODEL, {"group_size": 64, "bits": 8}, ("quantization",), "says that it is quantised"),
+        (TOKENIZER, {"quant_method": "fp8"}, ("quantization_config",), "it is quantised by fp8"),
+    ],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
+)
+def test_another_kind_of_model_is_not_served(
+    folder_of: FolderOf, tmp_path: Path, file: str, value: Any, path: tuple[str, ...], words: str
+) -> None:
+    folder = changed(folder_of("tiny", "custom_voice"), tmp_path, file, put(value, *path))
+    with pytest.raises(CheckpointUnsupported, match=words):
+        read(folder, file)
+
+
+def test_a_dialect_that_the_table_of_languages_lacks_is_left_out(folder_of: FolderOf, tmp_path: Path) -> None:
+    source = folder_of("tiny", "custom_voice")
+    change = put({"eric": "welsh", "dylan": "beijing_dialect", "serena": False}, "talker_config", "spk_is_dialect")
+    config = read_model_config(changed(source, tmp_path, MODEL, change))
+    assert config.talker.spk_is_dialect == {"dylan": "beijing_dialect", "serena": False}
+    assert "talker_config.spk_is_dialect.eric" in config.notes.describe()
+
+
+def test_our_own_fields_are_known(folder_of: FolderOf, tmp_path: Path) -> None:
+    change = put(80, "voicewright_part_chars")
+    config = read_model_config(changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, change))
+    assert (config.part_chars, config.notes.unknown) == (80, [])
 
 
 def test_a_speaker_encoder_of_another_width_is_refused(folder_of: FolderOf, tmp_path: Path) -> None:
@@ -219,6 +255,12 @@ def test_a_published_file_says_the_same_without_what_the_reference_defaults(tmp_
     assert dropped > 15
     path.write_text(json.dumps(content), encoding="utf-8")
     assert read_model_config(left_out) == read_model_config(whole)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_no_field_of_a_published_file_is_unknown(tmp_path: Path, variant: str) -> None:
+    write_configs(tmp_path, variant)
+    assert read_model_config(tmp_path).notes.unknown + speech_tokenizer_config().notes.unknown == []
 
 
 def test_the_published_speech_tokenizer_says_the_same_without_what_the_reference_defaults(tmp_path: Path) -> None:

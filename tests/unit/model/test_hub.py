@@ -126,7 +126,7 @@ def test_what_is_no_checkpoint_is_refused_before_its_weights_are_asked_for(
     (folder / "config.json").write_text(json.dumps(config))
     hub.repositories["else/where"] = folder
     last = fetch(hub, tmp_path / "home", CUSTOM, "else/where")[-1]
-    assert (last["code"], hub.weights_asked()) == ("checkpoint_invalid", [])
+    assert (last["code"], hub.weights_asked()) == ("checkpoint_unsupported", [])
 
 
 def test_what_the_disk_cannot_hold_is_refused_and_what_two_have_in_common_counts_once(

@@ -1,0 +1,78 @@
+"""Runs ``voicewright doctor``: what a checkpoint would serve on this machine, in words or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from runtime.engine.doctor import Diagnosis, MemoryRow, diagnose
+from runtime.settings import EngineSettings
+
+GB = 10**9
+WIDTH = 20  # characters of a line's name
+NAMED_AT_MOST = 12  # of a list in a line; --json has them all
+
+
+def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
+    """Print a diagnosis; returns whether the checkpoint can be served.
+
+    Raises:
+        SetUpError: there is no such checkpoint, or no such device.
+    """
+    told = diagnose(reference, settings)
+    if as_json:
+        print(json.dumps(asdict(told)))
+    else:
+        for name, words in _lines(told):
+            print(f"{name:{WIDTH}}{words}")
+    return told.servable
+
+
+def _lines(told: Diagnosis) -> Iterator[tuple[str, str]]:
+    """What is said in words, each line with a name."""
+    yield told.name, "can be served" if told.servable else "cannot be served"
+    for problem in told.problems:
+        yield "  problem", f"{problem.message} [{problem.code}]"
+    if (served := told.served) is not None:
+        yield "  modes", ", ".join(served.modes) + (f" ({served.size})" if served.size else "")
+        yield "  speakers", _some(served.speakers)
+        yield "  languages", _some(served.languages)
+        yield "  layouts", ", ".join(served.layouts)
+        yield "  instruct", "is followed" if served.takes_instruct else "is dropped"
+        if not served.speaks:
+            yield "  speaks", "no: its weights are random"
+    yield "  files", f"{len(told.files.read)}, {_size(sum(told.files.read.values()))} in all"
+    yield "  missing", _some(told.files.missing)
+    yield "  ignored", _some(told.files.ignored)
+    if (download := told.download) is not None:
+        left = _size(download.size - download.here)
+        yield "  to be fetched", f"{left} of {_size(download.size)}; the disk has room for {_size(download.room)}"
+    for name, weights in (("  weights", told.weights), ("  speech tokenizer", told.speech_tokenizer)):
+        if weights is not None:
+            dtypes = ", ".join(f"{count} {dtype}" for dtype, count in sorted(weights.dtypes.items()))
+            yield name, f"{weights.tensors} tensors ({dtypes}) in {len(weights.files)} file(s)"
+            if weights.unread:
+                yield "", f"tensors that nothing reads: {_some(weights.unread)}"
+    if told.text_ids is not None:
+        yield "  text tokenizer", f"{told.text_ids} ids"
+    yield "  left to defaults", _some(told.defaulted)
+    yield "  unknown fields", _some(told.unknown)
+    memory = told.memory
+    yield "  device", f"{memory.device}, {_size(memory.free)} free of {_size(memory.may_have)} that may be used"
+    for row in memory.rows:
+        yield f"  {row.dtype}", _memory(row)
+
+
+def _memory(row: MemoryRow) -> str:
+    slots = f"{row.slots} slots" if row.slots else "does not fit"
+    return f"{_size(row.once)}, and {_size(row.slot)} a slot: {slots}" + (", chosen" if row.is_chosen else "")
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - NAMED_AT_MOST
+    return (", ".join(names[:NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")) or "none"
+
+
+def _size(count: int) -> str:
+    return f"{count / GB:.2f} GB" if count >= GB / 100 else f"{count / 10**6:.2f} MB"

@@ -1,0 +1,144 @@
+"""Says of one checkpoint what it would serve here, what it is made of, and what keeps it from being served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from runtime.device import open_device
+from runtime.device.open_device import choose_dtype
+from runtime.engine.memory import MemoryNeed, MemoryRoom
+from runtime.errors import SetUpError
+from runtime.model.checkpoint import DECODER, TALKER, public_name
+from runtime.model.config import ModelConfig
+from runtime.model.inspection import Download, WeightsSeen, inspect
+from runtime.settings import EngineSettings
+
+DTYPES = (torch.bfloat16, torch.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why it cannot be served, in a sentence with a stable code."""
+
+    code: str
+    message: str
+
+    @classmethod
+    def of(cls, error: SetUpError) -> Problem:
+        return cls(error.code, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSeen:
+    """Files by their names from the root on."""
+
+    read: dict[str, int]  # and their bytes
+    missing: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What clients could ask of it."""
+
+    size: str | None  # as its configuration calls it: 0b6, 1b7
+    modes: tuple[str, ...]
+    layouts: tuple[str, ...]
+    speakers: tuple[str, ...]
+    languages: tuple[str, ...]
+    takes_instruct: bool
+    speaks: bool
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> Served:
+        return cls(
+            size=config.size,
+            modes=tuple(config.modes),
+            layouts=tuple(config.layouts),
+            speakers=tuple(config.talker.spk_id),
+            languages=tuple(config.talker.codec_language_id),
+            takes_instruct=config.takes_instruct,
+            speaks=config.speaks,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """What it would take of the device in one dtype. Bytes."""
+
+    dtype: str
+    is_chosen: bool  # by the settings
+    once: int  # for weights and what the process or its graphs need beside them
+    slot: int
+    slots: int  # that would be taken, with all the memory that the process may have; 0: it does not fit
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemorySeen:
+    """The device's memory, as far as this process may have it, and what the checkpoint would take of it. Bytes."""
+
+    device: str
+    may_have: int
+    free: int
+    rows: tuple[MemoryRow, ...]  # none where its configurations cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All that can be said of a checkpoint before it is loaded."""
+
+    name: str
+    servable: bool
+    problems: tuple[Problem, ...]
+    served: Served | None
+    files: FilesSeen
+    download: Download | None  # of a Hub id
+    weights: WeightsSeen | None
+    speech_tokenizer: WeightsSeen | None
+    text_ids: int | None  # of the text tokenizer
+    defaulted: tuple[str, ...]
+    unknown: tuple[str, ...]
+    memory: DeviceMemorySeen
+
+
+def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
+    """Inspect a folder or a Hub id; no weights are fetched and none are loaded. Takes seconds.
+
+    Raises:
+        CheckpointMissing: there is neither.
+        HubRefused, HubUnreachable, DiskFull: the Hub does not say, and nothing of it is here.
+        DeviceUnavailable, InvalidSetting: the settings cannot be used.
+    """
+    device = open_device(settings.device, eager=True)
+    chosen, room = choose_dtype(settings.dtype, device), MemoryRoom.of(device, settings)
+    found, name = inspect(reference), public_name(reference)
+    rows: tuple[MemoryRow, ...] = ()
+    if {TALKER, DECODER} <= found.networks.keys():
+        needs = {dtype: MemoryNeed.of([found], room, settings, dtype) for dtype in DTYPES}
+        rows = tuple(
+            MemoryRow(_name(dtype), dtype is chosen, need.once, need.slot, need.slots_in(room, settings))
+            for dtype, need in needs.items()
+        )
+        with found.noting():
+            needs[chosen].require(name, room, settings)
+    notes = [part.notes for part in (found.config, found.speech) if part is not None]
+    return Diagnosis(
+        name=name,
+        servable=not found.problems,
+        problems=tuple(map(Problem.of, found.problems)),
+        served=None if found.config is None else Served.of(found.config),
+        files=FilesSeen(found.sizes, found.files.missing, found.files.ignored),
+        download=found.download,
+        weights=found.weights,
+        speech_tokenizer=found.speech_weights,
+        text_ids=None if found.text_tokenizer is None else found.text_tokenizer.ids,
+        defaulted=tuple(field for note in notes for field in note.defaulted),
+        unknown=tuple(field for note in notes for field in note.unknown),
+        memory=DeviceMemorySeen(room.device, room.may_have, room.free, rows),
+    )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,132 @@
+"""Reckons what checkpoints would take of the device's memory, and says what there is of it. Bytes are the device's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from runtime.device import Device
+from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slot_bytes
+from runtime.errors import CheckpointTooLarge
+from runtime.model.checkpoint import DECODER, ENCODER, TALKER, are_same
+from runtime.model.code2wav import Code2Wav
+from runtime.model.inspection import Inspection
+from runtime.settings import EngineSettings
+
+PROCESS = 2**30  # bytes of a runtime process on a CPU beside its weights: torch, and what a frame computes
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRoom:
+    """A device's memory, as far as this process may have it."""
+
+    device: str
+    on_cpu: bool
+    may_have: int
+    free: int  # of that, now
+
+    @classmethod
+    def of(cls, device: Device, settings: EngineSettings) -> MemoryRoom:
+        """On a card the setting says what share; on a CPU it may have all."""
+        on_cpu = device.torch_device.type == "cpu"
+        total, free = memory_of(device)
+        may_have = total if on_cpu else int(settings.memory_share * total)
+        return cls(device.name, on_cpu, may_have, free - (total - may_have))
+
+    @property
+    def most_slots(self) -> int:
+        """Slots of a checkpoint that are taken unasked, where there is room."""
+        return CPU_SLOTS if self.on_cpu else MOST_SLOTS
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """What checkpoints take together: once, and for each slot."""
+
+    once: int  # weights, and what the process or its graphs need beside them
+    slot: int  # of each of them
+
+    @classmethod
+    def of(
+        cls, found: Sequence[Inspection], room: MemoryRoom, settings: EngineSettings, dtype: torch.dtype
+    ) -> MemoryNeed:
+        """What inspected checkpoints without problems take, those that ship the same speech tokenizer share it."""
+        weights = sum(
+            _bytes_of(network, dtype.itemsize if prefix == TALKER else torch.float32.itemsize)
+            for prefix, network in _networks(found)
+        )
+        slots = sum(_slot_bytes(one, settings, dtype) for one in found)
+        return cls(weights + (PROCESS if room.on_cpu else RESERVE), slots)
+
+    def with_slots(self, slots: int) -> int:
+        return self.once + slots * self.slot
+
+    def slots_in(self, room: MemoryRoom, settings: EngineSettings) -> int:
+        """Slots of each that would be taken; 0 where not even those that are asked for fit, or one."""
+        fitting = (room.may_have - self.once) // self.slot
+        wanted = settings.max_slots or min(max(fitting, 1), room.most_slots)
+        return wanted if wanted <= fitting else 0
+
+    def require(self, name: str, room: MemoryRoom, settings: EngineSettings) -> None:
+        """Refuse what does not fit, whatever else the device holds now.
+
+        Raises:
+            CheckpointTooLarge: the slots that are asked for do not fit, or not one.
+        """
+        if not self.slots_in(room, settings):
+            need = round(self.with_slots(settings.max_slots or 1) / GIB, 2)
+            raise CheckpointTooLarge(name=name, need=need, have=round(room.may_have / GIB, 2), device=room.device)
+
+
+def _networks(found: Sequence[Inspection]) -> Iterator[tuple[str, nn.Module]]:
+    """Every network that would be loaded, with the prefix of its keys."""
+    sounds: list[Sequence[Path]] = []
+    for one in found:
+        files = one.speech_files
+        is_shared = any(are_same(files, others) for others in sounds)
+        sounds.append(files)
+        for prefix, network in one.networks.items():
+            if not (is_shared and prefix in (DECODER, ENCODER)):
+                yield prefix, network
+
+
+def _bytes_of(network: nn.Module, element: int) -> int:
+    tensors: Iterable[torch.Tensor] = network.state_dict(keep_vars=True).values()
+    return sum(tensor.numel() * (element if tensor.is_floating_point() else tensor.itemsize) for tensor in tensors)
+
+
+def _slot_bytes(one: Inspection, settings: EngineSettings, dtype: torch.dtype) -> int:
+    code2wav = one.networks[DECODER]
+    assert one.config is not None
+    assert isinstance(code2wav, Code2Wav)
+    length = min(settings.max_model_len, one.config.talker.max_position_embeddings)
+    return slot_bytes(one.config, code2wav, length, dtype.itemsize)
+
+
+def memory_of(device: Device) -> tuple[int, int]:
+    """All of the device's memory, and what is free of it."""
+    total, free = device.total_bytes(), device.free_bytes()
+    if device.torch_device.type != "cpu":
+        return total, free
+    # What files occupy in memory is given back when it is asked for, and so counts as free.
+    for line in _lines("/proc/meminfo"):
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            free = 1024 * int(rest.split()[0])
+    # A container may be allowed less than the machine has.
+    most, used = (" ".join(_lines(f"/sys/fs/cgroup/memory.{name}")) for name in ("max", "current"))
+    if most.isdecimal() and used.isdecimal() and int(most) < total:
+        files = sum(int(line.split()[1]) for line in _lines("/sys/fs/cgroup/memory.stat") if line.startswith("file "))
+        return int(most), min(free, int(most) - int(used) + files)
+    return total, free
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,125 @@
+"""Chooses which files of a checkpoint are read, by their names alone, in a folder as on the Hub (docs/model.md 1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported, SetUpError
+from runtime.model.config_reader import read_json
+
+CONFIG, GENERATION, PREPROCESSOR = "config.json", "generation_config.json", "preprocessor_config.json"
+VOCABULARY, MERGES, TOKENIZER = "vocab.json", "merges.txt", "tokenizer.json"
+TOKENIZER_CONFIG, ADDED = "tokenizer_config.json", "added_tokens.json"
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SPEECH_TOKENIZER = "speech_tokenizer"
+
+# What others keep weights in, by pattern, and what is to be done about it.
+OTHERS = {
+    "*.bin *.bin.index.json *.pt *.pth *.ckpt": "a pickle, which could run code and is never opened",
+    "adapter_*.safetensors": "an adapter, which means nothing alone; merge it into its checkpoint",
+    "*.gguf": "a file of llama.cpp's, which is not read; take what it was made from",
+    "*.onnx": "a file of ONNX, which is not read; take what it was made from",
+}
+
+LAYOUT_HINT = "A checkpoint holds it in the published layout."
+
+IndexOf = Callable[[str], dict[str, Any]]  # the content of an index, by its name
+
+
+@dataclass(frozen=True, slots=True)
+class FileChoice:
+    """Files by their names from the checkpoint's root on."""
+
+    read: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # that it cannot do without
+    problems: tuple[SetUpError, ...] = ()  # what is missing and what cannot be read, in sentences
+
+
+def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> FileChoice:
+    """Choose what is read of a checkpoint.
+
+    Args:
+        where: what a sentence calls it.
+        names: of all its files; a folder's name ends with a slash.
+    """
+    read: list[str] = []
+    missing: list[str] = []
+    problems: list[SetUpError] = []
+
+    def take(path: object, prefix: str, needed: Collection[str], optional: Collection[str] = ()) -> None:
+        own = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+        taken = [name for name in (*needed, *optional) if name in own]
+        for gone in (name for name in needed if name not in own):
+            missing.append(prefix + gone)
+            problems.append(CheckpointMissing(path=path, what=gone, hint=LAYOUT_HINT))
+        try:
+            weights = weight_names(path, own, lambda name: index_of(prefix + name))
+            taken += weights if WHOLE in own else [INDEX, *weights]
+        except SetUpError as error:
+            problems.append(error)
+            if isinstance(error, CheckpointMissing):
+                missing.append(prefix + str(error.facts["what"]))
+        read.extend(prefix + name for name in taken)
+
+    take(where, "", (CONFIG, GENERATION, *_words(names)))
+    take(f"{where}/{SPEECH_TOKENIZER}", f"{SPEECH_TOKENIZER}/", (CONFIG,), (PREPROCESSOR,))
+    return FileChoice(tuple(read), tuple(sorted(set(names) - set(read))), tuple(missing), tuple(problems))
+
+
+def _words(names: Collection[str]) -> list[str]:
+    """The text tokenizer's files; where words and merges are not both there, tokenizer.json has them."""
+    has_both, has_whole = {VOCABULARY, MERGES} <= set(names), TOKENIZER in names
+    words = [TOKENIZER] if has_whole and not has_both else [VOCABULARY, MERGES]
+    added = [name for name in (TOKENIZER_CONFIG, ADDED) if name in names]
+    return words + (added or ([] if has_whole and not has_both else [TOKENIZER_CONFIG]))
+
+
+def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> list[str]:
+    """The files that hold the weights, of the names in one folder: one, or those that an index names.
+
+    Raises:
+        CheckpointMissing: there are none, or not all of them.
+        CheckpointUnsupported: they are in another format.
+        CheckpointInvalid: the index is damaged.
+    """
+    if WHOLE in names:
+        return [WHOLE]
+    if INDEX not in names:
+        for patterns, kind in OTHERS.items():
+            if other := min((name for name in names if _matches(name, patterns)), default=None):
+                why = f"weights are read from safetensors files only, and {other} is {kind}"
+                raise CheckpointUnsupported(path=where, why=why)
+        raise CheckpointMissing(path=where, what=WHOLE, hint="Weights are read from safetensors files only.")
+    path, shards = f"{where}/{INDEX}", index_of(INDEX).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise CheckpointInvalid(path=path, why="weight_map is not an object that names files")
+    named = sorted({name if isinstance(name, str) else "" for name in shards.values()})
+    for name in named:
+        if not name.endswith(".safetensors") or "/" in name or "\\" in name:
+            raise CheckpointInvalid(path=path, why="weight_map names a file that is no safetensors file beside it")
+        if name not in names:
+            raise CheckpointMissing(path=where, what=name, hint=f"{INDEX} names it.")
+    return named
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold the weights of a folder; raises as `weight_names`."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return [folder / name for name in weight_names(folder, names, lambda name: read_json(folder / name))]
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of a checkpoint folder's files; of folders that are none of its own only their name with a slash."""
+    speech = folder / SPEECH_TOKENIZER
+    inside = [f"{SPEECH_TOKENIZER}/{path.name}" for path in speech.iterdir()] if speech.is_dir() else []
+    beside = [path.name + "/" * path.is_dir() for path in folder.iterdir() if path != speech]
+    return sorted(beside + inside)
+
+
+def _matches(name: str, patterns: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns.split())

@@ -1,0 +1,57 @@
+"""Compares what files of weights say of their tensors with what networks need; no torch, and no weight is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runtime.errors import CheckpointInvalid, CheckpointUnsupported
+
+NAMED_AT_MOST = 5  # keys listed in one sentence of complaint
+FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # others are quantised: they mean something only with their scales
+
+
+@dataclass(frozen=True, slots=True)
+class TensorHeader:
+    """What a safetensors file says of a tensor before its numbers."""
+
+    shape: tuple[int, ...]
+    dtype: str  # as the format has it
+
+
+Headers = dict[str, TensorHeader]
+
+
+def check_headers(where: object, wanted: dict[str, tuple[int, ...]], found: Headers) -> list[str]:
+    """Compare what there is with what is wanted.
+
+    Returns:
+        Keys that nobody wants: an encoder that the mode does not use, what training left behind.
+
+    Raises:
+        CheckpointInvalid: keys are missing or misshaped; the sentence names some and counts the rest.
+        CheckpointUnsupported: weights are quantised.
+    """
+    missing, extra = wanted.keys() - found.keys(), sorted(found.keys() - wanted.keys())
+    # Quantisers keep a tensor's name with other numbers in it, or write others in its place.
+    weighed = found.keys() if missing else found.keys() & wanted.keys()
+    if others := sorted(f"{key} ({found[key].dtype})" for key in weighed if found[key].dtype not in FLOATS):
+        why = f"{list_some('not floating point:', others)}; quantised weights are not read"
+        raise CheckpointUnsupported(path=where, why=why)
+    misshaped = [
+        f"{key} {list(found[key].shape)} instead of {list(shape)}"
+        for key, shape in wanted.items()
+        if key in found and found[key].shape != shape
+    ]
+    if missing or misshaped:  # what is too much may be what is missing by another name
+        complaints = (("missing", missing), ("unexpected", extra), ("misshaped", misshaped))
+        why = "; ".join(filter(None, (list_some(what, sorted(keys)) for what, keys in complaints)))
+        raise CheckpointInvalid(path=where, why=why)
+    return extra
+
+
+def list_some(what: str, names: Sequence[str]) -> str:
+    """A few names behind a word, and how many more there are; nothing where there are none."""
+    rest = len(names) - NAMED_AT_MOST
+    shown = ", ".join(names[:NAMED_AT_MOST])
+    return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""

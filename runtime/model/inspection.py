@@ -1,0 +1,153 @@
+"""Inspects a checkpoint without loading it: its files, its configurations, its tokenizers, its weights' headers.
+
+The steps are those of loading (runtime/model/checkpoint.py); here each is taken, whatever the others found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import nn
+
+from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
+from runtime.model.checkpoint import check_fit, local_folder, sound_networks, speaking_networks
+from runtime.model.config import ModelConfig, SpeechTokenizerConfig
+from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
+from runtime.model.config_reader import read_json
+from runtime.model.files import SPEECH_TOKENIZER, FileChoice, choose_files, names_in
+from runtime.model.headers import Headers, check_headers
+from runtime.model.text_tokenizer import TextTokenizer
+from runtime.model.weights import read_headers, wanted_shapes
+
+SAFETENSORS = ".safetensors"
+
+HeadersOf = Callable[[Sequence[str]], Headers]  # of files by their names from the root on
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """What of a checkpoint on the Hub has to be fetched. Bytes."""
+
+    size: int
+    here: int
+    room: int  # that the disk has for it
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsSeen:
+    """What the headers of a file of weights, or of its shards, say."""
+
+    files: tuple[str, ...]
+    tensors: int
+    dtypes: dict[str, int]  # as the format calls them, and how many tensors have each
+    unread: tuple[str, ...]  # tensors that no network has
+
+
+@dataclass(slots=True, eq=False)
+class Inspection:
+    """What there is of a checkpoint; a part is None where it cannot be read, and then a problem says why."""
+
+    files: FileChoice
+    sizes: dict[str, int]  # bytes of the files that are read
+    folder: Path
+    config: ModelConfig | None = None
+    speech: SpeechTokenizerConfig | None = None
+    text_tokenizer: TextTokenizer | None = None
+    networks: dict[str, nn.Module] = field(default_factory=dict)  # by the prefix of their keys, without memory
+    weights: WeightsSeen | None = None
+    speech_weights: WeightsSeen | None = None
+    download: Download | None = None
+    problems: list[SetUpError] = field(default_factory=list)
+
+    @property
+    def speech_files(self) -> list[Path]:
+        """The weights of the speech tokenizer."""
+        return [self.folder / name for name in self.speech_weights.files] if self.speech_weights else []
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note a problem instead of raising it. Files that are missing are known already."""
+        try:
+            yield
+        except SetUpError as error:
+            if not (isinstance(error, CheckpointMissing) and self.files.problems):
+                self.problems.append(error)
+
+    def require(self) -> None:
+        """Raise the first problem, if there is one."""
+        if self.problems:
+            raise self.problems[0]
+
+
+def inspect(reference: str) -> Inspection:
+    """Inspect a folder or a Hub id, of which no weights are fetched for it.
+
+    Raises:
+        CheckpointMissing: there is neither.
+        HubRefused, HubUnreachable, DiskFull: the Hub does not say, and nothing of it is here.
+    """
+    folder = local_folder(reference)
+    return _on_hub(reference) if folder is None else inspect_folder(folder)
+
+
+def inspect_folder(folder: Path) -> Inspection:
+    """Inspect a folder."""
+    choice = choose_files(folder, names_in(folder), lambda name: read_json(folder / name))
+    sizes = {name: (folder / name).stat().st_size for name in choice.read}
+    found = Inspection(choice, sizes, folder, problems=list(choice.problems))
+    return _read(found, lambda names: read_headers([folder / name for name in names]))
+
+
+def _on_hub(reference: str) -> Inspection:
+    from runtime.model import hub  # slow to import
+
+    try:
+        one = hub.contents(reference)
+    except HubUnreachable:
+        return inspect_folder(hub.folder_of(reference))
+    folder = hub.fetch_beside_weights(one)
+    sizes = {file.path: file.size for file in one.files}
+    found = Inspection(one.choice, sizes, folder, problems=list(one.choice.problems))
+    found.download = Download(one.size, one.here, hub.room())
+    with found.noting():
+        hub.require_room([one])
+    return _read(found, lambda names: hub.headers(one, names))
+
+
+def _read(found: Inspection, headers_of: HeadersOf) -> Inspection:
+    folder = found.folder
+    with found.noting():
+        found.config = read_model_config(folder)
+    with found.noting():
+        found.speech = read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
+    if found.config is not None:
+        with found.noting():
+            found.text_tokenizer = TextTokenizer(folder, found.config)
+        with found.noting():
+            found.weights = _weights(found, "", speaking_networks(found.config), headers_of)
+    if found.speech is not None:
+        with found.noting():
+            found.speech_weights = _weights(found, f"{SPEECH_TOKENIZER}/", sound_networks(found.speech), headers_of)
+    if found.config is not None and found.speech is not None and found.text_tokenizer is not None:
+        with found.noting():
+            check_fit(folder, found.config, found.text_tokenizer, found.speech)
+    return found
+
+
+def _weights(
+    found: Inspection, prefix: str, networks: dict[str, nn.Module], headers_of: HeadersOf
+) -> WeightsSeen | None:
+    """The weights in the root, or in the folder of the speech tokenizer; None where there are none."""
+    found.networks |= networks
+    inside = [name for name in found.files.read if name.startswith(prefix) and name.endswith(SAFETENSORS)]
+    files = tuple(name for name in inside if "/" not in name.removeprefix(prefix))
+    if not files:
+        return None
+    headers = headers_of(files)
+    where = found.folder / (files[0] if len(files) == 1 else prefix)
+    unread = check_headers(where, wanted_shapes(networks), headers)
+    return WeightsSeen(files, len(headers), dict(Counter(header.dtype for header in headers.values())), tuple(unread))

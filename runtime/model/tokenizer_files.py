@@ -1,0 +1,77 @@
+"""Reads the files of a text tokenizer: its vocabulary, its merges, and the tokens that were added to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.model.config_reader import read_json
+from runtime.model.files import ADDED, MERGES, TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
+
+Ids = dict[str, int]
+Merges = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFiles:
+    """What they say. Ids need not be contiguous, neither the vocabulary's nor those of added tokens."""
+
+    vocabulary: Ids  # with the added tokens
+    merges: Merges
+    added: Ids
+
+
+def read_tokenizer_files(folder: Path) -> TokenizerFiles:
+    """Read ``vocab.json`` and ``merges.txt``, or ``tokenizer.json`` where they are not both there.
+
+    Raises:
+        CheckpointMissing: a file is not there.
+        CheckpointInvalid: a file does not hold what it should, or two tokens have one id.
+    """
+    gone = [name for name in (VOCABULARY, MERGES) if not (folder / name).is_file()]
+    if gone and not (folder / TOKENIZER).is_file():
+        hint = f"It belongs to the text tokenizer; {TOKENIZER} would do in its place."
+        raise CheckpointMissing(path=folder, what=gone[0], hint=hint)
+    try:
+        vocabulary, merges, added = _whole(folder) if gone else _separate(folder)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        why = f"the text tokenizer cannot be read ({type(error).__name__}: {error})"
+        raise CheckpointInvalid(path=folder, why=why) from None
+    by_id = {index: token for token, index in vocabulary.items()}
+    for token, index in added.items():
+        if vocabulary.get(token, index) != index or by_id.setdefault(index, token) != token:
+            raise CheckpointInvalid(path=folder, why=f"added token {index} has the id or the name of another token")
+    return TokenizerFiles(vocabulary | added, merges, added)
+
+
+def _separate(folder: Path) -> tuple[Ids, Merges, Ids]:
+    lines = (folder / MERGES).read_text(encoding="utf-8").split("\n")
+    merges = [_pair(line.rstrip("\r")) for line in lines if line.strip() and not line.startswith("#version")]
+    older = _ids(folder / ADDED) if (folder / ADDED).is_file() else {}
+    return _ids(folder / VOCABULARY), merges, older | _decoder(folder, is_needed=not older)
+
+
+def _whole(folder: Path) -> tuple[Ids, Merges, Ids]:
+    content = read_json(folder / TOKENIZER)
+    model = content["model"]
+    vocabulary = {token: int(index) for token, index in model["vocab"].items()}
+    added = {str(token["content"]): int(token["id"]) for token in content.get("added_tokens", [])}
+    return vocabulary, [_pair(merge) for merge in model["merges"]], added | _decoder(folder, is_needed=False)
+
+
+def _ids(path: Path) -> Ids:
+    return {token: int(index) for token, index in read_json(path).items()}
+
+
+def _decoder(folder: Path, *, is_needed: bool) -> Ids:
+    """The added tokens of tokenizer_config.json."""
+    path = folder / TOKENIZER_CONFIG
+    listed = read_json(path).get("added_tokens_decoder") if is_needed or path.is_file() else None
+    return {str(token["content"]): int(index) for index, token in (listed or {}).items()}
+
+
+def _pair(merge: str | list[str]) -> tuple[str, str]:
+    """Two tokens that become one: a line, or a list in newer files."""
+    left, right = merge.split(" ") if isinstance(merge, str) else merge
+    return left, right

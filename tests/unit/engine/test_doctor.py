@@ -1,0 +1,179 @@
+"""The doctor says what a checkpoint would serve, and all that keeps it from it, before a weight is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from runtime.cli import main
+from runtime.engine import memory
+from runtime.engine.check import check
+from runtime.engine.doctor import Diagnosis, diagnose
+from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
+from runtime.settings import EngineSettings, Settings
+from tests.conftest import FolderOf
+from tests.support.changed_checkpoint import Tensors, rewrite, rewrite_config, shard
+from tests.support.hub import Hub, asked_here
+
+WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
+NAME = "somebody/Fine-Tune"
+
+
+@pytest.fixture
+def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "tuned"))
+
+
+def diagnosed(reference: object, **settings: Any) -> Diagnosis:
+    return diagnose(str(reference), EngineSettings(device="cpu", **settings))
+
+
+def codes(told: Diagnosis) -> list[str]:
+    return [problem.code for problem in told.problems]
+
+
+def test_a_whole_checkpoint_is_told_of(folder: Path) -> None:
+    def change(content: dict[str, Any]) -> None:
+        del content["talker_config"]["hidden_act"]
+        content["talker_config"]["frobnicate"] = 3
+
+    rewrite_config(folder, change)
+    rewrite(folder / WEIGHTS, lambda tensors: tensors.update({"speaker_encoder.fc.bias": torch.zeros(3)}))
+    (folder / "notes.txt").write_text("hello")
+    told = diagnosed(folder)
+    assert (told.servable, told.problems, told.name) == (True, (), "tuned")
+    assert told.served is not None
+    assert told.served.modes == ("custom_voice",)
+    assert {"serena", "eric"} <= set(told.served.speakers)
+    assert "english" in told.served.languages
+    assert told.files.read[WEIGHTS] == (folder / WEIGHTS).stat().st_size
+    assert "notes.txt" in told.files.ignored
+    assert told.weights is not None
+    assert told.speech_tokenizer is not None
+    assert told.weights.unread == ("speaker_encoder.fc.bias",)
+    assert sum(told.weights.dtypes.values()) == told.weights.tensors
+    assert (told.defaulted, told.unknown) == (("talker_config.hidden_act",), ("talker_config.frobnicate",))
+    assert told.download is None
+
+
+def test_memory_is_what_the_check_before_a_change_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = {row.dtype: row for row in diagnosed(folder).memory.rows}
+    assert [row.is_chosen for row in chosen.values()] == [False, True]
+    row = chosen["float32"]
+    engine = EngineSettings(device="cpu", max_slots=3)
+    need = check(Settings(models=(str(folder),), engine=engine)).need
+    assert need == row.once + 3 * row.slot
+    assert row.once - chosen["bfloat16"].once == pytest.approx((folder / WEIGHTS).stat().st_size / 2, rel=0.1)
+    monkeypatch.setattr(memory, "memory_of", lambda device: (need, need))
+    assert [row.slots for row in diagnosed(folder).memory.rows if row.is_chosen] == [3]
+    monkeypatch.setattr(memory, "memory_of", lambda device: (need - 1, need))
+    assert codes(diagnosed(folder, max_slots=3)) == ["checkpoint_too_large"]
+    assert diagnosed(folder).servable
+
+
+def quantise(tensors: Tensors) -> None:
+    tensors["talker.codec_head.weight"] = tensors["talker.codec_head.weight"].to(torch.int8)
+
+
+def without_a_weight(tensors: Tensors) -> None:
+    tensors["talker.other"] = tensors.pop("talker.codec_head.weight")
+
+
+SPOILERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "all at once": (
+        lambda folder: (
+            (folder / "vocab.json").unlink(),
+            (folder / SOUND).unlink(),
+            rewrite(folder / WEIGHTS, without_a_weight),
+            (folder / "generation_config.json").write_text("{"),
+        ),
+        ["checkpoint_missing", "checkpoint_missing", "checkpoint_invalid"],
+    ),
+    "a weight gone": (lambda folder: rewrite(folder / WEIGHTS, without_a_weight), ["checkpoint_invalid"]),
+    "integers": (lambda folder: rewrite(folder / WEIGHTS, quantise), ["checkpoint_unsupported"]),
+    "a pickle": (lambda folder: (folder / WEIGHTS).rename(folder / "model.bin"), ["checkpoint_unsupported"]),
+    "another type": (
+        lambda folder: rewrite_config(folder, lambda config: config.update(model_type="qwen3_omni")),
+        ["checkpoint_unsupported"],
+    ),
+    "no configuration": (lambda folder: (folder / "config.json").unlink(), ["checkpoint_missing"]),
+    "cut short": (
+        lambda folder: (folder / SOUND).write_bytes((folder / SOUND).read_bytes()[:-9]),
+        ["checkpoint_invalid"],
+    ),
+}
+
+
+@pytest.mark.parametrize("how", SPOILERS)
+def test_all_that_is_wrong_is_said_and_the_first_of_it_before_a_change(folder: Path, how: str) -> None:
+    spoil, expected = SPOILERS[how]
+    spoil(folder)
+    told = diagnosed(folder)
+    assert codes(told) == expected
+    assert not told.servable
+    with pytest.raises(SetUpError) as refused:
+        check(Settings(models=(str(folder),), engine=EngineSettings(device="cpu")))
+    assert refused.value.code in expected
+
+
+def test_of_the_hub_no_more_is_fetched_than_the_headers(folder: Path, tmp_path: Path) -> None:
+    shard(folder, 2, "talker")
+    with asked_here(Hub({NAME: folder}), tmp_path / "here") as hub:
+        told = diagnosed(NAME)
+        assert (told.servable, told.name) == (True, NAME)
+        assert told.weights is not None
+        assert told.weights.files == tuple(f"talker-0000{number}-of-00002.safetensors" for number in (1, 2))
+        assert told.download is not None
+        weights = sum(size for name, size in told.files.read.items() if name.endswith(".safetensors"))
+        assert hub.sent < weights / 2
+        assert weights <= told.download.size - told.download.here < told.download.room
+        local = diagnosed(folder)
+        assert (told.weights, told.speech_tokenizer, told.served, told.memory.rows) == (
+            *(local.weights, local.speech_tokenizer, local.served),
+            local.memory.rows,
+        )
+
+
+def test_of_the_hub_what_is_wrong_is_said_as_of_a_folder(folder: Path, tmp_path: Path) -> None:
+    rewrite(folder / WEIGHTS, without_a_weight)
+    (folder / "vocab.json").unlink()
+    (folder / SOUND).write_bytes(b"\xff" * 5000)
+    with asked_here(Hub({NAME: folder}), tmp_path / "here") as hub:
+        told = diagnosed(NAME)
+        assert codes(told) == ["checkpoint_missing", "checkpoint_invalid", "checkpoint_invalid"]
+        assert told.files.missing == ("vocab.json",)
+        with pytest.raises(CheckpointMissing):
+            diagnosed("nobody/nothing")
+        hub.status = 503
+        with pytest.raises(HubUnreachable):
+            diagnosed(NAME)
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_the_command_says_it_and_ends_by_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    command = ["doctor", str(folder), "--device", "cpu", *words]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert (json.loads(said)["servable"] is True) if words else ("can be served" in said.splitlines()[0])
+    (folder / "merges.txt").unlink()
+    assert main(command) == 2
+    said = capsys.readouterr().out
+    if words:
+        assert [problem["code"] for problem in json.loads(said)["problems"]] == ["checkpoint_missing"]
+    else:
+        assert "cannot be served" in said.splitlines()[0]
+        assert "merges.txt is missing" in said.splitlines()[1]
+        assert "[checkpoint_missing]" in said.splitlines()[1]
+
+
+def test_what_is_not_there_at_all_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(tmp_path / "nothing"), "--device", "cpu"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -1,0 +1,80 @@
+"""Which files of a checkpoint are read is known from their names, wherever they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.errors import CheckpointMissing, CheckpointUnsupported
+from runtime.model.files import FileChoice, choose_files
+
+ROOT = ("config.json", "generation_config.json", "vocab.json", "merges.txt", "tokenizer_config.json")
+SPEECH = ("speech_tokenizer/config.json", "speech_tokenizer/model.safetensors")
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def chosen(*names: str, **shards: str) -> FileChoice:
+    def index_of(name: str) -> dict[str, Any]:
+        assert name == INDEX
+        return {"weight_map": shards}
+
+    return choose_files("here", names, index_of)
+
+
+def test_what_is_read_and_what_is_not() -> None:
+    others = (
+        *("README.md", "tokenizer.json", "special_tokens_map.json", "chat_template.jinja", "model.fp16.safetensors"),
+        *("pytorch_model.bin", "model-old.safetensors", "checkpoint-500/", "speech_tokenizer/configuration.json"),
+    )
+    choice = chosen(*others, *ROOT, WHOLE, *SPEECH)
+    assert sorted(choice.read) == sorted((*ROOT, WHOLE, *SPEECH))
+    assert (sorted(choice.ignored), choice.missing) == (sorted(others), ())
+
+
+def test_shards_are_those_that_the_index_names_whatever_they_are_called() -> None:
+    named = {"a": "talker-1.safetensors", "b": "talker-2.safetensors", "c": "talker-1.safetensors"}
+    choice = chosen(
+        *ROOT, INDEX, "talker-1.safetensors", "talker-2.safetensors", "model-3.safetensors", *SPEECH, **named
+    )
+    assert {INDEX, "talker-1.safetensors", "talker-2.safetensors"} <= set(choice.read)
+    assert choice.ignored == ("model-3.safetensors",)
+    choice = chosen(*ROOT, INDEX, "talker-1.safetensors", *SPEECH, **named)
+    assert choice.missing == ("talker-2.safetensors",)
+    assert [str(problem) for problem in choice.problems] == [
+        f"here: talker-2.safetensors is missing. {INDEX} names it."
+    ]
+
+
+@pytest.mark.parametrize("name", [*ROOT, WHOLE, *SPEECH])
+def test_each_file_that_is_missing_is_named_from_the_root_on(name: str) -> None:
+    choice = chosen(*({*ROOT, WHOLE, *SPEECH} - {name}))
+    assert choice.missing == (name,)
+    (problem,) = choice.problems
+    assert isinstance(problem, CheckpointMissing)
+    assert name.rpartition("/")[2] in str(problem)
+
+
+@pytest.mark.parametrize("gone", [("vocab.json",), ("vocab.json", "merges.txt", "tokenizer_config.json")])
+def test_a_tokenizer_in_one_file_is_read_where_its_words_are_nowhere_else(gone: tuple[str, ...]) -> None:
+    choice = chosen(*(set(ROOT) - set(gone)), "tokenizer.json", WHOLE, *SPEECH)
+    assert "tokenizer.json" in choice.read
+    assert choice.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("pytorch_model.bin", "pickle"),
+        ("pytorch_model-00001-of-00002.bin", "pickle"),
+        ("model.pth", "pickle"),
+        ("adapter_model.safetensors", "adapter"),
+        ("qwen3-tts-Q4_K.gguf", "llama.cpp"),
+        ("talker.onnx", "ONNX"),
+    ],
+)
+def test_weights_in_another_format_are_said_to_be(name: str, word: str) -> None:
+    (problem,) = chosen(*ROOT, name, *SPEECH).problems
+    assert isinstance(problem, CheckpointUnsupported)
+    assert name in str(problem)
+    assert word in str(problem)
