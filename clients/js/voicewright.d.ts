@@ -14,25 +14,22 @@ export function readFrame(frame: ArrayBuffer): {
 };
 /** An error with the stable code and the sentence of the server. */
 export class SpeechError extends Error {
-    /** @param {{code: string, message: string, param?: string|null, retryable?: boolean, facts?: Object<string, any>}} fields */
-    constructor({ code, message, param, retryable, facts }: {
-        code: string;
-        message: string;
-        param?: string | null;
-        retryable?: boolean;
-        facts?: {
-            [x: string]: any;
-        };
-    });
+    /** @param {ErrorFields} fields */
+    constructor({ code, message, param, retryable, facts, retry_after_s, partial_audio }: ErrorFields);
     code: string;
     param: string | null;
     retryable: boolean;
     facts: {
         [x: string]: any;
     };
+    /** When to try again, where that is known. */
+    retryAfterS: number | null;
+    /** Some of the sound was heard. */
+    partialAudio: boolean;
 }
 /**
- * Events: 'state' when `state` changes; 'session' when a server has introduced itself.
+ * Events: 'state' when `state` changes; 'session' when a server has introduced itself; 'expiring' when it says that it
+ * will close a socket that has been open for long, which is then opened anew.
  */
 export class SpeechSocket extends EventTarget {
     /** @param {string|URL} url @param {Options} [options] */
@@ -224,6 +221,20 @@ export type Options = {
     } | undefined;
 };
 /**
+ * as the server says them
+ */
+export type ErrorFields = {
+    code: string;
+    message: string;
+    param?: string | null | undefined;
+    retryable?: boolean | undefined;
+    facts?: {
+        [x: string]: any;
+    } | undefined;
+    retry_after_s?: number | null | undefined;
+    partial_audio?: boolean | undefined;
+};
+/**
  * one of the client's
  */
 export type Message = {
@@ -281,8 +292,13 @@ declare class Utterance {
     flush(): void;
     /** The text is complete. */
     finish(): void;
-    /** Report what the listener has heard; who has much left yields to others. @param {number} ms */
-    played(ms: number): void;
+    /**
+     * Report what the listener has heard; who has much left yields to others.
+     *
+     * @param {number} ms  of its sound, in all
+     * @param {number} [bufferedMs]  fetched and not played yet
+     */
+    played(ms: number, bufferedMs?: number): void;
     /** Stop it; no sound of it is heard from after this call. @param {number} [playedMs] */
     cancel(playedMs?: number): void;
     /** A part of the text; what comes for an utterance that has ended is dropped. @param {Message} message */

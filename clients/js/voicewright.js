@@ -46,6 +46,15 @@
  * @property {() => Promise<string>} [ticket]         fetches a ticket, once for each connection
  * @property {typeof globalThis.WebSocket} [WebSocket]  another than the global one, which Node has from 22 on
  *
+ * @typedef {Object} ErrorFields    as the server says them
+ * @property {string} code
+ * @property {string} message
+ * @property {string|null} [param]
+ * @property {boolean} [retryable]
+ * @property {Object<string, any>} [facts]
+ * @property {number|null} [retry_after_s]
+ * @property {boolean} [partial_audio]
+ *
  * @typedef {{type: string, [field: string]: unknown}} Message  one of the client's
  * @typedef {'closed'|'connecting'|'open'|'stalled'} State
  */
@@ -61,13 +70,17 @@ const OPEN_WITHIN_MS = 6000;
 
 /** An error with the stable code and the sentence of the server. */
 export class SpeechError extends Error {
-  /** @param {{code: string, message: string, param?: string|null, retryable?: boolean, facts?: Object<string, any>}} fields */
-  constructor({ code, message, param = null, retryable = false, facts = {} }) {
+  /** @param {ErrorFields} fields */
+  constructor({ code, message, param = null, retryable = false, facts = {}, retry_after_s = null, partial_audio = false }) {
     super(message);
     this.code = code;
     this.param = param;
     this.retryable = retryable;
     this.facts = facts;
+    /** When to try again, where that is known. */
+    this.retryAfterS = retry_after_s;
+    /** Some of the sound was heard. */
+    this.partialAudio = partial_audio;
   }
 }
 
@@ -128,9 +141,14 @@ class Utterance {
     this.finished = true;
   }
 
-  /** Report what the listener has heard; who has much left yields to others. @param {number} ms */
-  played(ms) {
-    this.send({ type: 'playback', played_ms: ms });
+  /**
+   * Report what the listener has heard; who has much left yields to others.
+   *
+   * @param {number} ms  of its sound, in all
+   * @param {number} [bufferedMs]  fetched and not played yet
+   */
+  played(ms, bufferedMs) {
+    this.send({ type: 'playback', played_ms: ms, buffered_ms: bufferedMs });
   }
 
   /** Stop it; no sound of it is heard from after this call. @param {number} [playedMs] */
@@ -176,7 +194,8 @@ class Utterance {
 }
 
 /**
- * Events: 'state' when `state` changes; 'session' when a server has introduced itself.
+ * Events: 'state' when `state` changes; 'session' when a server has introduced itself; 'expiring' when it says that it
+ * will close a socket that has been open for long, which is then opened anew.
  */
 export class SpeechSocket extends EventTarget {
   /** @param {string|URL} url @param {Options} [options] */
@@ -334,6 +353,9 @@ export class SpeechSocket extends EventTarget {
         this.pingTimer = setInterval(() => this.check(), PING_MS);
         this.enter('open');
         this.dispatchEvent(new CustomEvent('session', { detail: message }));
+        break;
+      case 'session.expiring':
+        this.dispatchEvent(new CustomEvent('expiring', { detail: message }));
         break;
       case 'queue':
         utterance?.handlers.onQueue?.(message.position, message.eta_ms ?? null);

@@ -31,9 +31,10 @@ PYTHON = [
     r"^(.* )?clara( .*)?\n0 \d+\n(\d+ \d+\n)*\d+ \d+$",
     r"^heard \d{4,} ms$",
     r"the other one: \d{3,} ms\nsent before the cancel: \d+\.\d+ ms\nunknown_voice voice False$",
+    r"^\d{3,} ms in the voice of Skipper$",
 ]
 GRADIO = r"voicewright\.wav\n24000 7 eos$"
-JAVASCRIPT = [r"^seed 7\ndone eos true$", r"^both live other$", r"^cancelled true \d+"]
+JAVASCRIPT = [r"^seed 7\ndone eos true$", r"^both live other$", r"^cancelled true \d+", r"^spoken eos$"]
 
 
 def examples(language: str, page: str = PAGE) -> list[str]:
@@ -69,7 +70,10 @@ def test_the_gradio_example_prints_what_it_should(app: App, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", range(len(JAVASCRIPT)))
-def test_a_javascript_example_prints_what_it_should(server: RunningServer, tmp_path: Path, number: int) -> None:
+def test_a_javascript_example_prints_what_it_should(
+    server: RunningServer, recording: Path, tmp_path: Path, number: int
+) -> None:
+    shutil.copy(recording, tmp_path / "voice.wav")
     (tmp_path / "package.json").write_text('{"type": "module"}')
     shutil.copytree(node.CLIENT, tmp_path / "node_modules" / "voicewright")
     code = examples("js", JAVASCRIPT_PAGE)[number].replace("ws://localhost:8210/v1/audio/speech/stream", server.socket)

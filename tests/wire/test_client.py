@@ -344,6 +344,37 @@ def test_voices_are_listed_kept_and_deleted(server: RunningServer) -> None:
         assert gone.value.code == "voice_not_found"
 
 
+def test_a_voice_is_checked_changed_taken_elsewhere_and_brought_back(server: RunningServer) -> None:
+    recording = wav((np.sin(np.arange(48_000) / 20) * 9000).astype("<i2").tobytes())
+    with sync.connect(server.http) as client:
+        checked = client.check_voice(recording, ref_text="A word or two.")
+        assert checked["usable"] is True
+        assert checked["seconds"] == pytest.approx(2, abs=0.1)
+        assert client.voices("grace of the client") == []
+        kept = client.add_voice("Grace of the client", recording, consent="She said yes.")
+        try:
+            changed = client.edit_voice("Grace of the client", description="Calm.", tags=["low"])
+            assert (changed["description"], changed["tags"]) == ("Calm.", ["low"])
+            assert client.voice(kept["id"])["description"] == "Calm."
+            assert client.voice_audio(kept["id"])[:4] == b"RIFF"
+            file = client.export_voice(kept["id"])
+            client.delete_voice(kept["id"])
+            again = client.import_voice(file, name="Grace / of the client?")
+            kept = client.voice(again["id"])
+            assert (kept["name"], kept["tags"], kept["consent"]) == ("Grace / of the client?", ["low"], "She said yes.")
+        finally:
+            client.delete_voice(kept["id"])
+        with pytest.raises(SpeechRefused, match=r"\w") as gone:
+            client.voice("nobody?")
+        assert (gone.value.code, len(client.ticket()) > 10) == ("voice_not_found", True)
+
+
+def test_the_synchronous_twins_have_every_method() -> None:
+    for one, twin in ((voicewright.Client, sync.Client), (voicewright.Speech, sync.Speech)):
+        public = {name for name in dir(one) if not name.startswith(("_", "on_")) and callable(getattr(one, name))}
+        assert public - {"read", "keep_open"} <= set(dir(twin))
+
+
 # --- servers that are not at their best
 
 CREATED = {"type": "session.created", "protocol": PROTOCOL, "models": [], "limits": {}}
@@ -433,6 +464,34 @@ def test_why_the_socket_closes_is_why_the_utterance_failed() -> None:
 
     _, error = hear(shuts_down)
     assert (error.code, str(error), error.retryable) == ("draining", "Bye.", True)
+
+
+def test_what_is_said_of_an_utterance_beside_its_sound_is_handed_on() -> None:
+    async def talk(socket: ServerConnection) -> None:
+        await until_done(socket)
+        await socket.send(json.dumps(STARTED))
+        await socket.send(json.dumps({"type": "session.expiring", "remaining_s": 60.0}))
+        done = {"stop_reason": "short", "seed": 1, "total_samples": 0, "metrics": {}, "notes": ["Words are missing."]}
+        await socket.send(json.dumps({"type": "audio.done", "context_id": "u1", "channel": 1, **done}))
+        refusal = {"code": "overloaded", "message": "Full.", "param": None, "retryable": True, "facts": {"slots": 2}}
+        more = {"context_id": "u2", "partial_audio": True, "retry_after_s": 1.5}
+        await socket.send(json.dumps({"type": "error", **refusal, **more}))
+        await socket.wait_closed()
+
+    async def heard() -> None:
+        async with sick(talk) as url, connect(url) as client:
+            assert client.expires_in_s is None
+            first, second = await client.speak("One."), await client.speak("Two.")
+            assert await first.read() == b""
+            assert first.done is not None
+            assert first.done.notes == ("Words are missing.",)
+            assert client.expires_in_s == 60.0
+            with pytest.raises(SpeechRefused) as refused:
+                await second.read()
+            error = refused.value
+            assert (error.facts, error.retry_after_s, error.partial_audio) == ({"slots": 2}, 1.5, True)
+
+    asyncio.run(asyncio.wait_for(heard(), 10))
 
 
 def test_a_session_that_is_refused_says_why() -> None:

@@ -9,9 +9,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests.support import node
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import same_sound, spoken
+from voicewright import wav
 
 VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 SCRIPT = """
@@ -38,10 +41,40 @@ console.log(JSON.stringify(heard));
 """
 
 
-def run(folder: Path, *arguments: str) -> list[dict[str, Any]]:
+VOICES = """
+import { SpeechRoutes } from 'voicewright/routes';
+import { SpeechError } from 'voicewright';
+const runtime = new SpeechRoutes(process.argv[2]);
+const recording = new Blob([Buffer.from(process.argv[3], 'base64')]);
+const why = (error) => error instanceof SpeechError && [error.code, error.param];
+const refused = (asked) => asked.then(() => null, why);
+const checked = await runtime.checkVoice(recording, 'A word or two.');
+const kept = await runtime.addVoice(recording, { name: 'Node', consent: 'Yes.', tags: 'calm' });
+const heard = {
+  modes: (await runtime.models()).flatMap((model) => model.modes),
+  usable: checked.usable,
+  taken: await refused(runtime.addVoice(recording, { name: 'Node', consent: 'Yes.' })),
+  found: (await runtime.voices('node calm')).map((voice) => voice.id === kept.id),
+  changed: (await runtime.editVoice('Node', { description: 'Low.', tags: ['a', 'b'] })).tags,
+  description: (await runtime.voice(kept.id)).description,
+  head: (await (await runtime.voiceAudio(kept.id)).text()).slice(0, 4),
+};
+const file = await runtime.exportVoice(kept.id);
+await runtime.deleteVoice(kept.id);
+const again = await runtime.importVoice(file, { name: 'Node / again?' });
+heard.again = (await runtime.voice(again.id)).name;
+await runtime.deleteVoice(again.id);
+heard.gone = await refused(runtime.voice('nobody?'));
+heard.ticket = (await runtime.ticket()).length > 10;
+heard.nowhere = await refused(new SpeechRoutes('http://127.0.0.1:9/v1/audio/speech/stream').models());
+console.log(JSON.stringify([heard]));
+"""
+
+
+def run(folder: Path, *arguments: str, script: str = SCRIPT) -> list[dict[str, Any]]:
     (folder / "node_modules").mkdir()
     (folder / "node_modules" / "voicewright").symlink_to(node.CLIENT)
-    (folder / "speak.mjs").write_text(SCRIPT)
+    (folder / "speak.mjs").write_text(script)
     command = [*node.command(), "speak.mjs", *arguments]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -57,3 +90,21 @@ def test_node_hears_what_every_client_hears(server: RunningServer, tmp_path: Pat
         pcm = base64.b64decode(take["pcm"])
         assert take["samples"] == len(pcm) // 2
         assert same_sound(pcm, alone)
+
+
+def test_node_keeps_voices_changes_them_and_takes_them_elsewhere(server: RunningServer, tmp_path: Path) -> None:
+    recording = wav((np.sin(np.arange(48_000) / 20) * 9000).astype("<i2").tobytes())
+    (heard,) = run(tmp_path, server.socket, base64.b64encode(recording).decode(), script=VOICES)
+    assert "base" in heard.pop("modes")
+    assert heard == {
+        "usable": True,
+        "taken": ["voice_name_taken", "name"],
+        "found": [True],
+        "changed": ["a", "b"],
+        "description": "Low.",
+        "head": "RIFF",
+        "again": "Node / again?",
+        "gone": ["voice_not_found", None],
+        "ticket": True,
+        "nowhere": ["runtime_unavailable", None],
+    }

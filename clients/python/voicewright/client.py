@@ -1,4 +1,4 @@
-"""The connection to a runtime: opening it, several utterances over it, and the voices that are stored there."""
+"""The connection to a runtime: opening it, and several utterances over it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Unpack
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
@@ -16,12 +16,10 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from voicewright.errors import ConnectionLost, SpeechRefused, SpeechTimeout, VoicewrightError
+from voicewright.routes import Http, Proxy, Routes, refusal_of
 from voicewright.speech import OnQueue, Speech
 from voicewright.values import Cancelled, Config, Done, End, Queued, Start, Stats
-from voicewright.wire import PROTOCOL, base_address, read_frame, socket_address
-
-if TYPE_CHECKING:
-    import httpx
+from voicewright.wire import PROTOCOL, read_frame, socket_address
 
 CONNECT_S = 10.0  # until the runtime has introduced itself
 SILENCE_S = 300.0  # for which an utterance may be silent: its checkpoint may have to be loaded first
@@ -29,16 +27,19 @@ MAX_QUEUE = 4  # messages that wait beside those of the utterances
 PING_S = 30.0  # an idle session is closed after two minutes
 CLOSE_S = 1.0  # a runtime whose sound was not read cannot answer a close at once
 
-Proxy = str | Literal[True] | None
 
+class Client(Routes):
+    """An open session. ``session`` is the runtime's introduction: its models and limits.
 
-class Client:
-    """An open session. ``session`` is the runtime's introduction: its models and limits."""
+    ``expires_in_s`` is None until shortly before the runtime closes a session that has been open for long; then it is
+    how many seconds were left when it said so. Connect again, and speak there.
+    """
 
     def __init__(self, connection: ClientConnection, session: dict[str, Any], http: Http) -> None:
+        super().__init__(http)
         self.session = session
+        self.expires_in_s: float | None = None
         self._connection = connection
-        self._http = http
         self._speeches: dict[str, Speech] = {}
         self._channels: dict[int, Speech] = {}
         self._complaint: SpeechRefused | None = None  # bound to no utterance: why the socket is about to close
@@ -80,38 +81,6 @@ class Client:
 
         return Speech(f"u{self._count}", begin, self._send, live=text is None, timeout=timeout, on_queue=on_queue)
 
-    # --- what is stored at the runtime
-
-    async def models(self) -> list[dict[str, Any]]:
-        """Which checkpoints are served, with their modes, speakers and languages (docs/api.md, Models).
-
-        Raises:
-            SpeechRefused, ConnectionLost: as for all that goes over HTTP.
-        """
-        models: list[dict[str, Any]] = (await self._http("GET", "/v1/models"))["data"]
-        return models
-
-    async def voices(self, search: str | None = None) -> list[dict[str, Any]]:
-        """The stored voices (docs/api.md, Voices); those that hold all the words of ``search``. Raises as `models`."""
-        params = None if search is None else {"search": search}
-        voices: list[dict[str, Any]] = (await self._http("GET", "/v1/audio/voices", params=params))["data"]
-        return voices
-
-    async def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
-        """Keep a voice that `speak` can name. ``consent`` is the speaker's; ``more`` is ``ref_text`` (the exact words
-        of the recording, which make a better clone), ``language``, and the other form fields. Raises as `models`.
-        """
-        return await self._http(
-            "POST",
-            "/v1/audio/voices",
-            data={"name": name, "consent": consent, **more},
-            files={"audio_sample": ("audio", audio)},
-        )
-
-    async def delete_voice(self, voice: str) -> None:
-        """Delete a stored voice by its name or id, for good. Raises as `models`."""
-        await self._http("DELETE", f"/v1/audio/voices/{voice}")
-
     # --- the connection
 
     async def read(self) -> None:
@@ -147,6 +116,8 @@ class Client:
         if speech is None:
             if kind == "error":
                 self._complaint = SpeechRefused.from_fields(message)
+            elif kind == "session.expiring":
+                self.expires_in_s = message["remaining_s"]
             return
         match kind:
             case "queue":
@@ -165,43 +136,6 @@ class Client:
         del self._speeches[speech.context_id]
         self._channels = {channel: other for channel, other in self._channels.items() if other is not speech}
         speech.on_end(end)
-
-
-class Http:
-    """The runtime's routes beside the socket. httpx is imported with the first request, which many never make."""
-
-    def __init__(self, url: str, headers: dict[str, str], timeout: float | None, proxy: Proxy) -> None:
-        self._url = base_address(url)
-        self._headers = headers
-        self._timeout = timeout
-        self._proxy = proxy
-        self._client: httpx.AsyncClient | None = None
-
-    async def __call__(self, method: str, path: str, **content: Any) -> dict[str, Any]:
-        import httpx
-
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                base_url=self._url,
-                headers=self._headers,
-                timeout=self._timeout,
-                proxy=self._proxy if isinstance(self._proxy, str) else None,
-                trust_env=self._proxy is True,
-            )
-        try:
-            answer = await self._client.request(method, path, **content)
-        except httpx.TimeoutException:
-            raise SpeechTimeout from None
-        except httpx.HTTPError:
-            raise ConnectionLost from None
-        if not answer.is_success:
-            raise _refusal(answer.status_code, answer.content)
-        fields_of_answer: dict[str, Any] = answer.json()
-        return fields_of_answer
-
-    async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
 
 
 @asynccontextmanager
@@ -255,7 +189,7 @@ async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[Clie
             proxy=proxy,
         )
     except InvalidStatus as refusal:
-        raise _refusal(refusal.response.status_code, refusal.response.body or b"") from None
+        raise refusal_of(refusal.response.status_code, refusal.response.body or b"") from None
     except (OSError, InvalidHandshake) as error:
         raise ConnectionLost from error
     try:
@@ -270,15 +204,6 @@ async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[Clie
     return connection, message
 
 
-def _refusal(status: int, body: bytes | bytearray) -> SpeechRefused:
-    """The error that a refused request or handshake came with."""
-    try:
-        return SpeechRefused.from_fields(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):  # not a runtime of ours, or one behind somebody else's door
-        sentence = f"The address answers with HTTP status {status}, and not as a runtime does."
-        return SpeechRefused("unknown_route", sentence)
-
-
 def _start(message: dict[str, Any]) -> Start:
     named = {name: message[name] for name in ("model", "mode", "voice", "seed")}
     return Start(**named, notes=tuple(message["notes"]))
@@ -290,5 +215,6 @@ def _done(message: dict[str, Any]) -> Done:
         stop_reason=message["stop_reason"],
         seed=message["seed"],
         samples=message["total_samples"],
+        notes=tuple(message.get("notes", ())),
         stats=Stats(**{name: value for name, value in message["metrics"].items() if name in known}),
     )

@@ -14,18 +14,42 @@ class VoicewrightError(Exception):
 
 
 class SpeechRefused(VoicewrightError):
-    """The runtime's no: its ``code`` (docs/api.md, Errors), a sentence for people, the field at fault."""
+    """The runtime's no: its ``code`` (docs/api.md, Errors), a sentence for people, the field at fault.
 
-    def __init__(self, code: str, message: str, param: str | None = None, retryable: bool = False) -> None:
+    ``facts`` are the figures and names of the sentence, to word it otherwise; ``retry_after_s`` is when to try again,
+    where that is known; ``partial_audio`` says that some of it was heard.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        param: str | None = None,
+        retryable: bool = False,
+        facts: Mapping[str, Any] | None = None,
+        retry_after_s: float | None = None,
+        partial_audio: bool = False,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.param = param
         self.retryable = retryable
+        self.facts = dict(facts or {})
+        self.retry_after_s = retry_after_s
+        self.partial_audio = partial_audio
 
     @classmethod
     def from_fields(cls, error: Mapping[str, Any]) -> Self:
-        return cls(error["code"], error["message"], error.get("param"), bool(error.get("retryable")))
+        return cls(
+            error["code"],
+            error["message"],
+            error.get("param"),
+            bool(error.get("retryable")),
+            error.get("facts"),
+            error.get("retry_after_s"),
+            bool(error.get("partial_audio")),
+        )
 
 
 class ConnectionLost(VoicewrightError, ConnectionError):

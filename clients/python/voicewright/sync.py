@@ -14,7 +14,8 @@ from typing import Any, Self, TypeVar, Unpack
 
 from voicewright import client as aio
 from voicewright import speech as aio_speech
-from voicewright.client import CONNECT_S, SILENCE_S, Proxy
+from voicewright.client import CONNECT_S, SILENCE_S
+from voicewright.routes import Proxy
 from voicewright.speech import OnQueue
 from voicewright.values import Chunk, Config, Done, End, Queued, Start
 
@@ -94,6 +95,10 @@ class Client:
         self._loop = loop
         self._client = client
 
+    @property
+    def expires_in_s(self) -> float | None:
+        return self._client.expires_in_s
+
     def speak(
         self,
         text: str | None = None,
@@ -119,11 +124,32 @@ class Client:
     def voices(self, search: str | None = None) -> list[dict[str, Any]]:
         return self._loop.run(self._client.voices(search))
 
+    def voice(self, voice: str) -> dict[str, Any]:
+        return self._loop.run(self._client.voice(voice))
+
     def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
         return self._loop.run(self._client.add_voice(name, audio, consent=consent, **more))
 
+    def check_voice(self, audio: bytes, ref_text: str | None = None) -> dict[str, Any]:
+        return self._loop.run(self._client.check_voice(audio, ref_text))
+
+    def edit_voice(self, voice: str, **changes: Any) -> dict[str, Any]:
+        return self._loop.run(self._client.edit_voice(voice, **changes))
+
+    def export_voice(self, voice: str) -> bytes:
+        return self._loop.run(self._client.export_voice(voice))
+
+    def import_voice(self, file: bytes, **more: str) -> dict[str, Any]:
+        return self._loop.run(self._client.import_voice(file, **more))
+
+    def voice_audio(self, voice: str) -> bytes:
+        return self._loop.run(self._client.voice_audio(voice))
+
     def delete_voice(self, voice: str) -> None:
         self._loop.run(self._client.delete_voice(voice))
+
+    def ticket(self) -> str:
+        return self._loop.run(self._client.ticket())
 
 
 @contextmanager

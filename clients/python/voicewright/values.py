@@ -84,12 +84,16 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The utterance was spoken to its end. ``stop_reason`` is eos, max_tokens, short or runaway."""
+    """The utterance was spoken to its end. ``stop_reason`` is eos, max_tokens, short or runaway.
+
+    ``notes`` are sentences about what is wrong with the speech.
+    """
 
     stop_reason: str
     seed: int
     samples: int
     stats: Stats
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

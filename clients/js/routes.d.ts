@@ -1,0 +1,101 @@
+export class SpeechRoutes {
+    /** @param {string|URL} url  http(s) or ws(s), with or without the socket's route @param {RouteOptions} [options] */
+    constructor(url: string | URL, { key, fetch }?: RouteOptions);
+    base: string;
+    /** @type {Record<string, string>} */
+    headers: Record<string, string>;
+    fetch: typeof fetch;
+    /** Which checkpoints are served, with their modes, speakers and languages. @returns {Promise<Fields[]>} */
+    models(): Promise<Fields[]>;
+    /** The stored voices; those that hold all the words of `search`. @param {string} [search] @returns {Promise<Fields[]>} */
+    voices(search?: string): Promise<Fields[]>;
+    /** @param {string} voice */
+    voice(voice: string): Promise<{
+        [x: string]: any;
+    }>;
+    /**
+     * Keep a voice that `speak` can name.
+     *
+     * @param {Blob} audio  a recording, in any format that is taken
+     * @param {{name: string, consent: string, [field: string]: string}} fields  `consent` is the speaker's; `ref_text` are
+     *     the exact words of the recording, which make a better clone
+     */
+    addVoice(audio: Blob, fields: {
+        name: string;
+        consent: string;
+        [field: string]: string;
+    }): Promise<{
+        [x: string]: any;
+    }>;
+    /** What `addVoice` would say of a recording; nothing is kept. @param {Blob} audio @param {string} [refText] */
+    checkVoice(audio: Blob, refText?: string): Promise<{
+        [x: string]: any;
+    }>;
+    /**
+     * Change what is named, and leave the rest.
+     *
+     * @param {string} voice
+     * @param {{name?: string, description?: string|null, tags?: string[]}} changes
+     */
+    editVoice(voice: string, changes: {
+        name?: string;
+        description?: string | null;
+        tags?: string[];
+    }): Promise<{
+        [x: string]: any;
+    }>;
+    /** The voice as one portable file, with its recording, words and consent. @param {string} voice */
+    exportVoice(voice: string): Promise<Blob>;
+    /** Keep a voice that was exported. @param {Blob} file @param {Record<string, string>} [fields]  in place of its own */
+    importVoice(file: Blob, fields?: Record<string, string>): Promise<{
+        [x: string]: any;
+    }>;
+    /** Its recording, a WAV file. @param {string} voice */
+    voiceAudio(voice: string): Promise<Blob>;
+    /** Delete it for good. @param {string} voice */
+    deleteVoice(voice: string): Promise<void>;
+    /** A word that opens one socket without the key, soon: for a page that must not hold it. @returns {Promise<string>} */
+    ticket(): Promise<string>;
+    /**
+     * @param {string} method @param {string} path @param {BodyInit} [body] @param {Record<string, string>} [headers]
+     * @returns {Promise<Fields>}
+     */
+    json(method: string, path: string, body?: BodyInit, headers?: Record<string, string>): Promise<Fields>;
+    /** @param {string} method @param {string} path @param {BodyInit} [body] @param {Record<string, string>} [headers] */
+    ask(method: string, path: string, body?: BodyInit, headers?: Record<string, string>): Promise<Response>;
+}
+/**
+ * What a runtime answers over HTTP beside the socket: its models, stored voices, tickets. For browsers and Node.
+ *
+ *     import { SpeechRoutes } from 'voicewright/routes';
+ *
+ *     const runtime = new SpeechRoutes('http://localhost:8210');
+ *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
+ *
+ * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` is nobody
+ * there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ */
+export type RouteOptions = {
+    /**
+     * an API key
+     */
+    key?: string | undefined;
+    /**
+     * another than the global one
+     */
+    fetch?: typeof fetch | undefined;
+};
+/**
+ * What a runtime answers over HTTP beside the socket: its models, stored voices, tickets. For browsers and Node.
+ *
+ *     import { SpeechRoutes } from 'voicewright/routes';
+ *
+ *     const runtime = new SpeechRoutes('http://localhost:8210');
+ *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
+ *
+ * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` is nobody
+ * there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ */
+export type Fields = {
+    [x: string]: any;
+};

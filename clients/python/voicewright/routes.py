@@ -1,0 +1,135 @@
+"""The runtime's routes beside the socket: models, stored voices, tickets."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+from voicewright.errors import ConnectionLost, SpeechRefused, SpeechTimeout
+from voicewright.wire import base_address
+
+if TYPE_CHECKING:
+    import httpx
+
+Proxy = str | Literal[True] | None
+
+VOICES = "/v1/audio/voices"
+
+
+class Routes:
+    """What a `Client` asks over HTTP. Every method may raise SpeechRefused or ConnectionLost."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Which checkpoints are served, with their modes, speakers and languages (docs/api.md, Models)."""
+        models: list[dict[str, Any]] = (await self._http.json("GET", "/v1/models"))["data"]
+        return models
+
+    async def voices(self, search: str | None = None) -> list[dict[str, Any]]:
+        """The stored voices (docs/api.md, Voices); those that hold all the words of ``search``."""
+        params = None if search is None else {"search": search}
+        voices: list[dict[str, Any]] = (await self._http.json("GET", VOICES, params=params))["data"]
+        return voices
+
+    async def voice(self, voice: str) -> dict[str, Any]:
+        """One stored voice by its name or id, as everywhere below."""
+        return await self._http.json("GET", _of(voice))
+
+    async def add_voice(self, name: str, audio: bytes, *, consent: str, **more: str) -> dict[str, Any]:
+        """Keep a voice that `Client.speak` can name. ``consent`` is the speaker's; ``more`` is ``ref_text`` (the exact
+        words of the recording, which make a better clone), ``language``, and the other form fields.
+        """
+        form = {"name": name, "consent": consent, **more}
+        return await self._http.json("POST", VOICES, data=form, files={"audio_sample": ("audio", audio)})
+
+    async def check_voice(self, audio: bytes, ref_text: str | None = None) -> dict[str, Any]:
+        """What `add_voice` would say of a recording: length, levels, advice. Nothing is kept."""
+        form = {} if ref_text is None else {"ref_text": ref_text}
+        return await self._http.json("POST", f"{VOICES}/check", data=form, files={"audio_sample": ("audio", audio)})
+
+    async def edit_voice(self, voice: str, **changes: Any) -> dict[str, Any]:
+        """Change its ``name``, ``description`` (None takes it away) or ``tags``, and leave the rest."""
+        return await self._http.json("PATCH", _of(voice), json=changes)
+
+    async def export_voice(self, voice: str) -> bytes:
+        """The voice as one portable file, with its recording, words and consent."""
+        return await self._http.content("GET", f"{_of(voice)}/file")
+
+    async def import_voice(self, file: bytes, **more: str) -> dict[str, Any]:
+        """Keep a voice that was exported here or elsewhere; ``more`` are form fields that take the place of its own."""
+        return await self._http.json("POST", VOICES, data=more, files={"file": ("voice", file)})
+
+    async def voice_audio(self, voice: str) -> bytes:
+        """Its recording, a WAV file."""
+        return await self._http.content("GET", f"{_of(voice)}/audio")
+
+    async def delete_voice(self, voice: str) -> None:
+        """Delete a stored voice for good."""
+        await self._http.content("DELETE", _of(voice))
+
+    async def ticket(self) -> str:
+        """A word that opens one session without the key, soon: for a page that must not hold it (docs/api.md, Keys)."""
+        ticket: str = (await self._http.json("POST", "/v1/session_ticket"))["ticket"]
+        return ticket
+
+
+class Http:
+    """One HTTP client. httpx is imported with the first request, which many never make."""
+
+    def __init__(self, url: str, headers: dict[str, str], timeout: float | None, proxy: Proxy) -> None:
+        self._url = base_address(url)
+        self._headers = headers
+        self._timeout = timeout
+        self._proxy = proxy
+        self._client: httpx.AsyncClient | None = None
+
+    async def content(self, method: str, path: str, **content: Any) -> bytes:
+        """Body of the answer; ``content`` is httpx's.
+
+        Raises:
+            SpeechRefused, ConnectionLost: the runtime says no, or nothing.
+        """
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                base_url=self._url,
+                headers=self._headers,
+                timeout=self._timeout,
+                proxy=self._proxy if isinstance(self._proxy, str) else None,
+                trust_env=self._proxy is True,
+            )
+        try:
+            answer = await self._client.request(method, path, **content)
+        except httpx.TimeoutException:
+            raise SpeechTimeout from None
+        except httpx.HTTPError:
+            raise ConnectionLost from None
+        if not answer.is_success:
+            raise refusal_of(answer.status_code, answer.content)
+        return answer.content
+
+    async def json(self, method: str, path: str, **content: Any) -> dict[str, Any]:
+        """Fields of the answer. Raises as `content`."""
+        fields: dict[str, Any] = json.loads(await self.content(method, path, **content))
+        return fields
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
+    """The error that a refused request or handshake came with."""
+    try:
+        return SpeechRefused.from_fields(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):  # not a runtime of ours, or one behind somebody else's door
+        sentence = f"The address answers with HTTP status {status}, and not as a runtime does."
+        return SpeechRefused("unknown_route", sentence)
+
+
+def _of(voice: str) -> str:
+    return f"{VOICES}/{quote(voice, safe='')}"
