@@ -13,6 +13,7 @@ from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import same_sound, spoken
+from tests.wire import test_elevenlabs as elevenlabs
 from tests.wire.test_cartesia import cartesia, send, sound_of, until_done
 from tests.wire.test_omni import STREAM, speak
 from tests.wire.test_voices import CONSENT, VOICES, WORDS, recording
@@ -22,6 +23,7 @@ TEXT, NAME = "Hello world.", "Marta"
 STYLE = {"instructions": "Slowly, in a low voice."}
 MANNERS = {"plain": {}, "styled": STYLE, "grafted": {**STYLE, "graft": True}}
 FIXED: dict[str, Any] = {"seed": 11, "max_frames": 5}
+ENGLISH: dict[str, Any] = {**FIXED, "language": "English"}
 RAW = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
 
 Manner = dict[str, Any]
@@ -40,28 +42,28 @@ def running(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def native(server: RunningServer, manner: Manner) -> bytes:
-    return asyncio.run(spoken(server.socket, TEXT, voice=NAME, **FIXED, **manner)).pcm
+    return asyncio.run(spoken(server.socket, TEXT, voice=NAME, **ENGLISH, **manner)).pcm
 
 
 def by_our_client(server: RunningServer, manner: Manner) -> bytes:
-    return say(server.http, TEXT, voice=NAME, **FIXED, **manner)
+    return say(server.http, TEXT, voice=NAME, **ENGLISH, **manner)
 
 
 def omni(server: RunningServer, manner: Manner) -> bytes:
-    (reply,), _ = asyncio.run(speak(server, TEXT, voice=NAME, **STREAM, **FIXED, **manner))
+    (reply,), _ = asyncio.run(speak(server, TEXT, voice=NAME, **STREAM, **ENGLISH, **manner))
     assert reply.errors == []
     return b"".join(reply.sound)
 
 
 def openai(server: RunningServer, manner: Manner) -> bytes:
-    body = {"input": TEXT, "voice": NAME, "response_format": "pcm", **FIXED, **manner}
+    body = {"input": TEXT, "voice": NAME, "response_format": "pcm", **ENGLISH, **manner}
     return httpx.post(f"{server.http}/v1/audio/speech", json=body, timeout=60).raise_for_status().content
 
 
 def cartesia_socket(server: RunningServer, manner: Manner) -> bytes:
     async def heard() -> bytes:
         async with cartesia(server) as connection:
-            fields = {"voice": {"mode": "id", "id": NAME}, "language": None, **FIXED, **manner}
+            fields = {"voice": {"mode": "id", "id": NAME}, "language": "en", **FIXED, **manner}
             await send(connection, TEXT, "c", goes_on=False, **fields)
             return sound_of((await until_done(connection, "c"))["c"])
 
@@ -69,8 +71,27 @@ def cartesia_socket(server: RunningServer, manner: Manner) -> bytes:
 
 
 def cartesia_bytes(server: RunningServer, manner: Manner) -> bytes:
-    body = {"transcript": TEXT, "voice": NAME, "output_format": RAW, **FIXED, **manner}
+    body = {"transcript": TEXT, "voice": NAME, "language": "en", "output_format": RAW, **FIXED, **manner}
     return httpx.post(f"{server.http}/tts/bytes", json=body, timeout=60).raise_for_status().content
+
+
+def elevenlabs_socket(server: RunningServer, manner: Manner) -> bytes:
+    async def heard() -> bytes:
+        async with elevenlabs.socket(server, elevenlabs.ONE, NAME) as connection:
+            await elevenlabs.send(connection, TEXT, **FIXED, **manner)
+            await elevenlabs.send(connection, "")
+            return elevenlabs.sound_of((await elevenlabs.closed(connection))[0])
+
+    return asyncio.run(heard())
+
+
+def elevenlabs_bytes(server: RunningServer, manner: Manner) -> bytes:
+    body = {"text": TEXT, "language_code": "en", **FIXED, **manner}
+    url = f"{server.http}/v1/text-to-speech/{NAME}?output_format=pcm_24000"
+    return httpx.post(url, json=body, timeout=60).raise_for_status().content
+
+
+DIALECTS = [by_our_client, omni, openai, cartesia_socket, cartesia_bytes, elevenlabs_socket, elevenlabs_bytes]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +102,7 @@ def expected(running: RunningServer) -> dict[str, bytes]:
     return sounds
 
 
-@pytest.mark.parametrize("dialect", [by_our_client, omni, openai, cartesia_socket, cartesia_bytes])
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_speaks_a_stored_voice_with_a_style_and_with_a_graft(
     running: RunningServer, expected: dict[str, bytes], dialect: Callable[[RunningServer, Manner], bytes]
 ) -> None:

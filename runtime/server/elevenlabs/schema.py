@@ -81,6 +81,7 @@ class Spoken(StrictFields):
     pronunciation_dictionary_locators: Annotated[list[Any], Field(max_length=64)] = Field(default_factory=list)
     seed: Seed | None = None
     instructions: Text | None = None
+    graft: bool = False
     max_frames: Annotated[int, Field(ge=1)] | None = None
     text_filter: FilterName | None = None
 
@@ -119,6 +120,7 @@ class Manner:
 
     language: str
     instruct: str | None = None
+    graft: bool = False
     seed: int | None = None
     max_frames: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
@@ -133,6 +135,7 @@ class Manner:
             voice=resolved.speaker,
             language=self.language,
             instruct=self.instruct,
+            graft=self.graft,
             reference=reference,
             sampling=self.sampling,
             seed=self.seed,
@@ -162,6 +165,7 @@ def manner(
     return Manner(
         language=language_of(language_code),
         instruct=spoken.instructions,
+        graft=spoken.graft,
         seed=seed if spoken.seed is None else spoken.seed,
         max_frames=spoken.max_frames,
         sampling=Sampling(temperature=_temperature(spoken.voice_settings.stability, resolved, cards)),
