@@ -1,0 +1,79 @@
+"""ElevenLabs' own client: text over HTTP with and without times, live text over its socket, voices and models."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+from elevenlabs import VoiceSettings
+from elevenlabs.client import ElevenLabs
+from elevenlabs.core.api_error import ApiError
+from heard import sound, tell
+from tls_tunnel import tls
+
+TEXT = "One sentence at once."
+VOICE, MODEL, FORMAT = "clara", "eleven_multilingual_v2", "pcm_24000"
+SPOKEN: dict[str, Any] = {"voice_id": VOICE, "model_id": MODEL, "language_code": "en", "seed": 7}
+
+
+def http(client: ElevenLabs) -> dict[str, Any]:
+    speech = client.text_to_speech
+    whole = b"".join(speech.convert(text=TEXT, output_format=FORMAT, **SPOKEN))
+    streamed = b"".join(speech.stream(text=TEXT, output_format=FORMAT, **SPOKEN))
+    mp3 = b"".join(speech.convert(text=TEXT, **SPOKEN))  # their default format
+    settings = VoiceSettings(speed=1.2, stability=0.6, similarity_boost=0.75, style=0.0, use_speaker_boost=True)
+    faster = b"".join(speech.convert(text=TEXT, output_format=FORMAT, voice_settings=settings, **SPOKEN))
+    timed = speech.convert_with_timestamps(text=TEXT, output_format=FORMAT, **SPOKEN)
+    pieces = list(speech.stream_with_timestamps(text=TEXT, output_format=FORMAT, **SPOKEN))
+    told = [piece.alignment for piece in pieces if piece.alignment is not None]
+    return {
+        "whole": sound(whole),
+        "streamed": sound(streamed),
+        "mp3": len(mp3),
+        "faster": sound(faster),
+        "timed": sound(base64.b64decode(timed.audio_base_64)),
+        "characters": "".join(timed.alignment.characters) if timed.alignment else "",
+        "pieces": sound(b"".join(base64.b64decode(piece.audio_base_64) for piece in pieces)),
+        "told": "".join("".join(each.characters) for each in told),
+        "end": told[-1].character_end_times_seconds[-1],
+    }
+
+
+def realtime(client: ElevenLabs) -> dict[str, Any]:
+    words = iter(("The kettle ", "is on. ", "The boat comes back in the ", "evening, when nobody looks at the sea."))
+    chunks = list(client.text_to_speech.convert_realtime(VOICE, text=words, model_id=MODEL, output_format=FORMAT))
+    return {**sound(b"".join(chunks)), "chunks": len(chunks)}
+
+
+def refused(client: ElevenLabs) -> list[Any]:
+    answers: list[Any] = []
+    for ask in (
+        lambda: b"".join(client.text_to_speech.convert(text=TEXT, voice_id="nobody", output_format=FORMAT)),
+        lambda: list(client.text_to_speech.convert_realtime("nobody", text=iter(["Hello. "]), output_format=FORMAT)),
+    ):
+        try:
+            ask()
+        except ApiError as error:
+            answers.append([error.status_code, error.body])
+    return answers
+
+
+def main(base: str) -> None:
+    with tls(urlsplit(base).port or 80) as address:  # its socket is wss, whatever the base is
+        client = ElevenLabs(base_url=address, api_key="none")
+        voices = client.voices.get_all().voices
+        found = client.voices.search(page_size=1, search="clara")
+        tell(
+            http=http(client),
+            realtime=realtime(client),
+            refused=refused(client),
+            voices=[voice.name for voice in voices],
+            one=client.voices.get(voices[0].voice_id).name,
+            found=[[voice.name for voice in found.voices], found.has_more],
+            models=[[model.model_id, model.can_do_text_to_speech] for model in client.models.list()],
+        )
+
+
+main(*sys.argv[1:])

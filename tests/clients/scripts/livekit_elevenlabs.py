@@ -1,0 +1,55 @@
+"""LiveKit's plugin for ElevenLabs: live text in contexts of one socket, with times; one text over HTTP; voices."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import aiohttp
+from heard import sound, tell
+from livekit.plugins import elevenlabs
+
+
+async def spoken(tts: elevenlabs.TTS, *pieces: str) -> dict[str, Any]:
+    pcm, rates, words = b"", set(), []
+    async with tts.stream() as stream:
+        for piece in pieces:
+            stream.push_text(piece)
+        stream.end_input()
+        async for event in stream:
+            pcm += bytes(event.frame.data)
+            rates.add(event.frame.sample_rate)
+            timed = event.frame.userdata.get("lk.timed_transcripts", [])
+            words += [[str(word), word.start_time, word.end_time] for word in timed]
+    return {**sound(pcm), "rates": sorted(rates), "words": words}
+
+
+async def synthesized(tts: elevenlabs.TTS, text: str) -> dict[str, Any]:
+    pcm, rates = b"", set()
+    async for event in tts.synthesize(text):
+        pcm += bytes(event.frame.data)
+        rates.add(event.frame.sample_rate)
+    return {**sound(pcm), "rates": sorted(rates)}
+
+
+async def main(base: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        options: dict[str, Any] = {"base_url": f"{base}/v1", "api_key": "none", "http_session": session}
+        tts = elevenlabs.TTS(voice_id="clara", encoding="pcm_24000", **options)
+        first = await spoken(tts, "The kettle is on. ", "The boat comes back ", "in the evening.")
+        second = await spoken(tts, "And again.")
+        plain = elevenlabs.TTS(**options)  # a voice and a format that nobody chose
+        third = await spoken(plain, "Sound as it comes.")
+        fourth = await synthesized(plain, "And once more, all of it at once.")
+        scheduled = elevenlabs.TTS(
+            voice_id="clara", encoding="pcm_24000", chunk_length_schedule=[50, 80], auto_mode=False, **options
+        )
+        fifth = await spoken(scheduled, "Once there was a king who had a castle by the sea ", "and nobody came.")
+        voices = [voice.name for voice in await tts.list_voices()]
+        for each in (tts, plain, scheduled):
+            await each.aclose()
+    tell(first=first, second=second, mp3=third, at_once=fourth, scheduled=fifth, voices=voices)
+
+
+asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,67 @@
+"""Clients of ElevenLabs' routes and sockets, unchanged but for the URL: its own, LiveKit's and Pipecat's."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tests.clients.conftest import Client
+from tests.support.runtime_server import RunningServer
+from voicewright import say
+
+HALF_A_SECOND = 12_000
+SPEAKERS = {"clara", "angus"}
+
+
+def test_elevenlabs_own(client: Client, server: RunningServer) -> None:
+    heard = client("elevenlabs_client")
+    pcm = say(server.http, "One sentence at once.", voice="clara", language="English", seed=7)
+    http = heard["http"]
+    for name in ("whole", "streamed", "timed", "pieces"):
+        assert http[name]["sha256"] == hashlib.sha256(pcm).hexdigest(), name
+    assert http["mp3"] > 15_000  # 128 kbit/s
+    assert http["faster"]["samples"] * 1.2 > 0.97 * http["whole"]["samples"]
+    assert http["faster"]["samples"] * 1.2 < 1.03 * http["whole"]["samples"]
+    assert http["characters"] == http["told"] == "One sentence at once."
+    assert http["end"] == round(len(pcm) / 48_000, 3)
+
+    assert heard["realtime"]["chunks"] > 5
+    assert heard["realtime"]["samples"] > 3 * HALF_A_SECOND
+    assert heard["realtime"]["rms"] > 300
+    (http_status, http_body), (close_code, said) = heard["refused"]
+    assert (http_status, http_body["detail"]["status"]) == (404, "unknown_voice")
+    assert (close_code, said["error"]) == (1008, "unknown_voice")
+    assert set(heard["voices"]) >= SPEAKERS
+    assert heard["one"] == heard["voices"][0]
+    assert heard["found"] == [["clara"], False]
+    assert heard["models"] == [["demo-voice", True]]
+
+
+def test_livekit(client: Client) -> None:
+    heard = client("livekit_elevenlabs")
+    for turn, rate in (
+        ("first", 24_000),
+        ("second", 24_000),
+        ("mp3", 22_050),
+        ("at_once", 22_050),
+        ("scheduled", 24_000),
+    ):
+        assert heard[turn]["rates"] == [rate], turn
+        assert heard[turn]["samples"] > HALF_A_SECOND, turn
+        assert heard[turn]["rms"] > 300, turn
+    words = heard["first"]["words"]
+    assert "".join(word for word, _, _ in words) == "The kettle is on. The boat comes back in the evening. "
+    edges = [time for _, start, end in words for time in (start, end)]
+    assert edges == sorted(edges)
+    assert abs(edges[-1] - heard["first"]["samples"] / 24_000) < 0.01
+    assert set(heard["voices"]) >= SPEAKERS
+
+
+def test_pipecat(client: Client) -> None:
+    heard = client("pipecat_elevenlabs")
+    for way in ("socket", "http"):
+        turns = heard[way]
+        assert turns["errors"] == [], way
+        assert turns["stops"] == 2, way
+        assert turns["samples"] > 2 * HALF_A_SECOND, way
+        assert turns["rms"] > 300, way
+        assert " ".join(turns["words"]) == "The kettle is on. The boat comes back in the evening.", way
