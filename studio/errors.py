@@ -74,6 +74,11 @@ class SharingOff(BadRequest):
     sentence = "Takes are not shared by links here; the host can allow it (VOICEWRIGHT_SHARE_LINKS)."
 
 
+class SharingBusy(Busy):
+    code = "sharing_busy"
+    sentence = "Other shared takes are being made ready; try again in {retry_after_s:g} s."
+
+
 class DocumentUnreadable(BadRequest):
     code = "document_unreadable"
     http_status = 422

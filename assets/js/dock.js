@@ -29,7 +29,7 @@ export class Dock {
     const isLoaded = Boolean(stage.take);
     this.root.hidden = !isLoaded && !(begins && this.home.contains(this.first));
     this.root.classList.toggle('vw-loaded', isLoaded);
-    this.rate.hidden = !stage.player.canStretch;
+    this.offerRates(stage.player.canStretch);
   }
 
   /** Say what would be begun; it is seen until something was heard. */
@@ -68,6 +68,15 @@ export class Dock {
     }
     if (this.rates.some(({ checked }) => checked)) player.rate = rate;
     this.sayRate();
+  }
+
+  /** Let the speed be chosen, or say why it cannot be. @param {boolean} can */
+  offerRates(can) {
+    if (String(!can) === this.rate.ariaDisabled) return;
+    this.rate.ariaDisabled = String(!can);
+    if (can) this.rate.setAttribute('popovertarget', 'vw-rates');
+    else this.rate.removeAttribute('popovertarget');
+    this.rate.onclick = can ? null : () => this.studio.toast(this.studio.t('shell.no_speed'));
   }
 
   sayRate() {

@@ -1,5 +1,6 @@
 /**
- * What was written and chosen in each room, kept in this browser while it is being written.
+ * What was written and chosen in each room, kept in this browser while it is being written: for this tab, which a reload
+ * brings back as it was, and for the next that is opened, which begins with what was written last.
  *
  * A source has an `id`, gives its form as `draft()` (values for JSON), takes it up again by `recall(draft)`, and by
  * `reopen(draft)` what takes longer: sound of the studio's, or a recording of this browser's (recordings.js).
@@ -14,7 +15,7 @@ export class Drafts {
   /** @param {Source[]} sources */
   constructor(sources) {
     this.sources = sources.filter(({ draft }) => draft);
-    /** As this page read or wrote them last, by id: a page that only stands there overwrites nothing of another's. */
+    /** As this page read or wrote them last, by id: a page that only stands there overwrites nothing that another wrote. */
     this.known = new Map();
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -38,7 +39,7 @@ export class Drafts {
   /** @param {string} id @returns {Draft|null} */
   read(id) {
     try {
-      return JSON.parse(localStorage.getItem(PREFIX + id) ?? 'null');
+      return JSON.parse(sessionStorage.getItem(PREFIX + id) ?? localStorage.getItem(PREFIX + id) ?? 'null');
     } catch {
       return null; // no place, or not ours
     }
@@ -57,7 +58,7 @@ export class Drafts {
       if (text === this.known.get(source.id)) continue;
       this.known.set(source.id, text);
       try {
-        localStorage.setItem(PREFIX + source.id, text);
+        for (const storage of [sessionStorage, localStorage]) storage.setItem(PREFIX + source.id, text);
       } catch {
         // A browser that gives the page no place: what is written lasts as long as the page.
       }

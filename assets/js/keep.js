@@ -1,4 +1,4 @@
-/** What can be done with the take on the stage: its file in each format, the star, its request as code. */
+/** What can be done with the take on the stage: its file in each format, the star, a link to it, its request as code. */
 
 import { api } from './api.js';
 import { all, need } from './elements.js';
@@ -7,17 +7,19 @@ import { Take } from './take.js';
 /** @typedef {import('./stage.js').Shown} Shown @typedef {import('./take.js').TakeRecord} TakeRecord */
 
 export class Keep {
-  /** @param {ParentNode} page @param {EventTarget} stage hears 'star' and 'code' */
+  /** @param {ParentNode} page @param {EventTarget} stage hears 'star', 'share' and 'code' */
   constructor(page, stage) {
     const menu = need(page, '#vw-keep');
     this.star = need(page, '#vw-star', HTMLButtonElement);
     this.button = need(page, '#vw-save', HTMLButtonElement);
     this.wav = need(menu, '#vw-download', HTMLAnchorElement);
     this.others = all(menu, '[data-format]', HTMLAnchorElement);
+    this.share = need(menu, '#vw-share', HTMLButtonElement);
     this.code = need(menu, '#vw-copy-code', HTMLButtonElement);
     menu.addEventListener('click', () => menu.hidePopover());
     /** @type {Take|null} whose file is behind the link */
     this.offered = null;
+    this.isShared = false; // whether the host allows links
     /** What is shown. @type {Shown|null} */
     this.take = null;
     /** @type {TakeRecord|null} its record when that was put there */
@@ -29,6 +31,7 @@ export class Keep {
       event.preventDefault();
       this.take.download(this.button);
     });
+    this.share.onclick = () => stage.dispatchEvent(new Event('share'));
     this.code.onclick = () => stage.dispatchEvent(new Event('code'));
   }
 
@@ -41,6 +44,7 @@ export class Keep {
     this.star.hidden = !record;
     this.star.dataset.icon = record?.favourite ? 'starred' : 'star';
     this.star.setAttribute('aria-pressed', String(Boolean(record?.favourite)));
+    this.share.hidden = !record || !this.isShared;
     for (const link of this.others) {
       link.hidden = !record;
       if (record) link.href = kept(record, link.dataset.format ?? '');

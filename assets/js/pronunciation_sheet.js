@@ -13,6 +13,8 @@ export class PronunciationSheet {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
+    /** The text that was written in last. @type {HTMLTextAreaElement} */
+    this.field = studio.textField;
     this.dictionary = studio.pronunciation;
     this.dialog = need(page, '#vw-pronunciation', HTMLDialogElement);
     this.list = need(page, '#vw-pronunciation-list');
@@ -23,7 +25,10 @@ export class PronunciationSheet {
     this.file = need(page, '#vw-pronunciation-file', HTMLInputElement);
     this.adding = need(page, '#vw-pronunciation-add');
     for (const opener of all(page, '[data-vw-pronunciation]')) opener.onclick = () => this.open();
-    this.adding.onclick = () => this.add();
+    this.adding.onclick = () => this.begin();
+    page.addEventListener('focusin', ({ target }) => {
+      if (target instanceof HTMLTextAreaElement && target.matches('#vw-text, .vw-line-text')) this.field = target;
+    });
     need(page, '#vw-pronunciation-save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
     need(page, '#vw-pronunciation-close').onclick = () => this.dialog.close();
     this.file.onchange = () => this.bring();
@@ -35,8 +40,8 @@ export class PronunciationSheet {
 
   /** Open with what the studio keeps; a word that is marked in the text begins a row. */
   async open() {
-    const { textField } = this.studio;
-    const marked = textField.value.slice(textField.selectionStart, textField.selectionEnd).trim();
+    const { field } = this;
+    const marked = field.checkVisibility() ? field.value.slice(field.selectionStart, field.selectionEnd).trim() : '';
     this.complain('');
     this.tell('');
     this.show(this.dictionary.words);
@@ -69,6 +74,14 @@ export class PronunciationSheet {
     need(row, '.vw-word-hear').onclick = () => this.hear(second.value || first.value);
     need(row, '.vw-word-remove').onclick = () => this.remove(row);
     return row;
+  }
+
+  /** A row for one more word: one that is empty, where there is one. */
+  begin() {
+    const fields = [...this.list.querySelectorAll('input')];
+    const empty = fields.find((field, at) => at % 2 === 0 && !field.value && !fields[at + 1].value);
+    if (empty) empty.focus();
+    else this.add();
   }
 
   /** @param {Entry} [entry] */

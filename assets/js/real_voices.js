@@ -6,14 +6,13 @@
 
 import { StudioError } from './api.js';
 import { need } from './elements.js';
-import { gigabytes, Offers } from './real_voices_sheet.js';
+import { gigabytes, Offers, UNDER_WAY } from './real_voices_sheet.js';
 import { inPageWords, sentenceOf } from './server_words.js';
 
 const PATH = 'studio/host/downloads';
 const AWAY = 'voicewright.banner';
 const ASK_MS = 1000;
 const ROOMS = new Set(['speakers', 'design', 'clone']);
-const UNDER_WAY = new Set(['fetching', 'paused', 'changing', 'failed']);
 
 /** @typedef {{id: string, got: number, of: number, step: string}} Part */
 /**

@@ -2,6 +2,8 @@
 
 import { need } from './elements.js';
 
+/** States of a download that is not over. */
+export const UNDER_WAY = new Set(['fetching', 'paused', 'changing', 'failed']);
 const MODES = ['custom_voice', 'voice_design', 'base'];
 
 /**
@@ -89,7 +91,7 @@ export class Offers {
   paint() {
     if (!this.isOpen) return;
     const { state, parts, problem } = this.voices.download;
-    const runs = ['fetching', 'paused', 'changing', 'failed'].includes(state);
+    const runs = UNDER_WAY.has(state);
     const told = runs ? parts.map(({ id }) => id) : [this.plan?.offers, this.plan?.sizes, this.plan?.asking];
     const key = JSON.stringify([told, document.documentElement.lang]);
     if (key !== this.built) {

@@ -31,7 +31,7 @@ async function within(mode, ask) {
   }
 }
 
-/** @typedef {Pick<import('./reference.js').Reference, 'pcm'|'file'|'name'|'source'>} Recording */
+/** @typedef {Pick<import('./reference.js').Reference, 'pcm'|'file'|'name'|'source'> & {at: number}} Recording at: when it was put there */
 
 export const recordings = {
   /** @param {string} name @returns {Promise<Recording|undefined>} undefined where none is kept */

@@ -1,4 +1,4 @@
-/** A take's link, in its row of the library: made by a button, copied, ended. */
+/** A take's link: made, copied and ended in its row of the library, and from the dock. */
 
 import { api } from './api.js';
 
@@ -55,5 +55,20 @@ export class Sharing {
     } catch {
       this.studio.toast(this.studio.t('share.marked')); // no clipboard for pages on plain http
     }
+  }
+}
+
+/** Share a take at once, with a way to end it. @param {Studio} studio @param {string} take its id */
+export async function shareTake(studio, take) {
+  const { t } = studio;
+  const route = `studio/takes/${take}/share`;
+  try {
+    const { link } = await api.post(route);
+    const whole = String(api.address(link));
+    const isCopied = await navigator.clipboard?.writeText(whole).then(() => true, () => false);
+    const end = () => api.delete(route).then(() => studio.toast(t('share.ended')), (error) => studio.toast(error.message));
+    studio.toast(isCopied ? t('share.link_copied') : whole, { action: t('share.end'), onAction: end });
+  } catch (error) {
+    studio.toast(/** @type {Error} */ (error).message);
   }
 }

@@ -20,8 +20,6 @@ export class SoundingText {
    * @type {{take: import('./take.js').Take, sentences: import('./sentence_times.js').Stretch[], clauses: {index: number, length: number}[]}|null}
    */
   read = null;
-  /** How fast each voice speaks, against an ordinary pace. @type {Map<string, number>} */
-  paces = new Map();
   at = 0; // seconds into the take, when it was looked at last
 
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
@@ -49,10 +47,8 @@ export class SoundingText {
   sounding(take, at) {
     const { sentences, clauses } = this.textOf(take);
     const lengths = clauses.map(({ length }) => length);
-    const voice = `${take.mode} ${take.config.voice ?? ''}`;
     const whole = take.state === 'done' ? take.seconds : null;
-    if (whole) this.paces.set(voice, whole / lengths.reduce((sum, length) => sum + length, 0));
-    const beginnings = beginningsOf(lengths, pausesOf(Peaks.of(take)), whole, this.paces.get(voice));
+    const beginnings = beginningsOf(lengths, pausesOf(Peaks.of(take)), whole, this.studio.paces.of(take));
     const found = clauses[beginnings.findLastIndex((begun) => begun <= at)]?.index ?? sentences.length - 1;
     // What has come since may tell better; but nothing goes back while the sound goes on.
     const index = at >= this.at && at - this.at < FAR_S ? Math.max(found, this.index) : found;

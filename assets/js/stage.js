@@ -3,7 +3,7 @@
  *
  * What is played is a programme, most often of one take. Pause and seek end it and begin again from where it
  * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else; 'place' when it is
- * elsewhere in what it shows; 'star' and 'code' when those are asked for.
+ * elsewhere in what it shows; 'star', 'share' and 'code' when those are asked for.
  *
  * @typedef {import('./take.js').Take} Take
  * @typedef {import('./script/whole.js').Whole} Whole
@@ -12,6 +12,7 @@
 
 import { need } from './elements.js';
 import { Keep } from './keep.js';
+import { making } from './making.js';
 import { clock, Meter } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { Player } from './player.js';
@@ -37,6 +38,7 @@ export class Stage extends EventTarget {
     this.length = need(page, '#vw-length');
     this.hover = need(page, '#vw-hover');
     this.caption = need(page, '#vw-caption');
+    this.making = need(page, '#vw-making');
     this.keep = new Keep(page, this);
     /** @type {Shown|null} */
     this.take = null;
@@ -294,11 +296,22 @@ export class Stage extends EventTarget {
     this.waveform.seek(this.at);
     this.meter.show(take);
     this.time.textContent = clock(this.at);
-    this.length.textContent = take?.samples ? `/ ${clock(take.samples)}` : '';
+    this.paintLength(take);
     slider.setAttribute('aria-valuenow', (this.at / SAMPLE_RATE).toFixed(1));
     slider.setAttribute('aria-valuemax', (take?.seconds ?? 0).toFixed(1));
     slider.setAttribute('aria-valuetext', `${clock(this.at)} / ${clock(take?.samples ?? 0)}`);
     this.dispatchEvent(new Event('place'));
+  }
+
+  /** How long it is; while it is made, about how long it will be, and how far that is. @param {Shown|null} take */
+  paintLength(take) {
+    const made = take && !isWhole(take) ? making(take, performance.now()) : null;
+    const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
+    this.length.textContent = take?.samples ? `/ ${length}` : '';
+    const percent = Math.floor(100 * (made?.share ?? 0));
+    const left = made?.left ?? null;
+    const said = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, s: Math.ceil(left ?? 0) }) : '';
+    if (this.making.textContent !== said) this.making.textContent = said;
   }
 
   refresh() {

@@ -4,6 +4,7 @@ import { Addresses } from './addresses.js';
 import { api, StudioError } from './api.js';
 import { ChapterSheet } from './chapter_sheet.js';
 import { CodeDialog } from './code_dialog.js';
+import { CutOff } from './cut_off.js';
 import { Dock } from './dock.js';
 import { Drafts } from './drafts.js';
 import { all, need } from './elements.js';
@@ -21,6 +22,7 @@ import { LibraryRoom } from './rooms/library.js';
 import { ScriptRoom } from './rooms/script.js';
 import { SpeakersRoom } from './rooms/speakers.js';
 import { inPageWords, sayWith } from './server_words.js';
+import { shareTake } from './sharing.js';
 import { Shortcuts } from './shortcuts.js';
 import { SoundingText } from './sounding_text.js';
 import { Speech } from './speech.js';
@@ -33,6 +35,7 @@ import { TextFacts } from './text_facts.js';
 import { Toasts } from './toast.js';
 import { Variation } from './variation.js';
 import { VoiceCatalogue } from './voice_catalogue.js';
+import { VoicePaces } from './voice_paces.js';
 import { VoicePopover } from './voice_popover.js';
 import { VoiceSamples } from './voice_samples.js';
 import { Voices } from './voices.js';
@@ -102,6 +105,7 @@ export class Studio {
     this.scrolled = new Map();
     this.toasts = new Toasts(need(page, '#vw-toasts'));
     this.stage = new Stage(page, this.t);
+    this.stage.keep.isShared = Boolean(me.features?.share);
     this.dock = new Dock(page, this);
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
@@ -112,6 +116,7 @@ export class Studio {
       onUnkept: (_, error) => this.toast(error.unreachable ? this.t('shell.kept_later') : this.t('shell.not_kept', { why: error.message })),
     });
     this.voices = new Voices();
+    this.paces = new VoicePaces();
     this.catalogue = new VoiceCatalogue(this);
     this.samples = new VoiceSamples(this);
     this.voicePopover = new VoicePopover(page, this);
@@ -120,6 +125,7 @@ export class Studio {
     this.pronunciationSheet = new PronunciationSheet(page, this);
     this.code = new CodeDialog(need(page, '#vw-code', HTMLDialogElement), this);
     this.soundingText = new SoundingText(page, this);
+    this.cutOff = new CutOff(this);
     this.importing = new Importing(page, this, new ChapterSheet(page, this));
     /** @type {Room[]} */
     this.rooms = ROOMS.map((Room) => new Room(need(page, `#vw-room-${Room.id}`), this));
@@ -156,6 +162,7 @@ export class Studio {
     this.stage.addEventListener('change', () => this.refresh());
     this.stage.addEventListener('code', () => this.stage.take instanceof Take && this.showCode(this.stage.take));
     this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
+    this.stage.addEventListener('share', () => this.stage.take instanceof Take && this.stage.take.id && shareTake(this, this.stage.take.id));
     this.status.on('models', (cards) => this.offer(cards));
     this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
     this.listenToPreferences();
@@ -282,6 +289,7 @@ export class Studio {
     this.realVoices.refresh();
     if (this.current) this.variation.offer(this.cardOf(this.current));
     this.voices.refresh().catch(() => {});
+    this.cutOff.offer();
     this.refresh();
   }
 
@@ -399,6 +407,7 @@ export class Studio {
     if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked });
+    take.planned = this.paces.samplesOf(take);
     for (const event of ['progress', 'done', 'error']) take.addEventListener(event, () => this.refresh());
     this.refresh();
     return take;
@@ -410,8 +419,9 @@ export class Studio {
     if (this.current?.mode) this.stage.giveBack(take);
   }
 
-  /** Say of a take that it cannot hold all of its text, and what to try. @param {Take} take */
+  /** Learn how fast its voice speaks, and say of a take that it cannot hold all of its text, and what to try. @param {Take} take */
   judge(take) {
+    if (take.stopReason === 'eos' && !take.isShort) this.paces.learn(take);
     if (take.isQuiet || take.room === 'design' || !take.isShort) return;
     this.complain('request', this.shortness(take), take.room);
   }

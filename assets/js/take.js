@@ -82,6 +82,8 @@ export class Take extends EventTarget {
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.samples = 0;
+    /** That it will have, as far as its text tells; 0: nobody asked. */
+    this.planned = 0;
     /** When its sound came. @type {{at: number, samples: number}[]} */
     this.arrivals = [];
     /** The model that speaks. @type {Model|null} */

@@ -1,4 +1,4 @@
-/** The history of takes: searched, filtered, page by page. Half of the library room. */
+/** The history of takes, and of scripts among them, by when they were worked on: searched, filtered, page by page. Half of the library room. */
 
 import { need } from './elements.js';
 import { TakeRow } from './take_row.js';
@@ -6,17 +6,20 @@ import { TakeRow } from './take_row.js';
 const TYPING_MS = 200;
 
 export class TakesPanel {
-  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio @param {(wanted: TakesPanel['wanted']) => void} onFilter  something else is looked for */
-  constructor(root, studio, onFilter) {
+  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio @param {import('./kept_scripts.js').KeptScripts} scripts */
+  constructor(root, studio, scripts) {
     this.root = root;
     this.studio = studio;
-    this.onFilter = onFilter;
+    this.scripts = scripts;
     this.search = need(root, '#vw-takes-search', HTMLInputElement);
     this.room = need(root, '#vw-takes-room', HTMLSelectElement);
     this.starred = need(root, '#vw-takes-starred');
     this.list = need(root, '#vw-takes-list');
     this.empty = need(root, '#vw-takes-empty');
+    this.begin = need(root, '#vw-takes-begin');
     this.more = need(root, '#vw-takes-more');
+    /** Why the takes are not known. @type {import('./api.js').StudioError|null} */
+    this.fault = null;
     /** @type {Map<string, TakeRow>} by the take's id */
     this.rows = new Map();
     this.search.oninput = () => {
@@ -29,7 +32,7 @@ export class TakesPanel {
       this.refresh();
     };
     this.more.onclick = () => this.guard(studio.history.more());
-    studio.history.addEventListener('change', () => this.paint());
+    for (const source of [studio.history, scripts]) source.addEventListener('change', () => this.paint());
   }
 
   /** Write everything anew, in the page's language. */
@@ -48,17 +51,20 @@ export class TakesPanel {
   }
 
   refresh() {
-    this.onFilter(this.wanted);
-    return this.guard(this.studio.history.refresh(this.wanted));
+    const { wanted } = this;
+    this.scripts.refresh(wanted).catch(() => {}); // why there is none is said of the takes
+    return this.guard(this.studio.history.refresh(wanted));
   }
 
   /** Say in the list's place why there is none. @param {Promise<void>} asked */
   async guard(asked) {
     try {
       await asked;
+      this.fault = null;
     } catch (error) {
-      this.empty.hidden = false;
-      this.empty.textContent = error.missing ? this.studio.t('library.no_store') : error.message;
+      if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
+      this.fault = error;
+      this.paint();
     }
   }
 
@@ -70,15 +76,24 @@ export class TakesPanel {
       return row;
     });
     this.rows = new Map(rows.map((row) => [row.record.id, row]));
+    const entries = [...rows.map(({ record, element }) => ({ at: record.created_at, element })), ...this.scriptsSince(next ? list.at(-1) : null)];
+    entries.sort((one, other) => other.at - one.at);
     // Elements that stay are left where they are: to move one would take the focus away.
-    rows.forEach(({ element }, index) => {
+    entries.forEach(({ element }, index) => {
       if (this.list.children[index] !== element) this.list.insertBefore(element, this.list.children[index] ?? null);
     });
-    while (this.list.children.length > rows.length) this.list.lastElementChild?.remove();
+    while (this.list.children.length > entries.length) this.list.lastElementChild?.remove();
     const { search, room, favourite } = this.wanted;
-    this.empty.hidden = rows.length > 0;
+    const { fault } = this;
+    this.empty.hidden = entries.length > 0 && !fault;
+    this.begin.hidden = entries.length > 0 || Boolean(fault || search || room || favourite);
     const why = search ? 'none_found' : room || favourite ? 'none_of_these' : 'none_yet';
-    this.empty.textContent = this.studio.t(`library.${why}`);
+    this.empty.textContent = fault && !fault.missing ? fault.message : this.studio.t(`library.${fault ? 'no_store' : why}`);
     this.more.hidden = !next;
+  }
+
+  /** Scripts that were worked on since a take; those before it come with the takes of their time. @param {{created_at: number}|null|undefined} take null: all */
+  scriptsSince(take) {
+    return this.scripts.entries.filter(({ at }) => !take || at >= take.created_at);
   }
 }

@@ -16,6 +16,7 @@ export class VoicesPanel {
     this.file = need(root, '#vw-voices-file', HTMLInputElement);
     this.list = need(root, '#vw-voices-list');
     this.empty = need(root, '#vw-voices-empty');
+    this.begin = need(root, '#vw-voices-begin');
     this.error = need(root, '#vw-voices-error');
     this.consent = need(root, '#vw-voices-consent', HTMLDialogElement);
     /** @type {Map<string, VoiceRow>} by the voice's id */
@@ -40,6 +41,7 @@ export class VoicesPanel {
     try {
       await this.studio.voices.refresh();
     } catch (error) {
+      if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
       this.error.textContent = error.message;
     }
   }
@@ -116,6 +118,7 @@ export class VoicesPanel {
     });
     while (this.list.children.length > rows.length) this.list.lastElementChild?.remove();
     this.empty.hidden = rows.length > 0;
+    this.begin.hidden = rows.length > 0 || this.search.value.trim() !== '';
     this.empty.textContent = this.studio.t(this.search.value.trim() ? 'voices.none_found' : 'voices.none_yet');
   }
 }

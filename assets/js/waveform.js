@@ -39,9 +39,11 @@ export class Waveform {
     this.draw();
   }
 
-  /** Samples that the width stands for. */
+  /** Samples that the width stands for: while a take is made, all that it will have. */
   get span() {
-    return Math.max(this.take ? this.take.samples : 0, MIN_BINS * BIN);
+    const { take } = this;
+    const planned = take && 'planned' in take && take.state === 'streaming' ? take.planned : 0;
+    return Math.max(take?.samples ?? 0, planned, MIN_BINS * BIN);
   }
 
   draw() {

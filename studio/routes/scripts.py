@@ -35,9 +35,13 @@ class ScriptRoutes:
         return [Route(path, answering(endpoint), methods=methods) for path, endpoint, methods in table]
 
     async def all(self, request: Request) -> Response:
-        """Every script, with the number of its lines in their place."""
+        """Every script that holds the words of `?search=`, with the number of its lines in their place."""
         owner = self._visitors.of(request).owner
-        scripts = [] if owner is None else await self._aside(self._store.scripts.all, owner)
+        scripts = (
+            []
+            if owner is None
+            else await self._aside(self._store.scripts.all, owner, request.query_params.get("search", ""))
+        )
         return said({"scripts": scripts})
 
     async def find(self, request: Request) -> Response:

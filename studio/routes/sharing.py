@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from runtime.errors import RateLimited, SpeechError
+from runtime.errors import SpeechError
 from runtime.shared.file_names import file_name
-from studio.errors import NotKept, SharingOff
+from studio.errors import NotKept, SharingBusy, SharingOff
 from studio.routes.answers import PRIVATE, Aside, answering, named, said
 from studio.shared_page import ended, shared_page
 from studio.store.files_out import FORMATS, encoded
@@ -119,10 +119,10 @@ class SharingRoutes:
     async def _encoded(self, token: str, sha256: str) -> bytes:
         """
         Raises:
-            RateLimited: too many ask for files that are not there yet.
+            SharingBusy: too many ask for files that are not there yet.
         """
         if self._busy >= AT_A_TIME:
-            raise RateLimited(retry_after_s=1)
+            raise SharingBusy(retry_after_s=1)
         self._busy += 1
         try:
             data = await asyncio.shield(self._slowly(self._file, token))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runtime.errors import InvalidConfig
+from runtime.shared.names import name_key
 from studio.errors import ChangedMeanwhile, NotKept, StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
@@ -29,11 +30,13 @@ class Scripts:
         self._database = database
         self._settings = settings
 
-    def all(self, owner: str) -> list[dict[str, Any]]:
-        """Every script without its lines, the last changed first."""
+    def all(self, owner: str, search: str = "") -> list[dict[str, Any]]:
+        """Every script that holds every word of ``search``, without its lines, the last changed first."""
         condition = "owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id"
         scripts = self._database.objects("scripts", condition, (owner,))
-        return [{**script, "lines": len(script["lines"])} for script in scripts]
+        words = name_key(search).split()
+        found = [script for script in scripts if not words or _holds(script, words)]
+        return [{**script, "lines": len(script["lines"])} for script in found]
 
     def find(self, owner: str, script_id: str) -> dict[str, Any]:
         """The script.
@@ -113,6 +116,17 @@ class Scripts:
     def _mark(self, owner: str, script_id: str, deleted_at: float | None) -> None:
         if not self._database.mark("scripts", owner, script_id, deleted_at, what="The script"):
             raise NotKept(what="script")
+
+
+def _holds(script: dict[str, Any], words: list[str]) -> bool:
+    """Whether each word stands in its name, or in what is said in it, by whom and how."""
+    said = [script["name"]]
+    for line in script["lines"]:
+        voice = line.get("voice")
+        who = [voice.get("voice"), voice.get("description")] if isinstance(voice, dict) else []
+        said += [line.get("name"), line.get("text"), line.get("instruct"), *who]
+    text = name_key("\n".join(word for word in said if isinstance(word, str)))
+    return all(word in text for word in words)
 
 
 def takes_in_scripts(database: Database, owner: str, script_id: str | None = None) -> set[str]:

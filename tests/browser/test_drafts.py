@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
@@ -98,6 +99,63 @@ def test_a_script_has_an_address_and_back_leads_to_the_script_before(app: App, s
     expect(other.locator("#vw-toasts")).to_contain_text("That script is not here")
     other.wait_for_url(addresses[0])
     other.close()
+
+
+def test_speech_that_a_reload_cuts_off_is_offered_again_with_its_seed(studio: Page) -> None:
+    seeds: list[int] = []
+
+    def keep(data: str | bytes) -> None:
+        if isinstance(data, str) and '"session.config"' in data:
+            seeds.append(json.loads(data)["seed"])
+
+    studio.on("websocket", lambda socket: socket.on("framesent", keep))
+    reload(studio)
+    studio.fill("#vw-text", LONG * 3)
+    studio.click("#vw-speak")
+    await_sound(studio)
+    reload(studio)
+    studio.get_by_text("Speech was cut off by the reload").locator("..").get_by_role("button").click()
+    await_sound(studio)
+    assert len(seeds) == 2
+    assert seeds[0] == seeds[1]
+    studio.click("#vw-stop")
+    reload(studio)
+    expect(studio.locator("#vw-speak")).to_be_enabled()
+    expect(studio.get_by_text("cut off by the reload")).to_have_count(0)
+
+
+# --- two tabs
+
+
+def test_each_tab_keeps_its_own_words_and_a_new_one_has_the_last(app: App, studio: Page) -> None:
+    studio.fill("#vw-text", "Mine, in the first tab.")
+    studio.wait_for_timeout(600)  # as long as hands rest before it is kept
+    other = studio.context.new_page()
+    other.goto(app.url, wait_until="domcontentloaded")
+    expect(other.locator("#vw-text")).to_have_value("Mine, in the first tab.")
+    other.fill("#vw-text", "Yours, in the second.")
+    other.wait_for_timeout(600)
+    reload(studio)
+    expect(studio.locator("#vw-text")).to_have_value("Mine, in the first tab.")
+    reload(other)
+    expect(other.locator("#vw-text")).to_have_value("Yours, in the second.")
+    other.close()
+
+
+def test_a_recording_of_another_tab_is_not_taken_for_this_one_s(app: App, studio: Page) -> None:
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", {**wav(3.0), "name": "mine.wav"})
+    expect(studio.locator("#vw-clone-name")).to_have_text("mine.wav")
+    other = studio.context.new_page()
+    other.goto(f"{app.url}/#/clone", wait_until="domcontentloaded")
+    expect(other.locator("#vw-clone-name")).to_have_text("mine.wav")
+    other.set_input_files("#vw-clone-file", {**wav(4.0), "name": "yours.wav"})
+    expect(other.locator("#vw-clone-name")).to_have_text("yours.wav")
+    reload(other)
+    expect(other.locator("#vw-clone-name")).to_have_text("yours.wav")
+    other.close()
+    reload(studio)
+    expect(studio.locator("#vw-clone-ways")).to_be_visible()
 
 
 # --- a reload

@@ -167,6 +167,22 @@ def test_nothing_moves_while_the_page_loads_or_from_room_to_room(
     assert len(tops) == 1, f"the dock stands at {tops}"
 
 
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_recording_that_is_chosen_hardly_moves_the_steps_below(
+    open_studio: OpenStudio, window: tuple[int, int]
+) -> None:
+    page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
+    enter(page, "clone")
+    page.wait_for_timeout(600)  # what moves within half a second of the click is the click's
+    page.evaluate("shifts.length = 0")
+    page.set_input_files("#vw-clone-file", wav(12.0))
+    expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
+    page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+    picture(page, "recording")
+    shifts = page.evaluate("shifts")
+    assert sum(shift["value"] for shift in shifts) < MOST_SHIFT, shifts
+
+
 def test_a_style_that_comes_late_moves_nothing(open_studio: OpenStudio) -> None:
     page = open_studio()
 

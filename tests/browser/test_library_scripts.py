@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.script_steps import await_saved, await_silence, make_all, stored_script, texts
-from tests.browser.steps import enter
+from tests.browser.steps import enter, kept_take
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -50,6 +50,22 @@ def test_a_script_is_one_entry_with_its_takes_folded_under_it(script: Page, app:
     expect(script.locator("#vw-room-script")).to_be_visible()
     assert script.url == address
     assert texts(script) == said
+
+
+def test_scripts_stand_among_the_takes_and_are_found_by_their_lines(script: Page, app: App) -> None:
+    await_saved(script)
+    kept = stored_script(script, app)
+    enter(script, "speakers")
+    newer = kept_take(script, "A take that is newer.")
+    enter(script, "library")
+    expect(listed(script, newer)).to_have_count(1)
+    rows = script.locator("#vw-takes-list > li")
+    ids = [newer, kept["id"]]
+    order = "(rows) => rows.map(({ dataset }) => dataset.take ?? dataset.script)"
+    assert [row for row in rows.evaluate_all(order) if row in ids] == ids
+    script.fill("#vw-takes-search", "walked RIVER tonight")
+    expect(listed(script, newer)).to_have_count(0)
+    expect(entry_of(script, kept)).to_have_count(1)
 
 
 def test_a_script_is_deleted_with_a_way_back(script: Page, app: App) -> None:

@@ -237,6 +237,9 @@ def test_an_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio
     play_through(page, "#vw-speak")
     frames = int(reading(page, "frames"))
     assert reading(page, "audible").endswith("s")
+    page.focus("#vw-rate-button")
+    page.keyboard.press("Enter")
+    expect(page.locator(".vw-toast")).to_contain_text("Speed needs a page on https")
     played = page.evaluate("scheduled")
     sound = np.concatenate([np.array(each["samples"]) for each in played])
     assert sound.size == frames * 1920

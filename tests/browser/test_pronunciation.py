@@ -45,6 +45,31 @@ def write(page: Page, word: str, said: str) -> None:
     expect(page.locator("#vw-pronunciation-told")).to_have_text("Kept.")
 
 
+def test_adding_a_word_goes_to_the_row_that_is_empty(studio: Page) -> None:
+    studio.click("#vw-text-said")
+    rows = studio.locator("#vw-pronunciation-list li")
+    expect(rows).to_have_count(1)
+    studio.click("#vw-pronunciation-add")
+    expect(rows).to_have_count(1)
+    expect(rows.locator("input").first).to_be_focused()
+
+
+def test_a_script_says_how_many_of_its_words_are_said_otherwise(studio: Page) -> None:
+    enter_script(studio)
+    new_script(studio, "Names")
+    text_of(studio, 1).fill("Ask Nguyen, or ask Nguyen.")
+    said = studio.locator("#vw-script-words")
+    expect(said).to_have_text("Pronunciation")
+    text_of(studio, 1).evaluate("(field) => field.setSelectionRange(4, 10)")
+    said.click()
+    expect(studio.locator("#vw-pronunciation-list input").first).to_have_value("Nguyen")
+    studio.keyboard.type("Win")
+    studio.keyboard.press("Tab")
+    expect(studio.locator("#vw-pronunciation-told")).to_have_text("Kept.")
+    studio.keyboard.press("Escape")
+    expect(said).to_have_text("2 words are said otherwise")
+
+
 def test_a_word_is_said_otherwise_and_the_take_knows_both(app: App, studio: Page) -> None:
     said = studio.locator("#vw-text-said")
     studio.fill("#vw-text", "Ask Nguyen. NGUYEN knows.")

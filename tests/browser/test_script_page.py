@@ -7,6 +7,8 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.script_steps import (
+    MADE_MS,
+    await_made,
     await_saved,
     cast,
     enter_script,
@@ -100,6 +102,48 @@ def test_lines_are_written_moved_copied_and_removed_by_keys_alone(script: Page) 
     assert texts(script) == [second, "A new", first, third]
     script.get_by_role("button", name="Undo").last.press("Enter")
     assert texts(script) == [second, "A new", "A new", first, third]
+
+
+def tab_to(page: Page, selector: str, key: str = "Tab") -> None:
+    """Press a key until the focus is there, as somebody does who has no mouse."""
+    for _ in range(80):
+        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            return
+        page.keyboard.press(key)
+    raise AssertionError(f"{selector} is not reached by {key}")
+
+
+def test_the_keyboard_alone_goes_from_the_open_page_to_an_exported_script(studio: Page) -> None:
+    studio.keyboard.press("g")
+    studio.keyboard.press("t")
+    expect(line(studio, 1)).to_be_visible()
+    tab_to(studio, "#vw-script-shelf summary")
+    studio.keyboard.press("Enter")
+    tab_to(studio, "#vw-script-new")
+    studio.keyboard.press("Enter")
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(1)
+    tab_to(studio, ".vw-line-text")
+    studio.keyboard.type("Good morning.")
+    studio.keyboard.press("Enter")
+    studio.keyboard.type("The kettle is on.")
+    assert texts(studio) == ["Good morning.", "The kettle is on."]
+    tab_to(studio, ".vw-line-voice", "Shift+Tab")
+    studio.keyboard.press("Enter")
+    expect(studio.locator("#vw-voice-sheet .vw-picked > .vw-pick-choose")).to_be_focused()
+    studio.keyboard.press("ArrowDown")
+    studio.keyboard.press("Enter")
+    expect(studio.locator("#vw-voice-sheet")).to_be_hidden()
+    assert voice_of(studio, 1) != voice_of(studio, 2)
+    studio.keyboard.press("Control+Enter")
+    await_made(studio, 2)
+    studio.keyboard.press("Escape")
+    tab_to(studio, "#vw-script-files", "Shift+Tab")
+    studio.keyboard.press("Enter")
+    tab_to(studio, "#vw-script-go")
+    with studio.expect_download(timeout=MADE_MS) as waiting:
+        studio.keyboard.press("Enter")
+    assert waiting.value.suggested_filename.endswith(".wav")
+    await_made(studio, 1, 2)
 
 
 def test_a_line_is_dragged_by_its_number(script: Page) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -50,6 +51,11 @@ def test_a_take_is_shared_heard_and_ended(open_host: App, open_studio: OpenStudi
     assert context.cookies() == []
     assert errors == []
 
+    studio.click("#vw-save")
+    studio.click("#vw-share")
+    toast = studio.locator(".vw-toast").last
+    expect(toast).to_contain_text(re.compile("copied|shared/"))
+
     row.locator("[data-act=end]").click()
     expect(field).to_be_hidden()
     assert (answer := page.reload()) is not None
@@ -62,6 +68,9 @@ def test_where_the_host_does_not_allow_it_nothing_offers_it(studio: Page) -> Non
     take = kept_take(studio, "Not shared.")
     enter(studio, "library")
     row = studio.locator(f"[data-take='{take}']")
+    studio.click("#vw-save")
+    expect(studio.locator("#vw-share")).to_be_hidden()
+    studio.keyboard.press("Escape")
     row.locator(".vw-take-open").click()
     expect(row.locator("[data-do=reproduce]")).to_be_visible()
     expect(row.locator("[data-do=share]")).to_be_hidden()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -33,6 +35,20 @@ def test_the_sentence_that_sounds_is_marked_and_the_mark_goes_with_the_sound(stu
     expect(mark).to_contain_text("Then they all", timeout=20_000)
     studio.keyboard.press("Escape")
     expect(mark).to_have_count(0)
+
+
+def test_a_long_text_says_how_much_of_it_is_made(studio: Page) -> None:
+    studio.fill("#vw-text", TEXT)
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-making")).to_have_text(re.compile(r"\d+ % made, \d+ s left"))
+    expect(studio.locator("#vw-length")).to_have_text(re.compile(r"/ ~0:\d\d$"))
+    studio.click("#vw-stop")
+    expect(studio.locator("#vw-making")).to_have_text("")
+    expect(studio.locator("#vw-length")).to_have_text(re.compile(r"/ 0:\d\d\.\d$"))
+    studio.fill("#vw-text", "Short.")
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-stop")).to_be_disabled(timeout=20_000)
+    expect(studio.locator("#vw-making")).to_have_text("")
 
 
 def test_a_text_that_is_another_by_now_has_no_mark(studio: Page) -> None:

@@ -50,6 +50,19 @@ def without_styles(page: Page) -> None:
     page.route("**/v1/models", answer)
 
 
+def test_where_the_chosen_voice_goes_the_one_before_it_speaks(app: App, studio: Page, keep: Callable[..., str]) -> None:
+    marta = keep("Marta")
+    reload(studio)
+    choose(studio, "Clara")
+    choose(studio, "Marta")
+    assert speaker(studio) == marta
+    httpx.delete(f"{app.url}{VOICES}/{marta}", trust_env=False).raise_for_status()
+    enter(studio, "library")  # which lists the voices anew
+    expect(studio.locator("#vw-voices-empty")).to_be_visible()
+    enter(studio, "speakers")
+    assert speaker(studio) == "clara"
+
+
 def test_a_kept_voice_takes_a_style_where_a_checkpoint_can(studio: Page, keep: Callable[..., str]) -> None:
     marta = keep("Marta")
     reload(studio)

@@ -1,5 +1,7 @@
 /** The Clone room's three steps: one is open, those before it are done, those behind it are to come. The address names the open one. */
 
+import { all, need } from '../elements.js';
+
 /** The step that the address names; null: none. @returns {number|null} */
 export function addressed() {
   const [, step] = /^#\/clone\/([1-3])$/.exec(location.hash) ?? [];
@@ -8,25 +10,37 @@ export function addressed() {
 
 export class Steps {
   /**
-   * @param {HTMLElement} root  the list
+   * @param {HTMLElement} root  the room's panel
    * @param {Object} told
-   * @param {import('../words.js').Words['t']} told.t
+   * @param {import('../words.js').Words} told.words
    * @param {() => number} told.furthest  that may be opened
    * @param {() => void} told.onOpen
    */
-  constructor(root, { t, furthest, onOpen }) {
-    this.t = t;
+  constructor(root, { words, furthest, onOpen }) {
+    this.words = words;
     this.furthest = furthest;
     this.onOpen = onOpen;
     this.at = 1;
-    this.items = [...root.querySelectorAll('.vw-step')].map((item) => ({
-      item: /** @type {HTMLElement} */ (item),
-      heading: /** @type {HTMLElement} */ (item.querySelector('h3')),
-      body: /** @type {HTMLElement} */ (item.querySelector('.vw-step-body')),
-      sum: /** @type {HTMLElement} */ (item.querySelector('.vw-step-sum')),
-      change: /** @type {HTMLButtonElement} */ (item.querySelector('.vw-step-change')),
+    const head = need(root, '#vw-clone-step-head', HTMLTemplateElement).content;
+    const items = all(root, '.vw-step');
+    items.forEach((item, index) => item.prepend(this.headed(head, item, index + 1)));
+    this.items = items.map((item) => ({
+      item,
+      heading: need(item, 'h3'),
+      body: need(item, '.vw-step-body'),
+      sum: need(item, '.vw-step-sum'),
+      change: need(item, '.vw-step-change'),
     }));
     this.items.forEach(({ change }, index) => (change.onclick = () => this.go(index + 1)));
+  }
+
+  /** A step's number, title and way back. @param {DocumentFragment} head @param {HTMLElement} item @param {number} step */
+  headed(head, { dataset }, step) {
+    const own = document.importNode(head, true);
+    need(own, '.vw-step-no').textContent = String(step);
+    need(own, 'h3').dataset.i18n = dataset.title;
+    this.words.apply(own);
+    return own;
   }
 
   /** Open a step, or the furthest before it that can be. @param {number} step */
@@ -64,8 +78,8 @@ export class Steps {
       body.hidden = !isOpen;
       sum.textContent = isDone ? summaries[index] : '';
       change.hidden = !isDone || isOver;
-      change.ariaLabel = `${this.t('clone.change')}: ${heading.textContent}`;
-      heading.ariaLabel = isDone ? `${heading.textContent} (${this.t('clone.step.done')})` : null;
+      change.ariaLabel = `${this.words.t('clone.change')}: ${heading.textContent}`;
+      heading.ariaLabel = isDone ? `${heading.textContent} (${this.words.t('clone.step.done')})` : null;
     });
   }
 }

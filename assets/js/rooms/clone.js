@@ -19,7 +19,7 @@ import { FieldError, fillLanguages, fillSelect, preselect } from './fields.js';
 
 /**
  * @typedef {import('../voices.js').StoredVoice} StoredVoice
- * @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number} & Partial<Reference['choice']>} Draft
+ * @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['choice']>} Draft
  */
 
 export class CloneRoom {
@@ -34,7 +34,6 @@ export class CloneRoom {
     this.studio = studio;
     this.xvector = need(root, '#vw-clone-xvector', HTMLInputElement);
     this.language = need(root, '#vw-clone-language', HTMLSelectElement);
-    this.languageRow = need(root, '#vw-clone-language-row');
     this.voice = need(root, '#vw-clone-voice', HTMLSelectElement);
     this.file = need(root, '#vw-clone-file', HTMLInputElement);
     this.status = need(root, '#vw-clone-status');
@@ -50,6 +49,8 @@ export class CloneRoom {
     this.reference = null;
     /** The voice that was made of it. @type {StoredVoice|null} */
     this.made = null;
+    /** When the recording was put where a reload finds it. @type {number|undefined} */
+    this.recordedAt = undefined;
     /** Whether the runtime would not take the recording. */
     this.isRefused = false;
     /** What was left here, until it is brought back. @type {Draft|null} */
@@ -70,7 +71,7 @@ export class CloneRoom {
       isLong: () => this.choosing.isLong,
     });
     this.keeping = new KeepForm(root, studio, () => this.kept());
-    this.steps = new Steps(root, { t: studio.t, furthest: () => this.furthest(), onOpen: () => this.paint() });
+    this.steps = new Steps(root, { words: studio.words, furthest: () => this.furthest(), onOpen: () => this.paint() });
     this.listen();
     this.paint();
   }
@@ -191,7 +192,7 @@ export class CloneRoom {
     if (this.reopening) return this.reopening;
     const form = { language: this.language.value, transcript: this.transcript.value, only: this.xvector.checked };
     const step = this.made ? 1 : this.steps.at;
-    return { ...form, ...this.reference?.choice, voice: this.voice.value, name: this.keeping.name.value, step };
+    return { ...form, ...this.reference?.choice, recording: this.recordedAt, voice: this.voice.value, name: this.keeping.name.value, step };
   }
 
   /** Bring the recording back, and what was written of it. @param {Draft} draft */
@@ -201,7 +202,8 @@ export class CloneRoom {
     this.awaited = draft.voice;
     const kept = await recordings.get(this.id);
     this.reopening = null;
-    if (!kept || this.reference) return;
+    if (!kept || this.reference || kept.at !== draft.recording) return; // another tab has put its own there
+    this.recordedAt = kept.at;
     const reference = new Reference({ ...kept, maxSeconds: this.microphone.maxSeconds });
     const { start = 0, end, cuts } = draft;
     if (reference.pcm && end) reference.choose({ start, end, cuts });
@@ -334,7 +336,8 @@ export class CloneRoom {
 
   /** @param {Reference} reference */
   store({ pcm, file, name, source }) {
-    recordings.put(this.id, { pcm, file, name, source });
+    this.recordedAt = Date.now();
+    recordings.put(this.id, { pcm, file, name, source, at: this.recordedAt });
   }
 
   /** @param {Reference|null} reference */
@@ -571,11 +574,10 @@ export class CloneRoom {
     this.use.disabled = this.isRefused || (reference?.pcm ? reference.length === 0 : false);
   }
 
-  /** Put the text and the language where they are wanted: with a stored voice, or in the steps. @param {boolean} isStored */
+  /** Put the text where it is wanted: with a stored voice, or in the steps. @param {boolean} isStored */
   furnish(isStored) {
-    const [text, row] = isStored ? [this.stored, this.stored] : [this.trying, this.status.parentElement];
-    if (this.say.parentElement !== text) text.append(this.say);
-    if (this.languageRow.parentElement !== row) row?.append(this.languageRow);
+    const home = isStored ? this.stored : this.trying;
+    if (this.say.parentElement !== home) home.append(this.say);
   }
 
   /** @param {StoredVoice} voice */

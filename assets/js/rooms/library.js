@@ -1,7 +1,7 @@
 /** The Library: what was spoken, and the voices that were kept. */
 
 import { need } from '../elements.js';
-import { ScriptsPanel } from '../scripts_panel.js';
+import { KeptScripts } from '../kept_scripts.js';
 import { TakesPanel } from '../takes_panel.js';
 import { VoicesPanel } from '../voices_panel.js';
 
@@ -14,20 +14,19 @@ export class LibraryRoom {
     this.root = root;
     this.studio = studio;
     const takes = need(root, '#vw-library-takes');
-    this.scripts = new ScriptsPanel(takes, studio, () => this.takes.refresh());
-    this.takes = new TakesPanel(takes, studio, (wanted) => this.scripts.filter(wanted));
+    this.scripts = new KeptScripts(studio, () => this.takes.refresh());
+    this.takes = new TakesPanel(takes, studio, this.scripts);
     this.voices = new VoicesPanel(need(root, '#vw-library-voices'), studio);
   }
 
   enter() {
     this.takes.refresh();
-    this.scripts.refresh().catch(() => {}); // why there is none is said of the takes
     this.voices.refresh();
   }
 
   onLanguage() {
-    this.takes.onLanguage();
     this.scripts.paint();
+    this.takes.onLanguage();
     this.voices.onLanguage();
   }
 }

@@ -44,6 +44,7 @@ export class ScriptRoom {
       file: need(root, '#vw-script-file', HTMLInputElement),
       gap: need(root, '#vw-script-gap', HTMLInputElement),
       total: need(root, '#vw-script-total'),
+      words: need(root, '#vw-script-words'),
       export: need(root, '#vw-script-export'),
       shape: need(root, '#vw-script-shape', HTMLSelectElement),
       format: need(root, '#vw-script-format', HTMLSelectElement),
@@ -385,6 +386,8 @@ export class ScriptRoom {
     this.timeline.choose(this.lines.chosen);
     this.followPlace();
     this.parts.total.textContent = this.line();
+    const count = this.script.lines.reduce((sum, { text }) => sum + studio.pronunciation.count(text), 0);
+    this.parts.words.textContent = studio.facts.otherwise(count);
     studio.dock.sayLine();
   }
 

@@ -28,6 +28,8 @@ export class SpeakersRoom {
     this.chips = need(root, '#vw-speakers-chips');
     /** Who was chosen, also while they cannot speak here. @type {Wanted|null} */
     this.wanted = null;
+    /** Who was chosen before them, and is again where they are gone. @type {Wanted|null} */
+    this.earlier = null;
     this.offered = '';
     const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
     this.picker = new VoicePicker(need(root, '#vw-speakers-picker'), studio, acts);
@@ -56,19 +58,22 @@ export class SpeakersRoom {
     return this.studio.cards.get(this.mode);
   }
 
-  /** Who speaks: who was chosen, or else the first that can. @returns {Choice|null} */
+  /** Who speaks: who was chosen, or before them, or else the first that can. @returns {Choice|null} */
   get chosen() {
     const { catalogue, voices } = this.studio;
-    const { wanted } = this;
-    const found = wanted && catalogue.find(keyOf(wanted.mode, wanted.voice));
-    if (found && !found.why) return found;
-    // Kept voices are listed a moment after the speakers: nobody else speaks in their place until then.
-    if (wanted?.mode === 'base' && !voices.isListed) return awaited(wanted);
+    for (const wanted of [this.wanted, this.earlier]) {
+      const found = wanted && catalogue.find(keyOf(wanted.mode, wanted.voice));
+      if (found && !found.why) return found;
+      // Kept voices are listed a moment after the speakers: nobody else speaks in their place until then.
+      if (wanted?.mode === 'base' && !voices.isListed) return awaited(wanted);
+    }
     return catalogue.first;
   }
 
   /** @param {Choice} choice */
   choose({ mode, voice, name, kind }) {
+    const { chosen } = this;
+    if (chosen && chosen.key !== keyOf(mode, voice)) this.earlier = chosen;
     this.wanted = { mode, voice, name, kind };
     this.settle();
     this.picker.mark();

@@ -45,6 +45,24 @@ def test_the_last_changed_is_listed_first(client: httpx.Client) -> None:
     assert [script["id"] for script in client.get("/studio/scripts").json()["scripts"]] == ["one", "two"]
 
 
+def test_a_script_is_found_by_what_is_said_in_it_by_whom_and_how(client: httpx.Client) -> None:
+    lines: list[dict[str, object]] = [
+        {"id": "a", "name": "TOM", "text": "The kettle is on.", "instruct": "warmly"},
+        {"id": "b", "text": "你好", "voice": {"mode": "voice_design", "description": "An old sailor"}},
+        {"id": "c", "text": "Odd.", "voice": "no voice", "name": 7},
+    ]
+    client.put("/studio/scripts/s", json={"name": "Morning", "lines": lines}).raise_for_status()
+    client.put("/studio/scripts/other", json={"name": "Evening"}).raise_for_status()
+
+    def found(words: str) -> list[str]:
+        return [script["id"] for script in client.get("/studio/scripts", params={"search": words}).json()["scripts"]]
+
+    for words in ("morning", "KETTLE tom", "warmly", "你好", "sailor", "odd"):
+        assert found(words) == ["s"], words
+    assert found("kettle evening") == []
+    assert sorted(found(" ")) == ["other", "s"]
+
+
 def test_what_another_tab_wrote_is_not_written_over(client: httpx.Client) -> None:
     first = client.put("/studio/scripts/s", json={"name": "first", "updated_at": None}).json()
     second = client.put("/studio/scripts/s", json={"name": "second", "updated_at": first["updated_at"]}).json()

@@ -150,7 +150,7 @@ def test_many_at_once_are_told_to_come_again(
     _, link = shared(owner)
     monkeypatch.setattr(sharing, "AT_A_TIME", 0)
     answer = anybody.get(f"{link}/audio")
-    refused(answer, 429, "rate_limited")
+    refused(answer, 429, "sharing_busy")
     assert int(answer.headers["retry-after"]) >= 1
 
 

@@ -1,4 +1,4 @@
-/** The kept scripts in the Library, an entry each: who speaks, how many lines, how long. Its takes are folded under it. */
+/** The kept scripts among the Library's takes, an entry each: who speaks, how many lines, how long. Its takes are folded under it. Event: 'change'. */
 
 import { all, need } from './elements.js';
 import { clock } from './meter.js';
@@ -28,19 +28,20 @@ const MARKUP = `
  * @property {{mode: string, voice?: string}[]} [voices]
  */
 
-export class ScriptsPanel {
-  /** @param {HTMLElement} root @param {import('./studio.js').Studio} studio @param {() => void} onChange  one came or went, and its takes with it */
-  constructor(root, studio, onChange) {
-    this.root = root;
+export class KeptScripts extends EventTarget {
+  /** @type {ScriptSummary[]} */
+  scripts = [];
+  wanted = { search: '', room: '', favourite: '' };
+  /** Whose takes are unfolded: ids. @type {Set<string>} */
+  open = new Set();
+  /** What is listed. @type {{at: number, element: HTMLElement}[]} */
+  entries = [];
+
+  /** @param {import('./studio.js').Studio} studio @param {() => void} onChange  one came or went, and its takes with it */
+  constructor(studio, onChange) {
+    super();
     this.studio = studio;
     this.onChange = onChange;
-    this.heading = need(root, '#vw-scripts-title');
-    this.list = need(root, '#vw-scripts-list');
-    /** @type {ScriptSummary[]} */
-    this.scripts = [];
-    this.wanted = { search: '', room: '', favourite: '' };
-    /** Whose takes are unfolded: ids. @type {Set<string>} */
-    this.open = new Set();
   }
 
   /** @returns {import('./rooms/script.js').ScriptRoom} */
@@ -48,31 +49,23 @@ export class ScriptsPanel {
     return /** @type {import('./rooms/script.js').ScriptRoom} */ (this.studio.room('script'));
   }
 
-  async refresh() {
+  /** List those that fit what is searched for. @param {{search: string, room: string, favourite: string}} [wanted] */
+  async refresh(wanted = this.wanted) {
+    this.wanted = wanted;
     await this.room.shelf.flush();
-    const { scripts } = await this.studio.api.get('studio/scripts');
+    const query = new URLSearchParams(wanted.search ? { search: wanted.search } : {});
+    const { scripts } = await this.studio.api.get(`studio/scripts?${query}`);
+    if (wanted !== this.wanted) return; // asked for something else meanwhile
     this.scripts = scripts;
     this.paint();
   }
 
-  /** Show those that fit what is searched for. @param {{search: string, room: string, favourite: string}} wanted */
-  filter(wanted) {
-    this.wanted = wanted;
-    this.paint();
-  }
-
-  /** Those that are to be seen. */
-  get shown() {
-    const { search, room, favourite } = this.wanted;
-    if (favourite || (room && room !== 'script')) return [];
-    const words = search.toLowerCase().split(/\s+/);
-    return this.scripts.filter((script) => words.every((word) => this.nameOf(script).toLowerCase().includes(word)));
-  }
-
+  /** Write them anew, in the page's language. */
   paint() {
-    const { shown } = this;
-    this.heading.hidden = this.list.hidden = shown.length === 0;
-    this.list.replaceChildren(...shown.map((script) => this.entry(script)));
+    const { room, favourite } = this.wanted;
+    const shown = favourite || (room && room !== this.room.id) ? [] : this.scripts;
+    this.entries = shown.map((script) => ({ at: script.updated_at, element: this.entry(script) }));
+    this.dispatchEvent(new Event('change'));
   }
 
   /** @param {ScriptSummary} script */
@@ -137,7 +130,6 @@ export class ScriptsPanel {
     this.onChange();
     const back = async () => {
       await undo();
-      await this.refresh();
       this.onChange();
     };
     const name = this.nameOf(script);
