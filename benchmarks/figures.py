@@ -39,6 +39,7 @@ class Trace:
     text_ns: int = 0  # when the last of its text was sent
     end_ns: int = 0
     chunks: list[tuple[int, int]] = field(default_factory=list)
+    silences: list[tuple[int, int]] = field(default_factory=list)  # of its text: from, to, in ns
     outcome: Outcome = Outcome.FAILED
     code: str = ""  # of the error
     stop: str = ""  # why its frames ended
@@ -73,7 +74,8 @@ class Trace:
 class SimulatedPlayer:
     """A player without a buffer that begins with the first chunk.
 
-    ``underruns``: chunks that came after the player had run dry (it waits, and plays on from there).
+    ``underruns``: chunks that came after the player had run dry (it waits, and plays on from there), but for those
+    that a silence of the text itself has kept waiting.
     ``deficit_s``: the buffer that would have been needed for none of them.
     """
 
@@ -81,8 +83,8 @@ class SimulatedPlayer:
     deficit_s: float
 
 
-def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
-    """Play what arrived. Shapes: chunks of (arrival in ns, bytes), in order."""
+def playback(chunks: Sequence[tuple[int, int]], silences: Sequence[tuple[int, int]] = ()) -> SimulatedPlayer:
+    """Play what arrived. Shapes: chunks of (arrival in ns, bytes), in order; silences of (from, to) in ns."""
     if not chunks:
         return SimulatedPlayer(0, 0.0)
     began = chunks[0][0] / 1e9
@@ -90,7 +92,8 @@ def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
     heard, underruns, deficit = 0.0, 0, 0.0
     for arrival_ns, size in chunks:
         arrival, length = arrival_ns / 1e9, size / BYTES_PER_S
-        underruns += arrival > dry
+        of_its_text = any(start / 1e9 <= arrival and dry <= end / 1e9 for start, end in silences)
+        underruns += arrival > dry and not of_its_text
         deficit = max(deficit, arrival - began - heard)
         dry = max(dry, arrival) + length
         heard += length
@@ -146,7 +149,7 @@ def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
     traces = [trace for run in runs for trace in run]
     counted = [t for t in traces if t.is_counted]
     good = [t for t in counted if t.outcome is Outcome.DONE and t.is_good]
-    plays = [playback(t.chunks) for t in good]
+    plays = [playback(t.chunks, t.silences) for t in good]
     firsts = [t.first_pcm_ms for t in good if t.first_pcm_ms is not None]
     late = [(t.sent_ns - t.due_ns) / 1e6 for t in counted if t.due_ns]
     row: dict[str, Any] = {

@@ -37,9 +37,14 @@ class Manner(StrEnum):
     SLOW = "slow"  # reads at half real time
     WORDS = "words"  # a word every 10 ms
     TOKENS = "tokens"  # as a language model writes: 30 tokens a second
+    HALTING = "halting"  # a token every 50 ms, three sentences with silence between them
+    SILENCE = "silence"  # a sentence at once, and silence before it is said that no more follows
 
 
-PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}  # between words; the table's words are a token each
+# Between words; the table's words are a token each.
+PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30, Manner.HALTING: 0.050, Manner.SILENCE: 0.0}
+SILENCE_S = 2.0
+HALTING_SENTENCES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,9 @@ def closed_loop(
 ) -> Plan:
     """So many clients at once; the number of the first call, from which its text and its voice follow, is ``start``."""
     warm_up = rounds.warm_up * clients
+    of = _halting_call if manner is Manner.HALTING else _call
     calls = (
-        replace(_call(start + number), manner=manner, is_counted=number >= warm_up)
+        replace(of(start + number), manner=manner, is_counted=number >= warm_up)
         for number in range(warm_up + rounds.counted * clients)
     )
     return Plan(mode, clients, tuple(calls), voices)
@@ -128,6 +134,19 @@ def abuse(mode: Mode, rate: float, seconds: float, seed: int) -> Plan:
     return replace(plan, calls=tuple(spoiled(call) for call in plan.calls))
 
 
+def writing(call: Call) -> Iterator[tuple[float, str]]:
+    """The pieces of a live text, each after so many seconds; an empty one says that it is complete."""
+    pace_s, is_halting = PACE_S[call.manner], call.manner is Manner.HALTING
+    if call.manner is Manner.SILENCE:
+        yield from ((0.0, call.text), (SILENCE_S, ""))
+        return
+    last = ""
+    for number, word in enumerate(call.text.split()):
+        yield (SILENCE_S if is_halting and last.endswith(".") else pace_s if number else 0.0), f"{word} "
+        last = word
+    yield 0.0, ""
+
+
 def arrivals(rate: float, seed: int) -> Iterator[float]:
     """Times of a Poisson process in seconds, for ever; each gap follows from SHA-256 of seed and index."""
     at = 0.0
@@ -148,3 +167,9 @@ def _call(number: int) -> Call:
     again, place = divmod(number, len(texts))
     text = texts[place] if not again else f"{texts[place][:-1]}, {again + 1} times."
     return Call(number, text, frames_of(text))
+
+
+def _halting_call(number: int) -> Call:
+    """Several texts of the table as one."""
+    calls = [_call(HALTING_SENTENCES * number + place) for place in range(HALTING_SENTENCES)]
+    return Call(number, " ".join(call.text for call in calls), sum(call.frames for call in calls))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from websockets.typing import Subprotocol
 
 from benchmarks.cast import config_for, new_reference, new_upload, request_for
 from benchmarks.figures import BYTES_PER_S, Outcome, Trace
-from benchmarks.plan import PACE_S, Call, Manner, Plan
+from benchmarks.plan import PACE_S, SILENCE_S, Call, Manner, Plan, writing
 from runtime.engine.engine import Engine
 from runtime.errors import Overloaded, QueueTimeout, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Mode, Reference, SpeechEvent
@@ -73,9 +74,9 @@ class EngineSpeaker:
                 loop.call_soon_threadsafe(ended.set)
 
         is_live = call.manner in PACE_S
-        words = [f"{word} " for word in call.text.split()] if is_live else [call.text]
+        first = next(writing(call))[1] if is_live else call.text
         reference = self._references.get(call.number)
-        request = request_for(card, mode, words[0], call.frames, call.number, is_live=is_live, reference=reference)
+        request = request_for(card, mode, first, call.frames, call.number, is_live=is_live, reference=reference)
         request = replace(request, acknowledged=call.manner is Manner.SLOW)
         trace.sent_ns = time.perf_counter_ns()
         trace.text_ns = 0 if is_live else trace.sent_ns
@@ -86,7 +87,7 @@ class EngineSpeaker:
             trace.code = error.code
             trace.end_ns = time.perf_counter_ns()
             return trace
-        besides = [asyncio.create_task(work) for work in self._besides(call, ticket, words, trace)]
+        besides = [asyncio.create_task(work) for work in self._besides(call, ticket, trace)]
         try:
             await asyncio.wait_for(ended.wait(), TIMEOUT_S)
         except TimeoutError:
@@ -99,19 +100,20 @@ class EngineSpeaker:
         _check_text(trace)
         return trace
 
-    def _besides(self, call: Call, ticket: int, words: list[str], trace: Trace) -> list[Coroutine[Any, Any, None]]:
+    def _besides(self, call: Call, ticket: int, trace: Trace) -> list[Coroutine[Any, Any, None]]:
         """What the client does while it listens."""
         engine = self._engine
         if call.manner in PACE_S:
-            return [self._write(ticket, words[1:], PACE_S[call.manner], trace)]
+            return [self._write(ticket, call, trace)]
         if call.manner is Manner.CANCEL:
             return [_later(call.cut_s, lambda: engine.cancel(ticket))]
         return [self._read_slowly(ticket, trace)] if call.manner is Manner.SLOW else []
 
-    async def _write(self, ticket: int, words: list[str], pace_s: float, trace: Trace) -> None:
-        for word in words:
-            await asyncio.sleep(pace_s)
-            self._engine.append(ticket, word)
+    async def _write(self, ticket: int, call: Call, trace: Trace) -> None:
+        for wait_s, piece in islice(writing(call), 1, None):
+            await _silence(wait_s, trace)
+            if piece:
+                self._engine.append(ticket, piece)
         trace.text_ns = time.perf_counter_ns()
         self._engine.finish_text(ticket)
 
@@ -235,14 +237,21 @@ async def _hear(connection: ClientConnection, trace: Trace, slowness: float) -> 
 
 
 async def _write(connection: ClientConnection, call: Call, trace: Trace) -> None:
-    for number, word in enumerate(call.text.split()):
-        if number:
-            await asyncio.sleep(PACE_S[call.manner])
-        else:
-            trace.sent_ns = time.perf_counter_ns()
-        await connection.send(json.dumps({"type": "input.text", "text": f"{word} "}))
+    for wait_s, piece in writing(call):
+        await _silence(wait_s, trace)
+        trace.sent_ns = trace.sent_ns or time.perf_counter_ns()
+        if piece:
+            await connection.send(json.dumps({"type": "input.text", "text": piece}))
     trace.text_ns = time.perf_counter_ns()
     await connection.send('{"type":"input.done"}')
+
+
+async def _silence(wait_s: float, trace: Trace) -> None:
+    began = time.perf_counter_ns()
+    if wait_s:
+        await asyncio.sleep(wait_s)
+    if wait_s >= SILENCE_S:
+        trace.silences.append((began, time.perf_counter_ns()))
 
 
 async def _cancel(connection: ClientConnection, after_s: float | None) -> None:

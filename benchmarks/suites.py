@@ -15,10 +15,12 @@ from benchmarks.figures import nearest_rank, rounded, summary
 from benchmarks.lanes import Lane
 from benchmarks.plan import Manner, NewVoices, Plan, Rounds
 from runtime.request import Mode
+from runtime.settings import Limits
 
 Row = dict[str, Any]
 
 LIVE = (Manner.WORDS, Manner.TOKENS)
+WITH_SILENCE = (Manner.HALTING, Manner.SILENCE)  # which only a server waits out
 OVERLOAD = 2.0
 SEED_OF_ABUSE = 0
 
@@ -84,14 +86,20 @@ async def open_loop(
 async def live_text(
     lanes: Sequence[Lane], modes: Sequence[Mode], clients: Sequence[int], calls: int, rounds: Rounds
 ) -> list[Row]:
-    """Text that is written while it is spoken. First PCM counts from the first word; the end from the last one."""
+    """Text that is written while it is spoken. First PCM counts from the first word; the end from the last one.
+
+    A sentence behind which nothing comes is spoken after ``max_buffer_delay_ms`` where its layout waits for its end.
+    """
     rows = []
+    servers = [lane for lane in lanes if lane.transport != "in_process"]
     for mode in modes:
-        for manner in LIVE:
+        for manner in (*LIVE, *WITH_SILENCE):
             for count in clients:
                 plan = plans.closed_loop(mode, count, manner, rounds.with_calls(calls, count))
-                about = {"mode": str(mode), "text": str(manner), "clients": count}
-                rows += await _measured(lanes, [plan], about, is_live=True)
+                about: Row = {"mode": str(mode), "text": str(manner), "clients": count}
+                if manner is Manner.SILENCE:
+                    about["max_buffer_delay_ms"] = Limits().max_buffer_delay_ms
+                rows += await _measured(servers if manner in WITH_SILENCE else lanes, [plan], about, is_live=True)
     return rows
 
 

@@ -7,7 +7,7 @@
     │  ├─ InvalidMessage · InvalidConfig · MessageTooLarge · OutOfOrder · TooManyContexts
     │  ├─ SubprotocolRequired · UnknownRoute · MethodNotAllowed · UnsupportedFormat
     │  ├─ Unauthorized · OriginRefused · HostRefused
-    │  ├─ EmptyText · TextTooLong · DoesNotFit
+    │  ├─ EmptyText · TextTooLong · DoesNotFit · TagTooLong · PauseTooLong · PausesTooLong
     │  ├─ UnknownVoice · UnknownModel · UnsupportedLanguage · UnsupportedLayout · ModeNotServed
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
@@ -150,6 +150,21 @@ class DoesNotFit(BadRequest):
         "The request needs {count} positions ({prompt} prompt, {frames} frames); a slot has {limit}. Shorten the "
         "text or the reference, or lower max_frames."
     )
+
+
+class TagTooLong(BadRequest):
+    code = "tag_too_long"
+    sentence = "A tag in the text has more than {limit} characters; shorten it, or send the text without tags."
+
+
+class PauseTooLong(BadRequest):
+    code = "pause_too_long"
+    sentence = "A pause in the text lasts {seconds:g} s; the limit is {limit:g} s."
+
+
+class PausesTooLong(BadRequest):
+    code = "pauses_too_long"
+    sentence = "The pauses in the text last more than {limit:g} s in all; shorten them, or send the text in parts."
 
 
 class UnknownVoice(BadRequest):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from runtime.errors import SpeechError
 
 SAMPLE_RATE = 24_000  # Hz, of every sound that leaves the engine
+DROPPED_STYLES = "This checkpoint follows no style in this mode; the tags that ask for one were left out."
 
 
 class Mode(StrEnum):
@@ -122,6 +123,7 @@ class SpeechRequest:
     seed: int | None = None  # None: one is drawn and reported
     max_frames: int | None = None  # None: a budget from the text's length
     split: Split = Split.AUTO
+    tags: bool = False  # the text holds inline tags (runtime/shared/inline_tags.py)
     open_text: bool = False  # more text follows
     holds_end: bool = False  # streaming layout: the end token is banned until the text is spent (docs/model.md 7.1)
     acknowledged: bool = False  # the listener reports by `SpeechEngine.taken` what has left for it
@@ -215,8 +217,8 @@ class Started:
 class AudioChunk:
     """Sound of the next frames.
 
-    Shapes: codes [n, Q] int64, none for a text that is only a pause; pcm is mono s16le, n * samples_per_frame samples
-    where there are codes.
+    Shapes: codes [n, Q] int64, none for a pause; pcm is mono s16le, n * samples_per_frame samples where there are
+    codes.
     """
 
     pcm: bytes
@@ -236,10 +238,11 @@ class ShortOfText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The last event of a request that ended as it should, or was cancelled."""
+    """The last event of a request that ended as it should, or was cancelled. ``notes``: as in `Started`, since then."""
 
     stop_reason: StopReason
     stats: RequestStats
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

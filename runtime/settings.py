@@ -53,6 +53,10 @@ class Limits:
         low=20,
     )
     max_instruct_chars: int = knob(500, "VOICEWRIGHT_MAX_INSTRUCT_CHARS", "characters in one instruct", low=1)
+    max_pause_s: float = knob(30.0, "VOICEWRIGHT_MAX_PAUSE_S", "seconds of one pause that a tag asks for", low=0)
+    max_pauses_s: float = knob(
+        120.0, "VOICEWRIGHT_MAX_PAUSES_S", "seconds of all pauses that one text's tags ask for", low=0
+    )
     max_frames: int = knob(4096, "VOICEWRIGHT_MAX_FRAMES", "frames (80 ms) that a request may ask for", low=1)
     min_reference_s: float = knob(1.0, "VOICEWRIGHT_MIN_REFERENCE_S", "seconds of reference audio, at least", low=0)
     max_reference_s: float = knob(60.0, "VOICEWRIGHT_MAX_REFERENCE_S", "seconds of reference audio, at most", low=1)

@@ -5,7 +5,7 @@
  *     // { text: 'Ask Win. [pause 1s]', count: 1 }
  *
  * A word is found where it stands whole, the longest first, and nothing is replaced twice. As it is written comes before
- * any other case. studio/store/pronouncing.py is the same for programs; one table tests both.
+ * any other case. runtime/shared/pronouncing.py is the same for programs; one table tests both.
  *
  * @typedef {{word: string, said: string}} Entry
  */
@@ -14,7 +14,7 @@
 const SPACELESS = '\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmr}\\p{sc=Mymr}';
 const IN_A_WORD = `(?![${SPACELESS}])[\\p{L}\\p{M}\\p{N}]`;
 const WORD_LIKE = new RegExp(`^${IN_A_WORD}$`, 'u');
-const PAUSE = '\\[\\s*pause\\b[^\\]]*\\]';
+const TAG = '\\[[^\\[\\]\\n]{0,500}\\]'; // none of its words
 
 /**
  * @param {string} text
@@ -26,7 +26,7 @@ export function pronounced(text, entries) {
   const { finder, written, folded } = read.get(entries) ?? prepare(entries);
   let count = 0;
   const spoken = text.replace(finder, (found, word) => {
-    if (word === undefined) return found; // a pause
+    if (word === undefined) return found; // a tag
     const said = written.get(spaced(word)) ?? folded.get(fold(word));
     if (said === undefined || said === word) return found;
     count += 1;
@@ -40,13 +40,13 @@ export function pronounced(text, entries) {
 /** Lists that were read before: a text is looked through at every key. @type {WeakMap<Entry[], Read>} */
 const read = new WeakMap();
 
-/** Read a list. The finder finds pauses and, in its first group, words. @param {Entry[]} entries @returns {Read} */
+/** Read a list. The finder finds tags and, in its first group, words. @param {Entry[]} entries @returns {Read} */
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
   const backwards = [...entries].reverse(); // the first of one word holds
   const prepared = {
-    finder: new RegExp(`${PAUSE}|(${longest.map(whole).join('|')})`, 'giu'),
+    finder: new RegExp(`${TAG}|(${longest.map(whole).join('|')})`, 'giu'),
     written: new Map(backwards.map(({ word, said }) => [spaced(word), said])),
     folded: new Map(backwards.map(({ word, said }) => [fold(word), said])),
   };

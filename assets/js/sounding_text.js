@@ -5,6 +5,7 @@ import { Peaks } from './peaks.js';
 import { beginningsOf, clausesOf, pausesOf, sentencesOf } from './sentence_times.js';
 import { expectedSeconds } from './speech_rate.js';
 import { Take } from './take.js';
+import { untagged } from './tags.js';
 
 const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
 const CALM = matchMedia('(prefers-reduced-motion: reduce)');
@@ -61,7 +62,7 @@ export class SoundingText {
     if (this.read?.take === take) return this.read;
     const sentences = sentencesOf(take.text);
     const clauses = sentences.flatMap(({ from, to }, index) =>
-      clausesOf(take.text.slice(from, to)).map((text) => ({ index, length: expectedSeconds(this.studio.pronunciation.spoken(text) ?? text) })),
+      clausesOf(take.text.slice(from, to)).map((text) => ({ index, length: expectedSeconds(untagged(this.studio.pronunciation.spoken(text) ?? text)) })),
     );
     this.index = -1;
     this.read = { take, sentences, clauses };

@@ -57,6 +57,7 @@
 import { fileName } from './file_name.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { isTooShort } from './speech_rate.js';
+import { untagged } from './tags.js';
 import { wavBlob } from './wav.js';
 
 export class Take extends EventTarget {
@@ -136,7 +137,7 @@ export class Take extends EventTarget {
   /** Whether it ended by itself long before its text can have been said. */
   get isShort() {
     if (this.state !== 'done') return false;
-    return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.sent, this.seconds));
+    return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.config.tags ? untagged(this.sent) : this.sent, this.seconds));
   }
 
   /** Integrated loudness, null before it is known or where the take is too short for one. */

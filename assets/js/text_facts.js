@@ -3,6 +3,7 @@
 import { need } from './elements.js';
 import { languageName } from './rooms/fields.js';
 import { expectedSeconds } from './speech_rate.js';
+import { TagChips, untagged } from './tags.js';
 import { unknownTongue } from './tongues.js';
 
 const LONG = 400; // characters: as a script it is heard sooner, and mended line by line
@@ -20,6 +21,7 @@ export class TextFacts {
     this.script = need(page, '#vw-text-script');
     this.said = need(page, '#vw-text-said');
     this.tongue = need(page, '#vw-text-tongue');
+    this.tags = new TagChips(page, studio);
     this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current?.spokenBy?.() ?? null });
     studio.textField.addEventListener('input', () => this.refreshSoon());
     studio.pronunciation.addEventListener('change', () => this.refreshSoon());
@@ -36,6 +38,7 @@ export class TextFacts {
     const { studio } = this;
     const text = studio.text.trim();
     studio.dock.sayLine();
+    this.tags.refresh();
     this.count.textContent = text && studio.t('shell.text_facts', this.facts(text));
     this.count.classList.toggle('vw-over', [...text].length > this.most);
     this.script.hidden = text.length <= LONG;
@@ -58,12 +61,18 @@ export class TextFacts {
   /** Who speaks, and how long it takes. @param {string} voice */
   line(voice) {
     const text = this.studio.text.trim();
-    const time = text && this.studio.t('shell.about', { time: this.time(expectedSeconds(text)) });
+    const time = text && this.studio.t('shell.about', { time: this.time(expectedSeconds(this.read(text))) });
     return [voice, time].filter(Boolean).join(', ');
   }
 
-  /** @param {string} text */
-  facts(text) {
+  /** What of a text is read aloud. @param {string} text */
+  read(text) {
+    return this.studio.current?.takesTags ? untagged(text) : text;
+  }
+
+  /** @param {string} whole */
+  facts(whole) {
+    const text = this.read(whole);
     const { language } = this.studio.words;
     const segments = new Intl.Segmenter(language, { granularity: 'word' }).segment(text);
     let words = 0;

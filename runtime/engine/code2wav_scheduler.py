@@ -24,7 +24,7 @@ from runtime.engine.guards import spent_after
 from runtime.engine.scheduler import BACKLOG, ENDLESS, Pace, Scheduler, SequenceTable, Slots, SoundChunk
 from runtime.engine.sequence import Sequence
 from runtime.errors import GenerationFailed, SpeechError
-from runtime.request import SAMPLE_RATE, AudioChunk, Guard
+from runtime.request import SAMPLE_RATE, Guard
 
 log = logging.getLogger(__name__)
 Codes = NDArray[np.int64]
@@ -48,6 +48,7 @@ class _Output:
     chunk: SoundChunk
     sequences: list[Sequence]
     sounds: list[SequenceSound]
+    paused: list[int]  # samples of pauses that were handed out with them
     at: float
 
 
@@ -156,13 +157,14 @@ class Code2WavScheduler:
             output = self._outputs.popleft()
             chunk, at = output.chunk, output.at
             self._table.in_code2wav[chunk.slots] = False
-            rows = zip(output.sequences, output.sounds, strict=True)
+            rows = zip(output.sequences, output.sounds, output.paused, strict=True)
             # A slot that was lost is perhaps another's by now.
-            current = [(row, sound) for row, sound in rows if self._sequences.get(row.slot) is row]
-            slots = np.array([sequence.slot for sequence, _ in current], np.int64)
-            frames = np.array([sound.frames for _, sound in current], np.int64)
+            current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
+            slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
+            frames = np.array([sound.frames for _, sound, _ in current], np.int64)
             starved = self.scheduler.hand_out(self._table, slots, frames, at)
-            for was_dry, (sequence, sound) in zip(starved, current, strict=True):
+            self._table.dry_at[slots] += np.array([paused for _, _, paused in current]) / SAMPLE_RATE
+            for was_dry, (sequence, sound, _) in zip(starved, current, strict=True):
                 sequence.underruns += int(was_dry)
                 sequence.first_sound = sequence.first_sound or at
                 yield sequence, sound
@@ -183,12 +185,18 @@ class Code2WavScheduler:
         at = self._table.sent[chunk.slots][:, None] + own
         codes = self._codes[chunk.slots[:, None], at % BACKLOG]
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
-        spent = [spent_from(sequence) - int(first) for sequence, first in zip(sequences, at[:, 0], strict=True)]
+        firsts = at[:, 0].tolist()
+        spent = [spent_from(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
         self._table.in_code2wav[chunk.slots] = True
-        return partial(self.make, chunk, sequences, codes, spent)
+        return partial(self.make, chunk, sequences, codes, firsts, spent)
 
-    def make(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes, spent: list[int]) -> None:
-        """Decode and hand out at once; ``spent``: from which frame on each row's text is. Thread: worker."""
+    def make(
+        self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes, firsts: list[int], spent: list[int]
+    ) -> None:
+        """Decode and hand out at once. Thread: worker.
+
+        ``firsts``: frames of each row before these; ``spent``: from which of these on each row's text is.
+        """
         began = self._clock()
         own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
         try:
@@ -197,14 +205,15 @@ class Code2WavScheduler:
         except Exception:
             log.exception("sound of %d chunks failed", len(sequences))
             sounds = [SequenceSound(b"", len(row), error=GenerationFailed()) for row in own]
-        for sequence, row, sound in zip(sequences, own, sounds, strict=True):
+        paused = [0] * len(sequences)
+        for place, (sequence, row, sound, first) in enumerate(zip(sequences, own, sounds, firsts, strict=True)):
             with self._worker.lock:  # so that its end cannot be said between these lines
                 if sound.error is None and not sequence.silenced:
-                    sequence.sink(AudioChunk(pcm=sound.pcm, codes=row[: sound.frames], first_sample=sequence.samples))
-                    sequence.samples += len(sound.pcm) // 2
+                    codes_out = row[: sound.frames]
+                    paused[place] = sequence.hand_out(sound.pcm, codes_out, first, self._streams.samples_per_frame)
         now = self._clock()
         self.pace.sound_s = (now - began) / int(chunk.frames.sum())
-        self._outputs.append(_Output(chunk, sequences, sounds, now))
+        self._outputs.append(_Output(chunk, sequences, sounds, paused, now))
 
     def _decode(self, chunk: SoundChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
         """The sound of every row: what followed its first frame, else decoded now. Thread: worker."""

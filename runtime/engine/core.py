@@ -28,7 +28,7 @@ from runtime.engine.voice_cache import VoiceCache
 from runtime.engine.waiting import WaitingQueue
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import SAMPLE_RATE, AudioChunk, ShortOfText, Started, StopReason
+from runtime.request import SAMPLE_RATE, ShortOfText, Started, StopReason
 from runtime.settings import Settings
 from runtime.shared.speech_rate import pause_frames
 
@@ -159,13 +159,15 @@ class EngineCore:
 
     def taken(self, ticket: int, samples: int) -> None:
         if (sequence := self._holder(ticket)) is not None:
-            self.table.taken[sequence.slot] = samples // self.samples_per_frame
+            spoken = max(0, samples - sequence.paused)  # no pause counts as frames that were taken
+            self.table.taken[sequence.slot] = spoken // self.samples_per_frame
 
     def played(self, ticket: int, ms: float) -> None:
         """The listener's own word on how much it still has to hear."""
         sequence = self._holder(ticket)
         if sequence is not None and sequence.first_sound is not None:
-            left_s = float(self.table.sent[sequence.slot]) * self.frame_s - ms / 1000
+            sent_s = float(self.table.sent[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
+            left_s = sent_s - ms / 1000
             self.table.dry_at[sequence.slot] = self.clock() + max(0.0, left_s)
 
     def cancel(self, ticket: int) -> None:
@@ -212,6 +214,8 @@ class EngineCore:
         table = self.table
         for slot in np.flatnonzero(table.ended & (table.made == table.sent) & ~table.in_code2wav):
             sequence = self.holders[int(slot)]
+            if sequence.text_stream.pause and not sequence.text_stream.parts:
+                sequence.rest(sequence.text_stream.pause, self._no_codes)
             self.end(sequence, sequence.stop_reason)
 
     def tell_short(self) -> None:
@@ -219,7 +223,7 @@ class EngineCore:
         table = self.table
         for slot in np.flatnonzero(self._short & (table.made == table.sent) & ~table.in_code2wav & ~table.ended):
             sequence = self.holders[int(slot)]
-            chars = len(sequence.text_stream.text)
+            chars = sequence.text_stream.chars
             if sequence.short_at != chars and sequence.text_stream.is_spent:
                 sequence.short_at = chars
                 sequence.sink(ShortOfText(chars))
@@ -276,7 +280,7 @@ class EngineCore:
             self.runner.slot_cache.give_back(sequence.slot)
             self.waiting.slot_freed(now - sequence.admitted)
         stats = sequence.stats(now, self.samples_per_frame, self.frame_s)
-        sequence.end(outcome, stats)
+        sequence.end(outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.told))
         log.info("request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
     def end_all(self, error: SpeechError) -> None:
@@ -303,16 +307,20 @@ class EngineCore:
 
     def _keep_silent(self, sequence: Sequence) -> None:
         """Serve a text without a word: a pause in its rhythm, which takes no slot."""
-        sequence.samples = pause_frames(sequence.text_stream.text) * self.samples_per_frame
+        text_stream = sequence.text_stream
+        in_marks = pause_frames(text_stream.text) * self.samples_per_frame if text_stream.text.strip() else 0
         sequence.first_sound = self.clock()
-        self._tell_started(sequence, PAUSE_NOTE)
-        no_codes = np.empty((0, self.code2wav_streams.groups), np.int64)
-        sequence.sink(AudioChunk(pcm=bytes(2 * sequence.samples), codes=no_codes, first_sample=0))
+        self._tell_started(sequence, *([] if text_stream.pause else [PAUSE_NOTE]))
+        sequence.rest(in_marks + text_stream.pause, self._no_codes)
         self.end(sequence, StopReason.EOS)
 
+    @property
+    def _no_codes(self) -> NDArray[np.int64]:
+        return np.empty((0, self.code2wav_streams.groups), np.int64)
+
     def _tell_started(self, sequence: Sequence, *notes: str) -> None:
-        notes = (*sequence.admission.notes, *notes)
-        sequence.sink(Started(seed=sequence.seed, checkpoint=self.checkpoint.name, notes=notes))
+        sequence.told = (*sequence.admission.notes, *notes, *sequence.text_stream.notes)
+        sequence.sink(Started(seed=sequence.seed, checkpoint=self.checkpoint.name, notes=sequence.told))
 
     def _prefill_chunks(self, sequences: list[Sequence]) -> None:
         """Prefill the next chunk of some prompts at once, and have the first frames made of those that are through."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 from runtime.engine.prompt import Utterance, prompt_length, spoken_language
 from runtime.engine.scheduler import frame_limit
@@ -107,6 +108,14 @@ class Admission:
         asked = None if self.asked is None else self.asked - made
         return PartPlan(utterance, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
 
+    def styled(self, style: str) -> Admission:
+        """The same for a part with a style of its own, which follows the description of a voice."""
+        if not style:
+            return self
+        description = self.utterance.instruct if self.utterance.mode is Mode.VOICE_DESIGN else None
+        instruct = f"{description} {style}" if description else style
+        return replace(self, utterance=replace(self.utterance, instruct=instruct))
+
     def longest(self, tokenizer: TextTokenizer) -> int:
         """Characters that a slot holds whatever they are: tokens and frames of the slowest script."""
         room, _ = self._room(replace(self.utterance, body=()), tokenizer)
@@ -180,21 +189,25 @@ def admit(
     by_token = layout is Layout.STREAMING and not frames and is_beside
     whole, most = request.split is Split.NONE, admission.longest(tokenizer)
     longest = most if whole else min(most, admission.part_chars)  # whatever the text is
+    stream_of = partial(
+        TextStream,
+        request.split,
+        tokenizer=tokenizer,
+        limits=limits,
+        tags=request.tags,
+        follows=_follows_instruct(request.mode, config),
+    )
     if request.open_text:
-        text_stream = TextStream(
-            request.split, admission.part_chars if by_token else longest, tokenizer, limits, by_token=by_token
-        )
+        text_stream = stream_of(longest=admission.part_chars if by_token else longest, by_token=by_token)
         text_stream.add(text)
         return admission, text_stream
-    text_stream = TextStream(
-        request.split, None if whole else admission.part_chars, tokenizer, limits, by_token=by_token
-    )
+    text_stream = stream_of(longest=None if whole else admission.part_chars, by_token=by_token)
     try:
         _fill(text_stream, text, admission, tokenizer)
     except DoesNotFit:
         if request.split is Split.NONE or request.max_frames is not None:
             raise
-        text_stream = TextStream(request.split, longest, tokenizer, limits, by_token=False)
+        text_stream = stream_of(longest=longest, by_token=False)
         _fill(text_stream, text, admission, tokenizer)
     return admission, text_stream
 
@@ -208,7 +221,7 @@ def _fill(text_stream: TextStream, text: str, admission: Admission, tokenizer: T
     text_stream.add(text)
     text_stream.finish()
     for part in text_stream.parts:
-        admission.plan(part.spoken, tokenizer)
+        admission.styled(part.style).plan(part.spoken, tokenizer)
 
 
 def _check_numbers(request: SpeechRequest) -> None:
@@ -265,7 +278,7 @@ def _language(language: str, config: ModelConfig) -> str:
 
 def _instruct(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, notes: list[str]) -> str | None:
     instruct = checked_instruct(request.instruct, checkpoint.text_tokenizer, limits)
-    if request.mode is Mode.BASE or (request.mode is Mode.CUSTOM_VOICE and not checkpoint.config.takes_instruct):
+    if not _follows_instruct(request.mode, checkpoint.config):
         if instruct:
             notes.append("This checkpoint takes no instruct in this mode; it was ignored.")
         return None
@@ -273,6 +286,10 @@ def _instruct(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, no
         limit = limits.max_instruct_chars
         notes.append(f"The instruct has more than {limit} characters; what is behind them was left out.")
     return instruct
+
+
+def _follows_instruct(mode: Mode, config: ModelConfig) -> bool:
+    return mode is Mode.VOICE_DESIGN or (mode is Mode.CUSTOM_VOICE and config.takes_instruct)
 
 
 def _layout(request: SpeechRequest, config: ModelConfig) -> Layout:

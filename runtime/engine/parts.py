@@ -58,6 +58,8 @@ class Parts:
         """Take the next part of the text up; its prompt is to be read. A request that fails here fails alone."""
         sequence.before = sequence.made
         part = sequence.part = sequence.text_stream.parts.popleft()
+        if part.pause and not sequence.is_repeat:
+            sequence.pauses.append((sequence.before, part.pause))
         try:
             plan = self._plan(sequence, part)
             utterance, position = replace(plan.utterance, voice=sequence.voice), 0
@@ -88,7 +90,8 @@ class Parts:
 
     def _plan(self, sequence: Sequence, part: Part) -> PartPlan:
         """How far the part may go, with the text that there is of it."""
-        admission, tokenizer, before = sequence.admission, self._checkpoint.text_tokenizer, sequence.before
+        admission, tokenizer = sequence.admission.styled(part.style), self._checkpoint.text_tokenizer
+        before = sequence.before
         if not sequence.text_stream.by_token:
             sequence.spent_after = spent_after(part.text)
             return admission.plan(part.text, tokenizer, before, must_fit=False)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
 
 from runtime.engine.code2wav_streams import FirstSound
 from runtime.engine.guards import RunawayDetector
@@ -14,7 +18,17 @@ from runtime.engine.slots import SlotInputs
 from runtime.engine.text_stream import Part, TextStream
 from runtime.engine.voice_cache import ClonedVoice
 from runtime.errors import SpeechError
-from runtime.request import Broken, Finished, Guard, RequestStats, Sink, SpeechRequest, StopReason
+from runtime.request import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Broken,
+    Finished,
+    Guard,
+    RequestStats,
+    Sink,
+    SpeechRequest,
+    StopReason,
+)
 from runtime.settings import ModeSettings
 
 
@@ -68,7 +82,9 @@ class Sequence:
     # Its sound.
     opened: bool = False  # its stream has begun
     following: FirstSound | None = None  # was begun behind its first frame
+    pauses: deque[tuple[int, int]] = field(default_factory=deque)  # to come: frames before one, and its samples
     samples: int = 0  # handed out
+    paused: int = 0  # of them those of pauses
     silenced: bool = False  # nothing more of it may be heard
 
     # Times by the engine's clock, and figures.
@@ -82,6 +98,7 @@ class Sequence:
     prompt_tokens: int = 0
     underruns: int = 0
     guard: Guard | None = None
+    told: tuple[str, ...] = ()  # notes, when it started
     cut_short: StopReason | None = None  # what a part before the last ended by, if not by itself
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
@@ -102,6 +119,33 @@ class Sequence:
         table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
         table.largest_chunk[slot] = mode.max_chunk_frames
         table.batch[slot] = mode.sound_batch
+
+    def hand_out(self, pcm: bytes, codes: NDArray[np.int64], first: int, samples_per_frame: int) -> int:
+        """Have its sink hear the sound of frames from ``first`` on, with the pauses among them and before them.
+
+        Shapes: codes [n, Q]. Returns the samples of pauses. Under the Code2Wav worker's lock.
+        """
+        paused, begin = self.paused, 0
+        while self.pauses and self.pauses[0][0] < first + len(codes):
+            before, samples = self.pauses.popleft()
+            end = max(begin, before - first)
+            self._sound(pcm, codes, begin, end, 2 * samples_per_frame)
+            self.rest(samples, codes[:0])
+            begin = end
+        self._sound(pcm, codes, begin, len(codes), 2 * samples_per_frame)
+        return self.paused - paused
+
+    def _sound(self, pcm: bytes, codes: NDArray[np.int64], begin: int, end: int, frame_bytes: int) -> None:
+        if begin < end:
+            sound = pcm[begin * frame_bytes : end * frame_bytes]
+            self.sink(AudioChunk(pcm=sound, codes=codes[begin:end], first_sample=self.samples))
+            self.samples += len(sound) // 2
+
+    def rest(self, samples: int, no_codes: NDArray[np.int64]) -> None:
+        """Have its sink hear silence."""
+        self.sink(AudioChunk(pcm=bytes(2 * samples), codes=no_codes, first_sample=self.samples))
+        self.samples += samples
+        self.paused += samples
 
     def enter(self, state: State) -> None:
         """Go on to another state of a sequence with a slot."""
@@ -132,7 +176,7 @@ class Sequence:
     def stats(self, now: float, samples_per_frame: int, frame_s: float) -> RequestStats:
         """Figures so far; times in seconds go in, in milliseconds out."""
         admitted = self.admitted or now
-        frames = self.samples // samples_per_frame
+        frames = (self.samples - self.paused) // samples_per_frame
         return RequestStats(
             queue_ms=1000 * (admitted - (self.queued or now)),
             prefill_ms=0.0 if self.prefilled is None else 1000 * (self.prefilled - admitted),
@@ -140,21 +184,21 @@ class Sequence:
             total_ms=1000 * (now - self.asked),
             prompt_tokens=self.prompt_tokens,
             frames=frames,
-            audio_s=frames * frame_s,
+            audio_s=frames * frame_s + self.paused / SAMPLE_RATE,
             parts=max(1, self.parts),
             repeated=self.repeated,
             underruns=self.underruns,
             guard=self.guard,
         )
 
-    def end(self, outcome: StopReason | SpeechError, stats: RequestStats) -> None:
-        """Say the last word."""
+    def end(self, outcome: StopReason | SpeechError, stats: RequestStats, notes: tuple[str, ...] = ()) -> None:
+        """Say the last word, with what there is to note since it started."""
         self.state = State.ENDED
         self.silenced = True
         if isinstance(outcome, SpeechError):
             self.sink(Broken(outcome, stats))
         else:
-            self.sink(Finished(stop_reason=outcome, stats=stats))
+            self.sink(Finished(stop_reason=outcome, stats=stats, notes=notes))
 
     def describe(self, outcome: StopReason | SpeechError, stats: RequestStats) -> str:
         """The figures of a log line; no text of the client's."""

@@ -14,19 +14,25 @@ from runtime.engine.splitting import Splitter, certain_end_past, last_spoken
 from runtime.engine.text import refuse_control
 from runtime.errors import EmptyText, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.request import Split
+from runtime.request import DROPPED_STYLES, SAMPLE_RATE, Split
 from runtime.settings import Limits
+from runtime.shared.inline_tags import InlineTags, Item, Pause
 from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
 from runtime.shared.speech_rate import is_speakable
 
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """A text that is spoken in one go. ``tokens`` are those that are not taken yet, where it grows by tokens."""
+    """A text that is spoken in one go. ``tokens`` are those that are not taken yet, where it grows by tokens.
+
+    ``style`` is of a tag, empty where none asks for one; ``pause``: samples of silence before the part.
+    """
 
     text: str
     closed: bool = True
     tokens: list[int] = field(default_factory=list)
+    style: str = ""
+    pause: int = 0
 
     @property
     def spoken(self) -> str:
@@ -41,21 +47,37 @@ class Part:
 class TextStream:
     """Text goes in as the client sends it; parts come out.
 
-    Each is complete, or, ``by_token``, grows while it is spoken; then it ends behind ``longest`` characters.
+    Each is complete, or, ``by_token``, grows while it is spoken; then it ends behind ``longest`` characters. With
+    ``tags`` a part ends also where a pause stands, or where the style changes; a style is dropped that nobody
+    ``follows``.
     """
 
     def __init__(
-        self, split: Split, longest: int | None, tokenizer: TextTokenizer, limits: Limits, *, by_token: bool
+        self,
+        split: Split,
+        longest: int | None,
+        tokenizer: TextTokenizer,
+        limits: Limits,
+        *,
+        by_token: bool,
+        tags: bool = False,
+        follows: bool = False,
     ) -> None:
         self.parts: deque[Part] = deque()  # not taken up yet
         self.closed = False
         self.by_token = by_token
+        self.chars = 0  # that have come
+        self.pause = 0  # samples of silence behind the last part
+        self.notes: tuple[str, ...] = ()  # what is not done of what its tags ask for
+        self._tags = InlineTags(limits) if tags else None
+        self._follows = follows
+        self._style = ""  # of what comes next
         self._tokenizer = tokenizer
         self._limits = limits
         self._longest = longest
         self._splitter = Splitter(split, None if by_token else longest)
         self._begin_part()
-        self.text = ""
+        self.text = ""  # without tags
         self._speakable = False
 
     def _begin_part(self) -> None:
@@ -71,20 +93,18 @@ class TextStream:
         Raises:
             TextTooLong: more than the limit in all.
             InvalidConfig: it holds a control token of the model, or half a character.
+            TagTooLong, PauseTooLong, PausesTooLong: its tags ask for more than the limits allow.
         """
         if self.closed or not text:
             return
-        count, limit = len(self.text) + len(text), self._limits.max_text_chars
+        count, limit = self.chars + len(text), self._limits.max_text_chars
         if count > limit:
             raise TextTooLong(param="text", count=count, unit="characters", limit=limit)
-        seam = self.text[-self._tokenizer.longest_reserved :]  # a control token may come in two pieces
-        refuse_control(seam + text, self._tokenizer, "text")
-        self.text += text
-        self._speakable = self._speakable or is_speakable(text)
-        if self.by_token:
-            self._grow(text)
+        self.chars = count
+        if self._tags is None:
+            self._say(text)
         else:
-            self.parts += map(Part, self._splitter.add(text))
+            self._take(self._tags.add(text))
 
     def flush(self) -> None:
         """What there is now is to be spoken, even where it may go on."""
@@ -94,25 +114,24 @@ class TextStream:
             self._tokenize_to(len(self._last.text))
             self._give(self._incremental.flush())
         else:
-            self.parts += map(Part, self._splitter.flush())
+            self._end_part()
 
     def finish(self) -> None:
         """The text is complete.
 
         Raises:
             EmptyText: there is nothing in it.
+            InvalidConfig: as `add`.
         """
         if self.closed:
             return
+        if self._tags is not None:
+            self._take(self._tags.finish())
         self.closed = True
-        if not self.text.strip():
+        if not (self.text.strip() or self.pause):
             raise EmptyText(param="text")
-        if self.is_silent:
-            return
-        if self.by_token:
-            self._close_last()
-        else:
-            self.parts += map(Part, self._splitter.flush())
+        if not self.is_silent:
+            self._end_part()
 
     @property
     def is_silent(self) -> bool:
@@ -134,6 +153,53 @@ class TextStream:
         waits = self._last.tokens or self._incremental.holds_words or SPOKEN.search(self._last.text, self._tokenized)
         return not waits and may_end(self.text[-2 * TAIL :])
 
+    def _take(self, items: list[Item]) -> None:
+        """Take more text with its tags. What stands around one that changes nothing came at once all the same."""
+        text = ""
+        for item in items:
+            if isinstance(item, str):
+                text += item
+            elif isinstance(item, Pause):
+                self._say(text)
+                text = ""
+                self._end_part()
+                self.pause += round(item.seconds * SAMPLE_RATE)
+            elif not self._follows:
+                self.notes = (DROPPED_STYLES,) if item.words else self.notes
+            elif item.words != self._style:
+                refuse_control(item.words, self._tokenizer, "text")
+                self._say(text)
+                text = ""
+                self._end_part()
+                self._style = item.words
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        """Take more text that is spoken."""
+        if not text:
+            return
+        seam = self.text[-self._tokenizer.longest_reserved :]  # a control token may come in two pieces
+        refuse_control(seam + text, self._tokenizer, "text")
+        self.text += text
+        self._speakable = self._speakable or is_speakable(text)
+        if self.by_token:
+            self._grow(text)
+        else:
+            self._offer(self._splitter.add(text))
+
+    def _end_part(self) -> None:
+        """What there is of the text is spoken, and what follows is no part of it."""
+        if self.by_token:
+            self._close_last()
+        else:
+            self._offer(self._splitter.flush())
+
+    def _offer(self, texts: list[str]) -> None:
+        """Whole parts may be taken up."""
+        for text in texts:
+            self.parts.append(Part(text, style=self._style, pause=self.pause))
+            self.pause = 0
+
     def _grow(self, text: str) -> None:
         """More text of the part that grows, and of parts behind it where that has become long enough."""
         part = self._last
@@ -154,11 +220,13 @@ class TextStream:
             self._tokenized = end
 
     def _give(self, tokens: list[int]) -> None:
-        """Tokens of the part that grows. With the first of them it may be taken up."""
-        if tokens and not self._offered:
+        """Tokens of the part that grows. With the first of them it may be taken up, if there is a word in it."""
+        part = self._last
+        part.tokens += tokens
+        if part.tokens and not self._offered and is_speakable(part.text):
             self._offered = True
-            self.parts.append(self._last)
-        self._last.tokens += tokens
+            part.style, part.pause, self.pause = self._style, self.pause, 0
+            self.parts.append(part)
 
     def _close_last(self) -> None:
         self._tokenize_to(len(self._last.text))

@@ -92,13 +92,13 @@ def model_entry(model: ModelCard) -> Model:
 
 
 def end_notes(event: Finished) -> list[str]:
-    """Sentences about what is wrong with the speech that has ended."""
+    """Sentences about what is wrong with the speech that has ended, and what was left out of it late."""
     notes = []
     if event.stats.repeated:
         notes.append("A part of the text ended much too early and was spoken again.")
     if event.stop_reason is StopReason.SHORT:
         notes.append("The speech is much shorter than its text; words are missing.")
-    return notes
+    return [*notes, *event.notes]
 
 
 def metrics(stats: RequestStats) -> Metrics:

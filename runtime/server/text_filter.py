@@ -1,10 +1,11 @@
-"""Applies a request's ``text_filter`` to its text before it is spoken; shared by all dialects."""
+"""Applies a request's ``text_filter`` and its dictionary to its text before it is spoken; shared by all dialects."""
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
 from runtime.markdown.growing import GrowingMarkdown
+from runtime.shared.pronouncing import Dictionary, GrowingPronunciation
 
 FilterName = Literal["none", "markdown"]
 
@@ -38,12 +39,30 @@ class Unfiltered:
         return ""
 
 
-def text_filter(name: FilterName) -> TextFilter:
-    """Return what filters one text."""
-    return GrowingMarkdown() if name == "markdown" else Unfiltered()
+class InTurn:
+    """Filters what another filter leaves."""
+
+    def __init__(self, first: TextFilter, second: TextFilter) -> None:
+        self._first = first
+        self._second = second
+
+    def add(self, text: str) -> str:
+        return self._second.add(self._first.add(text))
+
+    def flush(self) -> str:
+        return self._second.add(self._first.flush()) + self._second.flush()
+
+    def finish(self) -> str:
+        return self._second.add(self._first.finish()) + self._second.finish()
 
 
-def filtered(name: FilterName, text: str) -> str:
+def text_filter(name: FilterName, dictionary: Dictionary | None = None) -> TextFilter:
+    """Return what filters one text; with a dictionary words are said as it has them."""
+    by_name = GrowingMarkdown() if name == "markdown" else Unfiltered()
+    return by_name if dictionary is None else InTurn(by_name, GrowingPronunciation(dictionary))
+
+
+def filtered(name: FilterName, text: str, dictionary: Dictionary | None = None) -> str:
     """Return what is to be spoken of a whole text."""
-    growing = text_filter(name)
+    growing = text_filter(name, dictionary)
     return growing.add(text) + growing.finish()

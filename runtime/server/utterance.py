@@ -7,13 +7,14 @@ has come, when it is to be spoken as far as it has, when it is complete, and whe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from runtime.errors import SpeechError
 from runtime.request import Reference, SpeechRequest
 from runtime.server.commands import Append, Cancel, Command, FinishText, Flush, Submit
+from runtime.server.pronunciations import Pronunciation, dictionary_for
 from runtime.server.text_filter import FilterName, text_filter
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import check_text
@@ -57,11 +58,20 @@ class ChosenVoice(Generic[Config]):
 class GrowingText:
     """A text as its client writes it: counted, filtered, watched for a pause behind a sentence. It has no clock."""
 
-    def __init__(self, limits: Limits, filter_name: FilterName, pause_s: float | None, *, param: str = "text") -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        filter_name: FilterName,
+        pause_s: float | None,
+        *,
+        param: str = "text",
+        pronunciations: Iterable[Pronunciation] = (),
+        tags: bool = False,
+    ) -> None:
         self._limits = limits
         self._param = param  # the field that it comes in
         self._chars = 0
-        self._filter = text_filter(filter_name)
+        self._filter = text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags))
         self._pause_s = pause_s  # after which what there is is spoken; None: a pause means nothing
         self._tail = ""
         self.due: float | None = None  # when it is to be spoken as far as it has come; None: not before there is more

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
+from runtime.shared.inline_tags import untagged
 from runtime.shared.loudness import gain_to, levelled
 
 Samples = NDArray[np.int16]
@@ -41,7 +42,13 @@ class ProgrammePart:
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(record["text"].split()) for record in self.records)
+        return " ".join(" ".join(_read(record).split()) for record in self.records)
+
+
+def _read(record: dict[str, Any]) -> str:
+    """What is read aloud of a take's text."""
+    text: str = record["text"]
+    return untagged(text) if record["config"].get("tags") else text
 
 
 def silence(seconds: float, line: int | None = None) -> Clip:

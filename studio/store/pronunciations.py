@@ -6,13 +6,15 @@ import json
 import time
 from typing import Any
 
+from runtime.shared.inline_tags import may_be_tag
+from runtime.shared.pronouncing import pronounced
 from studio.errors import ChangedMeanwhile
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owners import VISITOR
-from studio.store.pronouncing import pronounced
 from studio.store.records import PronunciationFields
 
+TAG = may_be_tag(500)  # none of its words
 EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
 
 
@@ -52,7 +54,8 @@ class Pronunciations:
 
     def said(self, owner: str, text: str) -> dict[str, Any]:
         """A text as it is to be spoken, and how many places of it are said otherwise."""
-        spoken, places = pronounced(text, self.of(owner)["words"])
+        words = ((entry["word"], entry["said"]) for entry in self.of(owner)["words"])
+        spoken, places = pronounced(text, words, TAG)
         return {"text": spoken, "places": places}
 
     def purge(self) -> None:

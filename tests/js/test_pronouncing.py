@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from studio.store.pronouncing import pronounced
+from runtime.shared.pronouncing import pronounced
+from studio.store.pronunciations import TAG
 from tests.js.conftest import Node
 
 CASES = {
@@ -17,6 +18,7 @@ CASES = {
     "a text without spaces": ("重庆在重庆市，重复。", {"重庆": "崇庆", "重庆市": "崇庆城"}, "崇庆在崇庆城，重复。", 2),
     "letters beside characters": ("GPT模型 and GPT4", {"GPT": "G P T"}, "G P T模型 and GPT4", 1),
     "not inside a pause": ("s [pause 0.5s] pause", {"pause": "rest", "s": "ess"}, "ess [pause 0.5s] rest", 2),
+    "not inside a tag": ("s [so sad] sad [sad", {"sad": "glad", "s": "ess"}, "ess [so sad] glad [glad", 3),
     "never twice over one place": ("one two", {"one": "two", "two": "one"}, "two one", 2),
     "signs in a word": (
         "C++ and a.b, not aXb; a_b",
@@ -34,7 +36,7 @@ CASES = {
 @pytest.mark.parametrize(("text", "words", "spoken", "places"), CASES.values(), ids=CASES)
 def test_page_and_studio_say_the_same(node: Node, text: str, words: dict[str, str], spoken: str, places: int) -> None:
     entries = [{"word": word, "said": said} for word, said in words.items()]
-    assert pronounced(text, entries) == (spoken, places)
+    assert pronounced(text, words.items(), TAG) == (spoken, places)
     assert node.call("pronouncing", "pronounced", text, entries) == {"text": spoken, "count": places}
 
 

@@ -26,7 +26,7 @@ from runtime.engine.engine import SEED_BITS
 from runtime.engine.input_processor import Admission, admit
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sizing import CPU_SLOTS
-from runtime.engine.text_stream import TextStream
+from runtime.engine.text_stream import Part, TextStream
 from runtime.errors import EngineDead, ModeNotServed, Overloaded, SpeechError
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import (
@@ -104,7 +104,8 @@ class Saying:
         """Make the frames of the next part, or of what a flush has given of a part that grows."""
         if self.text.is_silent and not self.made:
             self.has_codes = False
-            self._add(np.zeros(FRAME * pause_frames(self.text.text), np.int16))
+            in_marks = pause_frames(self.text.text) if self.text.text.strip() else 0
+            self._add(np.zeros(FRAME * (in_marks + round(self.text.pause / FRAME)), np.int16))
         while self.text.parts and not self.pieces:
             part = self.text.parts[0]
             words = part.text[self.said :].strip()
@@ -113,7 +114,7 @@ class Saying:
             self.text.parts.popleft()
             self.said = 0
             if words:
-                self._say(words)
+                self._say(words, part)
 
     def flush(self) -> None:
         """Say what has come of the part that grows."""
@@ -122,10 +123,13 @@ class Saying:
             part = self.text.parts[-1]
             words, self.said = part.text[self.said :].strip(), len(part.text)
             if words:
-                self._say(words)
+                self._say(words, part)
 
-    def _say(self, words: str) -> None:
-        spoken = self.admission.utterance
+    def _say(self, words: str, part: Part) -> None:
+        """Pauses are whole frames here."""
+        pause, part.pause = part.pause, 0
+        self._add(np.zeros(FRAME * round(pause / FRAME), np.int16))
+        spoken = self.admission.styled(part.style).utterance
         manner = (spoken.mode, spoken.speaker, spoken.language, spoken.instruct, self.admission.voice_key, self.seed)
         self._add(speech(words, manner, frames_of(words)))
 
@@ -326,7 +330,8 @@ class InstantEngine:
             free = self._slots - sum(saying.began is not None for saying in self._sayings.values())
         for saying in ready[:free]:
             saying.began = time.monotonic()
-            notes = (*saying.admission.notes, *((PAUSE_NOTE,) if saying.text.is_silent else ()))
+            pause = (PAUSE_NOTE,) if saying.text.is_silent and not saying.text.pause else ()
+            notes = (*saying.admission.notes, *pause, *saying.text.notes)
             saying.sink(Started(seed=saying.seed, checkpoint=saying.checkpoint.name, notes=notes))
         for place, saying in enumerate(ready[free:]):
             if saying.place != place:
@@ -346,8 +351,8 @@ class InstantEngine:
             saying.sink(chunk)
         if (reason := saying.reason) is not None:
             self._end(ticket, saying, reason)
-        elif not saying.pieces and saying.text.is_spent and saying.short_at != len(saying.text.text):
-            saying.short_at = len(saying.text.text)
+        elif not saying.pieces and saying.text.is_spent and saying.short_at != saying.text.chars:
+            saying.short_at = saying.text.chars
             saying.sink(ShortOfText(saying.short_at))
         return frames > 0
 

@@ -5,6 +5,7 @@
 
 import { need } from '../elements.js';
 import { keyOf } from '../voice_catalogue.js';
+import { hasTags } from '../tags.js';
 import { dress, VoicePicker } from '../voice_picker.js';
 import { FieldError, fillChips, fillLanguages, preselect, spokenBy } from './fields.js';
 
@@ -16,6 +17,7 @@ export class SpeakersRoom {
   id = 'speakers';
   /** @type {import('../take.js').Mode[]} */
   modes = ['custom_voice', 'base'];
+  takesTags = true;
 
   /** @param {HTMLElement} root @param {import('../studio.js').Studio} studio */
   constructor(root, studio) {
@@ -110,6 +112,11 @@ export class SpeakersRoom {
     return !card || card.takes_instruct ? '' : studio.t('speakers.no_instruct', { model: card.id });
   }
 
+  /** Whether tags in the text can change how it is said. */
+  get followsTags() {
+    return this.chosen?.mode === 'custom_voice' && this.unstyled() === '';
+  }
+
   // --- words
 
   /** Speak the sample sentence of a newly chosen language, unless the text is the user's own. */
@@ -163,7 +170,7 @@ export class SpeakersRoom {
   async speak({ clicked }) {
     const { studio, chosen } = this;
     if (!chosen) throw new FieldError('voice', studio.t('picker.nobody'));
-    const config = { ...this.config(chosen), ...studio.variation.sampling };
+    const config = { ...this.config(chosen), ...studio.variation.sampling, ...(hasTags(studio.text) && { tags: true }) };
     const mode = spokenBy(chosen.mode, config.instructions);
     const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed() };
     studio.stage.play(studio.say({ ...asked, label: chosen.name }), { clicked });

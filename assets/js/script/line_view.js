@@ -9,6 +9,7 @@
 
 import { all, copyOf, need } from '../elements.js';
 import { fillLanguages } from '../rooms/fields.js';
+import { tagsOf } from '../tags.js';
 import { dress } from '../voice_picker.js';
 import { valueOf } from './casting.js';
 import { paceOf, withPace } from './pace_words.js';
@@ -16,7 +17,6 @@ import { LONGEST_PAUSE_S, readParts } from './parts.js';
 
 /** What has a name of its own for those who hear the page. */
 const NAMED = /** @type {const} */ (['grip', 'description', 'instruct', 'text', 'language', 'seed', 'gap', 'play', 'remake', 'open', 'copy', 'up', 'down', 'remove']);
-const PAUSE = /\[\s*pause\b[^\]]*\]/giu;
 
 export class LineView {
   /** @param {Line} line @param {import('./lines_view.js').LinesView} acts @param {HTMLTemplateElement} template */
@@ -232,14 +232,14 @@ export function seconds(value) {
   return `${value.toFixed(1)} s`;
 }
 
-/** A text with its pauses set apart, to lie behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
+/** A text with its tags set apart, to lie behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
 function marked(text) {
   /** @type {(string|HTMLElement)[]} */
   const nodes = [];
   let end = 0;
-  for (const pause of text.matchAll(PAUSE)) {
-    nodes.push(text.slice(end, pause.index), Object.assign(document.createElement('mark'), { textContent: pause[0] }));
-    end = pause.index + pause[0].length;
+  for (const tag of tagsOf(text)) {
+    nodes.push(text.slice(end, tag.index), Object.assign(document.createElement('mark'), { textContent: tag[0] }));
+    end = tag.index + tag[0].length;
   }
   return [...nodes, `${text.slice(end)}\n`];
 }

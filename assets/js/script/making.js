@@ -26,6 +26,7 @@
 import { SAMPLE_RATE } from '../outputs.js';
 import { Take } from '../take.js';
 import { levelsOf } from './levels.js';
+import { hasTags, lastStyle } from '../tags.js';
 import { readParts } from './parts.js';
 
 export class Maker extends EventTarget {
@@ -55,10 +56,16 @@ export class Maker extends EventTarget {
   plan(line) {
     const { seed, voice } = line;
     const { parts } = readParts(line.text);
+    let style = ''; // of an earlier stretch
     return parts.map((part) => {
       if (part.text === undefined) return part;
       if (!voice) return { ...part, key: null };
       const { mode, config } = this.casting.request(line);
+      if (hasTags(style + part.text)) {
+        part.text = `${style}${style && ' '}${part.text}`;
+        style = lastStyle(part.text);
+        config.tags = true;
+      }
       const asked = [mode, Object.entries(config).sort(), this.studio.pronunciation.spoken(part.text) ?? part.text, seed];
       return { ...part, mode, config, key: seed === null ? null : JSON.stringify(asked) };
     });

@@ -23,6 +23,8 @@ class Config(TypedDict, total=False):
     non_streaming_mode: bool
     split_granularity: str
     max_buffer_delay_ms: float
+    tags: bool  # the text holds tags: [excited], [pause:500ms]
+    pronunciations: list[dict[str, str]]  # {"word": …, "say_as": …}
     text_filter: str  # "none" where a whole text is spoken and nothing else is said
     initial_codec_chunk_frames: int
     seed: int

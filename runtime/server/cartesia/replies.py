@@ -25,10 +25,11 @@ def sound(data: bytes, step_ms: float) -> dict[str, Any]:
 
 
 def timed(times: TimedWords) -> dict[str, Any]:
-    """The times of words of any route."""
+    """The times of words of any route. That they are estimates is ours to say; no client looks for it."""
     return {
         "type": "timestamps",
         "word_timestamps": {"words": times.words, "start": times.start, "end": times.end},
+        "estimated": True,
         "done": False,
         "status_code": _PARTIAL,
     }

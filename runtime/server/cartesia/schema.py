@@ -11,6 +11,7 @@ from pydantic import AliasChoices, Field, model_validator
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
 from runtime.server.languages import language_of
+from runtime.server.pronunciations import Pronunciations, refuse_dictionary
 from runtime.server.text_filter import FilterName
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
@@ -77,6 +78,7 @@ class CartesiaRequest(StrictFields):
     graft: bool = False
     max_frames: Annotated[int, Field(ge=1)] | None = None
     text_filter: FilterName | None = None
+    pronunciations: Pronunciations = Field([])
 
     @property
     def filter_name(self) -> FilterName:
@@ -171,6 +173,8 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     if isinstance(voice, dict) and voice.get("mode") == "embedding":
         why = "embeddings are not taken; name a voice by its id"
         raise InvalidConfig(where="voice", why=why, param="voice")
+    if fields.get("pronunciation_dict_id") is not None:
+        refuse_dictionary("pronunciation_dict_id")
     message = checked(kind, {name: value for name, value in fields.items() if value is not None})
     check_frames(message.max_frames, limits.max_frames)
     return message

@@ -134,7 +134,13 @@ class CartesiaSession(Dialect[Segment]):
             voice=self._chosen(message, resolved),
             writer=message.output_format.writer(),
             words=WordTimes() if message.add_timestamps else None,
-            text=GrowingText(self._limits, message.filter_name, message.pause_s, param="transcript"),
+            text=GrowingText(
+                self._limits,
+                message.filter_name,
+                message.pause_s,
+                param="transcript",
+                pronunciations=message.pronunciations,
+            ),
             said_at=self._clock(),
         )
         segment = Segment(self._commands, context.voice, context.text, context=context)

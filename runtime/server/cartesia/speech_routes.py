@@ -14,6 +14,7 @@ from runtime.server.cartesia import replies
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, event, read_fields
+from runtime.server.pronunciations import dictionary_for
 from runtime.server.request_ids import id_of
 from runtime.server.text_filter import filtered
 from runtime.server.wire import Reply
@@ -76,7 +77,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         told, said_at, begun = {"context_id": body.context_id}, clock(), False
         words = WordTimes() if body.add_timestamps else None
         if words is not None:
-            words.add(_spoken(body))
+            words.add(self._spoken())
         heard = 0
         try:
             async with aclosing(self.pieces()) as pieces:
@@ -105,7 +106,12 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         body = self._body
         models = {card.name for card in self._host.engine.cards}
         resolved = body.resolve_voice(self._resolver(), models)
-        return body.request(_spoken(body), resolved, await self._stored(resolved))
+        return body.request(self._spoken(), resolved, await self._stored(resolved))
+
+    def _spoken(self) -> str:
+        body = self._body
+        dictionary = dictionary_for(body.pronunciations, self._host.settings.limits, tags=False)
+        return filtered(body.filter_name, without_tags(body.transcript), dictionary)
 
 
 class _WavWriter:
@@ -122,10 +128,6 @@ class _WavWriter:
 
     def finish(self) -> bytes:
         return self._head + self._samples.finish()
-
-
-def _spoken(body: BytesBody | SseBody) -> str:
-    return filtered(body.filter_name, without_tags(body.transcript))
 
 
 def _event(fields: Reply) -> bytes:

@@ -22,7 +22,9 @@ from pydantic import (
 
 from runtime.errors import InvalidConfig
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
+from runtime.server.pronunciations import Pronunciations
 from runtime.server.text_filter import FilterName
+from runtime.server.utterance import GrowingText
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, checked
 from runtime.settings import Limits
@@ -105,6 +107,10 @@ class SessionConfig(Message):
         description="markdown: what it means is spoken and not its marks; null: markdown, "
         "but none with split_granularity none",
     )
+    pronunciations: Pronunciations = Field([], description="words that are said otherwise, wherever they stand whole")
+    tags: bool = Field(
+        False, description="the text holds tags: [excited] is a style for what follows, [pause:500ms] a silence"
+    )
     initial_codec_chunk_frames: Annotated[int, Field(ge=0, le=1000)] | None = Field(
         None, description="frames in the first chunk of sound; 0 or null: the server's own"
     )
@@ -159,6 +165,12 @@ class SessionConfig(Message):
         asked = self.max_buffer_delay_ms
         return (limits.max_buffer_delay_ms if asked is None else asked) / 1000
 
+    def growing_text(self, limits: Limits) -> GrowingText:
+        """Return an utterance's text, of which nothing has come yet."""
+        return GrowingText(
+            limits, self.filter_name, self.pause_s(limits), pronunciations=self.pronunciations, tags=self.tags
+        )
+
     @property
     def layout(self) -> Layout | None:
         if self.non_streaming_mode is None:
@@ -207,6 +219,7 @@ class SessionConfig(Message):
             seed=self.seed,
             max_frames=self.frame_limit,
             split=Split.AUTO if self.split_granularity is None else Split(self.split_granularity),
+            tags=self.tags,
             holds_end=True,
             acknowledged=True,
             first_chunk_frames=self.initial_codec_chunk_frames or None,

@@ -14,7 +14,7 @@ from runtime.server.commands import Played
 from runtime.server.dialect import Dialect
 from runtime.server.native import binary_frame, replies, schema
 from runtime.server.native.contexts import NativeUtterance
-from runtime.server.utterance import ChosenVoice, GrowingText
+from runtime.server.utterance import ChosenVoice
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_frames, pieces
 
 DEFAULT_CONTEXT = "default"
@@ -187,7 +187,7 @@ class Session(Dialect[NativeUtterance]):
             raise OutOfOrder(what=what, why="no session.config has been accepted yet")
         if len(self.utterances) + self.send_queue.untaken_ends >= self._limits.max_contexts:
             raise TooManyContexts(limit=self._limits.max_contexts)
-        text = GrowingText(self._limits, voice.config.filter_name, voice.config.pause_s(self._limits))
+        text = voice.config.growing_text(self._limits)
         utterance = NativeUtterance(self._commands, voice, text, context_id=name)
         if self.utterances and not all(each.labelled for each in (utterance, *self.utterances.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')

@@ -34,6 +34,7 @@ class Turn:
     sentences: int = 0
     fragments: int = 0  # of a live text, which that server counts instead
     seed: int | None = None  # of its first sentence, for the others
+    style: str = ""  # tag that holds for its next sentence
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -31,6 +31,7 @@ from runtime.server.omni.sentence_queue import Goodbye, OpenEncoder, Sentence, S
 from runtime.server.omni.sentences import Sentences
 from runtime.server.utterance import ChosenVoice, GrowingText
 from runtime.server.wire import check_text
+from runtime.shared.inline_tags import last_style
 
 _IDLE_S = 30.0  # that server's; ours is longer
 _MAX_CONFIG_BYTES = 4 * 2**20
@@ -185,7 +186,7 @@ class OmniSession(Dialect[Sentence]):
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
             changed["non_streaming_mode"] = False  # that server's: spoken with its first words
         self._voice = self._chosen(config.model_copy(update=changed), resolved, config.ref_audio)
-        self._text = Sentences(config.cut)
+        self._text = Sentences(config.cut, self._limits if config.tags else None)
 
     def _append(self, voice: ChosenVoice[OmniConfig], text: object) -> None:
         if not isinstance(text, str):
@@ -293,9 +294,7 @@ class OmniSession(Dialect[Sentence]):
     def _opened(self, voice: ChosenVoice[OmniConfig]) -> Turn:
         if self._turn is None:
             config = voice.config
-            self._turn = Turn(
-                self._turns, voice, GrowingText(self._limits, config.filter_name, config.pause_s(self._limits))
-            )
+            self._turn = Turn(self._turns, voice, config.growing_text(self._limits))
             self._turns += 1
         return self._turn
 
@@ -310,7 +309,9 @@ class OmniSession(Dialect[Sentence]):
             self._commands, turn.voice, turn.text, turn=turn, index=turn.sentences, words=text, shown=shown
         )
         sentence.is_complete = not is_live
-        sentence.hold(text)
+        sentence.hold(turn.style + text)
+        if turn.voice.config.tags and not is_live:
+            turn.style = last_style(text, self._limits) or turn.style
         turn.sentences += 1
         self._queue.append(sentence)
         return sentence

@@ -11,6 +11,7 @@ from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest
 from runtime.server.descriptions import metrics
 from runtime.server.http_speech import HttpSpeech, event
 from runtime.server.openai.schema import SpeechBody
+from runtime.server.pronunciations import dictionary_for
 from runtime.server.speech_stream import SpeechStream
 from runtime.server.text_filter import filtered
 from runtime.server.voices.uploads import read_upload
@@ -111,7 +112,9 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
     async def _request(self) -> SpeechRequest:
         body = self._body
         resolved = body.resolve_voice(self._resolver())
-        return body.request(filtered(body.text_filter, body.input), resolved, await self._reference(resolved))
+        dictionary = dictionary_for(body.pronunciations, self._host.settings.limits, tags=body.tags)
+        text = filtered(body.text_filter, body.input, dictionary)
+        return body.request(text, resolved, await self._reference(resolved))
 
     async def _reference(self, resolved: ResolvedVoice) -> Reference | None:
         host, body = self._host, self._body

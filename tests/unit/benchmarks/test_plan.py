@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from benchmarks.plan import ROUNDS, Manner, Plan, abuse, arrivals, closed_loop, open_loop
+from benchmarks.plan import ROUNDS, SILENCE_S, Manner, Plan, abuse, arrivals, closed_loop, open_loop, writing
 from benchmarks.prompts import FRAMES_PER_S, frames_of, sentences
 from runtime.request import Mode
 
@@ -73,3 +73,12 @@ def test_half_of_the_abusers_cancel_and_a_tenth_reads_slowly() -> None:
 def test_a_plan_survives_its_trip_to_the_clients() -> None:
     plan = abuse(Mode.BASE, 5.0, seconds=10, seed=3)
     assert Plan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
+
+
+def test_a_halting_writer_is_silent_behind_each_sentence_and_another_behind_the_last() -> None:
+    (call, *_) = closed_loop(MODE, 1, Manner.HALTING).calls
+    waits = [(wait_s, piece) for wait_s, piece in writing(call) if wait_s == SILENCE_S]
+    assert len(waits) == call.text.count(".") - 1 == 2
+    assert "".join(piece for _, piece in writing(call)).split() == call.text.split()
+    (call, *_) = closed_loop(MODE, 1, Manner.SILENCE).calls
+    assert list(writing(call)) == [(0.0, call.text), (SILENCE_S, "")]

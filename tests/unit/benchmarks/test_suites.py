@@ -93,7 +93,10 @@ def test_a_closed_loop_has_as_many_in_flight_as_clients(tables: dict[str, list[R
 
 
 def test_live_text_is_written_before_its_end_is_counted(tables: dict[str, list[Row]]) -> None:
-    assert {row["text"] for row in tables["live"]} == {"words", "tokens"}
+    texts = {
+        lane: {row["text"] for row in tables["live"] if row["lane"] == lane} for lane in ("in_process", "websocket")
+    }
+    assert texts == {"in_process": {"words", "tokens"}, "websocket": {"words", "tokens", "halting", "silence"}}
     for row in tables["live"]:
         assert 0 < row["last_word_to_end_p50_ms"] < row["e2e_p95_ms"]
 

@@ -123,6 +123,16 @@ def test_subtitles_have_the_times_of_the_sound(client: httpx.Client) -> None:
     )
 
 
+def test_subtitles_leave_out_tags(client: httpx.Client) -> None:
+    text = "[sad] It [1] rains. [pause 1s] Still."
+    takes = [
+        keep(client, pcm_of(1.0, 1), text=text, config={**config, "language": "auto"})
+        for config in ({"tags": True}, {})
+    ]
+    told = ask(client, [{"take": take["id"], "line": at} for at, take in enumerate(takes)], shape="srt").text
+    assert [row for row in told.splitlines() if "rains" in row] == ["It [1] rains. Still.", text]
+
+
 def test_all_is_everything_and_cut_from_one_programme(client: httpx.Client) -> None:
     clips = [{"take": keep(client, pcm_of(1.0, seed), text=f"Line {seed}")["id"], "line": seed} for seed in (1, 2)]
     with zipfile.ZipFile(io.BytesIO(got(client, clips, shape="all", loudness_lufs=-18, name="Ünï"))) as archive:

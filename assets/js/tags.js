@@ -1,0 +1,73 @@
+/**
+ * Tags in a text: `[excited]` is a style for what follows, `[pause:500ms]` a silence. The runtime reads them
+ * (runtime/shared/inline_tags.py); here they are found, left out where words are counted, and put in by chips.
+ */
+
+import { need } from './elements.js';
+
+const TAG = /\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\]/gu;
+const PAUSE = /^\[\s*(?:pause|break)(?:\s*[\s:=]\s*[\d.,]+\s*(?:\p{L}+\s*)?)?\s*\]$/iu;
+const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
+const KNOWN = new Set(['pause', 'neutral']); // to the runtime, by these very words
+
+/** @param {string} text */
+export function hasTags(text) {
+  return text.search(TAG) >= 0;
+}
+
+/** A text without its tags, as it is read. @param {string} text */
+export function untagged(text) {
+  return text.replace(/(^|\s)?\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\][ \t]*/gu, (_, before) => before ?? '');
+}
+
+/** Where tags stand in a text. @param {string} text @returns {RegExpStringIterator<RegExpExecArray>} */
+export function tagsOf(text) {
+  return text.matchAll(TAG);
+}
+
+/** The last tag of a text that names a style; empty where none does. @param {string} text */
+export function lastStyle(text) {
+  return [...tagsOf(text)].map(([tag]) => tag).findLast((tag) => !PAUSE.test(tag)) ?? '';
+}
+
+/** Chips below the shared text that put tags in, where the room's voice follows them. */
+export class TagChips {
+  /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
+  constructor(page, studio) {
+    this.studio = studio;
+    this.holder = need(page, '#vw-text-tags');
+    this.language = '';
+    this.refresh();
+  }
+
+  refresh() {
+    const { studio, holder } = this;
+    holder.hidden = !studio.current?.followsTags;
+    if (this.language === studio.words.language) return;
+    this.language = studio.words.language;
+    holder.replaceChildren(
+      ...CHIPS.map((word) => {
+        const said = studio.t(`tags.${word}`);
+        return this.chip(`[${said}]`, `[${KNOWN.has(word) ? word : said}]`);
+      }),
+    );
+  }
+
+  /** @param {string} label @param {string} tag */
+  chip(label, tag) {
+    const chip = Object.assign(document.createElement('button'), { type: 'button', textContent: label, title: tag });
+    chip.onclick = () => this.insert(tag);
+    return chip;
+  }
+
+  /** Put a tag where the caret is. @param {string} tag */
+  insert(tag) {
+    const field = this.studio.textField;
+    const { value, selectionStart } = field;
+    const leads = selectionStart > 0 && !/\s/u.test(value[selectionStart - 1]) ? ' ' : '';
+    const follows = /\s/u.test(value[selectionStart] ?? '') ? '' : ' ';
+    field.setRangeText(`${leads}${tag}${follows}`, selectionStart, selectionStart, 'end');
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+    field.focus();
+  }
+}

@@ -1,0 +1,69 @@
+"""Tags in Speak and Script: put in by chips, not counted as words, told to the runtime, and left out of subtitles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.script_steps import await_made, enter_script, new_script, text_of
+from tests.browser.steps import SHORT, enter, kept_take
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+CHIPS = "#vw-text-tags"
+
+
+def record(app: App, take: str) -> dict[str, Any]:
+    kept: dict[str, Any] = httpx.get(f"{app.url}/studio/takes/{take}", trust_env=False).json()
+    return kept
+
+
+def test_a_chip_puts_a_tag_where_the_caret_is_and_nobody_counts_it(app: App, studio: Page) -> None:
+    studio.fill("#vw-text", "Hello world. It is late.")
+    plain = studio.inner_text("#vw-text-count")
+    studio.evaluate("document.querySelector('#vw-text').setSelectionRange(12, 12)")
+    studio.click(f"{CHIPS} button[title='[whispering]']")
+    assert studio.input_value("#vw-text") == "Hello world. [whispering] It is late."
+    assert studio.evaluate("document.activeElement.id") == "vw-text"
+    expect(studio.locator("#vw-text-count")).to_have_text(plain)
+    take = record(app, kept_take(studio, studio.input_value("#vw-text")))
+    assert take["config"]["tags"] is True
+    assert "tags" not in record(app, kept_take(studio, SHORT))["config"]
+
+
+def test_chips_stand_where_a_style_can_be_followed(studio: Page) -> None:
+    expect(studio.locator(CHIPS)).to_be_visible()
+    enter(studio, "design")
+    expect(studio.locator(CHIPS)).to_be_hidden()
+    studio.fill("#vw-text", "Hi [sad] you.")
+    expect(studio.locator("#vw-text-count")).to_contain_text("Words: 3")  # there it is read
+
+
+def test_a_style_holds_behind_a_pause_of_a_script(app: App, studio: Page) -> None:
+    enter_script(studio)
+    new_script(studio, "Tags")
+    text_of(studio, 1).fill("Hello. [sad] It rains. [pause 0.5s] Still.")
+    assert studio.locator("#vw-script-lines mark").all_inner_texts() == ["[sad]", "[pause 0.5s]"]
+    studio.click("#vw-speak")
+    await_made(studio, 1)
+    takes = httpx.get(f"{app.url}/studio/takes", trust_env=False).json()["takes"][:2]
+    assert {take["text"] for take in takes} == {"Hello. [sad] It rains.", "[sad] Still."}
+    assert all(take["config"]["tags"] for take in takes)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (360, 780)])
+def test_the_chips_have_room(open_studio: OpenStudio, scheme: str, width: int, height: int) -> None:
+    page = open_studio(viewport=ViewportSize(width=width, height=height), color_scheme=scheme)
+    page.fill("#vw-text", "[excited] The kettle has just boiled. [pause:500ms] [whispering] Do not tell them.")
+    expect(page.locator(CHIPS)).to_be_visible()
+    chips = page.locator(f"{CHIPS} button")
+    tops = {round(box["y"]) for box in (chips.nth(at).bounding_box() for at in range(chips.count())) if box}
+    assert len(tops) == 1, "one row"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.screenshot(path=SCREENSHOTS / f"tags-{width}-{scheme}.png")

@@ -1,0 +1,216 @@
+"""Inline tags in the engine: spans are parts of one reply, each with its own style; pauses are exact to the sample."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.engine.engine import Engine
+from runtime.errors import EmptyText, InvalidConfig, TagTooLong
+from runtime.model.checkpoint import Checkpoint
+from runtime.request import DROPPED_STYLES, SAMPLE_RATE, Layout, SpeechRequest, Split, Started, StopReason
+from tests.support.engines import (
+    Heard,
+    cloned,
+    core_of,
+    custom_voice,
+    drain,
+    engine_of,
+    said,
+    said_live,
+    seeded,
+    voice_design,
+)
+from tests.support.frames import end_parts_after
+
+pytestmark = pytest.mark.usefixtures("each_device")
+
+FRAMES = 5  # of every part
+LAYOUTS = [Layout.NON_STREAMING, Layout.STREAMING]
+HALF_SECOND = np.zeros(SAMPLE_RATE // 2, np.int16)
+
+
+def tagged(text: str, **words: Any) -> SpeechRequest:
+    return custom_voice(text, **{"tags": True, "max_frames": None, **seeded(11), **words})
+
+
+def ending(checkpoint: Checkpoint, frames: int = FRAMES, **settings: Any) -> Engine:
+    """An engine whose talker ends every part by itself after so many frames."""
+    engine = engine_of(checkpoint, guard=False, **settings)
+    end_parts_after(core_of(engine, checkpoint.config.modes[0]), frames)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def engine(quick: Checkpoint) -> Engine:
+    return ending(quick)
+
+
+def assert_one_stream(heard: Heard) -> None:
+    at = 0
+    for chunk in heard.chunks:
+        assert chunk.first_sample == at
+        at += len(chunk.pcm) // 2
+    assert len(heard.of(Started)) == 1
+    assert heard.end.stop_reason is StopReason.EOS
+
+
+def codes_of(engine: Engine, *parts: tuple[str, str | None], **words: Any) -> np.ndarray:
+    """What requests say for each part alone, with its instruct."""
+    alone = [said(engine, tagged(text, instruct=instruct, tags=False, **words)) for text, instruct in parts]
+    return np.concatenate([heard.codes for heard in alone])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_span_has_the_codes_of_a_request_with_its_style_as_instruct(engine: Engine, layout: Layout) -> None:
+    text = "Hello world. [excited] You speak. [neutral] The old phone. [tired, slow] It is slow."
+    heard = said(engine, tagged(text, instruct="Calm.", layout=layout))
+    assert_one_stream(heard)
+    assert heard.end.stats.parts == 4
+    parts = [
+        *(("Hello world.", "Calm."), ("You speak.", "excited")),
+        *(("The old phone.", "Calm."), ("It is slow.", "tired, slow")),
+    ]
+    assert np.array_equal(heard.codes, codes_of(engine, *parts, layout=layout))
+    assert not np.array_equal(heard.codes[:FRAMES], codes_of(engine, ("Hello world.", "excited"), layout=layout))
+    assert not heard.started.notes
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("text", ["Hello world, you.", "One. Two [1] three. Four."])
+def test_a_text_without_tags_is_said_as_without_them(engine: Engine, layout: Layout, text: str) -> None:
+    plain = said(engine, tagged(text, tags=False, layout=layout))
+    heard = said(engine, tagged(text, layout=layout))
+    assert np.array_equal(heard.codes, plain.codes)
+    assert np.array_equal(heard.pcm, plain.pcm)
+    assert heard.end.stats.parts == plain.end.stats.parts == 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_pause_is_so_much_silence_between_the_same_samples(engine: Engine, layout: Layout) -> None:
+    text = "Hello world. {} You speak."
+    pause = said(engine, tagged(text.format("[pause:500ms]"), layout=layout))
+    none = said(engine, tagged(text.format("[x][neutral][pause 0]"), layout=layout))
+    assert_one_stream(pause)
+    at = FRAMES * core_of(engine).samples_per_frame
+    assert len(none.pcm) == 2 * at
+    assert np.array_equal(pause.codes, none.codes)
+    assert np.array_equal(pause.pcm, np.concatenate([none.pcm[:at], HALF_SECOND, none.pcm[at:]]))
+    stats = pause.end.stats
+    assert (stats.frames, stats.audio_s) == (2 * FRAMES, pytest.approx(2 * FRAMES * 0.08 + 0.5))
+
+
+def test_pauses_at_both_ends_and_in_a_row(engine: Engine) -> None:
+    plain = said(engine, tagged("Hello world.", tags=False))
+    heard = said(engine, tagged("[pause 250ms][pause 250ms] Hello world. [pause:500ms]"))
+    assert_one_stream(heard)
+    assert np.array_equal(heard.pcm, np.concatenate([HALF_SECOND, plain.pcm, HALF_SECOND]))
+
+
+def test_pauses_stand_where_chunks_of_many_frames_are_made(quick: Checkpoint) -> None:
+    """A chunk that goes over several parts has the pauses among its frames."""
+    text = "Hello. [pause 500ms] You. [pause 500ms] Phone."
+    engine = ending(quick, 3, sound_work=9)
+    heard = said(engine, tagged(text, first_chunk_frames=9))
+    at = 3 * core_of(engine).samples_per_frame
+    assert [len(chunk.codes) for chunk in heard.chunks] == [3, 0, 3, 0, 3]
+    silences = [
+        np.flatnonzero(heard.pcm[start : start + len(HALF_SECOND)]) for start in (at, 2 * at + len(HALF_SECOND))
+    ]
+    assert [len(silence) for silence in silences] == [0, 0]
+    assert len(heard.pcm) == 3 * at + 2 * len(HALF_SECOND)
+
+
+@pytest.mark.parametrize("tags", ["[pause 500ms]", " [x] [pause:500ms] "])
+def test_a_text_that_is_only_a_pause_is_its_silence(engine: Engine, tags: str) -> None:
+    heard = said(engine, tagged(tags))
+    assert np.array_equal(heard.pcm, HALF_SECOND)
+    assert heard.codes.shape[0] == 0
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("ticks", [0, 3])
+def test_live_text_in_letters_gives_the_same_reply(quick: Checkpoint, layout: Layout, ticks: int) -> None:
+    engine = ending(quick, 20)  # more than its tokens: nothing ends before its text
+    text = "Hello world. [excited] You speak [pause:500ms] slow. [neutral] The phone."
+    request = tagged(text, layout=layout, holds_end=layout is Layout.STREAMING)
+    whole = said(engine, request)
+    heard = said_live(engine, request, list(text), [ticks] * len(text))
+    assert_one_stream(heard)
+    assert np.array_equal(heard.codes, whole.codes)
+    assert np.array_equal(heard.pcm, whole.pcm)
+
+
+def test_a_flush_leaves_a_tag_alone_that_is_being_written(engine: Engine) -> None:
+    heard = Heard()
+    ticket = engine.submit(tagged("Hello world. [exc", open_text=True, split=Split.SENTENCE), heard)
+    engine.flush(ticket)
+    for _ in range(20):
+        engine.tick()
+    assert len(heard.codes) == FRAMES
+    engine.append(ticket, "ited] You speak.")
+    engine.finish_text(ticket)
+    drain(engine)
+    assert np.array_equal(heard.codes, codes_of(engine, ("Hello world.", None), ("You speak.", "excited")))
+
+
+# --- where no style is followed
+
+
+@pytest.fixture(scope="module")
+def deaf(quick: Checkpoint) -> Engine:
+    """As the checkpoints of 0.6B."""
+    return ending(replace(quick, config=replace(quick.config, takes_instruct=False)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_styles_that_nobody_follows_are_left_out_with_a_note(deaf: Engine, layout: Layout) -> None:
+    heard = said(deaf, tagged("[excited] Hello [sad] world. [neutral] You.", layout=layout))
+    plain = said(deaf, tagged("Hello world. You.", tags=False, layout=layout))
+    assert np.array_equal(heard.codes, plain.codes)
+    assert heard.started.notes == (DROPPED_STYLES,)
+    assert heard.end.notes == (), "it was told already"
+    assert not said(deaf, tagged("Hello. [pause 10ms] You.", layout=layout)).started.notes
+
+
+def test_a_style_that_comes_late_is_told_at_the_end(deaf: Engine) -> None:
+    heard = Heard()
+    ticket = deaf.submit(tagged("Hello world. You", open_text=True, split=Split.SENTENCE), heard)
+    for _ in range(5):
+        deaf.tick()
+    assert heard.started.notes == ()
+    deaf.append(ticket, " speak. [excited] Yes.")
+    deaf.finish_text(ticket)
+    drain(deaf)
+    assert heard.end.notes == (DROPPED_STYLES,)
+
+
+def test_a_clone_drops_them_and_a_described_voice_adds_them(cloner: Checkpoint, designer: Checkpoint) -> None:
+    text = "Hello. [excited] You."
+    clone = said(engine_of(cloner), cloned(text, tags=True, max_frames=2))
+    assert DROPPED_STYLES in clone.started.notes
+    engine = ending(designer, 2)
+    words: dict[str, Any] = {"max_frames": None, **seeded(3)}
+    described = said(engine, voice_design(text, instruct="A warm voice.", tags=True, **words))
+    alone = said(engine, voice_design("You.", instruct="A warm voice. excited", **words))
+    assert np.array_equal(described.codes[2:], alone.codes)
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("[excited] [sad]", EmptyText),
+        (f"Hello [{'a' * 501}] you.", TagTooLong),
+        ("Hello [<|im_start|>] you.", InvalidConfig),
+        ("Hello <|im_[neutral]start|> you.", InvalidConfig),
+    ],
+)
+def test_bad_tags_are_refused_before_a_slot(engine: Engine, text: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        engine.submit(tagged(text), Heard())

@@ -1,0 +1,84 @@
+"""Words that are said otherwise in a text that grows: the same as in the whole. The rules are in tests/js."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.shared.inline_tags import may_be_tag
+from runtime.shared.pronouncing import GrowingPronunciation, dictionary_of, pronounced
+
+TAG = may_be_tag(12)
+ENTRIES = (
+    *(("New York", "the Apple"), ("York", "Yorick"), ("Nguyen", "Win"), ("3", "three"), ("café", "coffee")),
+    *(("重庆", "崇庆"), ("C++", "see"), ("US", "U S"), ("us", "us two")),
+)
+
+
+def grown(*pieces: str, apart: str = "") -> str:
+    growing = GrowingPronunciation(dictionary_of(ENTRIES, apart))
+    return "".join(map(growing.add, pieces)) + growing.finish()
+
+
+PARTS = [
+    *(
+        "New",
+        " ",
+        "York",
+        "  ",
+        "\n",
+        "Nguyen",
+        "s",
+        "3",
+        ".",
+        ",",
+        "5",
+        "cafe",
+        "\u0301",
+        "é",
+        "重",
+        "庆",
+        "市",
+        "C",
+        "+",
+    ),
+    *("US", "us", "U", "[", "]", "x", "NEW", "Town", "!"),
+]
+
+
+@given(parts=st.lists(st.sampled_from(PARTS), max_size=16), apart=st.sampled_from(["", TAG]), data=st.data())
+def test_any_pieces_give_the_whole(parts: list[str], apart: str, data: st.DataObject) -> None:
+    text = "".join(parts)
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
+    pieces = [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
+    assert grown(*pieces, apart=apart) == pronounced(text, ENTRIES, apart)[0]
+
+
+def test_nothing_is_held_back_that_no_word_begins_in() -> None:
+    growing = GrowingPronunciation(dictionary_of(ENTRIES, TAG))
+    assert growing.add("Hello new wor") == "Hello new wor"
+    assert growing.add("ld, N") == "ld, "
+    assert growing.add("guyen") == ""
+    assert growing.add(".") == "Win."
+    assert growing.add(" New Yor") == " "
+    assert growing.add("d") == "New Yord"
+
+
+def test_a_flush_gives_out_what_is_held_but_for_a_tag() -> None:
+    growing = GrowingPronunciation(dictionary_of(ENTRIES, TAG))
+    assert growing.add("Ask Nguyen") == "Ask "
+    assert growing.flush() == "Win"
+    assert growing.add(" [Ngu") == " "
+    assert growing.flush() == ""
+    assert growing.add("yen] Nguyen") == "[Nguyen] "
+    assert growing.finish() == "Win"
+
+
+@pytest.mark.parametrize("length", [1, 200_000])
+def test_a_long_text_without_a_word_is_given_out_whole(length: int) -> None:
+    text = "a b " * length
+    growing = GrowingPronunciation(dictionary_of(ENTRIES, ""))
+    assert growing.add(text) == text

@@ -1,0 +1,130 @@
+"""Inline tags and pronunciations over real sockets, in every dialect that has them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from runtime.request import DROPPED_STYLES
+from tests.support.runtime_server import RunningServer
+from tests.support.speech_client import Take, same_sound, spoken, talk
+from tests.wire.test_cartesia import said, sound_of
+from tests.wire.test_omni import STREAM, omni, replies, say
+
+CAST: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
+TAGGED = "[pause:250ms] [excited] Ask Nguyen."
+WORDS: list[dict[str, str]] = [{"word": "Nguyen", "say_as": "Win"}]
+PAUSE = bytes(2 * 6000)
+
+
+def native(server: RunningServer, text: str, *, size: int = 1000, **config: Any) -> Take:
+    async def speak() -> Take:
+        async with talk(server.socket, **{**CAST, "split_granularity": "sentence", **config}) as session:
+            for start in range(0, len(text), size):
+                await session.send("input.text", text=text[start : start + size])
+            await session.send("input.done")
+            return await session.take()
+
+    return asyncio.run(speak())
+
+
+def openai(server: RunningServer, text: str, **fields: Any) -> bytes:
+    body = {"input": text, "response_format": "pcm", **CAST, **fields}
+    return httpx.post(server.http + "/v1/audio/speech", json=body, timeout=60).raise_for_status().content
+
+
+def of_omni(server: RunningServer, text: str, **fields: Any) -> bytes:
+    async def speak() -> bytes:
+        async with omni(server, **{**CAST, **STREAM, **fields}) as connection:
+            await say(connection, text)
+            found, _ = await replies(connection)
+            return b"".join(sound for reply in found for sound in reply.sound)
+
+    return asyncio.run(speak())
+
+
+@pytest.fixture(scope="module")
+def excited(server: RunningServer) -> bytes:
+    """The same as a request of its own."""
+    return asyncio.run(spoken(server.socket, "Ask Win.", **CAST, instructions="excited")).pcm
+
+
+@pytest.mark.parametrize("speak", [native, openai, of_omni])
+def test_tags_and_pronunciations_are_those_of_a_request_with_both(
+    server: RunningServer, excited: bytes, speak: Callable[..., Take | bytes]
+) -> None:
+    heard = speak(server, TAGGED, tags=True, pronunciations=WORDS)
+    pcm = heard if isinstance(heard, bytes) else heard.pcm
+    assert pcm.startswith(PAUSE)
+    assert same_sound(pcm.removeprefix(PAUSE), excited)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_text_in_pieces_gives_the_same(server: RunningServer, excited: bytes, size: int) -> None:
+    for layout in (False, True):
+        plain = native(server, "Ask Win.", instructions="excited", non_streaming_mode=layout).pcm
+        fields = {"tags": True, "pronunciations": WORDS, "non_streaming_mode": layout}
+        assert same_sound(native(server, TAGGED, size=size, **fields).pcm, PAUSE + plain)
+
+
+def test_without_the_switch_brackets_are_text(server: RunningServer) -> None:
+    assert native(server, TAGGED).pcm != native(server, TAGGED, tags=True).pcm
+    assert same_sound(native(server, TAGGED).pcm, native(server, TAGGED, tags=False).pcm)
+
+
+def test_a_style_holds_for_the_sentences_behind_it(server: RunningServer) -> None:
+    """vLLM-Omni's dialect makes a request of each."""
+    fields = {"split_granularity": "sentence"}
+    heard = of_omni(server, "[excited. Very] Ask him. And Win.", tags=True, **fields)
+    alone = of_omni(server, "Ask him. And Win.", instructions="excited. Very", **fields)
+    assert same_sound(heard, alone)
+
+
+def test_a_clone_is_told_that_styles_are_left_out(server: RunningServer, ref_audio: str) -> None:
+    clone = {"task_type": "base", "ref_audio": ref_audio, "x_vector_only_mode": True, "tags": True}
+    assert native(server, "[sad] Hello.", **clone).start["notes"] == [DROPPED_STYLES]
+    assert native(server, "[neutral] Hello.", **clone).start["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (f"Hello [{'a' * 501}] you.", "tag_too_long"),
+        ("Hello [pause 31s] you.", "pause_too_long"),
+        ("[pause 30s] " * 5 + "you", "pauses_too_long"),
+    ],
+)
+def test_tags_that_ask_for_too_much_are_refused(server: RunningServer, text: str, code: str) -> None:
+    reply = httpx.post(server.http + "/v1/audio/speech", json={"input": text, "tags": True, **CAST}, timeout=30)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, code)
+    assert native(server, text, tags=True, size=7).end["code"] == code
+
+
+# --- Cartesia's dialect has tags of its own
+
+
+def test_cartesias_clients_bring_their_words_too(server: RunningServer) -> None:
+    heard = said(server, "Ask Nguyen.", pronunciations=WORDS, add_timestamps=True)
+    assert same_sound(sound_of(heard), sound_of(said(server, "Ask Win.")))
+    times = [message for message in heard if message["type"] == "timestamps"]
+    assert times
+    assert all(message["estimated"] is True for message in times)
+
+
+def test_a_dictionary_that_is_kept_elsewhere_is_refused(server: RunningServer) -> None:
+    (error,) = said(server, "Ask Nguyen.", pronunciation_dict_id="pdict_1")
+    assert (error["type"], error["error_code"]) == ("error", "invalid_config")
+    assert "pronunciation_dict_id" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "words", [[{"word": " ", "say_as": "x"}], [{"word": "x"}], WORDS * 201, [{**WORDS[0], "word": 3}]]
+)
+def test_lists_that_are_none_are_refused(server: RunningServer, words: list[Any]) -> None:
+    body = {"input": "Hello.", "pronunciations": words, **CAST}
+    reply = httpx.post(server.http + "/v1/audio/speech", json=body, timeout=30)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_config")
