@@ -2,6 +2,7 @@
 
 import { api } from './api.js';
 import { takeDrops } from './drops.js';
+import { errorOf } from './errors.js';
 import { areSubtitles, subtitlesToText } from './script/subtitles.js';
 
 /**
@@ -58,7 +59,7 @@ export class Importing {
       if (read && !read.text.trim()) this.studio.toast(t('importing.empty', { name: file.name }));
       return read?.text.trim() ? read : null;
     } catch (error) {
-      this.studio.toast(`${file.name}: ${/** @type {Error} */ (error).message}`);
+      this.studio.toast(`${file.name}: ${errorOf(error).message}`);
       return null;
     }
   }

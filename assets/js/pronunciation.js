@@ -1,6 +1,7 @@
 /** The pronunciation dictionary of who visits: kept by the studio, applied to every text before it is spoken. Event: 'change'. */
 
 import { api } from './api.js';
+import { errorOf } from './errors.js';
 import { pronounced } from './pronouncing.js';
 import { mergedWords } from './word_list.js';
 
@@ -56,7 +57,7 @@ export class Pronunciation extends EventTarget {
       this.take(await api.put(ROUTE, { words, updated_at: this.version }));
       return false;
     } catch (error) {
-      if (/** @type {import('./api.js').StudioError} */ (error).status !== 409) throw error;
+      if (errorOf(error).status !== 409) throw error;
     }
     const theirs = await api.get(ROUTE);
     const merged = mergedWords(this.words, words, theirs.words);

@@ -1,6 +1,7 @@
 /** The sheet in which the pronunciation dictionary is written: a row for each word. What is whole in it is kept at once. */
 
 import { all, copyOf, need } from './elements.js';
+import { errorOf } from './errors.js';
 import { saveFile } from './script/exporting.js';
 import { readWordList, writeWordList } from './word_list.js';
 
@@ -145,7 +146,7 @@ export class PronunciationSheet {
       if (isMerged) this.show(this.dictionary.words);
       if (!this.told.textContent) this.tell(isMerged ? this.studio.t('pronunciation.merged') : sentence);
     } catch (error) {
-      this.complain(/** @type {Error} */ (error).message);
+      this.complain(errorOf(error).message);
     }
   }
 

@@ -5,6 +5,7 @@
  * microphone to a context of another rate.
  */
 
+import { errorOf } from './errors.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { toInt16 } from './wav.js';
 
@@ -44,7 +45,7 @@ export class Recorder {
         audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
       });
     } catch (refusal) {
-      throw new Error(refusalKey(refusal), { cause: refusal });
+      throw new Error(refusalKey(errorOf(refusal)), { cause: refusal });
     }
     this.stream = stream;
     const context = new AudioContext();
@@ -113,7 +114,7 @@ async function resample(samples, rate) {
   return (await offline.startRendering()).getChannelData(0);
 }
 
-/** @param {DOMException} refusal */
+/** @param {Error} refusal */
 function refusalKey(refusal) {
   /** @type {Object<string, string>} */
   const keys = { NotFoundError: 'clone.microphone.not_found', NotAllowedError: 'clone.microphone.refused' };

@@ -1,6 +1,7 @@
 /** Asking for takes: over the socket, into a Take, and from there into the studio's store. */
 
 import { api } from './api.js';
+import { errorOf } from './errors.js';
 import { sentenceOf } from './server_words.js';
 import { Take } from './take.js';
 import { dataUrl } from './wav.js';
@@ -17,7 +18,7 @@ export class Speech {
    * @param {(take: Take) => void} studio.onWhole
    * @param {(take: Take) => void} studio.onFailed
    * @param {(take: Take) => void} studio.onKept
-   * @param {(take: Take, error: import('./api.js').StudioError) => void} studio.onUnkept
+   * @param {(take: Take, error: import('./errors.js').Thrown) => void} studio.onUnkept
    */
   constructor(socket, { modelOf, onWhole, onFailed, onKept, onUnkept }) {
     this.socket = socket;
@@ -93,7 +94,7 @@ export class Speech {
 
   /** Hand a finished take to the studio's store. @param {Take} take */
   async keep(take) {
-    /** @param {import('./api.js').StudioError|null} error */
+    /** @param {import('./errors.js').Thrown|null} error */
     const unkept = (error) => {
       const isNew = !take.unkept;
       take.unkept = true;
@@ -111,7 +112,8 @@ export class Speech {
       take.id = record.id;
       take.tell('stored');
       this.onKept(take);
-    } catch (error) {
+    } catch (thrown) {
+      const error = errorOf(thrown);
       if (error.missing) this.keeps = false;
       if (error.unreachable) setTimeout(() => this.keep(take), KEEP_AGAIN_MS);
       unkept(error.missing ? null : error);

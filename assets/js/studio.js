@@ -8,6 +8,7 @@ import { CutOff } from './cut_off.js';
 import { Dock } from './dock.js';
 import { Drafts } from './drafts.js';
 import { all, need } from './elements.js';
+import { errorOf } from './errors.js';
 import { TakeHistory } from './history.js';
 import { Importing } from './importing.js';
 import { Preferences } from './preferences.js';
@@ -486,7 +487,7 @@ export class Studio {
       take.record = await this.history.favourite(take.record.id, !take.record.favourite);
       this.stage.refresh();
     } catch (error) {
-      this.toast(error.message);
+      this.toast(errorOf(error).message);
     }
   }
 

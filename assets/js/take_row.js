@@ -1,6 +1,7 @@
 /** One kept take in the history: what it says, what it was made with, and what can be done with it. */
 
 import { all, need } from './elements.js';
+import { errorOf } from './errors.js';
 import { kept } from './keep.js';
 import { languageName, title } from './rooms/fields.js';
 import { clock } from './meter.js';
@@ -94,7 +95,7 @@ export class TakeRow {
       await deed();
     } catch (error) {
       this.unfold(true);
-      place.textContent = error.message;
+      place.textContent = errorOf(error).message;
     }
   }
 

@@ -1,6 +1,7 @@
 /** The history of takes, and of scripts among them, by when they were worked on: searched, filtered, page by page. Half of the library room. */
 
 import { need } from './elements.js';
+import { errorOf } from './errors.js';
 import { TakeRow } from './take_row.js';
 
 const TYPING_MS = 200;
@@ -18,7 +19,7 @@ export class TakesPanel {
     this.empty = need(root, '#vw-takes-empty');
     this.begin = need(root, '#vw-takes-begin');
     this.more = need(root, '#vw-takes-more');
-    /** Why the takes are not known. @type {import('./api.js').StudioError|null} */
+    /** Why the takes are not known. @type {import('./errors.js').Thrown|null} */
     this.fault = null;
     /** @type {Map<string, TakeRow>} by the take's id */
     this.rows = new Map();
@@ -61,7 +62,8 @@ export class TakesPanel {
     try {
       await asked;
       this.fault = null;
-    } catch (error) {
+    } catch (thrown) {
+      const error = errorOf(thrown);
       if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
       this.fault = error;
       this.paint();

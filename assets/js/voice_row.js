@@ -2,6 +2,7 @@
 
 import { api } from './api.js';
 import { all, need } from './elements.js';
+import { errorOf } from './errors.js';
 import { languageName } from './rooms/fields.js';
 import { recordingOf } from './voice_sound.js';
 
@@ -73,7 +74,7 @@ export class VoiceRow {
     try {
       await deed();
     } catch (error) {
-      place.textContent = error.message;
+      place.textContent = errorOf(error).message;
     }
   }
 
@@ -102,7 +103,7 @@ export class VoiceRow {
           await api.post(`studio/voices/${voice.id}/restore`);
           await studio.voices.refresh();
         } catch (error) {
-          studio.toast(error.message);
+          studio.toast(errorOf(error).message);
         }
       },
     });

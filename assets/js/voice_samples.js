@@ -1,5 +1,6 @@
 /** How voices sound: a line of a speaker's, spoken once and then from memory; the recording of a kept voice. Event: 'change'. */
 
+import { errorOf } from './errors.js';
 import { recordingOf } from './voice_sound.js';
 
 /** @typedef {import('./voice_catalogue.js').Choice} Choice @typedef {import('./take.js').Take} Take */
@@ -58,7 +59,7 @@ export class VoiceSamples extends EventTarget {
     try {
       return await recordingOf({ id: voice, name }, this.studio.t);
     } catch (error) {
-      this.studio.toast(/** @type {Error} */ (error).message);
+      this.studio.toast(errorOf(error).message);
       return null;
     }
   }

@@ -3,6 +3,7 @@
 import { api } from './api.js';
 import { takeDrops } from './drops.js';
 import { need } from './elements.js';
+import { errorOf } from './errors.js';
 import { VoiceRow } from './voice_row.js';
 
 const SUFFIX = '.voice';
@@ -40,7 +41,8 @@ export class VoicesPanel {
   async refresh() {
     try {
       await this.studio.voices.refresh();
-    } catch (error) {
+    } catch (thrown) {
+      const error = errorOf(thrown);
       if (error.unreachable) return this.studio.status.doubt(); // which says it once, for the whole page
       this.error.textContent = error.message;
     }
@@ -59,7 +61,7 @@ export class VoicesPanel {
         if (!file.name.endsWith(SUFFIX)) throw new Error(studio.t('voices.no_voice_file'));
         count += (await this.imported(file)) ? 1 : 0;
       } catch (error) {
-        refused.push(`${file.name}: ${error.message}`);
+        refused.push(`${file.name}: ${errorOf(error).message}`);
       }
     }
     this.error.textContent = refused.join(' ');
@@ -74,7 +76,7 @@ export class VoicesPanel {
     try {
       await api.form('v1/audio/voices', form);
     } catch (error) {
-      if (error.code !== 'consent_required') throw error;
+      if (errorOf(error).code !== 'consent_required') throw error;
       if (!(await this.agreed(file.name))) return false;
       form.append('consent', this.studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) }));
       await api.form('v1/audio/voices', form);

@@ -2,6 +2,7 @@
 
 import { api } from '../api.js';
 import { need } from '../elements.js';
+import { errorOf } from '../errors.js';
 
 const SETTLED_MS = 500;
 const MOST = 4; // faults of one kind of ear that are said at once
@@ -81,7 +82,7 @@ export class Clinic {
     } catch (error) {
       if (asked !== this.asked) return;
       this.clear();
-      this.onRefused(error);
+      this.onRefused(errorOf(error));
     }
   }
 

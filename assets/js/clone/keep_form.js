@@ -3,6 +3,7 @@
 import { api } from '../api.js';
 import { need } from '../elements.js';
 import { Emitter } from '../emitter.js';
+import { errorOf } from '../errors.js';
 import { FieldError } from '../rooms/fields.js';
 
 /** @extends {Emitter<{kept: import('../voices.js').StoredVoice}>} */
@@ -40,7 +41,8 @@ export class KeepForm extends Emitter {
       const voice = await this.keep();
       await studio.voices.refresh();
       this.emit('kept', voice);
-    } catch (error) {
+    } catch (thrown) {
+      const error = errorOf(thrown);
       studio.complain(error.field ?? error.param ?? 'ref_audio', error, 'clone');
     } finally {
       this.button.disabled = false;

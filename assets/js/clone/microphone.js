@@ -2,6 +2,7 @@
 
 import { need } from '../elements.js';
 import { Emitter } from '../emitter.js';
+import { errorOf } from '../errors.js';
 import { microphoneObstacle, Recorder } from '../recorder.js';
 
 const COUNT = 3;
@@ -72,7 +73,7 @@ export class Microphone extends Emitter {
       this.enter('recording');
     } catch (refusal) {
       this.cancel();
-      this.emit('refused', refusal.message);
+      this.emit('refused', errorOf(refusal).message);
     }
   }
 

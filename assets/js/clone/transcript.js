@@ -1,6 +1,7 @@
 /** The words of a recording: written by hand, filled in, or written down by a recogniser and compared with what was written. */
 
 import { api } from '../api.js';
+import { errorOf } from '../errors.js';
 import { wordsHeard } from './words_heard.js';
 
 const TOLD = 'voicewright.told.transcribe';
@@ -108,7 +109,7 @@ export class Transcript {
       this.take(text, by);
     } catch (error) {
       this.say('');
-      room.complain('ref_text', /** @type {Error} */ (error).message);
+      room.complain('ref_text', errorOf(error).message);
     } finally {
       button.disabled = false;
     }

@@ -10,6 +10,7 @@
 
 import { need } from '../elements.js';
 import { Emitter } from '../emitter.js';
+import { errorOf } from '../errors.js';
 import { isShort } from './lineage.js';
 import { proposed } from './names.js';
 
@@ -106,7 +107,8 @@ export class Keeping extends Emitter {
       await studio.voices.refresh();
       this.forget(card);
       this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice });
-    } catch (error) {
+    } catch (thrown) {
+      const error = errorOf(thrown);
       this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.button.disabled = false;

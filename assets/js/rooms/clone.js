@@ -10,6 +10,7 @@ import { addressed, Steps } from '../clone/steps.js';
 import { Transcript } from '../clone/transcript.js';
 import { takeDrops } from '../drops.js';
 import { need } from '../elements.js';
+import { errorOf } from '../errors.js';
 import { SAMPLE_RATE } from '../outputs.js';
 import { recordings } from '../recordings.js';
 import { decoded, Reference } from '../reference.js';
@@ -298,7 +299,7 @@ export class CloneRoom {
       if (!pcm) await this.clinic.judged({ sound: file, transcript: null });
       this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.microphone.maxSeconds }), isNew);
     } catch (error) {
-      this.complain('ref_audio', studio.t('clone.not_taken', { name, why: error.message }));
+      this.complain('ref_audio', studio.t('clone.not_taken', { name, why: errorOf(error).message }));
     } finally {
       status.textContent = '';
     }
@@ -529,7 +530,7 @@ export class CloneRoom {
     try {
       studio.stage.play(await recordingOf(chosen, studio.t));
     } catch (error) {
-      studio.toast(error.message);
+      studio.toast(errorOf(error).message);
     }
   }
 

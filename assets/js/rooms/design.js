@@ -18,6 +18,7 @@ import { anySeed, series } from '../design/seeds.js';
 import { TakeMenu } from '../design/take_menu.js';
 import { TakeSet } from '../design/take_set.js';
 import { need } from '../elements.js';
+import { errorOf } from '../errors.js';
 import { FieldError, fillLanguages, preselect, title } from './fields.js';
 
 /**
@@ -324,8 +325,9 @@ export class DesignRoom {
     studio.stage.player.arm().catch(() => studio.complain('request', this.t('shell.no_output')));
     try {
       await deed();
-    } catch (error) {
-      if (!(error instanceof FieldError) && !('code' in error)) throw error;
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      if (!error.field && !error.code) throw error;
       studio.complain(error.field ?? error.param ?? 'request', error, this.id);
     }
   }

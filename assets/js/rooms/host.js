@@ -2,8 +2,8 @@
 
 import { StudioError } from '../api.js';
 import { need } from '../elements.js';
+import { Figures } from '../host/figures.js';
 import { inPageWords } from '../server_words.js';
-import { Sparkline } from '../sparkline.js';
 
 /**
  * @typedef {import('./fields.js').ModelCard} ModelCard
@@ -14,58 +14,20 @@ import { Sparkline } from '../sparkline.js';
  * @property {boolean} changing    other checkpoints are being loaded
  * @property {string[]} checkpoints
  * @property {(ModelCard & {loaded: boolean})[]} models
- * @property {Figures|null} figures
+ * @property {import('../host/figures.js').Now|null} figures
  * @property {{file: string, why: string}[]} voice_problems
  * @property {Knob[]} settings
  * @property {Object<string, string>} ports  that are open beside that of HTTP: their addresses
  *
  * @typedef {{group: string, env: string, value: string|number|boolean|null, changed: boolean, about: string}} Knob  a setting
- *
- * @typedef {Object} Figures       of the runtime, now
- * @property {number} slots
- * @property {number} active
- * @property {number} waiting
- * @property {number} frames       since it began, as the next two
- * @property {number} underruns
- * @property {number} uncaptured
- * @property {number|null} ttfa_p50_s  null: nothing was spoken yet
- * @property {number|null} ttfa_p95_s
- * @property {{total?: number, free?: number}} memory  bytes of the device; empty: it does not say
- *
- * @typedef {(value: number, name: 'frames') => number|null} Rate  a second, since the answer before; null: there was none
  */
 
 const ASK_MS = 2000;
-const POINTS = 90; // three minutes
 const PUBLISHED = ['CustomVoice', 'VoiceDesign', 'Base'];
 const KNOWN = {
   '1.7B': PUBLISHED.map((name) => `Qwen/Qwen3-TTS-12Hz-1.7B-${name}`),
   '0.6B': ['CustomVoice', 'Base'].map((name) => `Qwen/Qwen3-TTS-12Hz-0.6B-${name}`),
 };
-
-/**
- * Each with its lines, and how its number is written: large, and what stands small beside it.
- *
- * @type {{name: string, count: number, lines: (now: Figures, rate: Rate) => (number|null)[], say: (now: Figures, rate: Rate) => [string, string]}[]}
- */
-const FIGURES = [
-  { name: 'active', count: 2, lines: (now) => [now.active, now.waiting], say: (now) => [`${now.active} / ${now.slots}`, `+${now.waiting}`] },
-  { name: 'frames', count: 1, lines: (now, rate) => [rate(now.frames, 'frames')], say: (now, rate) => [whole(rate(now.frames, 'frames')), ''] },
-  {
-    name: 'ttfa',
-    count: 2,
-    lines: (now) => [now.ttfa_p50_s, now.ttfa_p95_s],
-    say: (now) => [milliseconds(now.ttfa_p50_s), `p95 ${milliseconds(now.ttfa_p95_s)}`],
-  },
-  { name: 'underruns', count: 1, lines: (now) => [now.underruns], say: (now) => [whole(now.underruns), ''] },
-  { name: 'uncaptured', count: 1, lines: (now) => [now.uncaptured], say: (now) => [whole(now.uncaptured), ''] },
-  {
-    name: 'memory',
-    count: 1,
-    lines: (now) => [used(now)],
-    say: (now) => [gibibytes(used(now)), `/ ${gibibytes(now.memory.total ?? 0)}`],
-  },
-];
 
 export class HostRoom {
   static id = 'host';
@@ -79,8 +41,6 @@ export class HostRoom {
     this.open = false;
     /** What of an answer stands there and does not change by itself, as JSON. @type {string|null} */
     this.shown = null;
-    /** The figures before, and when they came (performance.now()). @type {{now: Figures, at: number}|null} */
-    this.before = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
     this.door = need(root, '#vw-host-door');
@@ -102,27 +62,7 @@ export class HostRoom {
     this.door.onsubmit = (event) => this.knock(event, key.value);
     need(root, '#vw-host-load').onsubmit = (event) => this.load(event);
     this.giveUp.onclick = () => this.send('studio/host/models', 'DELETE');
-    this.charts = this.buildFigures(need(root, '#vw-host-figures'));
-  }
-
-  /** @param {HTMLElement} place */
-  buildFigures(place) {
-    return FIGURES.map(({ name, count, lines, say }) => {
-      const chart = new Sparkline(count, POINTS);
-      const figure = document.createElement('figure');
-      figure.id = `vw-host-figure-${name}`;
-      const caption = document.createElement('figcaption');
-      caption.dataset.i18n = `host.figure.${name}`;
-      caption.textContent = this.studio.t(`host.figure.${name}`);
-      const value = document.createElement('div');
-      value.className = 'vw-host-value';
-      const main = new Text('–');
-      const beside = document.createElement('small');
-      value.append(main, beside);
-      figure.append(caption, value, chart.element);
-      place.append(figure);
-      return { chart, main, beside, lines, say };
-    });
+    this.figures = new Figures(need(root, '#vw-host-figures'), studio.t);
   }
 
   enter() {
@@ -218,7 +158,7 @@ export class HostRoom {
     this.showProblems(now.voice_problems);
     this.showWyoming(now);
     this.showOnce(now);
-    if (now.figures) this.showFigures(now.figures);
+    if (now.figures) this.figures.show(now.figures);
   }
 
   /** @param {Now['models']} models */
@@ -300,31 +240,7 @@ export class HostRoom {
     details.append(summary, list);
     return details;
   }
-
-  /** @param {Figures} now */
-  showFigures(now) {
-    const at = performance.now();
-    const { before } = this;
-    /** A runtime that was started again counts from nothing. @type {Rate} */
-    const rate = (value, name) => (before && before.now[name] <= value ? (value - before.now[name]) / ((at - before.at) / 1000) : null);
-    for (const { chart, main, beside, lines, say } of this.charts) {
-      chart.add(lines(now, rate));
-      const [large, small] = say(now, rate);
-      main.data = `${large} `;
-      beside.textContent = small;
-    }
-    this.before = { now, at };
-  }
 }
-
-/** @param {number|null} value */
-const whole = (value) => (value === null ? '–' : Math.round(value).toLocaleString());
-/** @param {number|null} seconds */
-const milliseconds = (seconds) => (seconds === null ? '–' : `${Math.round(seconds * 1000)} ms`);
-/** @param {number} bytes */
-const gibibytes = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-/** @param {Figures} now @returns {number} bytes */
-const used = ({ memory: { total = 0, free = 0 } }) => total - free;
 
 /** @param {string} tag @param {string} textContent */
 const element = (tag, textContent) => Object.assign(document.createElement(tag), { textContent });

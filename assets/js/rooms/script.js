@@ -21,6 +21,7 @@ import { TimelineHand } from '../script/timeline_hand.js';
 import { Whole } from '../script/whole.js';
 import { takeDrops } from '../drops.js';
 import { need } from '../elements.js';
+import { errorOf } from '../errors.js';
 import { clock } from '../meter.js';
 import { FieldError } from './fields.js';
 
@@ -141,7 +142,8 @@ export class ScriptRoom {
     try {
       await this.shelf.begin(first, (list) => known(list, wanted ?? id) ?? (own ? null : (known(list, id) ?? list[0])));
       if (wanted && wanted !== this.script.id) this.studio.toast(this.studio.t('script.not_here'));
-    } catch (error) {
+    } catch (thrown) {
+      const error = errorOf(thrown);
       this.shelf.open(first());
       if (!error.missing) this.studio.toast(error.message);
     }
@@ -215,7 +217,8 @@ export class ScriptRoom {
   async reach(id) {
     try {
       await this.shelf.load(id);
-    } catch (error) {
+    } catch (thrown) {
+      const error = errorOf(thrown);
       this.studio.toast(error.status === 404 ? this.studio.t('script.not_here') : error.message);
     }
   }
@@ -458,7 +461,7 @@ export class ScriptRoom {
       studio.toast(t('script.exported', { name }));
     } catch (error) {
       told(0, '');
-      studio.complain(parts.error, error);
+      studio.complain(parts.error, errorOf(error));
     } finally {
       parts.go.disabled = false;
       parts.progress.hidden = true;

@@ -23,6 +23,7 @@
  * @property {Take} [short]       that cannot hold all of its text
  */
 
+import { errorOf } from '../errors.js';
 import { SAMPLE_RATE } from '../outputs.js';
 import { Take } from '../take.js';
 import { levelsOf } from './levels.js';
@@ -133,7 +134,7 @@ export class Maker extends EventTarget {
       this.takes.set(key, take);
       this.keep(key, take);
     } catch (error) {
-      if (error.status !== 404) throw error;
+      if (errorOf(error).status !== 404) throw error;
       this.kept.delete(key);
     }
   }

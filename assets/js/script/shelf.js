@@ -4,6 +4,7 @@
  * Events: 'open' when another script is open, 'list' when the list is another, 'state' when `state` is.
  */
 
+import { errorOf } from '../errors.js';
 import { Script } from './document.js';
 
 const REST_MS = 700; // of the hands, before what they wrote is saved
@@ -22,7 +23,7 @@ export class Shelf extends EventTarget {
     /** Resolves when nothing is under way to the studio. */
     this.saving = Promise.resolve();
     this.puts = 0;
-    /** Why it could not be saved. @type {import('../api.js').StudioError|null} */
+    /** Why it could not be saved. @type {import('../errors.js').Thrown|null} */
     this.error = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -97,7 +98,8 @@ export class Shelf extends EventTarget {
       if (script !== this.script) return;
       if (this.state === 'saving') this.enter('saved');
       this.remember(script);
-    } catch (error) {
+    } catch (thrown) {
+      const error = errorOf(thrown);
       if (script !== this.script) return;
       this.error = error;
       this.enter(error.status === 409 ? 'conflict' : 'unkept');

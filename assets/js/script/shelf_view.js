@@ -1,6 +1,7 @@
 /** The script's name, the list of scripts, and how far saving is. */
 
 import { need } from '../elements.js';
+import { errorOf } from '../errors.js';
 
 /** @typedef {import('./shelf.js').Shelf} Shelf */
 
@@ -62,7 +63,7 @@ export class ShelfView {
       await this.shelf.flush();
       await action();
     } catch (error) {
-      this.studio.toast(error.message);
+      this.studio.toast(errorOf(error).message);
     }
   }
 

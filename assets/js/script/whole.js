@@ -13,6 +13,7 @@
  * @property {(index: number, at: number) => number|null} place  of a sample of an item, in the whole
  */
 
+import { errorOf } from '../errors.js';
 import { SAMPLE_RATE } from '../outputs.js';
 import { BIN } from '../peaks.js';
 import { heightOf, LEVEL } from './levels.js';
@@ -129,7 +130,7 @@ export class Whole extends EventTarget {
       this.check(ids);
       return true;
     } catch (error) {
-      this.onError(/** @type {Error} */ (error));
+      this.onError(errorOf(error));
       return false;
     }
   }

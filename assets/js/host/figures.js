@@ -1,0 +1,96 @@
+/** The host's figures: what the runtime does now, each a number over a chart of the last minutes. */
+
+import { Sparkline } from '../sparkline.js';
+
+/**
+ * @typedef {Object} Now           of the runtime; counts since it began
+ * @property {number} slots
+ * @property {number} active
+ * @property {number} waiting
+ * @property {number} frames
+ * @property {number} underruns
+ * @property {number} uncaptured
+ * @property {number|null} ttfa_p50_s  null: nothing was spoken yet
+ * @property {number|null} ttfa_p95_s
+ * @property {{total?: number, free?: number}} memory  bytes of the device; empty: it does not say
+ *
+ * @typedef {Object} Figure
+ * @property {string} name
+ * @property {number} count        of its lines
+ * @property {(now: Now, rate: number|null) => (number|null)[]} lines  rate: frames a second; null: not known yet
+ * @property {(now: Now, rate: number|null) => [string, string]} say   large, and small beside it
+ */
+
+const POINTS = 90; // three minutes
+
+/** @type {Figure[]} */
+const FIGURES = [
+  { name: 'active', count: 2, lines: (now) => [now.active, now.waiting], say: (now) => [`${now.active} / ${now.slots}`, `+${now.waiting}`] },
+  { name: 'frames', count: 1, lines: (_, rate) => [rate], say: (_, rate) => [whole(rate), ''] },
+  {
+    name: 'ttfa',
+    count: 2,
+    lines: (now) => [now.ttfa_p50_s, now.ttfa_p95_s],
+    say: (now) => [milliseconds(now.ttfa_p50_s), `p95 ${milliseconds(now.ttfa_p95_s)}`],
+  },
+  { name: 'underruns', count: 1, lines: (now) => [now.underruns], say: (now) => [whole(now.underruns), ''] },
+  { name: 'uncaptured', count: 1, lines: (now) => [now.uncaptured], say: (now) => [whole(now.uncaptured), ''] },
+  {
+    name: 'memory',
+    count: 1,
+    lines: (now) => [used(now)],
+    say: (now) => [gibibytes(used(now)), `/ ${gibibytes(now.memory.total ?? 0)}`],
+  },
+];
+
+export class Figures {
+  /** @param {HTMLElement} place @param {(key: string) => string} t */
+  constructor(place, t) {
+    /** Frames as they were counted last, and when (performance.now()). @type {{frames: number, at: number}|null} */
+    this.before = null;
+    this.shown = FIGURES.map(({ name, count, lines, say }) => {
+      const chart = new Sparkline(count, POINTS);
+      const figure = document.createElement('figure');
+      figure.id = `vw-host-figure-${name}`;
+      const caption = document.createElement('figcaption');
+      caption.dataset.i18n = `host.figure.${name}`;
+      caption.textContent = t(`host.figure.${name}`);
+      const value = document.createElement('div');
+      value.className = 'vw-host-value';
+      const large = new Text('–');
+      const small = document.createElement('small');
+      value.append(large, small);
+      figure.append(caption, value, chart.element);
+      place.append(figure);
+      return { chart, large, small, lines, say };
+    });
+  }
+
+  /** @param {Now} now */
+  show(now) {
+    const rate = this.rate(now.frames);
+    for (const { chart, large, small, lines, say } of this.shown) {
+      chart.add(lines(now, rate));
+      const [main, beside] = say(now, rate);
+      large.data = `${main} `;
+      small.textContent = beside;
+    }
+  }
+
+  /** Frames a second since they were counted last. A runtime that was started again counts from nothing. @param {number} frames */
+  rate(frames) {
+    const at = performance.now();
+    const { before } = this;
+    this.before = { frames, at };
+    return before && before.frames <= frames ? (frames - before.frames) / ((at - before.at) / 1000) : null;
+  }
+}
+
+/** @param {number|null} value */
+const whole = (value) => (value === null ? '–' : Math.round(value).toLocaleString());
+/** @param {number|null} seconds */
+const milliseconds = (seconds) => (seconds === null ? '–' : `${Math.round(seconds * 1000)} ms`);
+/** @param {number} bytes */
+const gibibytes = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+/** Bytes of the device that are taken. @param {Now} now */
+const used = ({ memory: { total = 0, free = 0 } }) => total - free;
