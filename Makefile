@@ -102,8 +102,10 @@ $(JS)/node_modules/.ready: $(JS)/package-lock.json $(VENV)/.ready-dev
 	cd $(JS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Other people's clients, whose pins are not ours. Every pin is in the lock: nothing is resolved.
-$(CLIENTS)/.ready: requirements-clients.lock | $(VENV)/bin/python
+# Other people's clients, whose pins are not ours. Every pin is in a lock: nothing is resolved.
+$(CLIENTS)/.ready: requirements-clients.lock tests/clients/package-lock.json | $(VENV)/.ready-dev
 	$(BIN)/python -m venv --clear $(CLIENTS)
 	$(CLIENTS)/bin/pip install --quiet --no-deps --no-compile -r requirements-clients.lock
+	cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
+	cd $(CLIENTS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@

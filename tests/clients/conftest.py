@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
+from tests.support import node
 from tests.support.app import App, running_app
 from tests.support.runtime_server import RunningServer, running_server
 from voicewright import say, wav
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
+PACKAGES = ROOT / ".venv-clients" / "node_modules"  # those in JavaScript
 SCRIPTS = Path(__file__).parent / "scripts"
 REFERENCE_TEXT = "The old clock in the hall strikes nine, and then it is quiet again."
 CLIENT_S = 150  # the slowest needs half a minute to be imported on a busy machine
@@ -52,15 +54,24 @@ def recording(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def client(server: RunningServer) -> Client:
-    """(script, arguments) -> what it printed; the script runs unchanged clients against the server's address."""
+    """(script, arguments) -> what it printed; the script runs unchanged clients against the server's address.
+
+    One in JavaScript is named with its suffix.
+    """
     if not PYTHON.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("get the clients with: make .venv-clients/.ready")
 
     def run(script: str, *arguments: object) -> dict[str, Any]:
-        command = [str(PYTHON), str(SCRIPTS / f"{script}.py"), server.http, *map(str, arguments)]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+        path = SCRIPTS / script if script.endswith(".cjs") else SCRIPTS / f"{script}.py"
+        command = [*(node.command() if path.suffix == ".cjs" else [str(PYTHON)]), str(path)]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
         ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=CLIENT_S, check=False, env=environment | {"NO_PROXY": "*"}
+            [*command, server.http, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=CLIENT_S,
+            check=False,
+            env=kept | {"NO_PROXY": "*", "NODE_PATH": str(PACKAGES)},
         )
         assert ended.returncode == 0, ended.stderr[-3000:]
         heard: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])

@@ -22,7 +22,9 @@ def locked() -> set[tuple[str, str]]:
     lines = "".join((ROOT / name).read_text("utf-8") for name in ("requirements.lock", "requirements-clients.lock"))
     python = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text("utf-8"))["project"]
     javascript = json.loads((ROOT / "clients/js/package.json").read_text("utf-8"))
-    ours = {(project["name"], project["version"]) for project in (python, javascript)}
+    packages = json.loads((ROOT / "tests/clients/package-lock.json").read_text("utf-8"))["packages"]
+    theirs = {(path.rpartition("node_modules/")[2], package["version"]) for path, package in packages.items() if path}
+    ours = theirs | {(project["name"], project["version"]) for project in (python, javascript)}
     return ours | set(re.findall(r"^([\w.-]+)==([\w.]+)", lines, re.MULTILINE))
 
 
