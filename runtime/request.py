@@ -157,6 +157,7 @@ class ModelCard:
     created: int = 0  # seconds since the epoch, when its configuration was written here
     sampling: Sampling = field(default_factory=Sampling)  # what a request gets that says nothing
     styles_voices: bool = False  # it speaks with a style in voices that are no speakers of its own
+    grafts_voices: bool = False  # and from what Base makes of text and codes, where that is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,11 +105,7 @@ class Engine:
     def cards(self) -> tuple[ModelCard, ...]:
         """What is served, loaded or not."""
         dtype = str(self.loader.dtype).removeprefix("torch.")
-        registry, limits = self.registry, self.settings.limits
-        return tuple(
-            entry.card(self.device.name, dtype, limits, styles_voices=registry.styles_voices(entry))
-            for entry in registry.entries
-        )
+        return self.registry.cards(self.device.name, dtype, self.settings.limits)
 
     def start(self) -> None:
         """Start the engine's threads."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runtime.engine.core import EngineCore
 from runtime.engine.waiting import WaitingQueue
@@ -45,8 +45,8 @@ class RegistryEntry:
         created = int((folder / "config.json").stat().st_mtime)
         return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder), created)
 
-    def card(self, device: str, dtype: str, limits: Limits, *, styles_voices: bool) -> ModelCard:
-        """The checkpoint as clients see it."""
+    def card(self, device: str, dtype: str, limits: Limits) -> ModelCard:
+        """The checkpoint as clients see it, without what others lend it."""
         config, generation = self.config, self.config.generation
         return ModelCard(
             name=self.name,
@@ -70,7 +70,6 @@ class RegistryEntry:
                 top_p=generation.top_p,
                 repetition_penalty=generation.repetition_penalty,
             ),
-            styles_voices=styles_voices,
         )
 
 
@@ -155,6 +154,17 @@ class Registry:
         """Whether it can speak with a style in voices that are no speakers of its own."""
         is_styled = Mode.CUSTOM_VOICE in entry.modes and entry.config.takes_instruct
         return is_styled and self.reader(entry) is not None
+
+    def cards(self, device: str, dtype: str, limits: Limits) -> tuple[ModelCard, ...]:
+        """Every checkpoint as clients see it, loaded or not."""
+        return tuple(
+            replace(
+                entry.card(device, dtype, limits),
+                styles_voices=self.styles_voices(entry),
+                grafts_voices=self.styles_voices(entry) and self.may_graft(entry),
+            )
+            for entry in self.entries
+        )
 
     @property
     def modes(self) -> tuple[Mode, ...]:

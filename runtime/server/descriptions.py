@@ -33,6 +33,7 @@ class Model(TypedDict):
     layouts: Sequence[str]
     takes_instruct: bool
     styles_voices: Annotated[bool, Field(description="stored voices can be spoken with instructions")]
+    grafts_voices: Annotated[bool, Field(description="and with graft")]
     speaks: Annotated[bool, Field(description="false: random weights, it makes sound but not speech")]
     part_chars: Annotated[int, Field(description="characters that are spoken as one part; longer texts are split")]
     fingerprint: Annotated[str, Field(description="of configuration and weights")]
@@ -74,6 +75,7 @@ def model_entry(model: ModelCard) -> Model:
         "layouts": model.layouts,
         "takes_instruct": model.takes_instruct,
         "styles_voices": model.styles_voices,
+        "grafts_voices": model.grafts_voices,
         "speaks": model.speaks,
         "part_chars": model.part_chars,
         "fingerprint": model.fingerprint,

@@ -63,6 +63,46 @@ def test_where_the_chosen_voice_goes_the_one_before_it_speaks(app: App, studio: 
     assert speaker(studio) == "clara"
 
 
+def with_grafts(page: Page) -> None:
+    """CustomVoice is lent Base's tables; the demo voice has none to lend, and notes that it was asked."""
+
+    def answer(route: Route) -> None:
+        listing = route.fetch().json()
+        route.fulfill(json={**listing, "data": [{**card, "grafts_voices": True} for card in listing["data"]]})
+
+    page.route("**/v1/models", answer)
+
+
+def test_a_kept_voice_with_a_style_is_grafted_where_that_is_asked_for(studio: Page, keep: Callable[..., str]) -> None:
+    keep("Marta")
+    box = studio.get_by_label("Closer to its own manner (graft, experimental)")
+    reload(studio)
+    choose(studio, "Marta")
+    expect(box).to_be_hidden()
+    with_grafts(studio)
+    reload(studio)
+    choose(studio, "Clara")
+    expect(box).to_be_hidden()
+    choose(studio, "Marta")
+    box.check()
+    assert "graft" not in config_of(studio, kept_take(studio, "The kettle is cold."))
+    await_end(studio)
+    studio.fill("#vw-speakers-instruct", "Slowly.")
+    assert config_of(studio, kept_take(studio, "The kettle is on."))["graft"] is True
+    await_end(studio)
+    box.uncheck()
+    enter(studio, "library")
+    row = history_row(studio, "The kettle is on.")
+    row.locator(".vw-take-open").click()
+    row.locator("[data-do=restore]").click()
+    expect(box).to_be_checked()
+
+
+def config_of(page: Page, take: str) -> dict[str, Any]:
+    record: dict[str, Any] = page.evaluate("async (id) => (await fetch(`studio/takes/${id}`)).json()", take)
+    return record["config"]  # type: ignore[no-any-return]
+
+
 def test_a_kept_voice_takes_a_style_where_a_checkpoint_can(studio: Page, keep: Callable[..., str]) -> None:
     marta = keep("Marta")
     reload(studio)

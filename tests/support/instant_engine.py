@@ -190,11 +190,7 @@ class InstantEngine:
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:
-        registry, limits = self._registry, self._settings.limits
-        cards = (
-            entry.card("cpu", "float32", limits, styles_voices=registry.styles_voices(entry))
-            for entry in registry.entries
-        )
+        cards = self._registry.cards("cpu", "float32", self._settings.limits)
         return tuple(replace(card, loaded=True, slots=self._slots) for card in cards)
 
     def start(self) -> None:

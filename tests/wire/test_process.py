@@ -73,8 +73,8 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
     assert sorted(mode for card in reply["data"] for mode in card["modes"]) == ["base", "custom_voice", "voice_design"]
     assert set(reply["data"][0]) == {
         "id", "object", "created", "owned_by", "modes", "speakers", "languages", "layouts", "takes_instruct", "speaks",
-        "styles_voices", "sample_rate", "samples_per_frame", "part_chars", "device", "dtype", "fingerprint", "loaded",
-        "sampling",
+        "styles_voices", "grafts_voices", "sample_rate", "samples_per_frame", "part_chars", "device", "dtype",
+        "fingerprint", "loaded", "sampling",
     }  # fmt: skip
     assert not any("/" in card["id"] for card in reply["data"])  # a name, never a path
 

@@ -11,6 +11,7 @@
  * @property {string} dtype
  * @property {boolean} takes_instruct
  * @property {boolean} styles_voices  kept voices can be spoken with a style
+ * @property {boolean} grafts_voices  and with a graft
  * @property {boolean} speaks      false: random weights
  * @property {Object<string, number|null>} sampling  what a request gets that says nothing
  */

@@ -27,6 +27,8 @@ export class SpeakersRoom {
     this.language = need(root, '#vw-speakers-language', HTMLSelectElement);
     this.instruct = need(root, '#vw-speakers-instruct', HTMLTextAreaElement);
     this.hint = need(root, '#vw-speakers-hint');
+    this.graftBox = need(root, '#vw-speakers-graft');
+    this.graft = need(root, '#vw-speakers-graft input', HTMLInputElement);
     this.chips = need(root, '#vw-speakers-chips');
     /** Who was chosen, also while they cannot speak here. @type {Wanted|null} */
     this.wanted = null;
@@ -101,6 +103,7 @@ export class SpeakersRoom {
     const isOwn = chosen?.mode === 'base';
     this.hint.hidden = why === '' && !isOwn;
     this.hint.textContent = why || (isOwn ? studio.t('speakers.styled', { name: chosen.name }) : '');
+    this.graftBox.hidden = why !== '' || !isOwn || !studio.cards.get('custom_voice')?.grafts_voices;
     if (studio.current === this) studio.variation.offer(card);
   }
 
@@ -139,15 +142,16 @@ export class SpeakersRoom {
   }
 
   draft() {
-    return { voice: this.wanted, language: this.language.value, instruct: this.instruct.value };
+    return { voice: this.wanted, language: this.language.value, instruct: this.instruct.value, graft: this.graft.checked };
   }
 
-  /** @param {{voice: Wanted|null, language: string, instruct: string}} draft */
-  recall({ voice, language, instruct }) {
+  /** @param {{voice: Wanted|null, language: string, instruct: string, graft?: boolean}} draft */
+  recall({ voice, language, instruct, graft = false }) {
     this.wanted = voice ?? this.wanted;
     this.settle();
     preselect(this.language, language);
     this.instruct.value = instruct;
+    this.graft.checked = graft;
   }
 
   // --- speaking
@@ -155,7 +159,8 @@ export class SpeakersRoom {
   /** The fields of session.config that are this room's. @param {Choice} chosen */
   config({ voice }) {
     const instructions = this.instruct.disabled ? '' : this.instruct.value.trim();
-    return { voice, language: this.language.value, ...(instructions && { instructions }) };
+    const isGrafted = instructions !== '' && !this.graftBox.hidden && this.graft.checked;
+    return { voice, language: this.language.value, ...(instructions && { instructions }), ...(isGrafted && { graft: true }) };
   }
 
   /** Who speaks here, for a line of a script. */
@@ -202,6 +207,7 @@ export class SpeakersRoom {
     this.take(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.named(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
     this.instruct.value = config.instructions ?? '';
+    this.graft.checked = Boolean(config.graft);
   }
 }
 

@@ -166,7 +166,9 @@ def test_where_there_is_nothing_to_graft_it_is_said(
 
 
 def test_who_grafts_is_told(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
-    *_, note = said(engine_of(*speaker_and_base), styled(graft=True, max_frames=1)).started.notes
+    engine = engine_of(*speaker_and_base)
+    assert [card.grafts_voices for card in engine.cards] == [True, False]
+    *_, note = said(engine, styled(graft=True, max_frames=1)).started.notes
     assert note == "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
 
 
@@ -176,3 +178,4 @@ def test_ids_that_mean_something_else_are_not_grafted(speaker: Checkpoint, clone
     heard = said(engine, styled(graft=True, max_frames=3))
     assert NOTE in heard.started.notes
     assert heard.codes.tolist() == codes_of(engine, styled(max_frames=3))
+    assert [card.grafts_voices for card in engine.cards] == [False, False]
