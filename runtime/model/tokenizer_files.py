@@ -35,10 +35,11 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
         raise CheckpointMissing(path=folder, what=gone[0], hint=hint)
     try:
         vocabulary, merges, added = _whole(folder) if gone else _separate(folder)
+        ids = set(added.values())
+        by_id = {index: token for token, index in vocabulary.items() if index in ids}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = f"the text tokenizer cannot be read ({type(error).__name__}: {error})"
         raise CheckpointInvalid(path=folder, why=why) from None
-    by_id = {index: token for token, index in vocabulary.items()}
     for token, index in added.items():
         if vocabulary.get(token, index) != index or by_id.setdefault(index, token) != token:
             raise CheckpointInvalid(path=folder, why=f"added token {index} has the id or the name of another token")
@@ -46,22 +47,17 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
 
 
 def _separate(folder: Path) -> tuple[Ids, Merges, Ids]:
-    lines = (folder / MERGES).read_text(encoding="utf-8").split("\n")
-    merges = [_pair(line.rstrip("\r")) for line in lines if line.strip() and not line.startswith("#version")]
-    older = _ids(folder / ADDED) if (folder / ADDED).is_file() else {}
-    return _ids(folder / VOCABULARY), merges, older | _decoder(folder, is_needed=not older)
+    lines, has_older = (folder / MERGES).read_text(encoding="utf-8").split("\n"), (folder / ADDED).is_file()
+    merges = [_pair(line) for line in lines if line and not line.startswith("#version")]
+    older = {token: int(index) for token, index in read_json(folder / ADDED).items()} if has_older else {}
+    return read_json(folder / VOCABULARY), merges, older | _decoder(folder, is_needed=not older)
 
 
 def _whole(folder: Path) -> tuple[Ids, Merges, Ids]:
     content = read_json(folder / TOKENIZER)
     model = content["model"]
-    vocabulary = {token: int(index) for token, index in model["vocab"].items()}
     added = {str(token["content"]): int(token["id"]) for token in content.get("added_tokens", [])}
-    return vocabulary, [_pair(merge) for merge in model["merges"]], added | _decoder(folder, is_needed=False)
-
-
-def _ids(path: Path) -> Ids:
-    return {token: int(index) for token, index in read_json(path).items()}
+    return model["vocab"], [_pair(merge) for merge in model["merges"]], added | _decoder(folder, is_needed=False)
 
 
 def _decoder(folder: Path, *, is_needed: bool) -> Ids:

@@ -74,7 +74,10 @@ def config_truth(seed: int) -> list[Json]:
     """Files with what was left out of them, and the value of every field of every section."""
     stream = np.random.RandomState(seed)
     cases = [_case(stream, 0.0), _case(stream, 1.0)]
-    return cases + [_case(stream, LEFT_OUT) for _ in range(ROUNDS)]
+    cases += [_case(stream, LEFT_OUT) for _ in range(ROUNDS)]
+    return cases + [
+        _saved(stream, case, as_difference=as_difference) for case in cases[1:3] for as_difference in (True, False)
+    ]
 
 
 def known_fields() -> list[str]:
@@ -130,6 +133,32 @@ def _case(stream: np.random.RandomState, left_out: float) -> Json:
     return {"files": files, "values": _values(files)}
 
 
+def _saved(stream: np.random.RandomState, case: Json, *, as_difference: bool) -> Json:
+    """A case's files as the classes save them, without some of the fields that say no more than the default.
+
+    Args:
+        as_difference: as ``save_pretrained`` does, which saves what differs from the defaults; or all that there is.
+    """
+
+    def thinned(section: Json, kind: type) -> Json:
+        defaults = json.loads(json.dumps(_signature(kind)))
+        if kind is Qwen3TTSSpeakerEncoderConfig:  # which does not take what it saves of every configuration
+            section = {name: value for name, value in section.items() if name in defaults}
+        return {
+            name: thinned(value, CLASSES[name]) if name in CLASSES and value else value
+            for name, value in section.items()
+            if name not in defaults or value != defaults[name] or stream.random_sample() >= LEFT_OUT
+        }
+
+    model, tokenizer = _loaded(case["files"])
+    files = {GENERATION: case["files"][GENERATION]}
+    for name, config in ((MODEL, model), (TOKENIZER, tokenizer)):
+        files[name] = thinned(json.loads(config.to_json_string(use_diff=as_difference)), type(config))
+    values = _values(files)
+    assert json.dumps(values) == json.dumps(case["values"]), "what the classes save they load to the same"
+    return {"files": files, "values": values}
+
+
 def _drawn(stream: np.random.RandomState, name: str, default: Any) -> Any:
     """A value of a field's kind that is not its default."""
     if name in CHOSEN:
@@ -145,15 +174,20 @@ def _drawn(stream: np.random.RandomState, name: str, default: Any) -> Any:
     return default
 
 
-def _values(files: dict[str, Json]) -> Json:
-    """Fields by section, as the classes load them from the files; what they lack is not there."""
+def _loaded(files: dict[str, Json]) -> tuple[Qwen3TTSConfig, Qwen3TTSTokenizerV2Config]:
+    """Files as the classes read them."""
     with tempfile.TemporaryDirectory() as folder:
         for name in (MODEL, TOKENIZER):
             path = Path(folder) / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(json.dumps(files[name]))
-        model = Qwen3TTSConfig.from_pretrained(folder)
         tokenizer = Qwen3TTSTokenizerV2Config.from_pretrained(Path(folder) / "speech_tokenizer")
+        return Qwen3TTSConfig.from_pretrained(folder), tokenizer
+
+
+def _values(files: dict[str, Json]) -> Json:
+    """Fields by section, as the classes load them from the files; what they lack is not there."""
+    model, tokenizer = _loaded(files)
     sections = {
         "": model,
         "talker_config": model.talker_config,

@@ -38,6 +38,8 @@ THOROUGH: dict[str, Row] = {
     "tests/unit/benchmarks/test_pipeline.py": (),
     "tests/unit/benchmarks/test_synthetic.py": (),
     "tests/unit/test_packaging.py": ("test_tritons_module_is_made_without_a_card_and_missed_where_it_was_not_made",),
+    # Asks the package index, for every platform.
+    "tests/unit/test_lock.py": (),
     # A frame on the card's side for every batch and span; three of them stand for all.
     "tests/unit/device/test_graph_lint.py": ("test_the_whole_frame_can_be_held_by_a_graph",),
     # Processes that import for seconds to show what they did not import, or are killed while they write.

@@ -16,10 +16,12 @@ from runtime.engine import memory
 from runtime.engine.check import check
 from runtime.engine.doctor import Diagnosis, diagnose
 from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
+from runtime.published import SPEECH_TOKENIZER
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import Tensors, rewrite, rewrite_config, shard
 from tests.support.hub import Hub, asked_here
+from tests.unit.model.published import DATA, write_configs
 
 WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
 NAME = "somebody/Fine-Tune"
@@ -75,6 +77,24 @@ def test_memory_is_what_the_check_before_a_change_says(folder: Path, monkeypatch
     monkeypatch.setattr(memory, "memory_of", lambda device: (need - 1, need))
     assert codes(diagnosed(folder, max_slots=3)) == ["checkpoint_too_large"]
     assert diagnosed(folder).servable
+
+
+@pytest.mark.parametrize(
+    ("variant", "parameters"), [("0.6B-CustomVoice", 905_788_672), ("1.7B-CustomVoice", 1_916_676_352)]
+)
+def test_what_a_published_checkpoint_takes_is_known_from_its_configuration(
+    tmp_path: Path, variant: str, parameters: int
+) -> None:
+    write_configs(tmp_path, variant)
+    (tmp_path / "speech_tokenizer").mkdir()
+    shutil.copy(DATA / "config_speech_tokenizer.json", tmp_path / "speech_tokenizer" / "config.json")
+    told = diagnosed(tmp_path)
+    assert codes(told) == ["checkpoint_missing"] * len(told.files.missing)
+    weights = {row.dtype: row.once - memory.PROCESS for row in told.memory.rows}
+    assert weights == {
+        "bfloat16": 2 * parameters + 4 * SPEECH_TOKENIZER,
+        "float32": 4 * parameters + 4 * SPEECH_TOKENIZER,
+    }
 
 
 def quantise(tensors: Tensors) -> None:

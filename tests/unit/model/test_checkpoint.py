@@ -215,6 +215,8 @@ def test_what_a_configuration_leaves_out_and_says_beyond_is_one_line(
     [
         ("vocab.json", "not json"),
         ("vocab.json", '{"a": 0}'),
+        ("vocab.json", '{"a": [0]}'),
+        ("vocab.json", '{"a": "0"}'),
         ("merges.txt", "#version: 0.2\nnot a b c\n"),
         ("merges.txt", "#version: 0.2\nzz yy\n"),
         ("tokenizer_config.json", '{"added_tokens_decoder": []}'),
