@@ -137,7 +137,7 @@ class Parts:
         checkpoint, mode = self.core.checkpoint, self.engine.cards[0].modes[0]
         request = SpeechRequest(text=TEXT, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
         admission, text_stream = admit(request, checkpoint, settings.limits, self.core.length)
-        utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).utterance
+        utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).prompt_inputs
         prompt = build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
         return replace(prompt, constant=0, key="")
 

@@ -21,7 +21,7 @@ from runtime.engine.model_runner import STARTS, FrameLost, FrameResult, ModelRun
 from runtime.engine.parts import Parts
 from runtime.engine.prefix_cache import PrefixCache
 from runtime.engine.scheduler import SCARCE, Scheduler, SequenceTable, Slots
-from runtime.engine.sequence import Sequence, State
+from runtime.engine.sequence import Sequence, SequenceState
 from runtime.engine.slots import SlotInputs
 from runtime.engine.text_stream import TextStream
 from runtime.engine.voice_cache import VoiceCache
@@ -152,7 +152,7 @@ class EngineCore:
             self._keep_silent(sequence)
         elif sequence.slot < 0:
             self.waiting.look(sequence, self.clock())
-        elif sequence.state is State.AT_REST:
+        elif sequence.state is SequenceState.AT_REST:
             self.parts.go_on(sequence)
         else:
             self.parts.grow(sequence)

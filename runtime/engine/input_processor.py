@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
-from runtime.engine.prompt import Utterance, prompt_length, spoken_language
+from runtime.engine.prompt import PromptInputs, prompt_length, spoken_language
 from runtime.engine.scheduler import frame_limit
 from runtime.engine.slots import RowSettings, fill_in
 from runtime.engine.text import (
@@ -56,7 +56,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 class PartPlan:
     """How far one part may go. ``at_limit`` says what it means to get there."""
 
-    utterance: Utterance
+    prompt_inputs: PromptInputs
     limit: int  # frames
     at_limit: StopReason
 
@@ -65,11 +65,11 @@ class PartPlan:
 class Admission:
     """A request that can be served, in the words of its checkpoint.
 
-    ``utterance`` lacks the text, which a `TextStream` brings part by part, and the voice, which the engine core fills
-    in.
+    ``prompt_inputs`` lack the text, which a `TextStream` brings part by part, and the voice, which the engine core
+    fills in.
     """
 
-    utterance: Utterance
+    prompt_inputs: PromptInputs
     reference: Reference | None
     voice_key: str | None
     settings: RowSettings
@@ -88,8 +88,8 @@ class Admission:
         Raises:
             DoesNotFit: the part and its voice are longer than a slot.
         """
-        utterance = replace(self.utterance, text=text, body=tuple(tokenizer.body(text)))
-        room, prompt = self._room(utterance, tokenizer)
+        prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
+        room, prompt = self._room(prompt_inputs, tokenizer)
         asked = None if self.asked is None else self.asked - made
         # Without a number of the caller's own, a slot must at least hold the text at an ordinary pace.
         needed = asked or min(GRACE_FRAMES + expected_frames(text), self.most)
@@ -99,32 +99,32 @@ class Admission:
         budget = frame_budget(text)
         allowed = frame_limit(room, min(budget, self.most), asked)
         runs_away = asked is None and allowed == budget
-        return PartPlan(utterance, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
+        return PartPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> PartPlan:
         """How a text is spoken that grows while it is: as far as the slot goes, after ``made`` frames of others."""
-        utterance = replace(self.utterance, body=tuple(body), is_open=True)
-        room, _ = self._room(replace(utterance, body=tuple(body[:1])), tokenizer)
+        prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
+        room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         asked = None if self.asked is None else self.asked - made
-        return PartPlan(utterance, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
+        return PartPlan(prompt_inputs, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
 
     def styled(self, style: str) -> Admission:
         """The same for a part with a style of its own, which follows the description of a voice."""
         if not style:
             return self
-        description = self.utterance.instruct if self.utterance.mode is Mode.VOICE_DESIGN else None
+        description = self.prompt_inputs.instruct if self.prompt_inputs.mode is Mode.VOICE_DESIGN else None
         instruct = f"{description} {style}" if description else style
-        return replace(self, utterance=replace(self.utterance, instruct=instruct))
+        return replace(self, prompt_inputs=replace(self.prompt_inputs, instruct=instruct))
 
     def longest(self, tokenizer: TextTokenizer) -> int:
         """Characters that a slot holds whatever they are: tokens and frames of the slowest script."""
-        room, _ = self._room(replace(self.utterance, body=()), tokenizer)
+        room, _ = self._room(replace(self.prompt_inputs, body=()), tokenizer)
         return max(1, (room - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
 
-    def _room(self, utterance: Utterance, tokenizer: TextTokenizer) -> tuple[int, int]:
+    def _room(self, prompt_inputs: PromptInputs, tokenizer: TextTokenizer) -> tuple[int, int]:
         """Positions that a prompt leaves of a slot, and its own."""
         reference = self.reference
-        prompt = prompt_length(utterance, self.reference_frames, (reference and reference.text) or "", tokenizer)
+        prompt = prompt_length(prompt_inputs, self.reference_frames, (reference and reference.text) or "", tokenizer)
         return self.slot_length - prompt, prompt
 
 
@@ -163,7 +163,7 @@ def admit(
     if reference is not None and not reference.x_vector_only:
         frames = -(-len(reference.samples) // checkpoint.speech_tokenizer.config.encode_downsample_rate)
     admission = Admission(
-        utterance=Utterance(
+        prompt_inputs=PromptInputs(
             text="",
             mode=request.mode,
             layout=layout,

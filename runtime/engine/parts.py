@@ -14,8 +14,8 @@ from runtime.engine.in_flight import InFlight
 from runtime.engine.input_processor import PartPlan, seed_of_repeat
 from runtime.engine.model_runner import ModelRunner
 from runtime.engine.prefix_cache import PrefixCache
-from runtime.engine.prompt import Prompt, Utterance, build_prompt
-from runtime.engine.sequence import Sequence, State
+from runtime.engine.prompt import Prompt, PromptInputs, build_prompt
+from runtime.engine.sequence import Sequence, SequenceState
 from runtime.engine.text import frame_budget, least_frames
 from runtime.engine.text_stream import Part
 from runtime.errors import GenerationFailed, SpeechError
@@ -62,12 +62,12 @@ class Parts:
             sequence.pauses.append((sequence.before, part.pause))
         try:
             plan = self._plan(sequence, part)
-            utterance, position = replace(plan.utterance, voice=sequence.voice), 0
+            prompt_inputs, position = replace(plan.prompt_inputs, voice=sequence.voice), 0
             slot_cache, slot = self._runner.slot_cache, sequence.slot
             with self._runner.starting(slot):
-                prompt = self.embedded(utterance, self.lender if sequence.inputs.is_grafted else None)
+                prompt = self.embedded(prompt_inputs, self.lender if sequence.inputs.is_grafted else None)
                 seed = seed_of_repeat(sequence.seed) if sequence.is_repeat else sequence.seed
-                slot_cache.restart(slot, prompt.trailing, is_open=utterance.is_open, seed=seed)
+                slot_cache.restart(slot, prompt.trailing, is_open=prompt_inputs.is_open, seed=seed)
                 if prompt.key and (prefix := self._prefix_cache.get(prompt.key)) is not None:
                     slot_cache.copy_prefix(slot, prefix)
                     position = prefix.length
@@ -85,7 +85,7 @@ class Parts:
         sequence.prompt_tokens += len(prompt.embeds)
         sequence.detector = RunawayDetector()
         sequence.limit = sequence.before + plan.limit
-        sequence.enter(State.PREFILL)
+        sequence.enter(SequenceState.PREFILL)
         self.prefilling.append(sequence)
 
     def _plan(self, sequence: Sequence, part: Part) -> PartPlan:
@@ -101,12 +101,12 @@ class Parts:
         if not part.closed:
             return admission.plan_open(body, tokenizer, before)
         plan = admission.plan(part.spoken, tokenizer, before, must_fit=False)
-        return replace(plan, utterance=replace(plan.utterance, body=tuple(body)))
+        return replace(plan, prompt_inputs=replace(plan.prompt_inputs, body=tuple(body)))
 
-    def embedded(self, utterance: Utterance, lender: Talker | None = None) -> Prompt:
+    def embedded(self, prompt_inputs: PromptInputs, lender: Talker | None = None) -> Prompt:
         checkpoint = self._checkpoint
         with torch.inference_mode():
-            return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker, lender)
+            return build_prompt(prompt_inputs, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker, lender)
 
     def begin_to_speak(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
         """A prompt was read and its first frame is known: frames may follow, and what is worth it is kept."""
@@ -115,13 +115,13 @@ class Parts:
             with self._runner.starting(slot):
                 self._prefix_cache.keep(prompt.key, lambda: slot_cache.prefix_of(slot, prompt.constant))
         sequence.prefilled = sequence.prefilled or now
-        sequence.enter(State.DECODE)
+        sequence.enter(SequenceState.DECODE)
         self.grow(sequence)
 
     def grow(self, sequence: Sequence) -> None:
         """Tokens for a part whose text is open; before its first frame is known they wait in the text stream."""
         part = sequence.part
-        if part is None or sequence.state is not State.DECODE or not sequence.inputs.is_open:
+        if part is None or sequence.state is not SequenceState.DECODE or not sequence.inputs.is_open:
             return
         tokens = part.take_tokens()
         sequence.tokens += len(tokens)
@@ -155,7 +155,7 @@ class Parts:
             sequence.cut_short = reason
         asked = sequence.admission.asked
         if asked is not None and sequence.made >= asked:
-            sequence.enter(State.DRAIN)
+            sequence.enter(SequenceState.DRAIN)
         else:
             self.go_on(sequence)
 
@@ -163,11 +163,11 @@ class Parts:
         """Take up what there is of the text behind a part; without an end of the text the sequence rests."""
         if sequence.part is not None and not sequence.part.closed:
             # Its end came before that of its text, and nothing more of it is said.
-            sequence.enter(State.DRAIN)
+            sequence.enter(SequenceState.DRAIN)
         elif sequence.text_stream.parts:
             self.begin(sequence)
         else:
-            sequence.enter(State.DRAIN if sequence.text_stream.closed else State.AT_REST)
+            sequence.enter(SequenceState.DRAIN if sequence.text_stream.closed else SequenceState.AT_REST)
 
     def cut_off(self, sequence: Sequence, guard: Guard, left_out: int) -> None:
         """End a part whose sound the Code2Wav worker has cut off, because it looped or fell silent after its text."""
@@ -178,7 +178,7 @@ class Parts:
             sequence.guard = sequence.guard or guard
             return
         table.made[slot] = table.sent[slot]
-        if sequence.state is State.DRAIN:  # it came to its end in the same moment
+        if sequence.state is SequenceState.DRAIN:  # it came to its end in the same moment
             sequence.guard = sequence.guard or guard
             sequence.cut_short = StopReason.RUNAWAY
         else:

@@ -24,7 +24,7 @@ WORTH_KEEPING = 24  # positions; to read fewer takes no longer than to read none
 
 
 @dataclass(frozen=True, slots=True)
-class Utterance:
+class PromptInputs:
     """A request, or a part of one, in the words of one checkpoint: names resolved, defaults filled in.
 
     ``body`` are the ids of the text where they are known already; with ``is_open`` more of them follow.
@@ -79,28 +79,28 @@ class Prompt:
 
 
 def build_prompt(
-    utterance: Utterance,
+    inputs: PromptInputs,
     config: ModelConfig,
     tokenizer: TextTokenizer,
     talker: Talker,
     lender: Talker | None = None,
 ) -> Prompt:
-    """Write down and embed the prompt of an utterance; its text is embedded by the lender where there is one."""
+    """Write down and embed a prompt; its text is embedded by the lender where there is one."""
     columns = Columns()
-    if utterance.instruct is not None:
-        columns.add(tokenizer.instruct(utterance.instruct), NO_CODEC)
+    if inputs.instruct is not None:
+        columns.add(tokenizer.instruct(inputs.instruct), NO_CODEC)
     columns.add(tokenizer.role(), NO_CODEC)
-    _add_tags(columns, utterance, config)
-    constant, voice = len(columns.text), utterance.voice
-    end = [] if utterance.is_open else [config.tts_eos_token_id]
-    body = [*utterance.ids(tokenizer), *end]
+    _add_tags(columns, inputs, config)
+    constant, voice = len(columns.text), inputs.voice
+    end = [] if inputs.is_open else [config.tts_eos_token_id]
+    body = [*inputs.ids(tokenizer), *end]
     if voice is not None and voice.codes is not None:
         reference = tokenizer.body(voice.text or "")
         frames = len(voice.codes)
-        constant += len(reference) if utterance.layout is Layout.NON_STREAMING else min(len(reference), frames + 1)
-        trailing = _add_reference(columns, [*reference, *body], frames, utterance.layout, config)
+        constant += len(reference) if inputs.layout is Layout.NON_STREAMING else min(len(reference), frames + 1)
+        trailing = _add_reference(columns, [*reference, *body], frames, inputs.layout, config)
     else:
-        trailing = _add_text(columns, body, utterance.layout, config)
+        trailing = _add_text(columns, body, inputs.layout, config)
     # The last position is read anew each time, for it gives the first code; none is left to the text where the words
     # of a reference outlast its frames.
     constant = min(constant, len(columns.text) - 1)
@@ -112,15 +112,15 @@ def build_prompt(
     return Prompt(embeds, trailing, constant, key)
 
 
-def prompt_length(utterance: Utterance, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
+def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
     """Count the prompt's positions without a device (docs/model.md 3.2 to 3.5). ``frames``: the reference's."""
-    named = utterance.mode is not Mode.VOICE_DESIGN  # a speaker or an x-vector
-    tagged = utterance.language != "auto"
+    named = inputs.mode is not Mode.VOICE_DESIGN  # a speaker or an x-vector
+    tagged = inputs.language != "auto"
     length = len(tokenizer.role()) + 3 + tagged + named + 1
-    if utterance.instruct is not None:
-        length += len(tokenizer.instruct(utterance.instruct))
-    whole_text = utterance.layout is Layout.NON_STREAMING
-    text = len(utterance.ids(tokenizer)) + 1
+    if inputs.instruct is not None:
+        length += len(tokenizer.instruct(inputs.instruct))
+    whole_text = inputs.layout is Layout.NON_STREAMING
+    text = len(inputs.ids(tokenizer)) + 1
     if frames:
         text += len(tokenizer.body(reference_text))
     return length + (text if whole_text else 0) + frames + 1
@@ -134,20 +134,20 @@ def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> 
     return language
 
 
-def _add_tags(columns: Columns, utterance: Utterance, config: ModelConfig) -> None:
+def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> None:
     """Language, speaker and padding tags; the last one carries tts_bos (docs/model.md 3.2)."""
     talker = config.talker
-    if utterance.language == "auto":
+    if inputs.language == "auto":
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]
     else:
-        language_id = talker.codec_language_id[utterance.language]
+        language_id = talker.codec_language_id[inputs.language]
         tags = [talker.codec_think_id, talker.codec_think_bos_id, language_id, talker.codec_think_eos_id]
     columns.add(config.tts_pad_token_id, tags)
-    if utterance.voice is not None:
+    if inputs.voice is not None:
         columns.x_vector_at = len(columns.text)
         columns.add(config.tts_pad_token_id, NO_CODEC)
-    elif utterance.speaker is not None:
-        columns.add(config.tts_pad_token_id, talker.spk_id[utterance.speaker])
+    elif inputs.speaker is not None:
+        columns.add(config.tts_pad_token_id, talker.spk_id[inputs.speaker])
     columns.add(config.tts_bos_token_id, talker.codec_pad_id)
 
 

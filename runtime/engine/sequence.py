@@ -32,7 +32,7 @@ from runtime.request import (
 from runtime.settings import ModeSettings
 
 
-class State(Enum):
+class SequenceState(Enum):
     """Where a sequence stands. In the waiting queue it is what it waits for; from PREFILL to DRAIN it holds a slot."""
 
     NO_CHECKPOINT = auto()
@@ -54,7 +54,7 @@ class Sequence:
     ticket: int
     request: SpeechRequest
     sink: Sink
-    state: State = State.NO_CHECKPOINT
+    state: SequenceState = SequenceState.NO_CHECKPOINT
     admission: Admission = field(init=False)
     text_stream: TextStream = field(init=False)
     seed: int = field(init=False)
@@ -147,7 +147,7 @@ class Sequence:
         self.samples += samples
         self.paused += samples
 
-    def enter(self, state: State) -> None:
+    def enter(self, state: SequenceState) -> None:
         """Go on to another state of a sequence with a slot."""
         self.state = state
         self.show()
@@ -155,12 +155,12 @@ class Sequence:
     def show(self) -> None:
         """Write down for the scheduler what the sequence may do now."""
         table, slot = self.table, self.slot
-        table.speaking[slot] = self.state is State.DECODE
-        table.ended[slot] = self.state is State.DRAIN
+        table.speaking[slot] = self.state is SequenceState.DECODE
+        table.ended[slot] = self.state is SequenceState.DRAIN
         table.limit[slot] = self.limit
-        if self.state is State.AT_REST:
+        if self.state is SequenceState.AT_REST:
             table.text[slot] = table.made[slot]  # what was said so far is not held back
-        elif self.state is not State.DRAIN:
+        elif self.state is not SequenceState.DRAIN:
             table.text[slot] = min(self.before + self.inputs.text_frames, ENDLESS)
 
     @property
@@ -193,7 +193,7 @@ class Sequence:
 
     def end(self, outcome: StopReason | SpeechError, stats: RequestStats, notes: tuple[str, ...] = ()) -> None:
         """Say the last word, with what there is to note since it started."""
-        self.state = State.ENDED
+        self.state = SequenceState.ENDED
         self.silenced = True
         if isinstance(outcome, SpeechError):
             self.sink(Broken(outcome, stats))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
-from runtime.engine.sequence import Sequence, State
+from runtime.engine.sequence import Sequence, SequenceState
 from runtime.engine.voice_cache import ClonedVoice, VoiceCache
 from runtime.errors import GenerationFailed, QueueTimeout, SpeechError
 from runtime.request import Queued
@@ -29,10 +29,10 @@ class WaitingQueue:
         self._no_voice: dict[int, Sequence] = {}
         self._no_slot: dict[int, Sequence] = {}  # in the order in which they are served
         self._by_state = {
-            State.NO_CHECKPOINT: self._no_checkpoint,
-            State.NO_TEXT: self._no_text,
-            State.NO_VOICE: self._no_voice,
-            State.NO_SLOT: self._no_slot,
+            SequenceState.NO_CHECKPOINT: self._no_checkpoint,
+            SequenceState.NO_TEXT: self._no_text,
+            SequenceState.NO_VOICE: self._no_voice,
+            SequenceState.NO_SLOT: self._no_slot,
         }
         self._commands: dict[int, list[Command]] = {}  # by ticket, about those without a checkpoint
         self._reading: dict[int, Future[ClonedVoice]] = {}  # by ticket
@@ -67,7 +67,7 @@ class WaitingQueue:
 
     def hold(self, sequence: Sequence) -> None:
         """Keep a request until its checkpoint is loaded."""
-        self._put(sequence, State.NO_CHECKPOINT)
+        self._put(sequence, SequenceState.NO_CHECKPOINT)
         sequence.sink(Queued(len(self._no_checkpoint) - 1))
 
     def withdraw(self, ticket: int) -> Sequence | None:
@@ -104,15 +104,15 @@ class WaitingQueue:
 
     def look(self, sequence: Sequence, now: float) -> None:
         """See what a request waits for now."""
-        if sequence.state is State.NO_SLOT:
+        if sequence.state is SequenceState.NO_SLOT:
             return
         if not sequence.text_stream.is_ready:
-            self._put(sequence, State.NO_TEXT)
+            self._put(sequence, SequenceState.NO_TEXT)
         elif sequence.ticket in self._reading:
-            self._put(sequence, State.NO_VOICE)
+            self._put(sequence, SequenceState.NO_VOICE)
         else:
             sequence.queued = now
-            self._put(sequence, State.NO_SLOT)
+            self._put(sequence, SequenceState.NO_SLOT)
 
     def find(self, ticket: int) -> Sequence | None:
         """A request that was admitted."""
@@ -175,7 +175,7 @@ class WaitingQueue:
         """Seconds until the place comes up, if slots are held as long as they were lately; None: nobody knows yet."""
         return None if self._hold_s is None else (place + 1) * self._hold_s / self._slots
 
-    def _put(self, sequence: Sequence, state: State) -> None:
+    def _put(self, sequence: Sequence, state: SequenceState) -> None:
         if sequence.state in self._by_state:
             self._by_state[sequence.state].pop(sequence.ticket, None)
         sequence.state = state

@@ -10,7 +10,7 @@ import torch
 
 from runtime.device.interface import Stream
 from runtime.engine.core import EngineCore
-from runtime.engine.prompt import Utterance
+from runtime.engine.prompt import PromptInputs
 from runtime.engine.slots import SlotInputs, fill_in
 from runtime.request import Mode, Sampling
 
@@ -35,10 +35,10 @@ def _run_once(core: EngineCore) -> None:
     """Run what requests run, so that the first of them does not pay for what is only slow at first."""
     slot_cache, config = core.runner.slot_cache, core.checkpoint.config
     speaker = next(iter(config.talker.spk_id), None)
-    utterance = Utterance("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
+    prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
     slot, read, first = slot_cache.take(SlotInputs(fill_in(Sampling(), config.generation), 0)), 0, None
     with core.runner.starting(slot):
-        prompt = core.parts.embedded(utterance)
+        prompt = core.parts.embedded(prompt_inputs)
         slot_cache.restart(slot, prompt.trailing)
     while first is None:
         read, first = core.runner.prefill(slot, prompt, read)

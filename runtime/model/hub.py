@@ -142,10 +142,10 @@ def listing(reference: str) -> Listing:
         CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: it is none that could be loaded.
         HubRefused, HubUnreachable: it does not say.
     """
-    one = contents(reference)
-    if one.choice.problems:
-        raise one.choice.problems[0]
-    return one
+    listed = contents(reference)
+    if listed.choice.problems:
+        raise listed.choice.problems[0]
+    return listed
 
 
 def contents(reference: str) -> Listing:
@@ -159,8 +159,8 @@ def contents(reference: str) -> Listing:
     with _asking(reference):
         info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=ASK_S)
     listed = {
-        one.rfilename: HubFile(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else (one.blob_id or ""))
-        for one in info.siblings or []
+        file.rfilename: HubFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else (file.blob_id or ""))
+        for file in info.siblings or []
     }
     commit = info.sha or revision or "main"
 
@@ -183,13 +183,13 @@ def folder_of(reference: str) -> Path:
         HubRefused, HubUnreachable, DiskFull: it does not come.
     """
     try:
-        one = listing(reference)
+        listed = listing(reference)
     except HubUnreachable:
         if (folder := _folder_here(reference)) is None:
             raise
         return folder
     with _asking(reference):
-        return Path(snapshot_download(one.name, revision=one.revision, allow_patterns=one.names()))
+        return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
 
 
 def _folder_here(reference: str) -> Path | None:
@@ -211,34 +211,34 @@ def require_room(listings: Sequence[Listing]) -> None:
     Raises:
         DiskFull: it cannot.
     """
-    missing = {file.hash: file.size - one.held(file) for one in listings for file in one.files}
+    missing = {file.hash: file.size - listed.held(file) for listed in listings for file in listed.files}
     if (need := sum(missing.values())) > (free := room()):
         raise DiskFull(need=round(need / GB, 1), free=round(free / GB, 1), path=cache())
 
 
-def fetch_small(one: Listing) -> ModelConfig:
+def fetch_small(listed: Listing) -> ModelConfig:
     """Fetch all but the weights, and read the configurations, before anything large is asked for.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: it is no checkpoint that could be loaded.
         HubRefused, HubUnreachable, DiskFull: it does not come.
     """
-    folder = fetch_beside_weights(one)
+    folder = fetch_beside_weights(listed)
     read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     return read_model_config(folder)
 
 
-def fetch_beside_weights(one: Listing) -> Path:
+def fetch_beside_weights(listed: Listing) -> Path:
     """Fetch all but the weights; the folder of it.
 
     Raises:
         HubRefused, HubUnreachable, DiskFull: it does not come.
     """
-    with _asking(one.name):
-        return Path(snapshot_download(one.name, revision=one.commit, allow_patterns=one.names(weights=False)))
+    with _asking(listed.name):
+        return Path(snapshot_download(listed.name, revision=listed.commit, allow_patterns=listed.names(weights=False)))
 
 
-def headers(one: Listing, paths: Sequence[str]) -> Headers:
+def headers(listed: Listing, paths: Sequence[str]) -> Headers:
     """What files of weights on the Hub say of their tensors; of each no more than its beginning is fetched.
 
     Raises:
@@ -248,39 +248,39 @@ def headers(one: Listing, paths: Sequence[str]) -> Headers:
     found: Headers = {}
     for path in paths:
         try:
-            with _asking(one.name):
-                told = HfApi().parse_safetensors_file_metadata(one.name, path, revision=one.commit).tensors
+            with _asking(listed.name):
+                told = HfApi().parse_safetensors_file_metadata(listed.name, path, revision=listed.commit).tensors
         except SafetensorsParsingError:
             why = "it is not a readable safetensors file"
-            raise CheckpointInvalid(path=f"{one.name}/{path}", why=why) from None
+            raise CheckpointInvalid(path=f"{listed.name}/{path}", why=why) from None
         if found.keys() & told.keys():
-            raise CheckpointInvalid(path=one.name, why="two of its files hold the same tensor")
+            raise CheckpointInvalid(path=listed.name, why="two of its files hold the same tensor")
         found |= {key: TensorHeader(tuple(tensor.shape), tensor.dtype) for key, tensor in told.items()}
     return found
 
 
-def fetch_weights(one: Listing, tell: Tell) -> Path:
+def fetch_weights(listed: Listing, tell: Tell) -> Path:
     """Fetch the rest; the folder of the whole. A process that is ended here leaves what it has for the next.
 
     Raises:
         HubRefused, HubUnreachable, DiskFull: it does not come; what has come is kept.
         DownloadDamaged: what came is not what the Hub lists.
     """
-    for file in sorted((file for file in one.files if file.is_weights), key=lambda file: file.size):
-        if one.held(file) < file.size or not one.blob(file).exists():
-            _fetch_file(one, file, tell)
-        tell("fetching", one.here, one.size)
-    with _asking(one.name):
-        return Path(snapshot_download(one.name, revision=one.revision, allow_patterns=one.names()))
+    for file in sorted((file for file in listed.files if file.is_weights), key=lambda file: file.size):
+        if listed.held(file) < file.size or not listed.blob(file).exists():
+            _fetch_file(listed, file, tell)
+        tell("fetching", listed.here, listed.size)
+    with _asking(listed.name):
+        return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
 
 
-def _fetch_file(one: Listing, file: HubFile, tell: Tell) -> None:
-    blob, part = one.blob(file), one.part(file)
-    lock = cache() / ".locks" / one.folder.name / f"{file.hash}.lock"
-    with _asking(one.name):
+def _fetch_file(listed: Listing, file: HubFile, tell: Tell) -> None:
+    blob, part = listed.blob(file), listed.part(file)
+    lock = cache() / ".locks" / listed.folder.name / f"{file.hash}.lock"
+    with _asking(listed.name):
         blob.parent.mkdir(parents=True, exist_ok=True)
         lock.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(lock, one.name):
+        with _alone(lock, listed.name):
             if blob.exists():
                 return
             if same := _elsewhere(file):
@@ -288,24 +288,24 @@ def _fetch_file(one: Listing, file: HubFile, tell: Tell) -> None:
                 return
             if part.exists() and part.stat().st_size > file.size:
                 part.unlink()
-            before = one.here - one.held(file)
+            before = listed.here - listed.held(file)
 
             def count(got: int) -> None:
-                tell("fetching", before + got, one.size)
+                tell("fetching", before + got, listed.size)
 
             with part.open("ab") as sink:
                 http_get(
-                    hf_hub_url(one.name, file.path, revision=one.commit),
+                    hf_hub_url(listed.name, file.path, revision=listed.commit),
                     sink,
                     resume_size=sink.tell(),
                     headers=build_hf_headers(),
                     expected_size=file.size,
                     tqdm_class=_counting(count),
                 )
-            tell("checking", before + file.size, one.size)
+            tell("checking", before + file.size, listed.size)
             if _hash_of(part, file) != file.hash:
                 part.unlink()
-                raise DownloadDamaged(name=f"{one.name}/{file.path}")
+                raise DownloadDamaged(name=f"{listed.name}/{file.path}")
             os.replace(part, blob)
 
 

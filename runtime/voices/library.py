@@ -26,7 +26,7 @@ from runtime.request import Reference, VoicePrompt
 from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.voices.index import Index, IndexEntry
-from runtime.voices.listing import SUFFIX, UNREADABLE, Listing, Problem, file_of, listed
+from runtime.voices.listing import SUFFIX, UNREADABLE, Problem, VoiceListing, file_of, listed
 from runtime.voices.storage import read_file
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
@@ -57,7 +57,7 @@ class Library:
         self._lock = threading.RLock()
         self._index: Index | None = None
         self._entries: dict[str, IndexEntry] = {}  # as in the index, by file
-        self._listing = Listing()
+        self._listing = VoiceListing()
         self._aside: tuple[str, ...] = ()  # names of damaged files
 
     def open(self) -> None:
@@ -226,7 +226,7 @@ class Library:
 
     # --- the listing
 
-    def _current(self) -> Listing:
+    def _current(self) -> VoiceListing:
         """The listing, made anew if the folder has changed and nobody is at that already."""
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:

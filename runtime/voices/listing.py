@@ -22,7 +22,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class VoiceListing:
     """The library at one moment."""
 
     stamp: int | None = None  # the folder's mtime_ns; None: there was none
@@ -37,7 +37,7 @@ def file_of(voice_id: str) -> str:
     return voice_id + SUFFIX
 
 
-def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> Listing:
+def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> VoiceListing:
     """The listing of a folder. Of two voices with one name the older one has it; ``aside`` are damaged files."""
     by_name: dict[str, VoiceCard] = {}
     problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
@@ -49,7 +49,7 @@ def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection
         if by_name.setdefault(name_key(card.name), card) is not card:
             problems.append(Problem(file_of(card.id), "Another voice has its name; rename or delete one of them."))
     usable = tuple(card for _, card in sorted(by_name.items()))
-    return Listing(
+    return VoiceListing(
         stamp=stamp,
         cards=usable,
         by_id={card.id: card for card in usable},

@@ -44,7 +44,7 @@ def prompt_of(engine: Engine, case: dict[str, Any]) -> Prompt:
     core = core_of(engine, request.mode)
     checkpoint = core.checkpoint
     admission, text_stream = admit(request, checkpoint, engine.settings.limits, core.length)
-    utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).utterance
+    utterance = admission.plan(text_stream.text, checkpoint.text_tokenizer).prompt_inputs
     if admission.reference is not None:
         utterance = replace(utterance, voice=core.voice_cache.read(admission.reference, "reference"))
     with torch.inference_mode():

@@ -129,7 +129,7 @@ class Saying:
         """Pauses are whole frames here."""
         pause, part.pause = part.pause, 0
         self._add(np.zeros(FRAME * round(pause / FRAME), np.int16))
-        spoken = self.admission.styled(part.style).utterance
+        spoken = self.admission.styled(part.style).prompt_inputs
         manner = (spoken.mode, spoken.speaker, spoken.language, spoken.instruct, self.admission.voice_key, self.seed)
         self._add(speech(words, manner, frames_of(words)))
 

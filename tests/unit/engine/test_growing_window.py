@@ -93,7 +93,7 @@ def slow_codes(checkpoint: Checkpoint, prompt: Prompt, frames: int, seed: int, p
 def slow(checkpoint: Checkpoint, request: SpeechRequest) -> Codes:
     admission, text_stream = admit(request, checkpoint, Limits(), 512)
     plan = admission.plan(text_stream.text, checkpoint.text_tokenizer)
-    utterance = plan.utterance
+    utterance = plan.prompt_inputs
     with torch.inference_mode():
         if request.reference is not None:
             samples = torch.from_numpy(request.reference.samples)

@@ -46,13 +46,13 @@ def planned(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH
 
 @pytest.mark.parametrize("name", ["uncle_fu", "Uncle_Fu", "UNCLE_FU"])
 def test_speakers_are_known_by_any_case(speaker: Checkpoint, name: str) -> None:
-    assert admitted(custom_voice(voice=name), speaker).utterance.speaker == "uncle_fu"
+    assert admitted(custom_voice(voice=name), speaker).prompt_inputs.speaker == "uncle_fu"
 
 
 @pytest.mark.parametrize("name", [None, ""])
 def test_no_speaker_is_the_first_one_and_it_is_said(speaker: Checkpoint, name: str | None) -> None:
     admission = admitted(custom_voice(voice=name), speaker)
-    assert admission.utterance.speaker == "serena"
+    assert admission.prompt_inputs.speaker == "serena"
     assert "first speaker" in admission.notes[0]
 
 
@@ -66,7 +66,7 @@ def test_an_unknown_speaker_hears_who_is_known(speaker: Checkpoint) -> None:
     ("language", "known"), [("English", "english"), ("AUTO", "auto"), ("", "auto"), ("sichuan_dialect",) * 2]
 )
 def test_languages_are_known_by_any_case(speaker: Checkpoint, language: str, known: str) -> None:
-    assert admitted(custom_voice(language=language), speaker).utterance.language == known
+    assert admitted(custom_voice(language=language), speaker).prompt_inputs.language == known
 
 
 @pytest.mark.parametrize("language", ["klingon", "en", "english "])
@@ -81,21 +81,21 @@ def test_dialects_belong_to_custom_voice(designer: Checkpoint) -> None:
 
 
 def test_each_mode_has_its_own_layout(speaker: Checkpoint, designer: Checkpoint, cloner: Checkpoint) -> None:
-    assert admitted(custom_voice(), speaker).utterance.layout is Layout.NON_STREAMING
-    assert admitted(voice_design(), designer).utterance.layout is Layout.NON_STREAMING
-    assert admitted(cloned(), cloner).utterance.layout is Layout.STREAMING
+    assert admitted(custom_voice(), speaker).prompt_inputs.layout is Layout.NON_STREAMING
+    assert admitted(voice_design(), designer).prompt_inputs.layout is Layout.NON_STREAMING
+    assert admitted(cloned(), cloner).prompt_inputs.layout is Layout.STREAMING
 
 
 def test_a_checkpoint_of_one_layout_refuses_the_other(speaker: Checkpoint) -> None:
     streaming = replace(speaker, config=replace(speaker.config, layouts=(Layout.STREAMING,)))
-    assert admitted(custom_voice(), streaming).utterance.layout is Layout.STREAMING
+    assert admitted(custom_voice(), streaming).prompt_inputs.layout is Layout.STREAMING
     with pytest.raises(UnsupportedLayout, match="it serves: streaming"):
         admitted(custom_voice(layout=Layout.NON_STREAMING), streaming)
 
 
 def test_base_drops_an_instruct_and_says_so(cloner: Checkpoint) -> None:
     admission = admitted(replace(cloned(), instruct="Speak low."), cloner)
-    assert admission.utterance.instruct is None
+    assert admission.prompt_inputs.instruct is None
     assert "ignored" in admission.notes[0]
 
 
@@ -115,7 +115,7 @@ def test_a_transcript_that_cannot_be_the_recording_s_is_told_of(
 
 def test_an_instruct_that_is_cut_is_told_of(speaker: Checkpoint, designer: Checkpoint) -> None:
     admission = admitted(voice_design(instruct="word " * 101), designer)
-    assert admission.utterance.instruct == ("word " * 100).strip()
+    assert admission.prompt_inputs.instruct == ("word " * 100).strip()
     assert "more than 500 characters" in admission.notes[0]
     assert not admitted(voice_design(instruct=" " * 600 + "Low."), designer).notes
 
@@ -237,6 +237,6 @@ def test_the_text_is_checked_before_anything_else_is_said(speaker: Checkpoint) -
 
 def test_odd_tables_are_looked_up_as_well(loaded: Loaded) -> None:
     admission = admitted(custom_voice(voice="MEI"), loaded("odd", "custom_voice"))
-    assert admission.utterance.speaker == "mei"
-    assert admission.utterance.language == "cantonese_dialect"
+    assert admission.prompt_inputs.speaker == "mei"
+    assert admission.prompt_inputs.language == "cantonese_dialect"
     assert admission.settings.repetition_penalty == 1.2

@@ -11,7 +11,7 @@ from runtime.engine.input_processor import admit
 from runtime.engine.prompt import (
     Columns,
     Prompt,
-    Utterance,
+    PromptInputs,
     build_prompt,
     prompt_length,
     spoken_language,
@@ -44,12 +44,12 @@ def columns(monkeypatch: pytest.MonkeyPatch) -> list[Columns]:
 
 
 @torch.inference_mode()
-def build(checkpoint: Checkpoint, utterance: Utterance) -> Prompt:
+def build(checkpoint: Checkpoint, utterance: PromptInputs) -> Prompt:
     return build_prompt(utterance, checkpoint.config, checkpoint.text_tokenizer, checkpoint.talker)
 
 
-def utterance(mode: Mode, layout: Layout, **words: object) -> Utterance:
-    return Utterance(text=TEXT, mode=mode, layout=layout, **{"language": "auto", **words})  # type: ignore[arg-type]
+def utterance(mode: Mode, layout: Layout, **words: object) -> PromptInputs:
+    return PromptInputs(text=TEXT, mode=mode, layout=layout, **{"language": "auto", **words})  # type: ignore[arg-type]
 
 
 def voice(checkpoint: Checkpoint, frames: int | None) -> ClonedVoice:
@@ -215,5 +215,5 @@ def test_dialect_speakers_turn_chinese_and_auto_into_their_dialect(
 @pytest.mark.parametrize(("spec", "taken"), [("tiny", True), ("tiny_0b6", False)])
 def test_the_small_custom_voice_drops_the_instruct_and_says_so(loaded: Loaded, spec: str, taken: bool) -> None:
     admission, _ = admit(custom_voice(instruct=INSTRUCT), loaded(spec, "custom_voice"), Limits(), 512)
-    assert (admission.utterance.instruct == INSTRUCT) == taken
+    assert (admission.prompt_inputs.instruct == INSTRUCT) == taken
     assert bool(admission.notes) != taken

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runtime.engine.sequence import Sequence, State
+from runtime.engine.sequence import Sequence, SequenceState
 from runtime.engine.waiting import WaitingQueue
 from runtime.errors import GenerationFailed, QueueTimeout
 from runtime.request import Queued
@@ -63,10 +63,10 @@ def test_who_lacks_nothing_but_a_slot_first_goes_first() -> None:
     queue, late = queue_of(0), sequence_of(0, is_ready=False)
     queue.enter(late, 0.0)
     queue.enter(sequence_of(1), 1.0)
-    assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (State.NO_TEXT, 1, 1, 1)
+    assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (SequenceState.NO_TEXT, 1, 1, 1)
     late.text_stream = SimpleNamespace(is_ready=True)  # type: ignore[assignment]
     queue.look(late, 2.0)
-    assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (State.NO_SLOT, 2, 0, 0)
+    assert (late.state, queue.ready, queue.unready, queue.short_of_text) == (SequenceState.NO_SLOT, 2, 0, 0)
     assert [queue.next().ticket for _ in range(2)] == [1, 0]
     assert late.queued == 2.0
 
@@ -77,9 +77,9 @@ def test_a_voice_that_is_being_read_is_waited_for() -> None:
     queue.enter(sequence_of(1, voice="other"), 0.0)
     queue.enter(sequence_of(2, voice="one", is_ready=False), 0.0)
     assert [queue.find(ticket).state for ticket in range(3)] == [  # type: ignore[union-attr]
-        State.NO_VOICE,
-        State.NO_VOICE,
-        State.NO_TEXT,
+        SequenceState.NO_VOICE,
+        SequenceState.NO_VOICE,
+        SequenceState.NO_TEXT,
     ]
     queue.voices.reading["one"].set_result("a voice")  # type: ignore[attr-defined]
     assert list(queue.read(1.0)) == []
