@@ -183,6 +183,21 @@ def test_a_recording_that_is_chosen_hardly_moves_the_steps_below(
     assert sum(shift["value"] for shift in shifts) < MOST_SHIFT, shifts
 
 
+def test_the_docks_buttons_stand_in_one_row_on_a_phone(open_studio: OpenStudio) -> None:
+    page = open_studio()
+    kept_take(page, "Hi.")
+    page.set_viewport_size({"width": 360, "height": 780})
+    for room in ("speakers", "script"):
+        enter(page, room)
+        rows = page.evaluate(
+            """['.vw-first', '#vw-play', '#vw-rate-button', '#vw-save'].map((name) => {
+              const { top, height } = document.querySelector(`#vw-stage ${name}`).getBoundingClientRect();
+              return Math.round(top + height / 2);
+            })"""
+        )
+        assert max(rows) - min(rows) <= 2, (room, rows)
+
+
 def test_a_style_that_comes_late_moves_nothing(open_studio: OpenStudio) -> None:
     page = open_studio()
 
