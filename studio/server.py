@@ -137,6 +137,8 @@ def build(
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
     for path in ("/voices", "/voices/{path:path}", "/v2/voices"):  # Cartesia's too, and ElevenLabs'
         app.add_route(path, relay.http, methods=HTTP_METHODS)
+    for path in ("/openapi.json", "/openapi"):  # what all these are, and as a page
+        app.add_route(path, relay.http, methods=["GET", "HEAD"])
     app.router.routes += [
         *voice_routes(relay, voice_bin),
         *transcribe_routes(desk, told.limits),

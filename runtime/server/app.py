@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Receive, Scope, Send
+from typing_extensions import TypedDict
 
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.server import metrics, websocket_routes
@@ -20,9 +21,13 @@ from runtime.server.descriptions import model_entry
 from runtime.server.elevenlabs import catalogue_routes as elevenlabs_catalogue
 from runtime.server.elevenlabs import socket_routes as elevenlabs_sockets
 from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
+from runtime.server.elevenlabs.answers import ElevenLabsModel
 from runtime.server.engine_host import Host
 from runtime.server.native import protocol_page
 from runtime.server.openai import routes as openai_routes
+from runtime.server.openai.answers import ModelList
+from runtime.server.openapi import routes as openapi_routes
+from runtime.server.openapi.operations import UNREADY, documented
 from runtime.server.request_ids import HEADER, RequestIds, id_of
 from runtime.server.voices.routes import voices_router
 from runtime.shared.port.door import Door
@@ -40,9 +45,33 @@ DIALECTS = [  # what speaks, and on which routes
 ]
 
 
+class Health(TypedDict):
+    """The process can serve, or is loading."""
+
+    status: Literal["ok"]
+
+
+class Ready(TypedDict):
+    """How busy the engine is; ``ports`` are open beside that of HTTP, by dialect."""
+
+    status: Literal["ready"]
+    slots: int
+    active: int
+    waiting: int
+    short_of_text: int
+    ports: dict[str, str]
+
+
+class Ticket(TypedDict):
+    """A key for one WebSocket."""
+
+    ticket: str
+    expires_in_s: float
+
+
 def create_app(host: Host) -> FastAPI:
     """Return the ASGI application around a host."""
-    # No /docs: its page comes from other people's servers. docs/api.md and docs/protocol.md are ours.
+    # FastAPI's own document knows nothing of bodies that are read by hand; its page comes from other people's servers.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None)
     server = host.settings.server
     tickets = Tickets(server.ticket_s)
@@ -55,6 +84,7 @@ def create_app(host: Host) -> FastAPI:
     app.add_middleware(RequestIds)  # the last that is added is around all others
 
     @app.api_route("/health", methods=GET)
+    @documented(answer=Health, refusals=UNREADY, is_open=True)
     async def health() -> JSONResponse:
         """Whether the engine lives: false once its thread has died."""
         if host.is_dead and host.problem is not None:
@@ -62,6 +92,7 @@ def create_app(host: Host) -> FastAPI:
         return JSONResponse({"status": "ok"})
 
     @app.api_route("/ready", methods=GET)
+    @documented(answer=Ready, refusals=UNREADY, is_open=True)
     async def ready() -> JSONResponse:
         """Whether speech would be made now, and how busy the engine is or how far its loading."""
         if host.problem is not None:
@@ -72,12 +103,14 @@ def create_app(host: Host) -> FastAPI:
         return JSONResponse({"status": "ready", **figures, "ports": host.ports})
 
     @app.api_route("/metrics", methods=GET)
+    @documented(sound=(metrics.CONTENT_TYPE.partition(";")[0],))
     async def prometheus() -> Response:
         """Figures for Prometheus."""
         load = host.engine.load() if host.problem is None else None
         return Response(host.metrics.page(load), media_type=metrics.CONTENT_TYPE)
 
     @app.api_route("/v1/models", methods=GET)
+    @documented(answer=ModelList | list[ElevenLabsModel])
     async def models(request: Request) -> Any:
         """The loaded checkpoints, none while they load; ElevenLabs' clients get a list of another shape."""
         cards = host.engine.cards if host.problem is None else ()
@@ -86,12 +119,14 @@ def create_app(host: Host) -> FastAPI:
         return {"object": "list", "data": [model_entry(card) for card in cards]}
 
     @app.post("/v1/session_ticket")
+    @documented(answer=Ticket)
     async def session_ticket() -> JSONResponse:
         """A key for one WebSocket, that a page may put into its address."""
         body = {"ticket": tickets.issue(), "expires_in_s": tickets.ticket_s}
         return JSONResponse(body, headers={"Cache-Control": "no-store"})
 
     @app.api_route("/v1/audio/speech/stream/schema", methods=GET)
+    @documented(answer=dict[str, Any])
     async def stream_schema() -> dict[str, Any]:
         """The messages of our WebSocket protocol as JSON schema."""
         return protocol_page.schema()
@@ -99,6 +134,7 @@ def create_app(host: Host) -> FastAPI:
     for dialect in DIALECTS:
         dialect.add_routes(app, host)
     app.include_router(voices_router(host))
+    openapi_routes.add_routes(app, host)
 
     @app.exception_handler(SpeechError)
     async def refused(_: Request, error: SpeechError) -> JSONResponse:

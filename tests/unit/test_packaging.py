@@ -30,6 +30,7 @@ NEEDED = [
     "studio/data/clients/js/voicewright.js",
     "studio/data/assets/css/studio.css",
     "studio/data/assets/html/studio.html",
+    "runtime/data/assets/openapi/page.html",
     "runtime/data/assets/demo-voice/config.json",
     "runtime/data/assets/demo-voice/model.safetensors",
     "runtime/data/assets/demo-voice/vocab.json",

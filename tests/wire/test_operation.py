@@ -107,3 +107,13 @@ def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(running: 
     asyncio.run(crowd())
     assert counts(running)["openai", "queue_timeout"] == 1
     assert ("refused", "queue_timeout") not in counts(running)
+
+
+def test_the_openapi_document_and_its_page_are_at_both_ports(either: RunningServer) -> None:
+    described = httpx.get(f"{either.http}/openapi.json").json()
+    assert described["openapi"] == "3.1.0"
+    page = httpx.get(f"{either.http}/openapi")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert all(
+        f'id="{operation["operationId"]}"' in page.text for operation in described["paths"]["/v1/models"].values()
+    )

@@ -14,6 +14,7 @@ from runtime.server.cartesia import replies
 from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, SseBody, read
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, event, read_fields
+from runtime.server.openapi.operations import SPEECH, documented
 from runtime.server.pronunciations import dictionary_for
 from runtime.server.request_ids import id_of
 from runtime.server.text_filter import filtered
@@ -24,6 +25,7 @@ from runtime.shared.speech_tags import without_tags
 from runtime.shared.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
+_EXAMPLE = {"model_id": "sonic-3", "transcript": "Good morning.", "voice": {"mode": "id", "id": "alloy"}}
 _IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}  # RIFF's code; width
 
 
@@ -31,6 +33,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     """Register the route."""
 
     @app.post("/tts/bytes", response_model=None)
+    @documented(body=BytesBody, example=_EXAMPLE, sound=tuple(_MEDIA_TYPES.values()), refusals=SPEECH)
     async def tts_bytes(request: Request) -> Response:
         """Speak one text."""
         body = read(BytesBody, await read_fields(request, host), host.settings.limits)
@@ -38,6 +41,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return file.reply(file.pieces(), _MEDIA_TYPES[body.output_format.container])
 
     @app.post("/tts/sse", response_model=None)
+    @documented(body=SseBody, example=_EXAMPLE, is_events=True, refusals=SPEECH)
     async def tts_sse(request: Request) -> Response:
         """Speak one text, in events."""
         body = read(SseBody, await read_fields(request, host), host.settings.limits)

@@ -7,8 +7,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
-from runtime.errors import InvalidConfig
+from runtime.errors import InvalidConfig, VoiceNotFound
+from runtime.server.cartesia.answers import CartesiaVoiceEntry, CartesiaVoicePage
 from runtime.server.engine_host import Host
+from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
 from runtime.server.wire import Reply
 
@@ -21,6 +23,16 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.api_route("/voices", methods=GET)
     @app.api_route("/voices/", methods=GET)
+    @documented(
+        answer=CartesiaVoicePage,
+        refusals=frozenset({InvalidConfig}),
+        parameters={
+            "limit": f"how many, 1 to {_MOST}",
+            "starting_after": "the id of the last of the page before",
+            "ending_before": "the id of the first of the page behind",
+            "q": "words of the name or description",
+        },
+    )
     async def voices(
         request: Request,
         limit: str = "10",
@@ -46,7 +58,9 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return {"data": listed[start : start + size], "has_more": start + size < len(listed)}
 
     @app.api_route("/voices/{voice_id}", methods=GET)
+    @documented(answer=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}))
     async def voice(request: Request, voice_id: str) -> Reply:
+        """One of them."""
         return _entry(known_voice(host, request.headers, voice_id))
 
 

@@ -7,11 +7,18 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
-from runtime.errors import InvalidConfig
+from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.request import ModelCard
 from runtime.server.elevenlabs import replies
+from runtime.server.elevenlabs.answers import (
+    ElevenLabsError,
+    ElevenLabsVoice,
+    ElevenLabsVoicePage,
+    ElevenLabsVoices,
+)
 from runtime.server.engine_host import Host
 from runtime.server.languages import code_of
+from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
 from runtime.server.wire import Reply
 from runtime.settings import Limits
@@ -29,11 +36,22 @@ def add_routes(app: FastAPI, host: Host) -> None:
     tell_errors(app, _ROUTES, replies.error_body)
 
     @app.api_route("/v1/voices", methods=GET)
+    @documented(answer=ElevenLabsVoices, refused_as=ElevenLabsError)
     async def voices(request: Request) -> Reply:
         """Every voice."""
         return {"voices": [_voice(voice) for voice in known_voices(host, request.headers)]}
 
     @app.api_route("/v2/voices", methods=GET)
+    @documented(
+        answer=ElevenLabsVoicePage,
+        refusals=frozenset({InvalidConfig}),
+        refused_as=ElevenLabsError,
+        parameters={
+            "page_size": f"how many, 1 to {_MOST}",
+            "search": "words of the name or description",
+            "next_page_token": "as the page before said",
+        },
+    )
     async def search(request: Request, page_size: str = "10", search: str = "", next_page_token: str = "") -> Reply:
         """A page of the voices whose name or description holds ``search``."""
         if not page_size.isascii() or not page_size.isdecimal() or not 1 <= int(page_size[:4]) <= _MOST:
@@ -56,6 +74,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         }
 
     @app.api_route("/v1/voices/{voice_id}", methods=GET)
+    @documented(answer=ElevenLabsVoice, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice(request: Request, voice_id: str) -> Reply:
         """One of them."""
         return _voice(known_voice(host, request.headers, voice_id))

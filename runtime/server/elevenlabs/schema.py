@@ -106,7 +106,7 @@ class ClientMessage(Spoken):
     close_socket: bool = False
 
 
-class SpeechBody(Spoken):
+class TextToSpeechBody(Spoken):
     """One text."""
 
     text: Text

@@ -8,12 +8,22 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 
+from runtime.errors import VoiceNotFound
 from runtime.request import AudioChunk, SpeechRequest
 from runtime.server.elevenlabs import alignment, replies
-from runtime.server.elevenlabs.output_formats import OutputFormat
-from runtime.server.elevenlabs.schema import SpeechBody, manner, read, read_file_options, resolve_voice
+from runtime.server.elevenlabs.answers import ElevenLabsError, TimedAudio
+from runtime.server.elevenlabs.output_formats import OUTPUT_FORMATS, OutputFormat
+from runtime.server.elevenlabs.schema import (
+    FileOptions,
+    TextToSpeechBody,
+    manner,
+    read,
+    read_file_options,
+    resolve_voice,
+)
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, read_fields
+from runtime.server.openapi.operations import SPEECH, documented
 from runtime.server.request_ids import id_of
 from runtime.server.text_filter import filtered
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply
@@ -21,6 +31,16 @@ from runtime.shared.speech_tags import without_tags
 from runtime.shared.word_times import TimedWords, WordTimes
 
 PATH = "/v1/text-to-speech/{voice_id}"
+JSON_LINES = "application/x-ndjson"  # theirs says application/json, which a reader would take for one object
+MEDIA_TYPES = tuple(dict.fromkeys(form.media_type for form in OUTPUT_FORMATS.values()))
+
+_TAKEN: dict[str, Any] = {
+    "body": TextToSpeechBody,
+    "example": {"text": "Good morning.", "model_id": "eleven_flash_v2_5"},
+    "query": FileOptions,
+    "refusals": SPEECH | {VoiceNotFound},
+    "refused_as": ElevenLabsError,
+}
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -28,38 +48,42 @@ def add_routes(app: FastAPI, host: Host) -> None:
     router = APIRouter(prefix=PATH)
 
     async def spoken(request: Request, voice_id: str) -> _SpokenText:
-        body = read(SpeechBody, await read_fields(request, host), host.settings.limits)
+        body = read(TextToSpeechBody, await read_fields(request, host), host.settings.limits)
         form = read_file_options(request.query_params).format
         return _SpokenText(host, body, host.owner_library(request.headers), id_of(request), voice_id, form)
 
     @router.post("", response_model=None)
+    @documented(**_TAKEN, sound=MEDIA_TYPES)
     async def convert(request: Request, voice_id: str) -> Response:
         """Speak one text; a file with a length in its head is sent once it is whole."""
         text = await spoken(request, voice_id)
         return text.reply(text.pieces(whole=text.format.has_head), text.format.media_type)
 
     @router.post("/stream", response_model=None)
+    @documented(**_TAKEN, sound=MEDIA_TYPES)
     async def stream(request: Request, voice_id: str) -> Response:
         """Speak one text, as it is made."""
         text = await spoken(request, voice_id)
         return text.reply(text.pieces(), text.format.media_type)
 
     @router.post("/with-timestamps", response_model=None)
+    @documented(**_TAKEN, answer=TimedAudio)
     async def with_timestamps(request: Request, voice_id: str) -> Response:
         """Speak one text, whole, and say when its characters are spoken."""
         text = await spoken(request, voice_id)
         return text.reply(text.timed_whole(), "application/json")
 
     @router.post("/stream/with-timestamps", response_model=None)
+    @documented(**_TAKEN, sound=(JSON_LINES,))
     async def stream_with_timestamps(request: Request, voice_id: str) -> Response:
         """The same as it is made, a line of JSON a piece."""
         text = await spoken(request, voice_id)
-        return text.reply(text.timed_lines(), "application/json")
+        return text.reply(text.timed_lines(), JSON_LINES)
 
     app.include_router(router)
 
 
-class _SpokenText(HttpSpeech[SpeechBody]):
+class _SpokenText(HttpSpeech[TextToSpeechBody]):
     dialect = "elevenlabs"
     text_field = "text"
 

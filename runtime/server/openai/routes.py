@@ -18,11 +18,13 @@ from runtime.errors import (
     UnknownModel,
 )
 from runtime.request import ModelCard
-from runtime.server.descriptions import model_entry
+from runtime.server.descriptions import Model, model_entry
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import read_fields
+from runtime.server.openai.answers import BatchReply, ModelAlias, SpeechBatch, SpeechModels
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage
+from runtime.server.openapi.operations import SPEECH, UNREADY, documented
 from runtime.server.request_ids import id_of
 from runtime.server.speech_stream import while_connected
 from runtime.server.voices.routes import OPEN_WEBUI
@@ -34,6 +36,8 @@ from runtime.shared.encoding import FORMATS
 log = logging.getLogger(__name__)
 
 GET = ["GET", "HEAD"]
+EXAMPLE = {"model": "tts-1", "voice": "alloy", "input": "Good morning."}
+MEDIA_TYPES = tuple(dict.fromkeys(form.media_type for form in FORMATS.values()))
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -41,6 +45,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.post(OPEN_WEBUI + "/audio/speech", response_model=None)
     @app.post("/v1/audio/speech", response_model=None)
+    @documented(body=SpeechBody, example=EXAMPLE, sound=MEDIA_TYPES, is_events=True, refusals=SPEECH)
     async def speech(request: Request) -> Response:
         """Speak one text."""
         body = read_speech(await read_fields(request, host), is_read_as_it_comes=_reads_as_it_comes(request))
@@ -53,6 +58,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return responder.reply(responder.as_audio(), FORMATS[body.response_format].media_type)
 
     @app.post("/v1/audio/speech/batch", response_model=None)
+    @documented(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, answer=BatchReply, refusals=SPEECH)
     async def batch(request: Request) -> Reply | Response:
         """Speak several texts; each succeeds or fails by itself."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
@@ -72,6 +78,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.api_route(OPEN_WEBUI + "/audio/models", methods=GET)
     @app.api_route("/v1/audio/models", methods=GET)
+    @documented(answer=SpeechModels)
     async def speech_models() -> Reply:
         """Where Open WebUI looks for models: ours and the names of OpenAI's that mean them."""
         cards = host.engine.cards if host.problem is None else ()
@@ -80,6 +87,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         return {"object": "list", "data": listed, "models": listed}
 
     @app.api_route("/v1/models/{name:path}", methods=GET)
+    @documented(answer=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
     async def model(name: str) -> Reply:
         """One loaded checkpoint, or a name of OpenAI's that means any."""
         cards = host.engine.cards

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import Reference
@@ -40,8 +40,17 @@ def _voice_name(voice: object) -> object:
     return voice.get("id") if isinstance(voice, dict) else voice
 
 
+def _without_what_is_of_sockets(schema: dict[str, Any]) -> None:
+    """The fields of a message that mean nothing in a body are not told."""
+    for name in ("type", "context_id", "frames"):
+        del schema["properties"][name]
+    schema["required"] = [name for name in schema["required"] if name != "type"]
+
+
 class SpeechBody(SessionConfig):
     """One text to speak."""
+
+    model_config = ConfigDict(json_schema_extra=_without_what_is_of_sockets)
 
     input: Text
     voice: Annotated[Name | None, BeforeValidator(_voice_name)] = Field(

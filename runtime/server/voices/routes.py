@@ -12,9 +12,27 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from runtime.errors import InvalidConfig, MessageTooLarge, VoiceNameOfSpeaker, VoiceNotFound
+from runtime.errors import (
+    InvalidConfig,
+    MessageTooLarge,
+    StorageFailed,
+    VoiceFileInvalid,
+    VoiceNameOfSpeaker,
+    VoiceNotFound,
+)
 from runtime.request import SAMPLE_RATE
 from runtime.server.engine_host import Host
+from runtime.server.openapi.operations import FORM, LIBRARY, documented
+from runtime.server.voices.answers import (
+    CreatedVoice,
+    DeletedVoice,
+    Recording,
+    StoredVoice,
+    VoiceCheck,
+    VoiceEdit,
+    VoiceList,
+    VoiceUpload,
+)
 from runtime.server.voices.forms import VoiceForm, edit_of, examined, read_form, voice_of
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voices.voice_resolver import is_speaker
@@ -30,6 +48,8 @@ from runtime.voices.voice import Edit, to_pcm
 GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
 OPEN_WEBUI = "/v1/open-webui"  # a base of its own for a client whose list of voices has another form
+
+KNOWN = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # what may be wrong with one that is named
 
 SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 
@@ -56,11 +76,17 @@ def voices_router(host: Host) -> APIRouter:
         return library, card
 
     @router.api_route(OPEN_WEBUI + "/audio/voices", methods=GET)
+    @documented(answer=VoiceList)
     async def voices_of_open_webui(request: Request) -> Reply:
         """What Open WebUI makes its menu of."""
         return await voices(request, of=OBJECTS)
 
     @router.api_route(VOICES, methods=GET)
+    @documented(
+        answer=VoiceList,
+        refusals=frozenset({InvalidConfig}),
+        parameters={"search": "words that a voice must hold", "of": "names or objects: what voices holds"},
+    )
     async def voices(request: Request, search: str = "", of: str = "") -> Reply:
         """Every voice by name, or those that hold all the words of ``search``."""
         of = of or host.settings.server.voices_as
@@ -72,6 +98,7 @@ def voices_router(host: Host) -> APIRouter:
         return {**found, "voices": as_objects(speakers(), cards)} if of == OBJECTS else found
 
     @router.post(VOICES)
+    @documented(body=VoiceUpload, body_media=FORM, answer=CreatedVoice, refusals=LIBRARY)
     async def create(request: Request) -> Reply:
         """Keep a voice of a recording, or one that was exported elsewhere."""
         form, library = await read_form(request, host.settings.limits), host.owner_library(request.headers)
@@ -80,16 +107,20 @@ def voices_router(host: Host) -> APIRouter:
         return created(library, card)
 
     @router.post(VOICES + "/check")
+    @documented(body=Recording, body_media=FORM, answer=VoiceCheck, refusals=LIBRARY)
     async def check(request: Request) -> Reply:
         """What would be said of a recording, with nothing kept."""
         form = await read_form(request, host.settings.limits)
         return checked(await aside(examined, form, host.settings.limits))
 
     @router.api_route(VOICES + "/{name}", methods=GET)
+    @documented(answer=StoredVoice, refusals=KNOWN)
     async def voice(request: Request, name: str) -> Reply:
+        """One of them, by its name or id."""
         return entry(*known(request, name))
 
     @router.api_route(VOICES + "/{name}/file", methods=GET)
+    @documented(sound=("application/octet-stream",), refusals=KNOWN)
     async def voice_file(request: Request, name: str) -> Response:
         """The portable file."""
         library, card = known(request, name)
@@ -98,12 +129,14 @@ def voices_router(host: Host) -> APIRouter:
         return Response(data, media_type="application/octet-stream", headers=headers)
 
     @router.api_route(VOICES + "/{name}/audio", methods=GET)
+    @documented(sound=("audio/wav",), refusals=KNOWN)
     async def voice_audio(request: Request, name: str) -> Response:
         """The reference as WAV."""
         library, card = known(request, name)
         return Response(await aside(wav_of, library, card.id), media_type="audio/wav")
 
     @router.patch(VOICES + "/{name}")
+    @documented(body=VoiceEdit, answer=StoredVoice, refusals=LIBRARY)
     async def change(request: Request, name: str) -> Reply:
         """Another name, description or tags."""
         edit = await read_edit(request, host.settings.limits)
@@ -113,7 +146,9 @@ def voices_router(host: Host) -> APIRouter:
         return entry(library, await aside(library.change, card.id, edit))
 
     @router.delete(VOICES + "/{name}")
+    @documented(answer=DeletedVoice, refusals=LIBRARY)
     async def delete(request: Request, name: str) -> JSONResponse:
+        """Delete it for good."""
         library, card = known(request, name)
         await aside(library.delete, card.id)
         return JSONResponse(

@@ -1,0 +1,35 @@
+"""Types what Cartesia's HTTP routes answer, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+
+class Locale(TypedDict):
+    """A language of a voice."""
+
+    locale: str
+    is_native: bool
+
+
+class CartesiaVoiceEntry(TypedDict):
+    """A voice as Cartesia's clients read it."""
+
+    id: str
+    name: str
+    tagline: str
+    description: str
+    language: str
+    locales: list[Locale]
+    created_at: str
+    access: str
+    visibility: str
+    is_owner: bool
+    is_public: bool
+
+
+class CartesiaVoicePage(TypedDict):
+    """A page of them."""
+
+    data: list[CartesiaVoiceEntry]
+    has_more: bool

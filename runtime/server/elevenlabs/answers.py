@@ -1,0 +1,102 @@
+"""Types what ElevenLabs' HTTP routes answer, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import TypedDict
+
+
+class Detail(TypedDict):
+    """What is wrong."""
+
+    status: str
+    message: str
+    param: str | None
+    retryable: bool
+
+
+class ElevenLabsError(TypedDict):
+    """A refusal as ElevenLabs' clients read it."""
+
+    detail: Detail
+
+
+class CharacterTimes(TypedDict):
+    """When the characters are spoken, in seconds from the beginning of the sound. They are estimates."""
+
+    characters: list[str]
+    character_start_times_seconds: list[float]
+    character_end_times_seconds: list[float]
+    estimated: bool
+
+
+class TimedAudio(TypedDict):
+    """Sound with the times of its characters."""
+
+    audio_base64: str
+    alignment: CharacterTimes | None
+    normalized_alignment: CharacterTimes | None
+
+
+class ElevenLabsVoice(TypedDict):
+    """A voice as ElevenLabs' clients read it; what has no meaning here is null or empty."""
+
+    voice_id: str
+    name: str
+    category: str
+    description: str
+    labels: dict[str, str]
+    samples: None
+    fine_tuning: None
+    preview_url: None
+    available_for_tiers: list[Any]
+    settings: None
+    sharing: None
+    high_quality_base_model_ids: list[Any]
+    verified_languages: list[Any]
+    is_owner: bool
+    is_legacy: bool
+    is_mixed: bool
+    created_at_unix: int
+
+
+class ElevenLabsVoices(TypedDict):
+    """Every voice."""
+
+    voices: list[ElevenLabsVoice]
+
+
+class ElevenLabsVoicePage(ElevenLabsVoices):
+    """A page of them."""
+
+    has_more: bool
+    total_count: int
+    next_page_token: str | None
+
+
+class ElevenLabsLanguage(TypedDict):
+    """A language of a model."""
+
+    language_id: str
+    name: str
+
+
+class ElevenLabsModel(TypedDict):
+    """A loaded checkpoint as ElevenLabs' clients read it."""
+
+    model_id: str
+    name: str
+    description: str
+    can_do_text_to_speech: bool
+    can_do_voice_conversion: bool
+    can_be_finetuned: bool
+    can_use_style: bool
+    can_use_speaker_boost: bool
+    serves_pro_voices: bool
+    requires_alpha_access: bool
+    token_cost_factor: float
+    max_characters_request_free_user: int
+    max_characters_request_subscribed_user: int
+    maximum_text_length_per_request: int
+    languages: list[ElevenLabsLanguage]

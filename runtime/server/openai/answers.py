@@ -1,0 +1,77 @@
+"""Types what the routes of OpenAI's dialect answer, and the body of a batch, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from runtime.server.descriptions import Model
+from runtime.server.openai.schema import SpeechBody
+
+
+class ModelList(TypedDict):
+    """The loaded checkpoints."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+class ModelAlias(TypedDict):
+    """A name of OpenAI's that means any of them."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class SpeechModels(TypedDict):
+    """The same list twice, as Open WebUI looks for it."""
+
+    object: Literal["list"]
+    data: list[Model | ModelAlias]
+    models: list[Model | ModelAlias]
+
+
+class Usage(TypedDict):
+    """Positions of the prompt, and frames."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class SpeechBatch(SpeechBody):
+    """Several texts; each item's fields stand over those beside ``items``."""
+
+    input: str = ""
+    items: Annotated[list[SpeechBody], Field(min_length=1)]
+
+
+class BatchResult(TypedDict):
+    """One text's sound, or why there is none."""
+
+    index: int
+    status: Literal["success", "error"]
+    audio_data: Annotated[str | None, Field(description="base64")]
+    media_type: str | None
+    error: str | None
+    seed: NotRequired[int | None]
+    stop_reason: NotRequired[str]
+    notes: NotRequired[list[str]]
+    usage: NotRequired[Usage]
+    code: NotRequired[str]
+    param: NotRequired[str | None]
+    retryable: NotRequired[bool]
+
+
+class BatchReply(TypedDict):
+    """All of them, in the order of the items."""
+
+    id: str
+    results: list[BatchResult]
+    total: int
+    succeeded: int
+    failed: int

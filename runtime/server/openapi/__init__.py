@@ -1,0 +1,1 @@
+"""Describes the runtime's HTTP routes as OpenAPI, and as a page."""

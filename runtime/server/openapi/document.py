@@ -1,0 +1,170 @@
+"""Builds the OpenAPI document from the routes of an application, their operations, and the tree of errors."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fastapi.routing import RouteContext, iter_route_contexts
+from pydantic import TypeAdapter
+from starlette.routing import BaseRoute
+
+from runtime.server.openapi.operations import EVERYWHERE, JSON, Operation, Refusals, operation_of
+from runtime.version import package_version
+
+OPENAPI = "3.1.0"
+METHODS = ("get", "post", "put", "patch", "delete")  # HEAD is what GET answers, without its body
+
+_REFERENCE = "#/components/schemas/{model}"
+_KEYS: dict[str, dict[str, str]] = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "x_api_key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "xi_api_key": {"type": "apiKey", "in": "header", "name": "xi-api-key"},
+}
+_ABOUT = (
+    "Speech by Qwen3-TTS checkpoints. `HEAD` works wherever `GET` does. Sound is made while it is sent: the status "
+    "waits for the first of it. WebSockets, and more words: docs/api.md."
+)
+
+Document = dict[str, Any]
+
+_FORMAT = re.compile(r":[^{}]*}")  # of a fact in a sentence: how its number is written
+
+_BYTES: Document = {"type": "string", "format": "binary"}
+_EVENT: Document = {  # each of a stream of them
+    "type": "object",
+    "properties": {
+        "event": {"type": "string"},
+        "data": {"type": "string", "contentMediaType": JSON},
+    },
+    "required": ["event", "data"],
+}
+
+
+def document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
+    """Describe every HTTP route; ``has_keys`` says whether a key is needed."""
+    operations = list(_operations(routes))
+    schemas, components = _schemas(operations)
+    paths: dict[str, Document] = defaultdict(dict)
+    for route, operation in operations:
+        for method in sorted({name.lower() for name in route.methods or ()} & set(METHODS)):
+            paths[_path(route)][method] = _described(route, method, operation, schemas)
+    needed: list[dict[str, list[str]]] = [{name: []} for name in _KEYS]
+    return {
+        "openapi": OPENAPI,
+        "info": {"title": "Voicewright runtime", "version": package_version(), "description": _ABOUT},
+        "servers": [{"url": "/"}],
+        "security": needed if has_keys else [{}, *needed],
+        "paths": dict(paths),
+        "components": {"schemas": components, "securitySchemes": _KEYS},
+    }
+
+
+def undocumented(routes: Sequence[BaseRoute]) -> list[str]:
+    """The paths whose endpoints have noted nothing, or have no words."""
+    return [
+        str(route.path)
+        for route in iter_route_contexts(routes)
+        if route.methods and route.endpoint and not (operation_of(route.endpoint) and route.endpoint.__doc__)
+    ]
+
+
+def _operations(routes: Sequence[BaseRoute]) -> Iterator[tuple[RouteContext, Operation]]:
+    """Each route with its operation; one that only repeats another with a slash behind it is left out."""
+    for route in iter_route_contexts(routes):
+        if route.methods and route.endpoint and not str(route.path).endswith("/"):
+            yield route, operation_of(route.endpoint) or Operation()
+
+
+def _schemas(operations: list[tuple[RouteContext, Operation]]) -> tuple[dict[int, Document], dict[str, Document]]:
+    """Describe every type once: how each is referred to, by its identity, and the components."""
+    types: dict[int, tuple[Any, Any]] = {}
+    for _, operation in operations:
+        for kind, mode in (
+            (operation.body, "validation"),
+            (operation.answer, "serialization"),
+            (operation.refused_as, "serialization"),
+        ):
+            types[id(kind)] = kind, mode
+    types.pop(id(None), None)
+    inputs: Any = [(key, mode, TypeAdapter(kind)) for key, (kind, mode) in types.items()]
+    referred, described = TypeAdapter.json_schemas(inputs, ref_template=_REFERENCE)
+    return {key: schema for (key, _), schema in referred.items()}, described.get("$defs", {})
+
+
+def _path(route: RouteContext) -> str:
+    """As OpenAPI writes it: without the converters of parameters."""
+    return re.sub(r":\w+}", "}", str(route.path))
+
+
+def _described(route: RouteContext, method: str, operation: Operation, schemas: dict[int, Document]) -> Document:
+    endpoint = route.endpoint
+    assert endpoint is not None
+    words = inspect.getdoc(endpoint) or ""
+    described: Document = {
+        "operationId": f"{method}{re.sub(r'[^A-Za-z0-9]+', '_', _path(route))}".rstrip("_"),
+        "tags": [_dialect(endpoint.__module__)],
+        "summary": re.split(r"(?<=\.)\s|[:;] ", words, maxsplit=1)[0].rstrip(".:;"),
+        "description": words,
+        "parameters": list(_parameters(route, operation)),
+        "responses": _responses(operation, schemas),
+    }
+    if operation.body is not None:
+        content: Document = {operation.body_media: {"schema": schemas[id(operation.body)]}}
+        if operation.example is not None:
+            content[operation.body_media]["example"] = operation.example
+        described["requestBody"] = {"required": True, "content": content}
+    if operation.is_open:
+        described["security"] = []
+    return described
+
+
+def _dialect(module: str) -> str:
+    """The folder of a dialect; what belongs to none is about operation."""
+    folder = module.removeprefix("runtime.server.").split(".")[0]
+    return folder if folder != "app" else "operation"
+
+
+def _parameters(route: RouteContext, operation: Operation) -> Iterator[Document]:
+    """Those of the signature, all of which are text."""
+    for place, fields in (("path", route.dependant.path_params), ("query", route.dependant.query_params)):
+        for field in fields:
+            is_needed = place == "path"
+            schema: Document = {"type": "string", **({"minLength": 1} if is_needed else {"default": field.default})}
+            about = operation.parameters.get(field.alias)
+            yield {
+                "name": field.alias,
+                "in": place,
+                "required": is_needed,
+                "schema": schema,
+                **({"description": about} if about else {}),
+            }
+    if operation.query is not None:
+        schema = TypeAdapter(operation.query).json_schema()
+        for name, described in schema["properties"].items():
+            yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": described}
+
+
+def _responses(operation: Operation, schemas: dict[int, Document]) -> Document:
+    answer: Document = {media: {"schema": _BYTES} for media in operation.sound}
+    if operation.is_events:
+        answer["text/event-stream"] = {"schema": _EVENT}
+    if operation.answer is not None:
+        answer[JSON] = {"schema": schemas[id(operation.answer)]}
+    return {
+        "200": {"description": "What was asked for.", "content": answer},
+        **dict(_refusals(operation.refusals | EVERYWHERE, schemas[id(operation.refused_as)])),
+    }
+
+
+def _refusals(refusals: Refusals, schema: Document) -> Iterator[tuple[str, Document]]:
+    """A response for each status, with the codes and sentences of the errors that have it."""
+    by_status = defaultdict(list)
+    for kind in sorted(refusals, key=lambda kind: kind.code):
+        by_status[kind.http_status].append(kind)
+    for status, those in sorted(by_status.items()):
+        words = "\n".join(f"* `{kind.code}`: {_FORMAT.sub('}', kind.sentence)}" for kind in those)
+        yield str(status), {"description": words, "content": {JSON: {"schema": schema}}}

@@ -1,0 +1,41 @@
+"""Serves the OpenAPI document and its page, which needs no script and nothing from elsewhere."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+
+from runtime.server.engine_host import Host
+from runtime.server.openapi.document import document
+from runtime.server.openapi.operations import documented
+from runtime.server.openapi.page import page
+
+GET = ["GET", "HEAD"]
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the routes; those that are added later are described too."""
+
+    @cache
+    def described() -> dict[str, Any]:
+        return document(app.routes, has_keys=bool(host.settings.server.keys))
+
+    @cache
+    def shown() -> str:
+        return page(described())
+
+    @app.api_route("/openapi.json", methods=GET)
+    @documented(answer=dict[str, Any])
+    async def openapi() -> dict[str, Any]:
+        """The HTTP routes as an OpenAPI 3.1 document."""
+        return described()
+
+    @app.api_route("/docs", methods=GET)
+    @app.api_route("/openapi", methods=GET)
+    @documented(sound=("text/html",))
+    async def openapi_page() -> HTMLResponse:
+        """The same as a page."""
+        return HTMLResponse(shown(), headers={"Cache-Control": "no-cache"})

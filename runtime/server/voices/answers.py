@@ -1,0 +1,142 @@
+"""Types what the routes of stored voices take and answer, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+_FILE = Field(json_schema_extra={"format": "binary"})
+
+
+class VoiceUpload(TypedDict, total=False):
+    """A recording or a voice file, and what is said of it (docs/api.md, Voices)."""
+
+    name: str
+    consent: Annotated[str, Field(description="the speaker's permission, in words")]
+    consent_who: str
+    audio_sample: Annotated[str, _FILE]
+    file: Annotated[str, _FILE]
+    ref_text: Annotated[str, Field(description="the exact words of the recording")]
+    language: str
+    speaker_description: str
+    tags: Annotated[str, Field(description="with commas between")]
+    provenance: Annotated[str, Field(description="a JSON object of texts")]
+    replace: Annotated[str, Field(description="1, true or yes: take the place of the voice of that name")]
+
+
+class Recording(TypedDict):
+    """A recording that is to be checked."""
+
+    audio_sample: Annotated[str, _FILE]
+    ref_text: NotRequired[str]
+
+
+class VoiceEdit(TypedDict, total=False):
+    """What is to be changed."""
+
+    name: str
+    description: str | None
+    tags: list[str]
+
+
+class StoredVoice(TypedDict):
+    """A stored voice, as OpenAI's clients read it, with all that is known of it."""
+
+    id: str
+    object: Literal["audio.voice"]
+    type: Literal["audio_sample"]
+    name: str
+    language: str
+    description: str | None
+    tags: list[str]
+    transcript: str | None
+    seconds: float
+    file_bytes: int
+    created_at: int
+    consent: str | None
+    provenance: dict[str, str]
+    advice: list[str]
+    yours: bool
+
+
+class UploadedVoice(TypedDict):
+    """A stored voice as vLLM-Omni's clients read it."""
+
+    name: str
+    consent: str | None
+    created_at: int
+    file_size: int
+    mime_type: str
+    embedding_source: str
+    embedding_dim: None
+    ref_text: NotRequired[str]
+    speaker_description: NotRequired[str]
+
+
+class NamedVoice(TypedDict):
+    """A voice as Open WebUI's menu has it."""
+
+    id: str
+    name: str
+
+
+class VoiceProblem(TypedDict):
+    """A file of the folder that is no voice that can be asked for."""
+
+    file: str
+    why: str
+
+
+class VoiceList(TypedDict):
+    """Speakers and stored voices."""
+
+    object: Literal["list"]
+    voices: list[str] | list[NamedVoice]
+    uploaded_voices: list[UploadedVoice]
+    data: list[StoredVoice]
+    problems: list[VoiceProblem]
+
+
+class CreatedVoice(StoredVoice):
+    """The voice that was kept."""
+
+    success: Literal[True]
+    voice: UploadedVoice
+
+
+class DeletedVoice(TypedDict):
+    """The voice that is gone."""
+
+    success: Literal[True]
+    id: str
+    name: str
+    object: Literal["audio.voice.deleted"]
+    deleted: Literal[True]
+
+
+class Trim(TypedDict):
+    """The part with speech, in seconds."""
+
+    start_s: float
+    end_s: float
+
+
+class Fault(TypedDict):
+    """A remark about a recording."""
+
+    code: str
+    sentence: str
+
+
+class VoiceCheck(TypedDict):
+    """What would be said of a recording."""
+
+    object: Literal["audio.voice.check"]
+    usable: bool
+    seconds: float
+    speech_s: float
+    trim: Trim
+    levels: dict[str, float | None]
+    advice: list[Fault]

@@ -1,0 +1,77 @@
+"""Schemathesis reads the runtime's own OpenAPI document and asks of every route what it says, and what it does not."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.conftest import PYTHON, ROOT
+from voicewright import sync, wav
+
+KEY = "a-key-of-this-test"
+CHECKS = (
+    *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"),
+    *("response_headers_conformance", "ignored_auth"),
+)
+EXAMPLES = 2  # random bodies a route, beside those that the document's own bounds give
+BUDGET_S = 280  # several times what it takes on an idle machine
+READY = re.compile(r"Voicewright runtime ready at (http://\S+)")
+STORED = "Grandmother"
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[str]:
+    """The real server and the embedded voice's rules, with an engine whose sound is there at once; it wants a key."""
+    told = {"VOICEWRIGHT_API_KEYS": KEY, "XDG_DATA_HOME": str(tmp_path / "data")}
+    command = [sys.executable, "-m", "tests.support.instant_runtime", "runtime", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | told, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield next(said[1] for line in process.stdout if (said := READY.match(line)))
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def test_every_route_is_as_the_document_says(runtime: str, tmp_path: Path) -> None:
+    schemathesis = PYTHON.with_name("st")
+    if not schemathesis.exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("get it with: make .venv-clients/.ready")
+    with sync.connect(runtime, api_key=KEY) as client:
+        sound = client.speak("The old clock strikes nine, and then it is quiet.", voice="clara", seed=3).read()
+        client.add_voice(STORED, wav(sound), consent="A test's own voice.")
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(f"""
+[parameters]
+"path.voice_id" = "clara"
+
+[[operations]]
+include-path-regex = "/v1/audio/voices/"
+include-method = ["GET", "PATCH"]
+
+[operations.parameters]
+"path.name" = "{STORED}"
+""")
+    ended = subprocess.run(
+        [
+            *(str(schemathesis), "--config-file", str(config), "run", f"{runtime}/openapi.json"),
+            *("--header", f"Authorization: Bearer {KEY}", "--checks", ",".join(CHECKS)),
+            *("--phases", "examples,coverage,fuzzing", "--max-examples", str(EXAMPLES), "--seed", "1"),
+            *("--continue-on-failure", "--request-timeout", "30", "--no-color"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=BUDGET_S,
+        check=False,
+        env=os.environ | {"NO_PROXY": "*"},
+    )
+    assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]
+    (tested,) = re.findall(r"Tested: (\d+)", ended.stdout)
+    assert int(tested) > 30

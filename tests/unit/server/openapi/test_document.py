@@ -1,0 +1,171 @@
+"""The OpenAPI document: every route is in it, what it refers to is there, and its statuses are those of the errors."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any, NoReturn
+
+import httpx
+import jsonschema
+import pytest
+from fastapi import FastAPI
+from starlette.routing import BaseRoute
+
+from runtime.errors import Overloaded, SpeechError, UnknownVoice
+from runtime.server.app import create_app
+from runtime.server.engine_host import Host
+from runtime.server.openapi.document import document, undocumented
+from runtime.server.openapi.operations import EVERYWHERE, documented, kinds
+from runtime.server.openapi.page import page
+from runtime.settings import ServerSettings, Settings
+from tests.support.library import MemoryLibrary
+
+VOID_TAGS = {"meta", "link", "br"}
+
+
+def app(**server: Any) -> FastAPI:
+    """The runtime's, of which nothing is loaded."""
+
+    def nothing(*_: object) -> NoReturn:
+        raise AssertionError("nothing is to be loaded")
+
+    return create_app(Host(Settings(server=ServerSettings(**server)), nothing, MemoryLibrary()))
+
+
+@pytest.fixture(scope="module")
+def routes() -> list[BaseRoute]:
+    return app().routes
+
+
+@pytest.fixture(scope="module")
+def described(routes: list[BaseRoute]) -> dict[str, Any]:
+    return document(routes, has_keys=False)
+
+
+def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, those in described["paths"].items():
+        for method, operation in those.items():
+            yield path, method, operation
+
+
+def everything(part: Any) -> Iterator[dict[str, Any]]:
+    """Every object in it."""
+    if isinstance(part, dict):
+        yield part
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from everything(inner)
+
+
+def test_no_route_is_undocumented(routes: list[BaseRoute]) -> None:
+    assert undocumented(routes) == []
+
+
+def test_one_that_is_would_be_seen() -> None:
+    bare = FastAPI(openapi_url=None)
+
+    @bare.get("/new")
+    async def new() -> None:
+        """It has words, and nobody has said what it answers."""
+
+    @bare.get("/silent")
+    @documented(answer=str)
+    async def silent() -> None: ...
+
+    assert undocumented(bare.routes)[-2:] == ["/new", "/silent"]
+    assert document(bare.routes, has_keys=False)["paths"].keys() >= {"/new", "/silent"}  # in the document all the same
+
+
+def test_what_is_referred_to_is_there(described: dict[str, Any]) -> None:
+    names = {part["$ref"] for part in everything(described) if "$ref" in part}
+    assert names
+    assert names <= {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
+
+
+def test_every_schema_is_one(described: dict[str, Any]) -> None:
+    for schema in described["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_operations_have_names_words_and_the_parameters_of_their_paths(described: dict[str, Any]) -> None:
+    names = [operation["operationId"] for *_, operation in operations(described)]
+    assert len(set(names)) == len(names) > 30
+    for path, _, operation in operations(described):
+        assert operation["summary"]
+        in_path = {one["name"] for one in operation["parameters"] if one["in"] == "path"}
+        assert in_path == set(re.findall(r"{(\w+)}", path))
+
+
+def test_statuses_are_those_of_the_errors(described: dict[str, Any]) -> None:
+    answers = described["paths"]["/v1/audio/speech"]["post"]["responses"]
+    expected: list[type[SpeechError]] = [UnknownVoice, Overloaded, *EVERYWHERE]
+    for kind in expected:
+        assert f"`{kind.code}`" in answers[str(kind.http_status)]["description"]
+    statuses = {str(kind.http_status) for kind in kinds(SpeechError)}
+    for *_, operation in operations(described):
+        assert set(operation["responses"]) <= {"200", *statuses}
+
+
+def test_a_body_says_its_fields_and_nothing_of_sockets(described: dict[str, Any]) -> None:
+    content = described["paths"]["/v1/audio/speech"]["post"]["requestBody"]["content"]["application/json"]
+    name = content["schema"]["$ref"].rpartition("/")[2]
+    body = described["components"]["schemas"][name]
+    assert body["required"] == ["input"]
+    assert {"voice", "instructions", "response_format", "seed"} <= body["properties"].keys()
+    assert not {"type", "context_id", "frames"} & body["properties"].keys()
+    assert content["example"]["input"]
+
+
+def test_keys_are_needed_where_the_server_has_some() -> None:
+    closed = document(app(api_keys="k").routes, has_keys=True)
+    assert {} not in closed["security"]
+    assert closed["paths"]["/ready"]["get"]["security"] == []
+    assert "security" not in closed["paths"]["/v1/models"]["get"]
+
+
+class Tags(HTMLParser):
+    """Whether tags are closed in order, the ids, and where links lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        assert not {"src", "onclick"} & told.keys()
+        if tag not in VOID_TAGS:
+            self.open.append(tag)
+        self.ids += [told["id"]] if told.get("id") else []
+        self.links |= {told["href"]} if told.get("href") else set()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_asks_nothing_of_anybody_else(described: dict[str, Any]) -> None:
+    tags = Tags()
+    tags.feed(page(described))
+    assert not tags.open
+    assert len(set(tags.ids)) == len(tags.ids)
+    assert {link for link in tags.links if not link.startswith("#")} == {"openapi.json"}
+    assert {link[1:] for link in tags.links if link.startswith("#")} <= set(tags.ids)
+    assert {operation["operationId"] for *_, operation in operations(described)} <= set(tags.ids)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/openapi.json", "application/json"), ("/openapi", "text/html"), ("/docs", "text/html")]
+)
+def test_both_are_served(path: str, kind: str) -> None:
+    async def asked() -> httpx.Response:
+        transport = httpx.ASGITransport(app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get(path)
+
+    answer = asyncio.run(asked())
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith(kind)
+    assert "Voicewright runtime" in answer.text
