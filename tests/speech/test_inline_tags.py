@@ -1,0 +1,46 @@
+"""The embedded voice speaks what stands between tags, each span as a request of its own would be, and never a tag."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.engine.engine import Engine
+from runtime.request import SAMPLE_RATE, Mode, SpeechRequest, StopReason
+from runtime.settings import Settings
+from tests.speech.recogniser import heard_words, share_heard
+from tests.support.engines import Heard, said
+
+pytestmark = pytest.mark.thorough
+
+FIRST, SECOND = "The boat came back in the evening.", "Nobody on the quay had expected it so soon."
+TEXT = f"[excited] {FIRST} [pause:750ms] [sad] {SECOND}"
+MOST = 0.5
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine.open(Settings())
+
+
+def speak(engine: Engine, text: str, **words: Any) -> Heard:
+    return said(engine, SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice="Angus", seed=1, **words))
+
+
+def test_spans_are_what_requests_say_with_silence_between(engine: Engine) -> None:
+    heard = speak(engine, TEXT, tags=True)
+    first, second = speak(engine, FIRST, instruct="excited"), speak(engine, SECOND, instruct="sad")
+    assert heard.end.stop_reason is StopReason.EOS
+    assert np.array_equal(heard.codes, np.concatenate([first.codes, second.codes]))
+    silence = heard.pcm[len(first.pcm) : len(first.pcm) + 3 * SAMPLE_RATE // 4]
+    assert not silence.any()
+    assert len(heard.pcm) == len(first.pcm) + len(silence) + len(second.pcm)
+    assert not np.array_equal(speak(engine, FIRST).codes, first.codes), "the style counts"
+
+
+def test_words_are_heard_and_tags_are_not(engine: Engine) -> None:
+    words = heard_words(speak(engine, TEXT, tags=True).pcm)
+    assert share_heard(f"{FIRST} {SECOND}", words) > MOST
+    assert {"excited", "pause", "sad"}.isdisjoint(words)
