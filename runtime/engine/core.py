@@ -214,8 +214,9 @@ class EngineCore:
         table = self.table
         for slot in np.flatnonzero(table.ended & (table.made == table.sent) & ~table.in_code2wav):
             sequence = self.holders[int(slot)]
-            if sequence.text_stream.pause and not sequence.text_stream.parts:
-                sequence.rest(sequence.text_stream.pause, self._no_codes)
+            text_stream = sequence.text_stream
+            if text_stream.pause and text_stream.closed and not text_stream.parts:
+                sequence.rest(text_stream.pause, self._no_codes)
             self.end(sequence, sequence.stop_reason)
 
     def tell_short(self) -> None:
