@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runtime.request import SpeechRequest
@@ -91,6 +92,15 @@ class AudioMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class EncodedMessage:
+    """A JSON message whose sound is still to be encoded. Messages of one client are made one after the other."""
+
+    make: Callable[[], str] = field(repr=False)  # thread: a worker; empty: nothing is complete yet
+    number: int  # of the utterance
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """The closing handshake; nothing follows."""
 
@@ -98,4 +108,4 @@ class Close:
     reason: str = ""
 
 
-Outgoing = TextMessage | AudioMessage | Close
+Outgoing = TextMessage | AudioMessage | EncodedMessage | Close

@@ -26,6 +26,7 @@ from runtime.server.commands import (
     Cancel,
     Close,
     Decode,
+    EncodedMessage,
     FinishText,
     Flush,
     Outgoing,
@@ -300,8 +301,20 @@ class Connection:
                 await self._socket.send_text(text)
             case AudioMessage(data):
                 await self._socket.send_bytes(data)
+            case EncodedMessage(make):
+                if text := await self._encoded(make):
+                    await self._socket.send_text(text)
             case Close(code, reason):
                 await self._socket.close(code, reason)
+
+    async def _encoded(self, make: Callable[[], str]) -> str:
+        """Have a worker make a message; where it cannot, the session ends."""
+        try:
+            return await self._loop.run_in_executor(self._host.encoders, make)
+        except Exception:
+            log.exception("sound of the session %s could not be encoded", self._session_id)
+            self._feed(partial(self._dialect.shut, GenerationFailed(), 1011))
+            return ""
 
     async def _drop_slow_reader(self, error: SlowReader) -> None:
         """Close on a client that reads nothing: what waits for it is let go, the reason comes last."""

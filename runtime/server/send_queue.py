@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Callable
 
-from runtime.server.commands import AudioMessage, Close, Outgoing, TextMessage
+from runtime.server.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
 from runtime.server.wire import Reply
 
 _CONGESTED = 256  # untaken messages without sound; a client that does not read these is not listened to either
@@ -34,10 +34,18 @@ class SendQueue:
         about: str | None = None,
     ) -> None:
         """Queue a JSON message; with ``number`` it is of that utterance's sound, and goes when that is dropped."""
-        text = json.dumps(message, separators=(",", ":"), allow_nan=False)
-        item = TextMessage(text, is_terminal, number, samples)
+        item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
         self._count(item, 1)
+
+    def encoded(self, make: Callable[[], Reply | None], *, number: int, samples: int, about: str) -> None:
+        """Queue a JSON message of an utterance's sound that a worker makes when its turn has come, if it does."""
+
+        def text() -> str:
+            message = make()
+            return "" if message is None else _json(message)
+
+        self.items.append((EncodedMessage(text, number, samples), about))
 
     def sound(self, data: bytes, *, number: int, samples: int) -> None:
         self.items.append((AudioMessage(data, number, samples), None))
@@ -75,3 +83,7 @@ class SendQueue:
         if isinstance(item, TextMessage) and item.number is None:
             self._untaken += by
             self.untaken_ends += by * item.is_terminal
+
+
+def _json(message: Reply) -> str:
+    return json.dumps(message, separators=(",", ":"), allow_nan=False)

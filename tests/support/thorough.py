@@ -96,6 +96,7 @@ THOROUGH: dict[str, Row] = {
     "tests/wire/test_elevenlabs.py": (
         "test_elevenlabs_own_client_sends_each_word_and_would_have_it_now",
         "test_livekits_sentences_are_flushed_and_its_context_closed",
+        "test_a_codec_on_a_socket_is_a_file_that_others_can_read[opus_48000_32]",
         "test_who_goes_on_too_late_is_told",
         "test_an_error_ends_its_context_and_no_other",
         "test_a_hang_up_over_http_frees_the_slot",

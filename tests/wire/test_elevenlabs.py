@@ -148,6 +148,17 @@ def test_elevenlabs_own_client_sends_each_word_and_would_have_it_now(server: Run
     assert code == 1000
 
 
+@pytest.mark.parametrize("form", ["mp3_22050_32", "opus_48000_32"])
+def test_a_codec_on_a_socket_is_a_file_that_others_can_read(server: RunningServer, form: str) -> None:
+    messages, code = one(server, "Good morning. ", output_format=form)
+    with av.open(io.BytesIO(sound_of(messages))) as file:
+        rate = file.streams.audio[0].codec_context.sample_rate
+        seconds = sum(frame.samples for frame in file.decode(audio=0)) / rate
+    assert rate == int(form.split("_")[1])
+    assert seconds == pytest.approx(SECONDS, abs=0.15)
+    assert (chars_of(messages), messages[-1]["isFinal"], code) == ("Good morning. ", True, 1000)
+
+
 def test_an_error_ends_the_socket(server: RunningServer) -> None:
     async def fail(**fields: Any) -> tuple[list[dict[str, Any]], int | None]:
         async with socket(server, ONE) as connection:

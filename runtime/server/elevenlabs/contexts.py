@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runtime.server.elevenlabs.chunk_schedule import ChunkSchedule
-from runtime.server.elevenlabs.output_formats import SoundWriter
 from runtime.server.elevenlabs.schema import ClientMessage, Manner
+from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.utterance import Utterance
 from runtime.shared.speech_tags import Tags
-from runtime.shared.word_times import TimedWords, WordTimes
+from runtime.shared.word_times import WordTimes
 
 _LEAD_S = 1.0  # before a listener runs dry: a sentence is cut no sooner than it must
 
@@ -21,13 +21,12 @@ class Context(Utterance[Manner]):
 
     name: str
     speed: float
-    writer: SoundWriter
+    sound: SoundMessages
     schedule: ChunkSchedule | None  # None: the client sends what belongs together, and has it spoken at once
     heard_of: float  # seconds, when its client last spoke of it, or it last made a sound
     keeps_pieces: bool = True
     tags: Tags = field(default_factory=Tags)
     words: WordTimes = field(default_factory=WordTimes)
-    told: TimedWords = field(default_factory=TimedWords)  # that wait for the next sound to go with
     owed_samples: int = 0  # made, but still in the writer: they count with the next message
     plays_until: float | None = None  # when a listener without a buffer has heard all that was made; None: nothing was
     _last: str = " "  # character of its text

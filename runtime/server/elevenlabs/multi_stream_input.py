@@ -76,8 +76,8 @@ class MultiStreamInputSession(ElevenLabsSession):
     def _named(self, name: str) -> Context | None:
         return next((context for context in self.utterances.values() if context.name == name), None)
 
-    def _label(self, context: Context) -> str | None:
-        return context.name
+    def _label(self, name: str) -> str | None:
+        return name
 
     def _conclude(self, context: Context) -> None:
         self._end_name(context.name)

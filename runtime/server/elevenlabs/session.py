@@ -8,19 +8,20 @@ one. The voice stands in the socket's address. Text goes to the engine as it com
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from runtime.errors import InvalidMessage, SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, Broken, Finished, SpeechEvent
 from runtime.server.dialect import Dialect
-from runtime.server.elevenlabs import alignment, replies
+from runtime.server.elevenlabs import replies
 from runtime.server.elevenlabs.chunk_schedule import DEFAULT, ChunkSchedule
 from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage, SocketOptions, manner, read, resolve_voice
+from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.utterance import GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
-from runtime.shared.word_times import TimedWords
 
 
 class ElevenLabsSession(Dialect[Context]):
@@ -72,23 +73,22 @@ class ElevenLabsSession(Dialect[Context]):
             samples = len(piece) // BYTES_PER_SAMPLE
             context.owed_samples += samples
             context.hear(samples / SAMPLE_RATE / context.speed, self._clock())
-            context.told.join(context.words.hear(samples))
-            if data := context.writer.add(piece):
-                self._send(context, data)
+            self._send(context, partial(context.sound.add, piece, context.words.hear(samples)))
 
-    def _send(self, context: Context, data: bytes) -> None:
-        times, context.told = context.told, TimedWords()
-        told = alignment.realtime(times, context.speed, is_relative=not self._options.sync_alignment)
-        message = replies.audio(data, told, self._label(context))
-        self._say(context.name, message, number=context.number, samples=context.owed_samples)
+    def _send(self, context: Context, make: Callable[[], Reply | None]) -> None:
+        """Send a message of its sound, which a worker makes unless that is soon done."""
+        if not context.sound.is_instant:
+            self.send_queue.encoded(make, number=context.number, samples=context.owed_samples, about=context.name)
+        elif (message := make()) is not None:
+            self._say(context.name, message, number=context.number, samples=context.owed_samples)
+        else:
+            return
         context.owed_samples = 0
 
     def _end(self, context: Context) -> None:
         """Say that all of its sound was sent."""
-        rest = context.writer.finish() if context.samples else b""
-        context.told.join(context.words.finish())
-        if rest or (context.samples and context.told.spans):
-            self._send(context, rest)
+        if context.samples:
+            self._send(context, partial(context.sound.finish, context.words.finish()))
         self._conclude(context)
 
     # --- the client's messages
@@ -109,7 +109,9 @@ class ElevenLabsSession(Dialect[Context]):
             text,
             name=name,
             speed=message.speed,
-            writer=options.format.writer(message.speed),
+            sound=SoundMessages(
+                options.format, message.speed, label=self._label(name), is_relative=not options.sync_alignment
+            ),
             schedule=None if options.auto_mode else ChunkSchedule(lengths or DEFAULT),
             heard_of=now,
         )
@@ -132,8 +134,8 @@ class ElevenLabsSession(Dialect[Context]):
     # --- what the two kinds of socket do each in its own way
 
     @abstractmethod
-    def _label(self, context: Context) -> str | None:
-        """The ``contextId`` of its messages."""
+    def _label(self, name: str) -> str | None:
+        """The ``contextId`` of a context's messages."""
 
     @abstractmethod
     def _conclude(self, context: Context) -> None:

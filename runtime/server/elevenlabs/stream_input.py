@@ -31,7 +31,7 @@ class StreamInputSession(ElevenLabsSession):
         except BadRequest as error:
             self.shut(error, error.close_code)
 
-    def _label(self, context: Context) -> str | None:
+    def _label(self, name: str) -> str | None:
         return None
 
     def _conclude(self, context: Context) -> None:

@@ -16,6 +16,7 @@ from runtime.server.commands import (
     Close,
     Command,
     Decode,
+    EncodedMessage,
     FinishText,
     Recall,
     Submit,
@@ -125,6 +126,9 @@ class DialectDriver:
                     heard.append(json.loads(text))
                 case AudioMessage(data):
                     heard.append(data)
+                case EncodedMessage(make):
+                    if text := make():
+                        heard.append(json.loads(text))
                 case Close():
                     heard.append(item)
         return heard

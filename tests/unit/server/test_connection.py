@@ -274,3 +274,18 @@ def test_a_fault_of_ours_in_the_session_ends_that_session_only(monkeypatch: pyte
         assert "fault" not in error["message"]
 
     play(scenario)
+
+
+@pytest.mark.logs_errors
+def test_sound_that_cannot_be_encoded_ends_the_session_in_words() -> None:
+    def broken() -> None:
+        raise ValueError("a codec's")
+
+    async def scenario(client: Client, _: Engine, host: Host) -> None:
+        (connection,) = host.sockets
+        connection._dialect.send_queue.encoded(broken, number=1, samples=1, about="c")
+        client.say("ping", t=1)  # has the writer look at what waits
+        _, error, _ = await client.hears("pong", "error", "websocket.close")
+        assert error["code"] == "generation_failed"
+
+    play(scenario)

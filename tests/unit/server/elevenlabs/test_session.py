@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from runtime.errors import Draining, InvalidConfig, UnknownVoice, UnsupportedFormat, VoiceNotFound
 from runtime.request import Mode, Sampling
-from runtime.server.commands import Append, FinishText, Flush, Recall
+from runtime.server.commands import Append, EncodedMessage, FinishText, Flush, Recall, TextMessage
 from runtime.server.elevenlabs.schema import PREMADE, ClientMessage, manner, read, read_socket_options
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.settings import Limits
@@ -203,6 +204,30 @@ def test_times_are_of_the_pace_that_was_asked_for() -> None:
     last = [message["alignment"] for message in heard if message["alignment"]][-1]
     assert last["charStartTimesMs"][-1] + last["charDurationsMs"][-1] <= 2000
     assert len(sound_of(heard)) == pytest.approx(50 * 1920, rel=0.05)
+
+
+# --- formats
+
+
+def test_a_codec_is_a_workers_work_and_its_samples_count_all_the_same() -> None:
+    driver = elevenlabs(output_format="mp3_22050_32")
+    spoken(driver, "Hello there.", context_id="c")
+    driver.send({"context_id": "c", "close_context": True})
+    driver.sound(1, frames=12)
+    driver.finish(1)
+    *sound, last = iter(driver.dialect.take, None)
+    encoded = [item for item in sound if isinstance(item, EncodedMessage)]
+    assert len(encoded) == len(sound)
+    assert sum(item.samples for item in encoded) == 12 * 1920
+    made = [json.loads(text) for item in encoded if (text := item.make())]
+    assert sound_of(made).startswith(b"ID3")
+    assert told(made) == "Hello there. "
+    assert isinstance(last, TextMessage)
+    driver.send({"context_id": "d", "text": "Hello."})
+    driver.sound(2)
+    for _ in range(2):
+        driver.send({"context_id": "d", "close_context": True})
+    assert driver.kinds() == ["final"]  # what was not encoded yet is not wanted any more
 
 
 # --- several contexts

@@ -1,0 +1,42 @@
+"""Makes the messages that carry one context's sound: samples into its format, and the times of what is over by then."""
+
+from __future__ import annotations
+
+from runtime.server.elevenlabs import alignment, replies
+from runtime.server.elevenlabs.output_formats import OutputFormat
+from runtime.server.wire import Reply
+from runtime.shared.pcm_formats import PcmWriter
+from runtime.shared.word_times import TimedWords
+
+
+class SoundMessages:
+    """One context's. Any one thread at a time."""
+
+    def __init__(self, form: OutputFormat, speed: float, *, label: str | None, is_relative: bool) -> None:
+        self._writer = form.writer(speed)
+        self._speed = speed
+        self._label = label
+        self._is_relative = is_relative
+        self._told = TimedWords()  # that wait for the next sound to go with
+
+    @property
+    def is_instant(self) -> bool:
+        """A call takes microseconds; a codec takes milliseconds for each 80 ms of sound."""
+        return isinstance(self._writer, PcmWriter)
+
+    def add(self, pcm: bytes, times: TimedWords) -> Reply | None:
+        """Take s16le samples at 24 kHz, and the words that are over by their end; None: nothing is complete yet."""
+        self._told.join(times)
+        data = self._writer.add(pcm)
+        return self._message(data) if data else None
+
+    def finish(self, times: TimedWords) -> Reply | None:
+        """Return the rest."""
+        self._told.join(times)
+        data = self._writer.finish()
+        return self._message(data) if data or self._told.spans else None
+
+    def _message(self, data: bytes) -> Reply:
+        told, self._told = self._told, TimedWords()
+        times = alignment.realtime(told, self._speed, is_relative=self._is_relative)
+        return replies.audio(data, times, self._label)
