@@ -10,10 +10,8 @@ from torch import Tensor
 
 from runtime.model.code2wav import Code2Wav
 
-WINDOW, CONTEXT = (
-    300,
-    25,
-)  # frames that are decoded at once, and those before them that are decoded again (model.md 6.1)
+WINDOW = 300  # frames that are decoded at once (docs/model.md 6.1)
+CONTEXT = 25  # frames before them that are decoded again
 
 
 def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
