@@ -93,3 +93,15 @@ def test_a_take_that_ends_while_the_studio_is_away_is_kept_afterwards(studio: Pa
     expect(studio.locator(".vw-toast")).to_contain_text("kept as soon as it does")
     studio.unroute("**/studio/takes")
     expect(studio.locator("#vw-star")).to_be_visible(timeout=BACK_MS)
+
+
+def test_the_library_leaves_it_to_the_status_to_say_that_nothing_answers(app: App, open_studio: OpenStudio) -> None:
+    with stalling_proxy(int(app.port)) as proxy:
+        page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
+        for route in ("**/studio/takes?*", "**/v1/audio/voices"):
+            page.route(route, lambda route: route.abort())  # at once, where a stalled connection takes its time
+        proxy.stall()
+        page.click("#vw-tab-library")
+        expect(page.locator("#vw-status")).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
+        expect(page.locator("#vw-room-library")).not_to_contain_text("does not answer")
+        proxy.flow()
