@@ -63,7 +63,7 @@ def test_the_routes_answer(server: RunningServer) -> None:
     assert httpx.get(f"{server.http}/health").json() == {"status": "ok"}
     assert httpx.get(f"{server.http}/ready").json() == {
         "status": "ready",
-        **{"slots": 12, "active": 0, "waiting": 0, "short_of_text": 0},
+        **{"slots": 12, "active": 0, "waiting": 0, "short_of_text": 0, "ports": {}},
     }
 
 
@@ -89,8 +89,8 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
     ("method", "path", "status", "code"),
     [
         ("GET", "/v1/nothing", 404, "unknown_route"),
-        ("GET", "/docs", 404, "unknown_route"),
-        ("GET", "/openapi.json", 404, "unknown_route"),
+        ("POST", "/docs", 405, "method_not_allowed"),
+        ("GET", "/openapi.yaml", 404, "unknown_route"),
         ("POST", "/v1/nothing/at/all", 404, "unknown_route"),
         ("GET", "/../../etc/passwd", 404, "unknown_route"),
         ("POST", "/v1/models", 405, "method_not_allowed"),
