@@ -30,6 +30,7 @@ INSECURE_HOST = "studio.test"
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 30_000
+expect.set_options(timeout=15_000)  # what is awaited comes late where other tests share the processor
 VOICES = "/v1/audio/voices"
 VIEWPORT: ViewportSize = {"width": 1200, "height": 860}
 OF_A_PAGE = {"viewport", "color_scheme"}  # what can be set on a page of a window that is open already

@@ -53,6 +53,8 @@ NAMES = {
     "TTS",
     "Cookie",
     "API",
+    "neutral",  # a tag of the text, as it is written
+    *("Home", "Assistant", "Wyoming", "VOICEWRIGHT", "WYOMING", "tcp"),
 } | {
     *(
         "WAV",
