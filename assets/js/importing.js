@@ -3,6 +3,7 @@
 import { api } from './api.js';
 import { takeDrops } from './drops.js';
 import { errorOf } from './errors.js';
+import { GAP_S } from './script/document.js';
 import { areSubtitles, subtitlesToText } from './script/subtitles.js';
 
 /**
@@ -35,7 +36,7 @@ export class Importing {
   /** A file's text into the shared field, or into a script where it is too long for one take or has times. @param {File|undefined} file */
   async open(file) {
     const { studio } = this;
-    const read = await this.read(file);
+    const read = await this.read(file, GAP_S); // what has times becomes a new script
     if (!read) return;
     if (read.isTimed || [...read.text.trim()].length > studio.facts.most) {
       return studio.go('script', { text: read.text, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });

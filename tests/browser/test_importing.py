@@ -54,6 +54,13 @@ def test_what_is_longer_than_a_take_becomes_a_script_of_the_files_name(studio: P
     expect(studio.locator("#vw-script-lines > li")).to_have_count(200)
 
 
+def test_subtitles_become_a_script_that_keeps_their_times(studio: Page) -> None:
+    srt = "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:04,400 --> 00:00:05,000\nTwo.\n"
+    studio.set_input_files("#vw-text-file", {"name": "a.srt", "mimeType": "text/plain", "buffer": srt.encode()})
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(2)
+    assert texts(studio) == ["One. [pause 2s]", "Two."], "a script's own 0.4 s come after it"
+
+
 def test_a_file_that_is_dropped_is_read_and_one_that_cannot_be_says_why(studio: Page) -> None:
     drop = """([name, bytes]) => {
       const dataTransfer = new DataTransfer();

@@ -7,6 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import OpenStudio
+from tests.browser.design_steps import make_three
 from tests.browser.steps import await_sound, copy_code, enter, kept_take, picker, reading, speaker
 
 pytestmark = pytest.mark.browser
@@ -26,6 +27,8 @@ def test_axe_finds_nothing_in_any_room(open_studio: OpenStudio, scheme: str) -> 
 
     for room in ROOMS:
         enter(page, room)
+        if room == "design":
+            make_three(page)
         if room == "library":
             page.locator(".vw-take-open").first.click()
         look(room)

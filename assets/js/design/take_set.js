@@ -21,7 +21,7 @@ export class TakeSet {
     this.t = t;
     this.element = copyOf(template);
     const find = (/** @type {string} */ selector) => need(this.element, selector);
-    this.title = find('h3');
+    this.title = find('h2');
     this.title.id = `vw-design-set-${number}`;
     this.element.setAttribute('aria-labelledby', this.title.id);
     this.what = find('.vw-design-set-what');
