@@ -52,9 +52,14 @@ export class TimelineHand {
       if (id) this.timeline.lift(id);
     };
     const timer = id && event.pointerType === 'touch' ? setTimeout(start, HOLD_MS) : undefined;
+    let isScroll = false; // a finger that moves before it has held
     this.follow(event, {
       move: (moved) => {
-        if (!this.isDragging && id && timer === undefined && Math.abs(moved.clientX - clientX) > FAR) start();
+        if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > FAR) {
+          if (timer === undefined) start();
+          else isScroll = true;
+          clearTimeout(timer);
+        }
         if (this.isDragging && id) this.timeline.carry(id, moved.clientX - clientX, this.neighbour(id, moved));
       },
       end: (last) => {
@@ -62,7 +67,7 @@ export class TimelineHand {
         if (id && this.isDragging) {
           this.timeline.put(id);
           if (last) this.deeds.move(id, this.neighbour(id, last));
-        } else if (last) {
+        } else if (last && !isScroll) {
           this.deeds.seek(this.timeline.placeOf(last));
           if (id) this.deeds.choose(id);
         }
