@@ -54,7 +54,9 @@ def test_every_example_has_its_test() -> None:
     assert len(examples("python", PYTHON_PAGE)) == len(PYTHON)
     assert len(examples("js", JAVASCRIPT_PAGE)) == len(JAVASCRIPT)
     assert len(examples("html", JAVASCRIPT_PAGE)) == 1  # tests/browser/test_ws_client.py
-    assert PAGE.count("```") == 2
+    assert len(examples("sh")) == 1  # tests/wire/test_wyoming.py, tests/browser/test_host.py
+    assert len(examples("python")) == 1
+    assert PAGE.count("```") == 4
 
 
 @pytest.mark.parametrize("number", range(len(PYTHON)))
