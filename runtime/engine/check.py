@@ -42,8 +42,8 @@ def check(settings: Settings) -> Checked:
     device = open_device(engine.device, eager=True)
     registry = Registry.read(settings.models)
     found = [inspect_folder(resolve(entry.reference)) for entry in registry.entries]
-    for one in found:
-        one.require()
+    for inspection in found:
+        inspection.require()
     names, room = tuple(entry.name for entry in registry.entries), MemoryRoom.of(device, engine)
     need = MemoryNeed.of(found, room, engine, choose_dtype(engine.dtype, device))
     need.require(", ".join(names), room, engine)

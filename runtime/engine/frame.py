@@ -132,7 +132,7 @@ class Frame:
         return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, counts, graft)
 
     def _graft(self, slots: Slots | None) -> Graft | None:
-        """The rows whose inputs the lender embeds; None where there are none, as in every graph. Shapes: slots [B]."""
+        """Rows that read inputs of the lender; None where there are none, as in every graph. Shapes: slots [B]."""
         if self.lender is None or slots is None:
             return None
         places = np.flatnonzero(self.slot_cache.host_grafted[slots])

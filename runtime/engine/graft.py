@@ -16,7 +16,7 @@ from runtime.model.talker import Talker
 
 @dataclass(frozen=True, slots=True)
 class Graft:
-    """Which rows these are, and who embeds their inputs. Shapes: at [g] int64, places in the batch."""
+    """Rows of a batch, and the talker that embeds their inputs. Shapes: at [g] int64, places in the batch."""
 
     talker: Talker
     lender: Talker

@@ -59,7 +59,7 @@ class MemoryNeed:
             _bytes_of(network, dtype.itemsize if prefix == TALKER else torch.float32.itemsize)
             for prefix, network in _networks(found)
         )
-        slots = sum(_slot_bytes(one, settings, dtype) for one in found)
+        slots = sum(_slot_bytes(inspection, settings, dtype) for inspection in found)
         return cls(weights + (PROCESS if room.on_cpu else RESERVE), slots)
 
     def with_slots(self, slots: int) -> int:
@@ -85,11 +85,11 @@ class MemoryNeed:
 def _networks(found: Sequence[Inspection]) -> Iterator[tuple[str, nn.Module]]:
     """Every network that would be loaded, with the prefix of its keys."""
     sounds: list[Sequence[Path]] = []
-    for one in found:
-        files = one.speech_files
+    for inspection in found:
+        files = inspection.speech_files
         is_shared = any(are_same(files, others) for others in sounds)
         sounds.append(files)
-        for prefix, network in one.networks.items():
+        for prefix, network in inspection.networks.items():
             if not (is_shared and prefix in (DECODER, ENCODER)):
                 yield prefix, network
 
@@ -99,12 +99,12 @@ def _bytes_of(network: nn.Module, element: int) -> int:
     return sum(tensor.numel() * (element if tensor.is_floating_point() else tensor.itemsize) for tensor in tensors)
 
 
-def _slot_bytes(one: Inspection, settings: EngineSettings, dtype: torch.dtype) -> int:
-    code2wav = one.networks[DECODER]
-    assert one.config is not None
+def _slot_bytes(inspection: Inspection, settings: EngineSettings, dtype: torch.dtype) -> int:
+    code2wav = inspection.networks[DECODER]
+    assert inspection.config is not None
     assert isinstance(code2wav, Code2Wav)
-    length = min(settings.max_model_len, one.config.talker.max_position_embeddings)
-    return slot_bytes(one.config, code2wav, length, dtype.itemsize)
+    length = min(settings.max_model_len, inspection.config.talker.max_position_embeddings)
+    return slot_bytes(inspection.config, code2wav, length, dtype.itemsize)
 
 
 def memory_of(device: Device) -> tuple[int, int]:

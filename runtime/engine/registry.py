@@ -129,11 +129,11 @@ class Registry:
         return (entry,) if reader is entry else (entry, self.usable(Mode.BASE))
 
     def not_served(self, mode: Mode) -> ModeNotServed:
-        """What a request hears whose mode no checkpoint serves."""
+        """The error for a mode that no checkpoint serves."""
         return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.modes))
 
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
-        """The entry whose encoders read voices for this one: its own, or those of a Base checkpoint of the same size.
+        """The entry with the encoders that read voices for this one: itself, or a Base checkpoint of the same size.
 
         An x-vector has the talker's width, and CustomVoice checkpoints are published without an encoder; their
         speakers' rows of the codec embedding stand where Base has its x-vector (docs/model.md 3.2).

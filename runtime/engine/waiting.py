@@ -85,7 +85,7 @@ class WaitingQueue:
     def release(
         self, is_loaded: Callable[[Sequence], bool] = lambda sequence: True
     ) -> list[tuple[Sequence, list[Command]]]:
-        """Take out those whose checkpoints are loaded by now, and what their clients have wanted meanwhile."""
+        """Take out the requests with all checkpoints loaded by now, and the commands about them meanwhile."""
         sequences = [sequence for sequence in self._no_checkpoint.values() if is_loaded(sequence)]
         for sequence in sequences:
             del self._no_checkpoint[sequence.ticket]

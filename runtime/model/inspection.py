@@ -106,16 +106,16 @@ def _on_hub(reference: str) -> Inspection:
     from runtime.model import hub  # slow to import
 
     try:
-        one = hub.contents(reference)
+        listed = hub.contents(reference)
     except HubUnreachable:
         return inspect_folder(hub.folder_of(reference))
-    folder = hub.fetch_beside_weights(one)
-    sizes = {file.path: file.size for file in one.files}
-    found = Inspection(one.choice, sizes, folder, problems=list(one.choice.problems))
-    found.download = Download(one.size, one.here, hub.room())
+    folder = hub.fetch_beside_weights(listed)
+    sizes = {file.path: file.size for file in listed.files}
+    found = Inspection(listed.choice, sizes, folder, problems=list(listed.choice.problems))
+    found.download = Download(listed.size, listed.here, hub.room())
     with found.noting():
-        hub.require_room([one])
-    return _read(found, lambda names: hub.headers(one, names))
+        hub.require_room([listed])
+    return _read(found, lambda names: hub.headers(listed, names))
 
 
 def _read(found: Inspection, headers_of: HeadersOf) -> Inspection:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from runtime.errors import SpeechError
-from runtime.request import Reference, SpeechRequest
+from runtime.request import Reference, Sampling, SpeechRequest
 from runtime.server.commands import Append, Cancel, Command, FinishText, Flush, Submit
 from runtime.server.pronunciations import Pronunciation, dictionary_for
 from runtime.server.text_filter import FilterName, text_filter
@@ -29,6 +29,37 @@ class SpeechConfig(Protocol):
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request that this makes of a text."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a text is spoken, where a protocol has no words for a recording of its client's own."""
+
+    language: str
+    instruct: str | None = None
+    graft: bool = False
+    seed: int | None = None
+    max_frames: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
+        """Return the request that this begins. A stored voice without words is spoken by its x-vector alone."""
+        if reference is not None:
+            reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
+        return SpeechRequest(
+            text=text,
+            mode=resolved.mode,
+            voice=resolved.speaker,
+            language=self.language,
+            instruct=self.instruct,
+            graft=self.graft,
+            reference=reference,
+            sampling=self.sampling,
+            seed=self.seed,
+            max_frames=self.max_frames,
+            holds_end=True,
+            acknowledged=True,
+        )
 
 
 Config = TypeVar("Config", bound=SpeechConfig)

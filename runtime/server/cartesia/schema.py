@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AliasChoices, Field, model_validator
@@ -13,6 +11,7 @@ from runtime.request import Reference, SpeechRequest
 from runtime.server.languages import language_of
 from runtime.server.pronunciations import Pronunciations, refuse_dictionary
 from runtime.server.text_filter import FilterName
+from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
 from runtime.settings import Limits
@@ -89,33 +88,24 @@ class CartesiaRequest(StrictFields):
     def language_name(self) -> str:
         return language_of(self.language)
 
-    def resolve_voice(self, resolver: VoiceResolver, models: Set[str]) -> ResolvedVoice:
-        """Resolve mode and voice. A model that is none of ours ("sonic-2") is any of them.
+    def resolve_voice(self, resolver: VoiceResolver) -> ResolvedVoice:
+        """Resolve mode and voice.
 
         Raises:
-            BadRequest: see `VoiceResolver.resolve`.
+            BadRequest: see `VoiceResolver.resolve_foreign`.
         """
-        model = self.model_id if self.model_id in models else None
-        voice, style = self.voice.id, self.instructions
-        return resolver.resolve(mode=None, model=model, voice=voice, has_reference=False, style=style)
+        return resolver.resolve_foreign(model=self.model_id, voice=self.voice.id, style=self.instructions)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request that this begins."""
-        if reference is not None:
-            reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
-        return SpeechRequest(
-            text=text,
-            mode=resolved.mode,
-            voice=resolved.speaker,
+        manner = Manner(
             language=self.language_name,
             instruct=self.instructions,
             graft=self.graft,
-            reference=reference,
             seed=self.seed,
             max_frames=self.max_frames,
-            holds_end=True,
-            acknowledged=True,
         )
+        return manner.request(text, resolved, reference)
 
 
 class Generation(CartesiaRequest):

@@ -34,7 +34,6 @@ class CartesiaSession(Dialect[Segment]):
 
     def __init__(self, *, session_id: str, expiry_s: float, **shared: Any) -> None:
         super().__init__(**shared)
-        self._models = frozenset(card.name for card in shared["cards"])
         self._id = session_id
         self._expiry_s = expiry_s
         self._contexts: dict[str, Context] = {}
@@ -127,7 +126,7 @@ class CartesiaSession(Dialect[Segment]):
     def _opened(self, name: str, message: Generation) -> Context:
         if len(self._contexts) >= self._limits.max_contexts:
             raise TooManyContexts(limit=self._limits.max_contexts)
-        resolved = message.resolve_voice(self._resolver, self._models)
+        resolved = message.resolve_voice(self._resolver)
         self._cancelled.forget(name)
         context = self._contexts[name] = Context(
             name=name,

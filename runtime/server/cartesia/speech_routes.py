@@ -108,8 +108,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
 
     async def _request(self) -> SpeechRequest:
         body = self._body
-        models = {card.name for card in self._host.engine.cards}
-        resolved = body.resolve_voice(self._resolver(), models)
+        resolved = body.resolve_voice(self._resolver())
         return body.request(self._spoken(), resolved, await self._stored(resolved))
 
     def _spoken(self) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runtime.server.elevenlabs.chunk_schedule import ChunkSchedule
-from runtime.server.elevenlabs.schema import ClientMessage, Manner
+from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.sound_messages import SoundMessages
-from runtime.server.utterance import Utterance
+from runtime.server.utterance import Manner, Utterance
 from runtime.shared.speech_tags import Tags
 from runtime.shared.word_times import WordTimes
 

@@ -6,16 +6,16 @@ Unknown fields are ignored, and so are those that ask for what a checkpoint cann
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, Field
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
-from runtime.request import ModelCard, Reference, Sampling, SpeechRequest
+from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
 from runtime.server.languages import language_of
 from runtime.server.text_filter import FilterName
+from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
 from runtime.settings import Limits
@@ -114,48 +114,16 @@ class TextToSpeechBody(Spoken):
     language_code: Name | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """How one text is spoken, as requests want to know it."""
-
-    language: str
-    instruct: str | None = None
-    graft: bool = False
-    seed: int | None = None
-    max_frames: int | None = None
-    sampling: Sampling = field(default_factory=Sampling)
-
-    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the request that this begins."""
-        if reference is not None:
-            reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
-        return SpeechRequest(
-            text=text,
-            mode=resolved.mode,
-            voice=resolved.speaker,
-            language=self.language,
-            instruct=self.instruct,
-            graft=self.graft,
-            reference=reference,
-            sampling=self.sampling,
-            seed=self.seed,
-            max_frames=self.max_frames,
-            holds_end=True,
-            acknowledged=True,
-        )
-
-
 def resolve_voice(
-    voice_id: str, model_id: str | None, instructions: str | None, cards: Sequence[ModelCard], resolver: VoiceResolver
+    voice_id: str, model_id: str | None, instructions: str | None, resolver: VoiceResolver
 ) -> ResolvedVoice:
-    """Resolve mode and voice. A model that is none of ours ("eleven_flash_v2_5") is any of them.
+    """Resolve mode and voice.
 
     Raises:
-        BadRequest: see `VoiceResolver.resolve`.
+        BadRequest: see `VoiceResolver.resolve_foreign`.
     """
-    model = model_id if model_id in {card.name for card in cards} else None
     voice = VOICE_ALIASES[PREMADE.index(voice_id)] if voice_id in PREMADE else voice_id
-    return resolver.resolve(mode=None, model=model, voice=voice, has_reference=False, style=instructions)
+    return resolver.resolve_foreign(model=model_id, voice=voice, style=instructions)
 
 
 def manner(

@@ -39,7 +39,7 @@ class ElevenLabsSession(Dialect[Context]):
         self._resolved(None)
 
     def _resolved(self, instructions: str | None) -> Any:
-        return resolve_voice(self._voice_id, self._options.model_id, instructions, self._cards, self._resolver)
+        return resolve_voice(self._voice_id, self._options.model_id, instructions, self._resolver)
 
     # --- the clocks
 

@@ -155,6 +155,6 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
 
     async def _request(self) -> SpeechRequest:
         body, cards = self._body, self._host.engine.cards
-        resolved = resolve_voice(self._voice_id, body.model_id, body.instructions, cards, self._resolver())
+        resolved = resolve_voice(self._voice_id, body.model_id, body.instructions, self._resolver())
         config = manner(body, body.language_code, None, resolved, cards)
         return config.request(self._text, resolved, await self._stored(resolved))

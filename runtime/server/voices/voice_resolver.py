@@ -82,6 +82,15 @@ class VoiceResolver:
             raise UnknownVoice(known=", ".join(card.name for card in self._library.cards()), param="voice")
         return ResolvedVoice(mode=chosen)
 
+    def resolve_foreign(self, *, model: str | None, voice: str | None, style: str | None = None) -> ResolvedVoice:
+        """`resolve` for clients of other services, where a model that is none of ours ("sonic-2") is any of them.
+
+        Raises:
+            ModeNotServed, UnknownVoice: as `resolve`.
+        """
+        own = model if any(card.name == model for card in self._cards) else None
+        return self.resolve(mode=None, model=own, voice=voice, has_reference=False, style=style)
+
     def _stored(self, voice: str, speakers: Sequence[str] | None) -> VoiceCard | None:
         """The stored voice of that name or id, which a name of ``speakers`` is not."""
         if voice.startswith(STORED) and (found := self._library.find(voice.removeprefix(STORED))) is not None:

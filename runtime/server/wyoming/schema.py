@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
 
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
 from runtime.server.languages import language_of
+from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import Name, StrictFields, Text, checked
 
@@ -21,17 +21,7 @@ class Voice(StrictFields):
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request that this makes of a text."""
-        if reference is not None:
-            reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
-        return SpeechRequest(
-            text=text,
-            mode=resolved.mode,
-            voice=resolved.speaker,
-            language=language_of(self.language),
-            reference=reference,
-            holds_end=True,
-            acknowledged=True,
-        )
+        return Manner(language=language_of(self.language)).request(text, resolved, reference)
 
 
 class Describe(StrictFields):
