@@ -6,6 +6,7 @@ it suits so many rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarks.layout.files import write_drawn
 from benchmarks.synthetic import TorchDraw
@@ -29,6 +32,8 @@ pytestmark = [
 ]
 
 SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 32
+STEPS = 8
+WAITS = {"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy"}
 WIDE = replace(
     few_layers("wide", 2),
     code2wav=TINY.code2wav,
@@ -125,3 +130,32 @@ def test_a_slot_says_nothing_of_who_had_it_before(checkpoint: Checkpoint, runner
         layer.fill_(torch.nan)
     torch.cuda.synchronize()
     assert np.array_equal(spoken(runner, checkpoint, [5], together=False), fresh)
+
+
+def test_a_step_does_not_wait_for_the_card(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
+    """PyTorch's profiler counts the calls in which the host waits, over steps whose results nobody asks for yet."""
+    runner, slots = runner_of(), []
+    for serial in range(4):
+        slots.append(runner.slot_cache.take(SlotInputs(settings_of(serial), 7 + serial, [])))
+        with runner.starting(slots[-1]):
+            prompt = prompt_of(checkpoint, serial)
+        read = 0
+        while read < len(prompt.embeds):
+            [read] = runner.prefill_chunks([(slots[-1], prompt, read)])
+    rows = np.array(slots)
+    runner.first(rows).result()
+    runner.step(rows).result()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled, record_function("steps"):
+        for _ in range(STEPS):
+            runner.step(rows)
+    events = profiled.events()
+    assert events is not None
+    [steps] = (event.time_range for event in events if event.name == "steps")
+    called = Counter(
+        event.name
+        for event in events
+        if event.device_type is DeviceType.CPU and steps.start <= event.time_range.start <= steps.end
+    )
+    assert called["cudaGraphLaunch"] >= STEPS, called
+    assert not {name: count for name, count in called.items() if name in WAITS}, called
