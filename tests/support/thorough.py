@@ -96,7 +96,7 @@ THOROUGH: dict[str, Row] = {
     "tests/wire/test_elevenlabs.py": (
         "test_elevenlabs_own_client_sends_each_word_and_would_have_it_now",
         "test_livekits_sentences_are_flushed_and_its_context_closed",
-        "test_a_codec_on_a_socket_is_a_file_that_others_can_read[opus_48000_32]",
+        "test_a_codec_on_a_socket_is_a_file_that_others_can_read",
         "test_who_goes_on_too_late_is_told",
         "test_an_error_ends_its_context_and_no_other",
         "test_a_hang_up_over_http_frees_the_slot",
@@ -106,6 +106,14 @@ THOROUGH: dict[str, Row] = {
         "test_a_file_has_the_format_that_was_asked_for[ulaw_8000-audio/basic]",
         "test_a_faster_voice_is_shorter_and_tags_are_not_read",
         "test_the_curl_of_the_page_works",
+        "test_every_refusal_on_their_routes_has_their_shape_and_no_other",
+    ),
+    "tests/wire/test_wyoming.py": (
+        "test_two_speak_at_once_and_each_is_heard",
+        "test_a_silent_client_is_sent_home",
+        "test_a_server_that_ends_at_once_leaves_nothing_behind",
+        "test_a_successor_binds_the_port_and_takes_over",
+        "test_requests_a_minute_are_counted_here_too",
     ),
     "tests/wire/test_client.py": (
         "test_sound_that_nobody_reads_is_not_fetched",

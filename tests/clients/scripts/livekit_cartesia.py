@@ -4,31 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
 
 import aiohttp
-from heard import sound, tell
+from heard import tell
 from livekit.plugins import cartesia
-
-
-async def spoken(tts: cartesia.TTS, *pieces: str) -> dict[str, Any]:
-    pcm, rates = b"", set()
-    async with tts.stream() as stream:
-        for piece in pieces:
-            stream.push_text(piece)
-        stream.end_input()
-        async for event in stream:
-            pcm += bytes(event.frame.data)
-            rates.add(event.frame.sample_rate)
-    return {**sound(pcm), "rates": sorted(rates)}
-
-
-async def synthesized(tts: cartesia.TTS, text: str) -> dict[str, Any]:
-    pcm, rates = b"", set()
-    async for event in tts.synthesize(text):
-        pcm += bytes(event.frame.data)
-        rates.add(event.frame.sample_rate)
-    return {**sound(pcm), "rates": sorted(rates)}
+from livekit_heard import heard, spoken
 
 
 async def main(base: str) -> None:
@@ -36,7 +16,7 @@ async def main(base: str) -> None:
         tts = cartesia.TTS(base_url=base, api_key="none", voice="clara", model="sonic-3", http_session=session)
         first = await spoken(tts, "The kettle is on. ", "The boat comes back ", "in the evening.")
         second = await spoken(tts, "And again.")
-        third = await synthesized(tts, "And once more, all of it at once.")
+        third = await heard(tts.synthesize("And once more, all of it at once."))
         await tts.aclose()
     tell(first=first, second=second, at_once=third)
 

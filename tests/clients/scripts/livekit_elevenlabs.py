@@ -7,30 +7,9 @@ import sys
 from typing import Any
 
 import aiohttp
-from heard import sound, tell
+from heard import tell
 from livekit.plugins import elevenlabs
-
-
-async def spoken(tts: elevenlabs.TTS, *pieces: str) -> dict[str, Any]:
-    pcm, rates, words = b"", set(), []
-    async with tts.stream() as stream:
-        for piece in pieces:
-            stream.push_text(piece)
-        stream.end_input()
-        async for event in stream:
-            pcm += bytes(event.frame.data)
-            rates.add(event.frame.sample_rate)
-            timed = event.frame.userdata.get("lk.timed_transcripts", [])
-            words += [[str(word), word.start_time, word.end_time] for word in timed]
-    return {**sound(pcm), "rates": sorted(rates), "words": words}
-
-
-async def synthesized(tts: elevenlabs.TTS, text: str) -> dict[str, Any]:
-    pcm, rates = b"", set()
-    async for event in tts.synthesize(text):
-        pcm += bytes(event.frame.data)
-        rates.add(event.frame.sample_rate)
-    return {**sound(pcm), "rates": sorted(rates)}
+from livekit_heard import heard, spoken
 
 
 async def main(base: str) -> None:
@@ -41,7 +20,7 @@ async def main(base: str) -> None:
         second = await spoken(tts, "And again.")
         plain = elevenlabs.TTS(**options)  # a voice and a format that nobody chose
         third = await spoken(plain, "Sound as it comes.")
-        fourth = await synthesized(plain, "And once more, all of it at once.")
+        fourth = await heard(plain.synthesize("And once more, all of it at once."))
         scheduled = elevenlabs.TTS(
             voice_id="clara", encoding="pcm_24000", chunk_length_schedule=[50, 80], auto_mode=False, **options
         )

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from heard import sound, tell
+from heard import tell
 from livekit.plugins import openai
+from livekit_heard import heard
 
 
 async def main(base: str) -> None:
     tts = openai.TTS(base_url=f"{base}/v1", api_key="none", model="qwen3-tts", voice="clara")
-    pcm, rates = b"", set()
-    async for event in tts.synthesize("The kettle is on, and the boat comes back in the evening."):
-        pcm += bytes(event.frame.data)
-        rates.add(event.frame.sample_rate)
+    said = await heard(tts.synthesize("The kettle is on, and the boat comes back in the evening."))
     await tts.aclose()
-    tell(**sound(pcm), rates=sorted(rates))
+    tell(**said)
 
 
 asyncio.run(main(*sys.argv[1:]))

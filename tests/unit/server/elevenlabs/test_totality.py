@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from tests.support.examples import examples
+from tests.unit.server.any_dialect import LIMITS, AnyDialect, named
 from tests.unit.server.dialects import Clock, DialectDriver, elevenlabs
-from tests.unit.server.test_dialect_totality import LIMITS, AnyDialect, named
 
 ELEVENLABS_MESSAGES: dict[str, Any] = {
     "words": {"context_id": "c", "text": "More."},

@@ -1,0 +1,125 @@
+"""Stands for any engine and any decoder behind a foreign dialect, in any order, and holds it to what may be asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from runtime.errors import BadReferenceAudio, GenerationFailed, Overloaded
+from runtime.request import Broken, RequestStats, ShortOfText
+from runtime.server.commands import Append, Cancel, Close, Decode, FinishText, Flush, Recall, Submit
+from runtime.settings import Limits
+from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver
+
+LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
+
+
+def named(driver: DialectDriver) -> list[str]:
+    done = [type(command).__name__.lower() for command in driver.commands]
+    return driver.kinds() + done
+
+
+class AnyDialect(RuleBasedStateMachine):
+    """An engine and a decoder that answer in any order; subclasses are the client."""
+
+    driver: DialectDriver
+
+    def begin(self, driver: DialectDriver, clock: Clock) -> None:
+        self.driver, self.clock = driver, clock
+        self.running: dict[int, bool] = {}  # requests the engine holds: may more text come?
+        self.used: set[int] = set()
+        self.reading: list[int] = []
+        self.is_over = False
+
+    def after(self) -> None:
+        """Do what the dialect wants done, and hold it against what may be asked for."""
+        self.driver.gather()
+        for command in self.driver.commands:
+            match command:
+                case Submit(number, request):
+                    assert number not in self.used
+                    assert any(map(str.isalnum, request.text))
+                    self.used.add(number)
+                    self.running[number] = request.open_text
+                case Append(number) | Flush(number):
+                    assert self.running[number]
+                case FinishText(number):
+                    assert self.running[number]
+                    self.running[number] = False
+                case Cancel(number):
+                    del self.running[number]
+                case Decode(number) | Recall(number):
+                    self.reading.append(number)
+        self.driver.commands.clear()
+        assert not (self.driver.dialect.closed and self.running)
+
+    def hear(self, item: Any) -> None:
+        """What the client thinks of a message."""
+        raise NotImplementedError
+
+    @rule()
+    def take_everything(self) -> None:
+        for item in self.driver.heard():
+            assert not self.is_over
+            if isinstance(item, Close):
+                self.is_over = True
+            else:
+                self.hear(item)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), frames=st.integers(1, 5))
+    def sound(self, data: st.DataObject, frames: int) -> None:
+        number = data.draw(st.sampled_from(sorted(self.running)))
+        self.driver.start(number)
+        self.driver.sound(number, frames)
+        self.after()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), chars=st.integers(0, 30))
+    def run_short(self, data: st.DataObject, chars: int) -> None:
+        number = data.draw(st.sampled_from(sorted(self.running)))
+        self.driver.dialect.on_speech(number, ShortOfText(chars))
+        self.after()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), how=st.sampled_from(["finish", "break", "refuse"]))
+    def end(self, data: st.DataObject, how: str) -> None:
+        number = data.draw(st.sampled_from(sorted(self.running)))
+        del self.running[number]
+        if how == "finish":
+            self.driver.finish(number)
+        elif how == "break":
+            self.driver.dialect.on_speech(number, Broken(GenerationFailed(), RequestStats()))
+        else:
+            self.driver.dialect.on_refused(number, Overloaded(slots=1, waiting=1, retry_after_s=1.0))
+        self.after()
+
+    @precondition(lambda self: self.reading)
+    @rule(data=st.data(), good=st.booleans())
+    def read(self, data: st.DataObject, good: bool) -> None:
+        number = data.draw(st.sampled_from(self.reading))
+        self.reading.remove(number)
+        self.driver.dialect.on_reference(number, REFERENCE if good else BadReferenceAudio(why="it is silent"))
+        self.after()
+
+    @rule(seconds=st.sampled_from([1, 9, 100]))
+    def wait(self, seconds: int) -> None:
+        self.clock.now += seconds
+        self.driver.dialect.tick()
+        self.after()
+
+    @rule(text=st.sampled_from(["{", "[]", "{}", '{"type":7}', '{"context_id":{}}', '{"a":1,"a":2}']))
+    @precondition(lambda self: self.clock.now > 60)  # or few sequences would go on
+    def nonsense(self, text: str) -> None:
+        self.driver.send(text)
+        self.after()
+
+    def teardown(self) -> None:
+        if hasattr(self, "driver"):
+            self.take_everything()
+            self.driver.dialect.gone()
+            self.after()
+            assert self.running == {}
+            assert self.driver.heard() == []
