@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from runtime.errors import SpeechError
 from runtime.settings import Settings
+from studio.aligning.desk import Aligning
 from studio.relay import Relay
 from studio.routes.answers import Aside
 from studio.routes.exports import ExportRoutes
@@ -20,6 +21,7 @@ from studio.routes.scripts import ScriptRoutes
 from studio.routes.sharing import SharingRoutes
 from studio.routes.take_voice import take_voice_routes
 from studio.routes.takes import TakeRoutes
+from studio.routes.word_times import WordTimeRoutes
 from studio.settings import StoreSettings
 from studio.store.store import Store
 from studio.visitors import MemberOf, Visitors
@@ -45,12 +47,14 @@ class Keeping:
         self.visitors = Visitors(each=settings.each(), member_of=member_of)
         self._aside = Aside()
         self._slowly = Aside(EXPORTS)
+        self._aligning = Aligning()
         self._features = features
 
     def routes(self) -> list[Route]:
         store, visitors, aside = self.store, self.visitors, self._aside
         return [
             *TakeRoutes(store, visitors, aside, Settings.from_env().limits.max_config_bytes).routes(),
+            *WordTimeRoutes(store, visitors, aside, self._aligning).routes(),
             *ExportRoutes(store, visitors, aside, self._slowly).routes(),
             *SharingRoutes(store, visitors, aside, self._slowly).routes(),
             *ScriptRoutes(store, visitors, aside).routes(),
@@ -70,6 +74,7 @@ class Keeping:
             yield
         finally:
             tidying.cancel()
+            await self._aligning.aclose()
             await asyncio.to_thread(self._close)
 
     async def _tidy(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runtime.request import SAMPLE_RATE
@@ -76,16 +77,27 @@ class WordTimes:
 
     def finish(self) -> TimedWords:
         """Return the words that are left, spread over the sound that is left."""
-        self._spans.extend(span.group() for span in _SPAN.finditer(self._tail))
-        self._tail, told = "", TimedWords()
-        needed = sum(map(_seconds, self._spans))
-        left = max(0.0, self._samples / SAMPLE_RATE - self._told_until)
-        for span in self._spans:
-            end = self._told_until + _seconds(span) / needed * left
-            told.add(span, self._told_until, end)
-            self._told_until = end
+        self._spans.extend(spans_of(self._tail))
+        self._tail = ""
+        told = shared_out(self._spans, self._told_until, max(self._told_until, self._samples / SAMPLE_RATE))
         self._spans.clear()
         return told
+
+
+def spans_of(text: str) -> list[str]:
+    """Return the words of a whole text, each with the white space around it."""
+    return [span.group() for span in _SPAN.finditer(text)]
+
+
+def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
+    """Return these words one after the other between two times (seconds), each with a part as its length says."""
+    spans, told = tuple(spans), TimedWords()
+    needed, whole = sum(map(_seconds, spans)), end - start
+    for span in spans:
+        end = start + _seconds(span) / needed * whole
+        told.add(span, start, end)
+        start = end
+    return told
 
 
 def _seconds(span: str) -> float:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
-from runtime.shared.inline_tags import untagged
 from runtime.shared.loudness import gain_to, levelled
+from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
 
@@ -42,13 +42,7 @@ class ProgrammePart:
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(_read(record).split()) for record in self.records)
-
-
-def _read(record: dict[str, Any]) -> str:
-    """What is read aloud of a take's text."""
-    text: str = record["text"]
-    return untagged(text) if record["config"].get("tags") else text
+        return " ".join(" ".join(words_read(record).split()) for record in self.records)
 
 
 def silence(seconds: float, line: int | None = None) -> Clip:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from runtime.errors import InvalidConfig, InvalidMessage
 from runtime.request import Mode
+from runtime.shared.inline_tags import untagged
 from runtime.shared.names import UNSEEN
 from runtime.shared.strict_json import parse_object
 from runtime.shared.validation import first_fault
@@ -176,6 +177,20 @@ def decode(text: bytes | str) -> dict[str, Any]:
         return parse_object(text)
     except ValueError as error:
         raise InvalidMessage(why=str(error)) from None
+
+
+def words_read(record: dict[str, Any]) -> str:
+    """What people read of a take's text: all but its tags."""
+    return _untagged(record, record["text"])
+
+
+def words_heard(record: dict[str, Any]) -> str:
+    """What is heard of it, where words are said otherwise than they are written."""
+    return _untagged(record, record.get("spoken") or record["text"])
+
+
+def _untagged(record: dict[str, Any], text: str) -> str:
+    return untagged(text) if record["config"].get("tags") else text
 
 
 def is_script_id(text: str) -> bool:

@@ -15,6 +15,7 @@ from runtime.settings import Limits
 from runtime.shared.audio import Sound, resample
 from runtime.shared.reference import read_reference
 from studio.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
+from studio.languages import code_of
 from studio.transcribing.plugin import RATE, Choice
 from studio.transcribing.worker import begin, written_down
 
@@ -22,11 +23,6 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING = 4  # recordings, with the one that is being written down
 AGAIN_S = 10.0
-
-CODES = {
-    **{"chinese": "zh", "english": "en", "japanese": "ja", "korean": "ko", "german": "de"},
-    **{"french": "fr", "russian": "ru", "portuguese": "pt", "spanish": "es", "italian": "it"},
-}
 
 
 class Desk:
@@ -59,15 +55,14 @@ class Desk:
         self._waiting += 1
         try:
             samples = await asyncio.to_thread(self._heard, recording)
-            return await self._written_down(samples, language.lower())
+            return await self._written_down(samples, code_of(language))
         finally:
             self._waiting -= 1
 
     def _heard(self, recording: bytes) -> NDArray[np.float32]:
         return resample(Sound(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
 
-    async def _written_down(self, samples: NDArray[np.float32], language: str) -> dict[str, str | None]:
-        code = CODES.get(language, language if language in CODES.values() else None)
+    async def _written_down(self, samples: NDArray[np.float32], code: str | None) -> dict[str, str | None]:
         if self._process is None:
             spawn = multiprocessing.get_context("spawn")  # a fork would copy our sockets and locks
             self._process = ProcessPoolExecutor(1, mp_context=spawn, initializer=begin)

@@ -14,17 +14,23 @@ from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 WORDS = "Good morning, everybody. The kettle is on, and the bread is nearly done."
 
 
-@cache
 def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
     """Shapes: [N] float32, mono, 24 kHz."""
+    return each_spoken(text, seed=seed)[0]
+
+
+@cache
+def each_spoken(*texts: str, seed: int = 3) -> list[NDArray[np.float32]]:
+    """The same for several texts, each alone."""
     settings = Settings(models=(str(DEMO_CHECKPOINT),), engine=EngineSettings(threads=1))
     engine = Engine.open(settings)
     try:
-        chunks = [
-            event.pcm
-            for event in engine.speak(SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, seed=seed, language="english"))
-            if isinstance(event, AudioChunk)
-        ]
+        return [_said(engine, text, seed) for text in texts]
     finally:
         engine.close()
+
+
+def _said(engine: Engine, text: str, seed: int) -> NDArray[np.float32]:
+    request = SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, seed=seed, language="english")
+    chunks = [event.pcm for event in engine.speak(request) if isinstance(event, AudioChunk)]
     return np.frombuffer(b"".join(chunks), "<i2").astype(np.float32) / np.float32(32768)

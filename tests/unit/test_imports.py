@@ -51,7 +51,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The runtime's public side only, and what both share.
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
     "studio/errors.py": ("runtime.errors",),
-    "studio/transcribing/": (*SHARED, "studio.errors", "studio.transcribing"),
+    "studio/transcribing/": (*SHARED, "studio.errors", "studio.languages", "studio.transcribing"),
+    "studio/aligning/": (*SHARED, "studio.aligning"),
     "studio/store/": (*SHARED, "studio.errors", "studio.settings", "studio.store"),
     "presets/": (),
     "app.py": (*VALUES, "studio"),
@@ -79,6 +80,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "markdown_it": ("runtime/markdown/reading.py", "studio/routes/docs.py"),
     "soundfile": ("runtime/shared/audio.py",),
     "soxr": ("runtime/shared/audio.py", "runtime/shared/pcm_formats.py"),
+    "pocketsphinx": ("studio/aligning/sphinx.py",),
     "faster_whisper": ("studio/transcribing/whisper.py",),
     "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
     "av": ("runtime/shared/encoding.py", "runtime/shared/loudness.py"),

@@ -1,0 +1,69 @@
+"""Holds what an aligner says against the text and the sound, and brings it back to the text as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from itertools import pairwise
+
+from runtime.shared.word_times import TimedWords, shared_out, spans_of
+from studio.aligning.plugin import Placed
+
+SLACK_S = 0.05  # by which a last word may outlast the sound: an aligner counts in frames
+
+
+class MisfitError(ValueError):
+    """What an aligner said cannot be; the message holds nothing of the text."""
+
+
+def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
+    """Return the words as they stand in the text, with the marks behind them.
+
+    Raises:
+        MisfitError: they are not the text's, or their times are out of order or outside the sound.
+    """
+    letters = [at for at, character in enumerate(text) if character.isalnum()]
+    firsts: list[int] = []
+    times: list[tuple[float, float]] = []
+    read, earliest = 0, 0.0
+    for word, start, end in placed:
+        said = [character for character in word if character.isalnum()]
+        theirs = letters[read : read + len(said)]
+        if not said or [text[at].lower() for at in theirs] != [character.lower() for character in said]:
+            raise MisfitError("its words are not those of the text")
+        if not earliest <= start <= end <= seconds + SLACK_S:  # nan is none of these either
+            raise MisfitError("its times are out of order or outside the sound")
+        firsts.append(theirs[0])
+        times.append((start, min(end, seconds)))
+        read, earliest = read + len(said), start
+    if read != len(letters):
+        raise MisfitError("its words are not those of the text")
+    cuts = [0, *(_word_start(text, first) for first in firsts[1:]), len(text)]
+    words = TimedWords()
+    for (start, end), (begins, ends) in zip(times, pairwise(cuts), strict=True):
+        words.add(text[begins:ends], min(start, end), end)
+    return words
+
+
+def written(text: str, spoken: TimedWords) -> TimedWords:
+    """Return the words of the text as it is read where other words are spoken in the place of some.
+
+    Words that are the same have their times; those in between share the time of what was spoken in their place.
+    """
+    spans, words = spans_of(text), TimedWords()
+    matcher = SequenceMatcher(None, spoken.words, [span.strip() for span in spans], autojunk=False)
+    for kind, first, last, begins, ends in matcher.get_opcodes():
+        if kind == "equal":
+            for span, at in zip(spans[begins:ends], range(first, last), strict=True):
+                words.add(span, spoken.start[at], spoken.end[at])
+        else:
+            start = spoken.start[first] if first < last else (words.end or [0.0])[-1]
+            words.join(shared_out(spans[begins:ends], start, max(start, spoken.end[last - 1]) if last else start))
+    return words
+
+
+def _word_start(text: str, first: int) -> int:
+    """Where a word begins whose first letter stands there: behind the white space before it, with its bracket."""
+    while first and not text[first - 1].isspace() and not text[first - 1].isalnum():
+        first -= 1
+    return first

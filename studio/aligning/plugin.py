@@ -1,0 +1,52 @@
+"""Defines what an aligner is, and finds those that are installed (docs/word-times.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+GROUP = "voicewright.aligners"  # of entry points
+BUILT_IN = "pocketsphinx"
+
+Placed = tuple[str, float, float]  # a word, and when it begins and ends: seconds from the beginning of the sound
+
+
+class Aligner(Protocol):
+    """Says when words are spoken. It is called again and again in a process of its own, by one thread."""
+
+    def __call__(
+        self, samples: NDArray[np.float32], rate: int, text: str, language: str | None
+    ) -> Sequence[Placed] | None:
+        """Every word of the text in its order, or None where it cannot say, as of a language that it does not know.
+
+        Words may be cut as the aligner likes; marks and capitals do not count. ``language`` is a code such as ``en``;
+        None: nobody knows.
+
+        Shapes: samples [N] float32, mono, peak around 1, at ``rate`` Hz.
+        """
+        ...
+
+
+def installed() -> list[tuple[str, Callable[[], Aligner]]]:
+    """Names of the aligners that are there and what loads each: those of others by their names, and then ours."""
+    others = sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    found: list[tuple[str, Callable[[], Aligner]]] = [(point.name, point.load) for point in others]
+    return [*found, (BUILT_IN, _built_in)] if _has_built_in() else found
+
+
+def _has_built_in() -> bool:
+    try:
+        version(BUILT_IN)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _built_in() -> Aligner:
+    from studio.aligning.sphinx import align
+
+    return align

@@ -1,0 +1,64 @@
+"""Aligns English with pocketsphinx and the model in its package (the extra ``align``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from pocketsphinx import Decoder
+
+from runtime.shared.audio import Sound, resample
+from studio.aligning.plugin import Placed
+
+RATE = 16_000  # Hz, of the model
+FRAMES = 100  # a second
+ENGLISH = 0.8  # part of the words that the dictionary knows where nobody says that a text is English
+
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+# What a letter most often is; enough to find a word in its place that the dictionary does not have.
+LETTERS = {
+    **{"a": "AE", "b": "B", "c": "K", "d": "D", "e": "EH", "f": "F", "g": "G", "h": "HH", "i": "IH", "j": "JH"},
+    **{"k": "K", "l": "L", "m": "M", "n": "N", "o": "AA", "p": "P", "q": "K", "r": "R", "s": "S", "t": "T"},
+    **{"u": "AH", "v": "V", "w": "W", "x": "K S", "y": "IY", "z": "Z"},
+}
+
+
+def align(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> list[Placed] | None:
+    """As `Aligner` says."""
+    if language not in {None, "en"}:
+        return None
+    decoder = Decoder(samprate=RATE, lm=None, loglevel="FATAL")  # anew: words that are added to one stay in it
+    words = [word for word in text.split() if any(map(str.isalnum, word))]
+    spoken = [_tokens(word) for word in words]
+    known = [bool(decoder.lookup_word(token)) for tokens in spoken for token in tokens]
+    if not all(spoken) or (language is None and sum(known) < ENGLISH * len(known)):
+        return None  # a word is written in letters of another language, or too many words are of one
+    for token in dict.fromkeys(token for tokens in spoken for token in tokens):
+        if not decoder.lookup_word(token):
+            decoder.add_word(token, _phones(token, decoder.lookup_word))
+    decoder.set_align_text(" ".join(token for tokens in spoken for token in tokens))
+    heard = resample(Sound(samples, rate), RATE).samples
+    decoder.start_utt()
+    decoder.process_raw((np.clip(heard, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
+    decoder.end_utt()
+    # Silences and breaths stand in brackets, other ways to say a word have a number in parentheses.
+    segments = iter([part for part in decoder.seg() or () if part.word[0] not in "<[+"])
+    placed: list[Placed] = []
+    for word, tokens in zip(words, spoken, strict=True):
+        parts = [next(segments) for _ in tokens]
+        placed.append((word, parts[0].start_frame / FRAMES, (parts[-1].end_frame + 1) / FRAMES))
+    return placed
+
+
+def _tokens(word: str) -> list[str]:
+    """What stands for a word in the dictionary: lower case, without marks, a hyphen parts two."""
+    plain = word.lower().replace("’", "'")
+    return [token for part in re.findall(r"[a-z0-9']+", plain) if (token := part.strip("'"))]
+
+
+def _phones(token: str, lookup: Callable[[str], str | None]) -> str:
+    """How a word is said that the dictionary does not have: a number by its digits, all else by its letters."""
+    said = [lookup(DIGITS[int(sign)]) if sign.isdigit() else LETTERS.get(sign) for sign in token]
+    return " ".join(filter(None, said))

@@ -1,0 +1,87 @@
+"""Serves `studio/takes/{id}/words`: when each word of a take is spoken, as JSON or as WebVTT (docs/word-times.md)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runtime.errors import UnsupportedFormat
+from runtime.shared.file_names import file_name
+from runtime.shared.word_times import TimedWords, shared_out, spans_of
+from studio.aligning.captions import webvtt
+from studio.aligning.desk import Aligning
+from studio.aligning.fitting import written
+from studio.languages import code_of
+from studio.routes.answers import Aside, answering, attached, said
+from studio.store.provenance import title_of
+from studio.store.records import words_heard, words_read
+from studio.store.store import Store
+from studio.visitors import Visitors
+
+FORMATS = ("json", "vtt")
+MOST_KNOWN = 64  # takes whose words are kept in memory
+
+
+@dataclass(frozen=True, slots=True)
+class TakeWords:
+    """The words of a take. ``by`` is the aligner that placed them; None: they are an estimate."""
+
+    words: TimedWords
+    by: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        told = zip(self.words.words, self.words.start, self.words.end, strict=True)
+        words = [{"word": word, "start_s": start, "end_s": end} for word, start, end in told]
+        return {"words": words, "estimated": self.by is None, "by": self.by}
+
+    def as_vtt(self) -> bytes:
+        return webvtt(self.words, "Times are estimated." if self.by is None else f"Times by {self.by}.").encode()
+
+
+class WordTimeRoutes:
+    """The route. Thread: the event loop; sound is read aside, and aligned in a process of its own."""
+
+    def __init__(self, store: Store, visitors: Visitors, aside: Aside, aligning: Aligning) -> None:
+        self._store = store
+        self._visitors = visitors
+        self._aside = aside
+        self._aligning = aligning
+        self._known: OrderedDict[str, TakeWords] = OrderedDict()
+
+    def routes(self) -> list[Route]:
+        return [Route("/studio/takes/{id}/words", answering(self.words), methods=["GET"])]
+
+    async def words(self, request: Request) -> Response:
+        """The words of a take, in its order."""
+        wanted = request.query_params.get("format", "json")
+        if wanted not in FORMATS:
+            raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
+        owner, take_id = self._visitors.of(request).known, request.path_params["id"]
+        record = await self._aside(self._store.takes.find, owner, take_id)
+        found = self._known.get(take_id) or await self._found(owner, record)
+        if wanted == "json":
+            return said(found.as_json())
+        return attached(found.as_vtt(), "text/vtt", file_name(title_of(record), "vtt"))
+
+    async def _found(self, owner: str, record: dict[str, Any]) -> TakeWords:
+        """Ask the aligners; what they say is kept, an estimate is not: the next time one may answer."""
+        read, heard = words_read(record), words_heard(record)
+        language = code_of(record["language"] or record["config"].get("language"))
+        aligned = None
+        if any(map(str.isalnum, heard)):
+            _, pcm = await self._aside(self._store.takes.pcm, owner, record["id"])
+            samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+            aligned = await self._aligning.align(samples, heard, language)
+        if aligned is None:
+            return TakeWords(shared_out(spans_of(read), 0.0, record["seconds"]), None)
+        words, by = aligned
+        found = self._known[record["id"]] = TakeWords(words if read == heard else written(read, words), by)
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        return found

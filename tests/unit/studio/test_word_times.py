@@ -1,0 +1,297 @@
+"""When the words of a kept take are spoken: by an aligner where one is installed, and else an estimate that says so."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from runtime.request import SAMPLE_RATE
+from runtime.shared.word_times import TimedWords, shared_out, spans_of
+from studio.aligning import plugin
+from studio.aligning.captions import webvtt
+from studio.aligning.desk import MOST_WAITING, Aligning
+from studio.aligning.fitting import MisfitError, fitted, written
+from studio.aligning.sphinx import align
+from tests.support.keeping import keep, kept, pcm_of, visitor
+from tests.support.spoken import each_spoken
+from tests.unit.studio.test_takes import refused
+
+Install = Callable[..., None]
+Known = tuple[NDArray[np.float32], list[tuple[float, float]]]
+
+PHRASES = ("The kettle is on.", "Nobody had expected it so soon.", "Good morning!")
+TEXT = " ".join(PHRASES)
+SILENCES = (0.2, 1.4, 0.3, 0.9)  # s, before, between and behind them
+
+
+def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """From the first sound that can be heard to the last."""
+    loud = np.flatnonzero(np.abs(samples) > 0.02)
+    return samples[loud[0] : loud[-1] + 1]
+
+
+@pytest.fixture(scope="module")
+def known() -> Known:
+    """Phrases between silences, and when each begins and ends: seconds."""
+    sound, truth = np.zeros(0, np.float32), []
+    for said, silence_s in zip(map(trimmed, each_spoken(*PHRASES)), SILENCES, strict=False):
+        start = len(sound) / SAMPLE_RATE + silence_s
+        truth.append((start, start + len(said) / SAMPLE_RATE))
+        sound = np.concatenate([sound, np.zeros(round(silence_s * SAMPLE_RATE), np.float32), said])
+    return np.concatenate([sound, np.zeros(round(SILENCES[-1] * SAMPLE_RATE), np.float32)]), truth
+
+
+def phrases_of(words: TimedWords) -> list[tuple[float, float]]:
+    """When each phrase begins and ends by the times of its words."""
+    found, at = [], 0
+    for phrase in PHRASES:
+        last = at + len(phrase.split()) - 1
+        found.append((words.start[at], words.end[last]))
+        at = last + 1
+    return found
+
+
+def worst(words: TimedWords, truth: list[tuple[float, float]]) -> float:
+    return float(np.abs(np.array(phrases_of(words)) - np.array(truth)).max())
+
+
+def test_the_aligner_that_comes_with_us_is_near_the_truth_where_the_estimate_is_not(
+    known: Known,
+) -> None:
+    sound, truth = known
+    seconds = len(sound) / SAMPLE_RATE
+    words = fitted(align(sound, SAMPLE_RATE, TEXT, "en") or [], TEXT, seconds)
+    assert words.words == TEXT.split()
+    times = [time for pair in zip(words.start, words.end, strict=True) for time in pair]
+    assert times == sorted(times)
+    assert 0 <= times[0] <= times[-1] <= seconds
+    assert worst(words, truth) < 0.1
+    assert worst(shared_out(spans_of(TEXT), 0.0, seconds), truth) > 0.5
+
+
+def test_words_that_its_dictionary_lacks_are_found_and_other_languages_are_left_alone(
+    known: Known,
+) -> None:
+    sound, truth = known
+    text = "The ketl is on. Nobody had — expected it so-soon. (Good moarning!)"
+    words = fitted(align(sound, SAMPLE_RATE, text, None) or [], text, len(sound) / SAMPLE_RATE)
+    assert words.spans[-2:] == ["(Good ", "moarning!)"]
+    assert np.abs(np.array([words.start[0], words.end[-1]]) - [truth[0][0], truth[-1][1]]).max() < 0.1
+    assert align(sound, SAMPLE_RATE, TEXT, "de") is None
+    assert align(sound, SAMPLE_RATE, "Der Kessel steht auf dem Herd, und niemand kommt.", None) is None
+    assert align(sound, SAMPLE_RATE, "你好", "en") is None
+
+
+# --- what an aligner says, held against text and sound
+
+
+def test_its_words_may_be_cut_otherwise_and_have_no_marks() -> None:
+    words = fitted(
+        [("good", 0.1, 0.2), ("MOR", 0.2, 0.3), ("ning", 0.3, 0.5), ("you", 0.6, 1.04)], "Good mor-ning — (you)!", 1.0
+    )
+    assert words == TimedWords(["Good ", "mor", "-ning — ", "(you)!"], [0.1, 0.2, 0.3, 0.6], [0.2, 0.3, 0.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    "placed",
+    [
+        [("Good", 0.1, 0.2)],
+        [("Good", 0.1, 0.2), ("evening", 0.2, 0.3)],
+        [("Good", 0.1, 0.2), ("day", 0.2, 0.3), ("sir", 0.3, 0.4)],
+        [("Good", 0.3, 0.2), ("day", 0.4, 0.5)],
+        [("Good", 0.3, 0.4), ("day", 0.1, 0.2)],
+        [("Good", -0.1, 0.2), ("day", 0.2, 0.3)],
+        [("Good", 0.1, 0.2), ("day", 0.2, 1.2)],
+        [("Good", float("nan"), 0.2), ("day", 0.2, 0.3)],
+        [("Good", 0.1, float("inf")), ("day", 0.2, 0.3)],
+        [("", 0.1, 0.2), ("Good", 0.1, 0.2), ("day", 0.2, 0.3)],
+    ],
+)
+def test_what_cannot_be_is_told_from_what_can(placed: list[Any]) -> None:
+    with pytest.raises(MisfitError) as told:
+        fitted(placed, "Good day.", 1.0)
+    assert "ood" not in str(told.value)
+
+
+def test_words_said_otherwise_are_read_as_they_are_written() -> None:
+    heard = TimedWords(["Ask ", "miss ", "Win ", "to ", "come. "], [0, 1, 2, 3, 4], [1, 2, 3, 4, 5])
+    assert written("Ask Nguyen to come.", heard) == TimedWords(
+        ["Ask ", "Nguyen ", "to ", "come."], [0, 1, 3, 4], [1, 3, 4, 5]
+    )
+    more = written("Ask Ms Nguyen in.", TimedWords(["Ask ", "Win ", "in."], [0, 1, 3], [1, 3, 4]))
+    assert more.words == ["Ask", "Ms", "Nguyen", "in."]
+    assert (more.start[1], more.end[2], more.start[3]) == (1, 3, 3)
+    assert 1 < more.end[1] == more.start[2] < 3
+
+
+def test_captions_are_sentences_of_two_lines_at_most() -> None:
+    text = 'He said "Stop." Then a < b & c. ' + "word " * 30
+    spans = spans_of(text)
+    captions = webvtt(shared_out(spans, 3599.0, 3699.0), "Times are estimated.")
+    head, note, first, *rest = captions.strip().split("\n\n")
+    assert (head, note) == ("WEBVTT", "NOTE Times are estimated.")
+    assert first.startswith("00:59:59.000 --> 01:00:0")
+    assert first.split("\n")[1].startswith("He <01:00:0")
+    assert first.endswith('"Stop."')
+    assert rest[0].endswith("c.")
+    assert "&lt; <" in rest[0]
+    assert "&amp; <" in rest[0]
+    assert len(rest) == 3
+
+
+# --- over the studio's route
+
+MODULE = """
+import os, time
+from studio.aligning.sphinx import align as known
+
+def right(samples, rate, text, language):
+    print("this is no answer")
+    words = text.split()
+    each = len(samples) / rate / len(words)
+    return [(word, at * each, (at + 1) * each) for at, word in enumerate(words)]
+
+def unknown(*_):
+    return None
+
+def wrong(samples, rate, text, language):
+    return [("other", 0.0, 0.1)]
+
+def raising(samples, rate, text, language):
+    raise RuntimeError(text)
+
+def crashing(*_):
+    os._exit(9)
+
+def hanging(*_):
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """(functions) -> these are the aligners that are installed, before ours; as a package of somebody's brings them."""
+
+    def install(*functions: str) -> None:
+        about = tmp_path / "packages" / "other_aligner-1.dist-info"
+        about.mkdir(parents=True)
+        lines = [f"{number}-{function} = other_aligner:{function}" for number, function in enumerate(functions)]
+        (about / "entry_points.txt").write_text("\n".join([f"[{plugin.GROUP}]", *lines]))
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other-aligner\nVersion: 1\n")
+        (about.parent / "other_aligner.py").write_text(MODULE)
+        monkeypatch.syspath_prepend(about.parent)
+        monkeypatch.setenv("PYTHONPATH", str(about.parent), prepend=":")
+
+    return install
+
+
+def words_of(client: httpx.Client, take: dict[str, Any]) -> Any:
+    answer = client.get(f"/studio/takes/{take['id']}/words")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_take_has_its_words_by_a_plug_in(only: Install, tmp_path: Path) -> None:
+    only("unknown", "right")
+    with kept(tmp_path / "other") as address, visitor(address) as client:
+        take = keep(client, pcm_of(2.0), text="[sad] Ask Nguyen.", spoken="[sad] Ask Win.", config={"tags": True})
+        found = words_of(client, take)
+        assert (found["estimated"], found["by"]) == (False, "1-right")
+        assert found["words"] == [
+            {"word": "Ask", "start_s": 0.0, "end_s": 1.0},
+            {"word": "Nguyen.", "start_s": 1.0, "end_s": 2.0},
+        ]
+        answer = client.get(f"/studio/takes/{take['id']}/words", params={"format": "vtt"})
+        assert answer.headers["content-type"].startswith("text/vtt")
+        assert answer.text == (
+            "WEBVTT\n\nNOTE Times by 1-right.\n\n00:00:00.000 --> 00:00:02.000\nAsk <00:00:01.000>Nguyen.\n"
+        )
+
+
+def test_without_an_aligner_times_are_estimated_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "version", absent)
+    with kept(tmp_path / "data") as address, visitor(address) as client:
+        take = keep(client, pcm_of(2.0), text="Good  morning,\neverybody.")
+        found = words_of(client, take)
+        assert (found["estimated"], found["by"]) == (True, None)
+        assert [word["word"] for word in found["words"]] == ["Good", "morning,", "everybody."]
+        assert (found["words"][0]["start_s"], found["words"][-1]["end_s"]) == (0.0, 2.0)
+        path = f"/studio/takes/{take['id']}/words"
+        assert "NOTE Times are estimated.\n" in client.get(path, params={"format": "vtt"}).text
+        refused(client.get(path, params={"format": "srt"}), 400, "unsupported_format", "format")
+        refused(client.get("/studio/takes/nobodys/words"), 404, "not_found")
+        assert words_of(client, keep(client, pcm_of(0.1), text="…"))["estimated"]
+
+
+def absent(name: str) -> str:
+    raise PackageNotFoundError(name)
+
+
+def asked(wall_s: float = 60.0, times: int = 1) -> list[Any]:
+    """What aligners say of a sound, asked again and again."""
+
+    async def ask() -> list[Any]:
+        aligning = Aligning(wall_s)
+        try:
+            sound = np.zeros(SAMPLE_RATE, np.float32)
+            return [await aligning.align(sound, "Secret words.", "en") for _ in range(times)]
+        finally:
+            await aligning.aclose()
+
+    return asyncio.run(ask())
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "studio.aligning.desk"]
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        ("wrong", "0-wrong: its words are not those of the text"),
+        pytest.param("raising", "0-raising: RuntimeError", marks=pytest.mark.thorough),
+        pytest.param("missing", "0-missing: AttributeError", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_fault_of_a_plug_in_is_a_line_without_the_text_and_the_next_is_asked(
+    only: Install, caplog: pytest.LogCaptureFixture, function: str, why: str
+) -> None:
+    only(function, "right")
+    ((words, by),) = asked()
+    assert (words.words, by) == (["Secret", "words."], "1-right")
+    assert warnings(caplog) == [f"an aligner could not place the words of a take: {why}"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("function", "why"), [("crashing", "its process ended"), ("hanging", "it took too long")])
+def test_an_aligner_that_crashes_or_hangs_takes_nobody_with_it(
+    only: Install, caplog: pytest.LogCaptureFixture, function: str, why: str
+) -> None:
+    only(function)
+    begun = time.monotonic()
+    assert asked(wall_s=5.0, times=2) == [None, None]
+    assert time.monotonic() - begun < 60
+    assert [line.rpartition(": ")[2] for line in warnings(caplog)] == [why] * 2
+
+
+def test_more_takes_than_may_wait_are_not_kept_waiting(only: Install) -> None:
+    only("right")
+
+    async def ask() -> list[Any]:
+        aligning = Aligning()
+        try:
+            sound = np.zeros(SAMPLE_RATE, np.float32)
+            return await asyncio.gather(*(aligning.align(sound, "Good day.", None) for _ in range(MOST_WAITING + 2)))
+        finally:
+            await aligning.aclose()
+
+    assert [found is None for found in asyncio.run(ask())] == [False] * MOST_WAITING + [True] * 2
