@@ -38,6 +38,7 @@ class Manner:
     language: str
     instruct: str | None = None
     graft: bool = False
+    tags: bool = False
     seed: int | None = None
     max_frames: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
@@ -53,6 +54,7 @@ class Manner:
             language=self.language,
             instruct=self.instruct,
             graft=self.graft,
+            tags=self.tags,
             reference=reference,
             sampling=self.sampling,
             seed=self.seed,

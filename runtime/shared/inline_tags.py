@@ -9,10 +9,10 @@ items come of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from runtime.errors import PausesTooLong, PauseTooLong, TagTooLong
+from runtime.errors import BadRequest, PausesTooLong, PauseTooLong, TagTooLong
 from runtime.settings import Limits
 
 NEUTRAL = "neutral"
@@ -123,6 +123,28 @@ class InlineTags:
 def may_be_tag(limit: int) -> str:
     """Return a pattern of what may be a tag, with so many characters between its brackets."""
     return rf"\[[^\[\]\n]{{0,{limit}}}\]"
+
+
+class ReadText:
+    """One growing text without its tags, as people read it. What asks for too much is the engine's to refuse."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._tags = InlineTags(limits)
+
+    def add(self, text: str) -> str:
+        """Take more text and return what is certain of it."""
+        try:
+            return _words(self._tags.add(text))
+        except BadRequest:
+            return ""
+
+    def finish(self) -> str:
+        """Return what was held back."""
+        return _words(self._tags.finish())
+
+
+def _words(items: Iterable[Item]) -> str:
+    return "".join(item for item in items if isinstance(item, str))
 
 
 def untagged(text: str, limit: int = 500) -> str:

@@ -12,7 +12,9 @@ import pytest
 from runtime.request import DROPPED_STYLES
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import Take, same_sound, spoken, talk
-from tests.wire.test_cartesia import said, sound_of
+from tests.wire.test_cartesia import said, sound_of, speaker
+from tests.wire.test_elevenlabs import MANY, ONE, chars_of, closed, post, send, socket, until_final
+from tests.wire.test_elevenlabs import sound_of as eleven_sound
 from tests.wire.test_omni import STREAM, omni, replies, say
 
 CAST: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
@@ -63,7 +65,7 @@ def test_tags_and_pronunciations_are_those_of_a_request_with_both(
     assert same_sound(pcm.removeprefix(PAUSE), excited)
 
 
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.thorough), 3])
 def test_text_in_pieces_gives_the_same(server: RunningServer, excited: bytes, size: int) -> None:
     for layout in (False, True):
         plain = native(server, "Ask Win.", instructions="excited", non_streaming_mode=layout).pcm
@@ -102,6 +104,54 @@ def test_tags_that_ask_for_too_much_are_refused(server: RunningServer, text: str
     reply = httpx.post(server.http + "/v1/audio/speech", json={"input": text, "tags": True, **CAST}, timeout=30)
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, code)
     assert native(server, text, tags=True, size=7).end["code"] == code
+
+
+# --- ElevenLabs' dialect has tags of its own too, in other brackets
+
+
+def eleven(server: RunningServer, kind: str, text: str, size: int = 1000, **fields: Any) -> list[dict[str, Any]]:
+    """What a socket says of one text in pieces."""
+
+    async def speak() -> list[dict[str, Any]]:
+        async with socket(server, kind, speaker(server)) as connection:
+            cast = {"seed": CAST["seed"], "max_frames": CAST["max_frames"], "text_filter": "none"}
+            name = {"context_id": "c"} if kind == MANY else {}
+            await send(connection, " ", **cast, **name, **fields)
+            for start in range(0, len(text), size):
+                await send(connection, text[start : start + size], **name)
+            if kind == MANY:
+                await send(connection, close_context=True, **name)
+                return (await until_final(connection, "c"))["c"]
+            await send(connection, "")
+            return (await closed(connection))[0]
+
+    return asyncio.run(speak())
+
+
+@pytest.mark.parametrize(("kind", "size"), [(ONE, 1000), (MANY, 3), pytest.param(ONE, 1, marks=pytest.mark.thorough)])
+def test_elevenlabs_sockets_take_both(server: RunningServer, kind: str, size: int) -> None:
+    plain = eleven(server, kind, "Ask Win.", instructions="excited")
+    heard = eleven(server, kind, TAGGED, size, tags=True, pronunciations=WORDS)
+    assert same_sound(eleven_sound(heard), PAUSE + eleven_sound(plain))
+    assert chars_of(heard).strip() == "Ask Win."
+
+
+def test_elevenlabs_routes_take_both(server: RunningServer) -> None:
+    plain = post(server, text="Ask Win.", instructions="excited")
+    fields = {"text": TAGGED, "tags": True, "pronunciations": WORDS}
+    assert same_sound(post(server, **fields).content, PAUSE + plain.content)
+    times = post(server, "/with-timestamps", **fields).json()["alignment"]
+    assert "".join(times["characters"]).strip() == "Ask Win."
+    too_long = post(server, text=f"Hello [{'a' * 501}] you.", tags=True)
+    assert (too_long.status_code, too_long.json()["detail"]["status"]) == (400, "tag_too_long")
+
+
+@pytest.mark.parametrize("kind", [ONE, MANY])
+def test_elevenlabs_locators_are_refused(server: RunningServer, kind: str) -> None:
+    locators = [{"pronunciation_dictionary_id": "d", "version_id": "1"}]
+    (error, *_) = eleven(server, kind, "Ask.", pronunciation_dictionary_locators=locators)
+    assert (error["error"], error["param"]) == ("invalid_config", "pronunciation_dictionary_locators")
+    assert "send the words as pronunciations" in error["message"]
 
 
 # --- Cartesia's dialect has tags of its own

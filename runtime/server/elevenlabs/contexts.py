@@ -9,6 +9,7 @@ from runtime.server.elevenlabs.chunk_schedule import ChunkSchedule
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.utterance import Manner, Utterance
+from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_tags import Tags
 from runtime.shared.word_times import WordTimes
 
@@ -24,6 +25,7 @@ class Context(Utterance[Manner]):
     sound: SoundMessages
     schedule: ChunkSchedule | None  # None: the client sends what belongs together, and has it spoken at once
     heard_of: float  # seconds, when its client last spoke of it, or it last made a sound
+    read: ReadText | None = None  # its text without the tags that the engine acts on; None: brackets are text
     keeps_pieces: bool = True
     tags: Tags = field(default_factory=Tags)
     words: WordTimes = field(default_factory=WordTimes)
@@ -76,6 +78,8 @@ class Context(Utterance[Manner]):
         """Its text is complete."""
         self._hold(self.text.add(self.tags.finish(), now))
         self._hold(self.text.finish())
+        if self.read is not None:
+            self.words.add(self.read.finish())
         self._end_word()
         self.is_complete = True
         if self.is_submitted or self.has_words:
@@ -89,7 +93,7 @@ class Context(Utterance[Manner]):
     def _hold(self, text: str) -> None:
         if text:
             self.hold(text)
-            self.words.add(text)
+            self.words.add(self.read.add(text) if self.read else text)
             self._last = text[-1]
 
     def _end_word(self) -> None:

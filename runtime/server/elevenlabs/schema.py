@@ -10,10 +10,11 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, Field
 
-from runtime.errors import InvalidConfig, UnsupportedFormat
+from runtime.errors import UnsupportedFormat
 from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
 from runtime.server.languages import language_of
+from runtime.server.pronunciations import Pronunciations, refuse_dictionary
 from runtime.server.text_filter import FilterName
 from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
@@ -27,7 +28,6 @@ PREMADE = (
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
 _NEUTRAL, _SWING = 0.5, 0.4  # stability that changes nothing; by how much of the temperature all of it does
-_NO_DICTIONARIES = "dictionaries are not kept here; write the words as they are to be said"
 
 Read = TypeVar("Read", bound="Spoken")
 
@@ -82,6 +82,8 @@ class Spoken(StrictFields):
     seed: Seed | None = None
     instructions: Text | None = None
     graft: bool = False
+    tags: bool = False
+    pronunciations: Pronunciations = Field([])
     max_frames: Annotated[int, Field(ge=1)] | None = None
     text_filter: FilterName | None = None
 
@@ -134,6 +136,7 @@ def manner(
         language=language_of(language_code),
         instruct=spoken.instructions,
         graft=spoken.graft,
+        tags=spoken.tags,
         seed=seed if spoken.seed is None else spoken.seed,
         max_frames=spoken.max_frames,
         sampling=Sampling(temperature=_temperature(spoken.voice_settings.stability, resolved, cards)),
@@ -148,8 +151,7 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     """
     message = checked(kind, {name: value for name, value in fields.items() if value is not None})
     if message.pronunciation_dictionary_locators:
-        where = "pronunciation_dictionary_locators"
-        raise InvalidConfig(where=where, why=_NO_DICTIONARIES, param=where)
+        refuse_dictionary("pronunciation_dictionary_locators")
     check_frames(message.max_frames, limits.max_frames)
     return message
 

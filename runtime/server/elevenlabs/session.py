@@ -22,6 +22,7 @@ from runtime.server.elevenlabs.schema import ClientMessage, SocketOptions, manne
 from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.utterance import GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
+from runtime.shared.inline_tags import ReadText
 
 
 class ElevenLabsSession(Dialect[Context]):
@@ -101,7 +102,13 @@ class ElevenLabsSession(Dialect[Context]):
         resolved = self._resolved(message.instructions)
         config = manner(message, options.language_code, options.seed, resolved, self._cards)
         pause_s = self._limits.max_buffer_delay_ms / 1000
-        text = GrowingText(self._limits, message.text_filter or "markdown", pause_s)
+        text = GrowingText(
+            self._limits,
+            message.text_filter or "markdown",
+            pause_s,
+            pronunciations=message.pronunciations,
+            tags=message.tags,
+        )
         lengths = message.generation_config.chunk_length_schedule
         context = Context(
             self._commands,
@@ -114,6 +121,7 @@ class ElevenLabsSession(Dialect[Context]):
             ),
             schedule=None if options.auto_mode else ChunkSchedule(lengths or DEFAULT),
             heard_of=now,
+            read=ReadText(self._limits) if message.tags else None,
         )
         return self._number(context)
 

@@ -24,9 +24,11 @@ from runtime.server.elevenlabs.schema import (
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
+from runtime.server.pronunciations import dictionary_for
 from runtime.server.request_ids import id_of
 from runtime.server.text_filter import filtered
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply
+from runtime.shared.inline_tags import untagged
 from runtime.shared.speech_tags import without_tags
 from runtime.shared.word_times import TimedWords, WordTimes
 
@@ -93,7 +95,10 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         self._voice_id: str = voice_id
         self.format: OutputFormat = form
         body = self._body
-        self._text = filtered(body.text_filter or "none", without_tags(body.text))
+        limits = self._host.settings.limits
+        dictionary = dictionary_for(body.pronunciations, limits, tags=body.tags)
+        self._text = filtered(body.text_filter or "none", without_tags(body.text), dictionary)
+        self._read = untagged(self._text, limits.max_instruct_chars) if body.tags else self._text
 
     @property
     def sample_rate(self) -> int:
@@ -141,7 +146,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         request = await self._request()
         writer = self.format.writer(self._body.speed, whole=whole)
         words = WordTimes()
-        words.add(self._text)
+        words.add(self._read)
         async with self._stream(request) as speech:
             async for heard in speech:
                 if isinstance(heard, AudioChunk):

@@ -87,7 +87,7 @@ def test_a_pronunciation_dictionary_is_one_clear_sentence() -> None:
     driver.send({"text": " ", "pronunciation_dictionary_locators": locators})
     error, _ = driver.heard()
     assert (error["error"], error["param"]) == ("invalid_config", "pronunciation_dictionary_locators")
-    assert "dictionaries are not kept here" in error["message"]
+    assert "no pronunciation dictionaries are kept here" in error["message"]
     driver = elevenlabs(is_multi=False)
     driver.send({"text": "Hi", "pronunciation_dictionary_locators": []})
     assert len(driver.submitted) == 1
