@@ -47,10 +47,15 @@ class Sampled(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Where a sampled code is embedded: table[code]. Shapes: table [V, H']; out [B, H'], whose rows may lie apart."""
+    """Where a sampled code is embedded: table[code].
+
+    Shapes: table [V, H']; out [B, H'], whose rows may lie apart; addresses [S] int64, of each slot's own table of the
+    same shape, which is read instead.
+    """
 
     table: Tensor
     out: Tensor
+    addresses: Tensor | None = None
 
 
 class SlotState(NamedTuple):
@@ -163,10 +168,13 @@ class Fused(Protocol):
         Shapes: logits [B, V]; rows [B] int64. ``out`` is written at ``codebook``. ``settled``: rows and state are.
         """
 
-    def begin(self, rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+    def begin(
+        self, rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Input and position of each row's next frame: the codes of its last one and its next text id, embedded.
 
-        Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; results [B, H] and [B] int64.
+        Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; addresses [2, S] int64, of the tables that are
+        read instead of frames[0] and text, each slot's own; results [B, H] and [B] int64.
         """
 
     def finish(

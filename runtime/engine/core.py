@@ -126,7 +126,8 @@ class EngineCore:
         """
         self.voice_cache = self.waiting.voices = reader.voice_cache
         self.may_graft = may_graft
-        self.parts.lender = self.runner.frame.lender = reader.checkpoint.talker if may_graft else None
+        self.parts.lender = reader.checkpoint.talker if may_graft else None
+        self.runner.frame.lend(self.parts.lender)
 
     # --- what clients do
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.device.fused import Fused, Lookup, Rules, Sampled
 from runtime.engine.attending import DecodeAttention, FusedDecodeAttention, FusedPrefillAttention, PrefillAttention
-from runtime.engine.graft import Graft
+from runtime.engine.graft import Graft, InputTables
 from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
 from runtime.engine.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
@@ -50,7 +50,6 @@ class Frame:
     ) -> None:
         self.config = checkpoint.config
         self.talker = checkpoint.talker
-        self.lender: Talker | None = None  # embeds the inputs of grafted rows
         self.device = device
         self.slot_cache = slot_cache
         talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
@@ -67,6 +66,28 @@ class Frame:
         self.allowed = torch.arange(talker.vocab_size, device=target) < talker.codes
         self.allowed[talker.codec_eos_token_id] = True
         self.true = torch.ones((), device=target, dtype=torch.bool)  # graphs take no constants from the host
+        self._lender: Talker | None = None  # embeds the inputs of grafted rows
+        self._lent: InputTables | None = None
+        if fused is not None:
+            tables = self.talker.tables
+            assert tables is not None, "a talker with fused operations has tables"
+            own = slot_cache.tables[False] = InputTables(tables.frames[0], tables.text, tables.first).addresses
+            slot_cache.addresses[:] = on_device(target, np.array(own))[:, None]
+
+    @torch.inference_mode()
+    def lend(self, lender: Talker | None) -> None:
+        """Have another talker embed the inputs of grafted rows from now on; no such row may be there yet."""
+        if lender is self._lender:
+            return
+        self._lender, self._lent = lender, None
+        if lender is not None and self.fused is not None:
+            tables = lender.tables
+            assert tables is not None, "a talker with fused operations has tables"
+            # The code predictor is not lent: it reads the other's codes 0 through a projection of its own.
+            first = self.talker.code_predictor.project(lender.model.codec_embedding.weight)
+            self._lent = InputTables(tables.frames[0], tables.text, first)
+            self.slot_cache.tables[True] = self._lent.addresses
+            self.device.mark().synchronize()  # the frames' stream knows nothing of this thread's work
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None) -> Tensor:
         """The next frame of rows that have made one before.
@@ -79,7 +100,7 @@ class Frame:
         the host may decide by them what can be left out.
         """
         if self.fused is not None:
-            return self._fused_next(self.fused, rows, slots)
+            return self._fused_next(self.fused, rows)
         slot_cache = self.slot_cache
         positions = slot_cache.position[rows]
         text = self.talker.embed_text(slot_cache.trailing[rows, slot_cache.frame[rows] - 1])
@@ -92,16 +113,13 @@ class Frame:
         slot_cache.position[rows] = (positions + 1) * (rows < slot_cache.slots)
         return output
 
-    def _fused_next(self, fused: Fused, rows: Tensor, slots: Slots | None) -> Tensor:
-        tables = self.talker.tables
-        assert tables is not None, "a talker with fused operations has tables"
-        x, positions = fused.begin(rows, self.slot_cache.state, tables.frames, tables.text)
-        graft = self._graft(slots)
-        if graft is not None:
-            graft.embed_inputs(x, rows, self.slot_cache)
+    def _fused_next(self, fused: Fused, rows: Tensor) -> Tensor:
+        tables, slot_cache = self.talker.tables, self.slot_cache
+        assert tables is not None
+        x, positions = fused.begin(rows, slot_cache.state, tables.frames, tables.text, slot_cache.addresses[:2])
         attend = FusedDecodeAttention(self.slot_cache, fused, self.angles, rows, positions)
         hidden = self.talker.decode(x[:, None], attend, self.ops)
-        return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions, graft=graft)
+        return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions)
 
     def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
         """Read positions of a prompt into a slot. Shapes: embeds [P, H]."""
@@ -128,17 +146,16 @@ class Frame:
         if self.fused is None:
             return self._sample(hidden, rows, slots, self.start_cache)
         positions = self.slot_cache.position[rows]
-        counts, graft = torch.zeros_like(positions), self._graft(slots)
-        return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, counts, graft)
+        return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, torch.zeros_like(positions))
 
     def _graft(self, slots: Slots | None) -> Graft | None:
         """Rows that read inputs of the lender; None where there are none, as in every graph. Shapes: slots [B]."""
-        if self.lender is None or slots is None:
+        if self._lender is None or slots is None:
             return None
         places = np.flatnonzero(self.slot_cache.host_grafted[slots])
         if not len(places):
             return None
-        return Graft(self.talker, self.lender, on_device(self.device.torch_device, places))
+        return Graft(self.talker, self._lender, on_device(self.device.torch_device, places))
 
     def _sample(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> Tensor:
         """All codes of one frame from the talker's hidden states, and the state moved on. Shapes: hidden [B, H]."""
@@ -192,7 +209,6 @@ class Frame:
         cache: FrameCache,
         positions: Tensor,
         counts: Tensor | None = None,
-        graft: Graft | None = None,
     ) -> Tensor:
         """``_sample`` with one launch a code and one for the state, positions included.
 
@@ -214,6 +230,8 @@ class Frame:
             config.codes,
         )
 
+        addresses = [slot_cache.addresses[2], *[None] * (config.num_code_groups - 1)]
+
         def sample(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
             fused.sample(
                 logits,
@@ -222,13 +240,11 @@ class Frame:
                 codebook,
                 sampled,
                 rules if codebook == 0 else None,
-                None if embedded is None else Lookup(tables.of(codebook), embedded),
+                None if embedded is None else Lookup(tables.of(codebook), embedded, addresses[codebook]),
                 # The first draw waits for all that was asked for before this frame, such as the rows themselves; only
                 # ``finish`` writes what a draw reads early, and it waits for the last draw.
                 settled=codebook > 0,
             )
-            if codebook == 0 and graft is not None and embedded is not None:
-                graft.embed_first_code(embedded, sampled.codes[:, 0])
 
         x = self.talker.code_predictor.begin(hidden, ops)
         sample(0, self.talker.logits(hidden, ops), x[:, 1])

@@ -1,17 +1,35 @@
 """Has some rows of a batch read inputs that another checkpoint embeds: their text, and code 0 of their frames.
 
-Layers, heads and the other codebooks stay the checkpoint's own (docs/model.md 4.1). No graph knows of it: a batch with
-such a row is run without one.
+Layers, heads and the other codebooks stay the checkpoint's own (docs/model.md 4.1). Fused operations know the tables
+of each slot by their addresses, in graphs too, and grafted rows cost them nothing. `Graft` is their readable twin, and
+what devices without them do, beside graphs: a batch with such a row is run without one there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
 from runtime.engine.slots import SlotCache
 from runtime.model.talker import Talker
+
+
+class InputTables(NamedTuple):
+    """What the inputs of a slot are looked up in; who holds this keeps the tables where they are.
+
+    Shapes: codec [V, H], codes 0; text [text_vocab, H]; first [V, H'], codes 0 in the code predictor's width.
+    """
+
+    codec: Tensor
+    text: Tensor
+    first: Tensor
+
+    @property
+    def addresses(self) -> tuple[int, int, int]:
+        """Where they lie in the device's memory."""
+        return self.codec.data_ptr(), self.text.data_ptr(), self.first.data_ptr()
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,8 +287,8 @@ class ModelRunner:
         return LaunchedFrame(slots, memory, event)
 
     def _fitting(self, slots: Slots, work: Work, *least: int) -> tuple[Shape, Graph[Tensor] | None]:
-        """The graph for these slots; those that are grafted have none."""
-        if self.slot_cache.host_grafted[slots].any():
+        """The graph for these slots. Only where operations are fused does it know of grafted ones."""
+        if self.frame.fused is None and self.slot_cache.host_grafted[slots].any():
             return least, None
         return self.graphs.fitting(work, *least)
 

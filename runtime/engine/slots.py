@@ -182,7 +182,7 @@ class SlotCache:
         self.values = list(self._cache[1])
 
         # One number a slot: a column each, so that all of a slot's are written at once.
-        self._ints = torch.zeros((8, slots + 1), device=device, dtype=torch.int64)
+        self._ints = torch.zeros((11, slots + 1), device=device, dtype=torch.int64)
         self._reals = torch.ones((5, slots + 1), device=device)
         self.position = self._ints[0]  # where the next frame's input goes
         self.frame = self._ints[1]  # frames made
@@ -191,6 +191,10 @@ class SlotCache:
         self.penalty = self._reals[0]
         self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
         self.predictor_level = LevelCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
+        # Where fused operations look up what a slot is fed: tables of codes 0 and of text in the talker's width, and of
+        # codes 0 in the code predictor's. By ``is_grafted``.
+        self.addresses = self._ints[8:11]
+        self.tables: dict[bool, tuple[int, int, int]] = {False: (0, 0, 0), True: (0, 0, 0)}
 
         def ints(width: int) -> Tensor:
             return torch.zeros((slots + 1, width), device=device, dtype=torch.int64)
@@ -289,4 +293,5 @@ class SlotCache:
         for level, choice in ((self.talker_level, settings.talker), (self.predictor_level, settings.predictor)):
             ints += [choice.top_k or level.vocabulary, choice.greedy]
             reals += [choice.temperature, choice.top_p]
+        ints += self.tables[inputs.is_grafted]
         return np.array(ints, np.int64), np.array([*reals, 0], np.float32)

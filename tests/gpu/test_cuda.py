@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from runtime.engine.engine import Engine
-from runtime.request import Sampling, SpeechRequest
+from runtime.request import Mode, Reference, Sampling, SpeechRequest, VoicePrompt
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
 from tests.golden.stored import CASES, arrays, request_of
@@ -32,17 +32,17 @@ def exact_convolutions() -> Iterator[None]:
     torch.backends.cudnn.allow_tf32 = before
 
 
-def engine_on(folder: str, device: str, dtype: str = "float32", slots: int = 8) -> Engine:
+def engine_on(*folders: str, device: str, dtype: str = "float32", slots: int = 8) -> Engine:
     """Talker and Code2Wav in one dtype: by itself a card's sound is bfloat16, whatever its frames are."""
     settings = EngineSettings(device=device, dtype=dtype, sound_dtype=dtype, max_slots=slots)
-    return Engine.open(Settings(models=(folder,), engine=settings))
+    return Engine.open(Settings(models=folders, engine=settings))
 
 
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
 @pytest.mark.parametrize("name", ["tiny", "odd"])
 def test_codes_equal_the_reference_on_the_card(folder_of: FolderOf, name: str, mode: str) -> None:
     cases = [case for case in CASES.values() if (case["checkpoint"], case["mode"]) == (name, mode)]
-    engine = engine_on(str(folder_of(name, mode, cases[0]["seed"])), "cuda", slots=len(cases))
+    engine = engine_on(str(folder_of(name, mode, cases[0]["seed"])), device="cuda", slots=len(cases))
     for case in cases:
         heard = said(engine, request_of(case))
         assert np.array_equal(heard.codes, arrays(case["name"])["codes"]), case["name"]
@@ -58,18 +58,48 @@ def test_a_seed_means_the_same_on_the_card_and_on_the_cpu(folder_of: FolderOf) -
     folder = str(folder_of("tiny", "custom_voice"))
     requests = [
         SpeechRequest(text="A seed is a promise.", mode=engine_mode, seed=seed, max_frames=30, sampling=sampling)
-        for engine_mode in [engine_on(folder, "cpu").cards[0].modes[0]]
+        for engine_mode in [engine_on(folder, device="cpu").cards[0].modes[0]]
         for seed in (0, 7, 2**63 - 1)
         for sampling in (Sampling(), Sampling(top_p=0.8, temperature=1.1), Sampling(top_k=0, repetition_penalty=1.3))
     ]
-    on_cpu = said_together(engine_on(folder, "cpu", slots=len(requests)), *requests)
-    on_card = said_together(engine_on(folder, "cuda", slots=len(requests)), *requests)
+    on_cpu = said_together(engine_on(folder, device="cpu", slots=len(requests)), *requests)
+    on_card = said_together(engine_on(folder, device="cuda", slots=len(requests)), *requests)
     for here, there in zip(on_cpu, on_card, strict=True):
         assert np.array_equal(here.codes, there.codes)
 
 
 def test_bfloat16_speaks_on_the_card(folder_of: FolderOf) -> None:
-    engine = engine_on(str(folder_of("tiny", "voice_design")), "cuda", "bfloat16")
+    engine = engine_on(str(folder_of("tiny", "voice_design")), device="cuda", dtype="bfloat16")
     heard = said(engine, SpeechRequest(text="Half the bits.", mode=engine.cards[0].modes[0], seed=1, max_frames=12))
     assert heard.codes.shape[0] > 2
     assert np.abs(heard.pcm).max() > 100
+
+
+def test_grafted_rows_are_in_graphs_and_have_the_codes_of_the_cpu(folder_of: FolderOf) -> None:
+    """Beside rows that read tables of their own, in the same batches; the CPU embeds by the readable twin."""
+    folders = str(folder_of("tiny", "custom_voice")), str(folder_of("tiny", "base", 2))
+    said_there = []
+    for device in ("cpu", "cuda"):
+        engine = engine_on(*folders, device=device)
+        [base] = (core.checkpoint for core in engine.registry.cores if core.checkpoint.config.speaker_encoder)
+        x_vector = np.random.default_rng(3).normal(size=base.config.talker.hidden_size).astype(np.float32)
+        prompt = VoicePrompt(fingerprint=base.fingerprint, x_vector=x_vector)
+        reference = Reference(samples=np.zeros(24000, np.float32), prompt=prompt)
+        requests = [
+            SpeechRequest(
+                text="The old phone is slow, and the kettle is on.",
+                mode=Mode.CUSTOM_VOICE,
+                voice=None,
+                instruct="slowly",
+                reference=reference,
+                graft=row % 2 == 1,
+                seed=row // 2,
+                max_frames=30,
+            )
+            for row in range(6)
+        ]
+        said_there.append([heard.codes for heard in said_together(engine, *requests)])
+    for here, there in zip(*said_there, strict=True):
+        assert np.array_equal(here, there)
+    for plain, grafted in zip(said_there[1][::2], said_there[1][1::2], strict=True):
+        assert not np.array_equal(plain, grafted)

@@ -16,14 +16,16 @@ from runtime.device.kernels import launch_options
 WIDTH = 256  # numbers of a row that share a program
 
 
-def begin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+def begin(
+    rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Input and position of each row's next frame.
 
     The codebooks' rows of its last frame, summed in float32 and cast, then the row of its text id. A row that ended
     may still hold the end, which no codebook has: it gets some row, and nobody hears its frame.
 
-    Shapes: rows [B] int64, the slot of each; frames [Q, V, H]; text [text_vocab, H] in the same dtype; results [B, H]
-    and [B] int64.
+    Shapes: rows [B] int64, the slot of each; frames [Q, V, H]; text [text_vocab, H] in the same dtype; addresses [2, S]
+    int64, each slot's own tables in the place of frames[0] and text; results [B, H] and [B] int64.
     """
     Q, V, H = frames.shape
     S, L = state.trailing.shape
@@ -31,6 +33,7 @@ def begin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple
     assert text.shape[1] == H
     assert text.dtype == frames.dtype
     assert all(tensor.is_contiguous() for tensor in (rows, frames, text, *state))
+    assert addresses is None or (addresses.shape == (2, S) and addresses.is_contiguous())
     out = torch.empty(len(rows), H, device=rows.device, dtype=frames.dtype)
     positions = torch.empty_like(rows)
     _begin[(len(rows), triton.cdiv(H, WIDTH))](
@@ -38,13 +41,16 @@ def begin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple
         *state[:4],
         frames,
         text,
+        addresses,
         out,
         positions,
+        S,
         V,
         H,
         L,
         Q=Q,
         GROUPS=triton.next_power_of_2(Q),
+        ADDRESSED=addresses is not None,
         WIDTH=WIDTH,
         num_warps=1,
         **launch_options(),
@@ -61,13 +67,16 @@ def _begin(
     trailing,
     frames,
     text,
+    addresses,
     out,
     positions,
+    S,
     V,
     H,
     L,
     Q: tl.constexpr,
     GROUPS: tl.constexpr,
+    ADDRESSED: tl.constexpr,
     WIDTH: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -84,7 +93,15 @@ def _begin(
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
     word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))  # the scratch slot has made none
     own = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
-    parts = tl.load(own, mask=(codebook < Q)[:, None] & inside[None, :], other=0.0)
+    if ADDRESSED:
+        kind: tl.constexpr = tl.pointer_type(out.dtype.element_ty)
+        first = tl.minimum(tl.load(codes + slot * Q), V - 1)
+        codec = tl.multiple_of(tl.load(addresses + slot).to(kind), 16) + first * H + dims
+        text = tl.multiple_of(tl.load(addresses + S + slot).to(kind), 16)
+        parts = tl.load(own, mask=((codebook > 0) & (codebook < Q))[:, None] & inside[None, :], other=0.0)
+        parts = tl.where((codebook == 0)[:, None], tl.load(codec, mask=inside, other=0.0)[None, :], parts)
+    else:
+        parts = tl.load(own, mask=(codebook < Q)[:, None] & inside[None, :], other=0.0)
     said = tl.load(text + word * H + dims, mask=inside, other=0.0)
     total = tl.sum(parts.to(tl.float32), axis=0)
     tl.store(out + row * H + dims, total.to(said.dtype) + said, mask=inside)

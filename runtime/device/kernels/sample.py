@@ -55,6 +55,8 @@ def sample(
         assert lookup.out.shape == (B, width)
         assert lookup.table.dtype == lookup.out.dtype
         assert lookup.table.is_contiguous()
+        assert lookup.addresses is None or lookup.addresses.shape == state.seed.shape
+        assert lookup.addresses is None or lookup.addresses.is_contiguous()
         assert lookup.out.stride(1) == 1
     _sample[(B,)](
         logits,
@@ -62,7 +64,7 @@ def sample(
         *state,
         *out,
         *(rules[:3] if rules else (None, None, None)),
-        *(lookup or (None, None)),
+        *(lookup or (None, None, None)),
         lookup.out.stride(0) if lookup else 0,
         codebook,
         Q,
@@ -74,6 +76,7 @@ def sample(
         WIDTH=triton.next_power_of_2(V),
         EMBEDDED=width,
         EMBEDDED_WIDTH=triton.next_power_of_2(max(width, 1)),
+        ADDRESSED=lookup is not None and lookup.addresses is not None,
         SETTLED=settled,
         num_warps=WARPS,
         **launch_options(),
@@ -97,6 +100,7 @@ def _sample(
     hold_until,
     table,
     embedded,
+    addresses,
     embedded_stride,
     codebook,
     Q,
@@ -108,6 +112,7 @@ def _sample(
     WIDTH: tl.constexpr,
     EMBEDDED: tl.constexpr,
     EMBEDDED_WIDTH: tl.constexpr,
+    ADDRESSED: tl.constexpr,
     SETTLED: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -163,6 +168,8 @@ def _sample(
     tl.store(codes + row * Q + codebook, drawn)
     if EMBEDDED:
         dims = tl.arange(0, EMBEDDED_WIDTH)
+        if ADDRESSED:
+            table = tl.multiple_of(tl.load(addresses + slot).to(tl.pointer_type(embedded.dtype.element_ty)), 16)
         own = tl.load(table + drawn * EMBEDDED + dims, mask=dims < EMBEDDED)
         tl.store(embedded + row * embedded_stride + dims, own, mask=dims < EMBEDDED)
 

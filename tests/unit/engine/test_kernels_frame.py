@@ -97,7 +97,7 @@ def test_a_row_whose_inputs_another_checkpoint_embeds_stands_beside_one_of_its_o
         runner = ModelRunner(copy.deepcopy(checkpoint), device, torch.float32, 2, LENGTH, 16)
         if device.fused(torch.float32) is not None:
             tabulated.tabulate()
-        runner.frame.lender = tabulated
+        runner.frame.lend(tabulated)
         mixed.append(said(runner, prompts, (False, True)))
     for ours, truth in zip(*mixed, strict=True):
         assert np.array_equal(ours.codes, truth.codes)
