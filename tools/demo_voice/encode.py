@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -20,11 +21,9 @@ from train_codec import load
 
 
 @torch.no_grad()
-def encode_all(store: Store, codec: torch.nn.Module, seconds: float = 480.0) -> np.ndarray:
-    """Return the codes of every row, laid out as the store's audio is. `seconds` bounds one batch."""
-    codes = np.zeros((store.filled // 1920, CONFIG["codec"]["codebooks"]), np.int16)
-    rows = sorted(store.rows, key=lambda r: r["length"])
-    at = 0
+def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict], codes: np.ndarray, seconds: float) -> None:
+    """Write the rows' codes where they stand in the store. `seconds` of sound at most are in one batch."""
+    rows, at = sorted(rows, key=lambda r: r["length"]), 0
     while at < len(rows):
         take = max(1, int(seconds * 24000 / (rows[min(at + 64, len(rows) - 1)]["length"])))
         part = rows[at : at + take]
@@ -36,7 +35,46 @@ def encode_all(store: Store, codec: torch.nn.Module, seconds: float = 480.0) -> 
         for row, code in zip(part, made, strict=True):
             first, count = row["start"] // 1920, row["length"] // 1920
             codes[first : first + count] = code[:count]
-    return codes
+
+
+def batch_seconds(device: torch.device) -> float:
+    """Return how much sound is encoded at once."""
+    return 480.0 if device.type == "cuda" else 20.0
+
+
+class Spoken:
+    """What stage 4 reads while the speakers still speak: codes and phones as mapped files of the store's size, and a
+    list of rows for each time that shards were taken in. Loaders in other processes read them (`prompts.Corpus`)."""
+
+    def __init__(self, store: Store, codec: torch.nn.Module, folder: Path) -> None:
+        self.store = store
+        self.codec = codec
+        self.folder = folder
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        labels = len(store.phones)
+        self.codes = np.lib.format.open_memmap(
+            folder / "codes.npy", "w+", np.int16, (labels // 4, CONFIG["codec"]["codebooks"])
+        )
+        self.phones = np.lib.format.open_memmap(folder / "phones.npy", "w+", np.uint8, (labels,))
+        self.lists = 0
+        self.rows = 0
+
+    def take(self, shards: int = 1_000_000) -> bool:
+        """Take in new shards and encode what was not yet; return whether there was anything."""
+        self.store.take(shards)
+        fresh = self.store.rows[self.rows :]
+        if not fresh:
+            return False
+        encode_rows(self.store, self.codec, fresh, self.codes, batch_seconds(self.store.device))
+        first, last = fresh[0]["start"] // 480, (fresh[-1]["start"] + fresh[-1]["length"]) // 480
+        self.phones[first:last] = self.store.phones[first:last].cpu().numpy()
+        self.rows += len(fresh)
+        temporary = self.folder / "rows.tmp"
+        temporary.write_text(json.dumps(fresh))
+        temporary.rename(self.folder / f"rows_{self.lists}.json")
+        self.lists += 1
+        return True
 
 
 def main() -> None:
@@ -53,9 +91,9 @@ def main() -> None:
     store = Store(args.shards, device, args.hours)
     store.take()
     print(f"{store.filled / 864e5:.1f} hours read in {time.monotonic() - began:.1f} s", flush=True)
-    np.save(
-        args.out / "codes.npy", encode_all(store, load(args.codec, device), 480.0 if device.type == "cuda" else 20.0)
-    )
+    codes = np.zeros((store.filled // 1920, CONFIG["codec"]["codebooks"]), np.int16)
+    encode_rows(store, load(args.codec, device), store.rows, codes, batch_seconds(device))
+    np.save(args.out / "codes.npy", codes)
     np.save(args.out / "phones.npy", store.phones[: store.filled // 480].cpu().numpy())
     np.save(args.out / "audio.npy", store.audio[: store.filled].cpu().numpy())
     (args.out / "rows.json").write_text(json.dumps(store.rows))

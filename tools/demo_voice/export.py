@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 
 import torch
@@ -14,11 +15,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import vocabulary as v
+from checkpoints import read_voice
 from config import CONFIG, HERE
 from prompts import SPEAKERS
+from text_vocabulary import TextVocabulary
 from train_codec import load
 
 MODES = ["custom_voice", "voice_design", "base"]
+LAYOUTS = ["non_streaming", "streaming"]
 # The first speaker is the one that a page opens with: angus is understood best.
 SHOWN = {name: SPEAKERS[name] for name in sorted(SPEAKERS, key=lambda name: name != "angus")}
 
@@ -36,7 +40,7 @@ def layers_config(hidden: int, ffn: int, layers: int, vocab: int) -> dict:
     }  # fmt: skip
 
 
-def model_config() -> dict:
+def model_config(t: TextVocabulary) -> dict:
     """Return config.json."""
     lm = CONFIG["lm"]
     predictor = layers_config(lm["hidden"], lm["predictor_ffn"], lm["predictor_layers"], v.CODES) | {
@@ -52,14 +56,14 @@ def model_config() -> dict:
         "spk_id": SHOWN, "spk_is_dialect": dict.fromkeys(SHOWN, False),
         "max_position_embeddings": 4096, "position_id_per_seconds": 13, "pad_token_id": v.CODEC_PAD,
         "rope_scaling": {"interleaved": True, "mrope_section": [12, 10, 10], "rope_type": "default", "type": "default"},
-        "text_hidden_size": lm["text_dim"], "text_vocab_size": v.TEXT_VOCAB,
+        "text_hidden_size": lm["text_dim"], "text_vocab_size": t.rows,
     }  # fmt: skip
     n = lm["speaker_channels"]
     return {
         "architectures": ["Qwen3TTSForConditionalGeneration"], "model_type": "qwen3_tts",
         "tokenizer_type": "qwen3_tts_tokenizer_12hz", "tts_model_size": "demo", "tts_model_type": MODES[0],
-        "assistant_token_id": v.ASSISTANT, "im_start_token_id": v.IM_START, "im_end_token_id": v.IM_END,
-        "tts_pad_token_id": v.PAD, "tts_bos_token_id": v.BOS, "tts_eos_token_id": v.EOS,
+        "assistant_token_id": t.assistant, "im_start_token_id": t.im_start, "im_end_token_id": t.im_end,
+        "tts_pad_token_id": t.pad, "tts_bos_token_id": t.bos, "tts_eos_token_id": t.eos,
         "talker_config": talker,
         "speaker_encoder_config": {
             "enc_dim": lm["hidden"], "sample_rate": 24000, "mel_dim": lm["speaker_mels"],
@@ -67,7 +71,8 @@ def model_config() -> dict:
             "enc_dilations": [1, 2, 3, 4, 1], "enc_attention_channels": n // 4, "enc_res2net_scale": 8,
             "enc_se_channels": n // 4,
         },
-        "voicewright_modes": MODES, "voicewright_layouts": ["non_streaming"], "voicewright_part_chars": 170,
+        "voicewright_modes": MODES, "voicewright_layouts": LAYOUTS,
+        "voicewright_part_chars": CONFIG["text"]["max_chars"],
         "transformers_version": "4.57.3",
     }  # fmt: skip
 
@@ -143,33 +148,45 @@ def write(tensors: dict[str, Tensor], path: Path, dtype: torch.dtype) -> None:
     save_file(made, path, metadata={"format": "pt"})
 
 
+def export_speech(codec: torch.nn.Module, folder: Path) -> None:
+    """Write the speech tokenizer's folder."""
+    extractor = {"feature_extractor_type": "EncodecFeatureExtractor", "feature_size": 1, "sampling_rate": 24000,
+                 "padding_side": "right", "padding_value": 0.0, "return_attention_mask": True,
+                 "chunk_length_s": None, "overlap": None}  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    with torch.no_grad():
+        write(speech_tensors(codec), folder / "model.safetensors", torch.float16)
+    write_json(folder / "config.json", speech_config())
+    write_json(folder / "preprocessor_config.json", extractor)
+
+
+def write_json(path: Path, value: dict) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     work = HERE / CONFIG["paths"]["work"]
     parser.add_argument("--codec", type=Path, default=work / "codec.pt")
+    parser.add_argument("--speech", type=Path, help="an exported speech tokenizer, taken as it is instead of the codec")
     parser.add_argument("--lm", type=Path, default=work / "lm.pt")
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "assets" / "demo-voice")
     args = parser.parse_args()
     speech = args.out / "speech_tokenizer"
-    speech.mkdir(parents=True, exist_ok=True)
-    codec = load(args.codec, torch.device("cpu"))
-    voice = torch.load(args.lm, map_location="cpu", weights_only=True)["voice"]
+    if args.speech is None:
+        export_speech(load(args.codec, torch.device("cpu")), speech)
+    elif args.speech.resolve() != speech.resolve():
+        shutil.copytree(args.speech, speech, dirs_exist_ok=True)
+    voice, vocabulary = read_voice(args.lm)
     write(voice, args.out / "model.safetensors", torch.float16)
-    with torch.no_grad():
-        write(speech_tensors(codec), speech / "model.safetensors", torch.float16)
     generation = {  # cooler than the published 0.9: measured, a third of the errors above the teacher's go away
         "do_sample": True, "repetition_penalty": 1.05, "temperature": 0.6, "top_p": 1.0, "top_k": 50,
         "subtalker_dosample": True, "subtalker_temperature": 0.6, "subtalker_top_p": 1.0, "subtalker_top_k": 50,
         "max_new_tokens": 1024,
     }  # fmt: skip
-    extractor = {"feature_extractor_type": "EncodecFeatureExtractor", "feature_size": 1, "sampling_rate": 24000,
-                 "padding_side": "right", "padding_value": 0.0, "return_attention_mask": True,
-                 "chunk_length_s": None, "overlap": None}  # fmt: skip
-    for path, value in ((args.out / "config.json", model_config()), (speech / "config.json", speech_config()),
-                        (args.out / "generation_config.json", generation),
-                        (speech / "preprocessor_config.json", extractor)):  # fmt: skip
-        path.write_text(json.dumps(value, indent=2) + "\n")
-    v.write_tokenizer(args.out)
+    write_json(args.out / "config.json", model_config(vocabulary))
+    write_json(args.out / "generation_config.json", generation)
+    vocabulary.write(args.out)
     print(sum(p.stat().st_size for p in args.out.rglob("*") if p.is_file()) / 1e6, "MB")
 
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 import vocabulary as v
 from lm_model import MelFront, Voice
-from prompts import SPEAKERS, Prompt, add_text, prefix
+from prompts import SPEAKERS, Prompt, add_text, prefix, text_beside
+from text_vocabulary import TextVocabulary
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Ask:
     reference: np.ndarray | None = None
     reference_text: str = ""
     reference_codes: np.ndarray | None = None
+    streaming: bool = False  # the layout
 
 
 @dataclass(frozen=True)
@@ -42,32 +45,43 @@ def draw(logits: Tensor, temperature: float, sampling: Sampling, generator: torc
     return (logits.masked_fill(logits < edge, -torch.inf).softmax(-1) / noise).argmax(-1)
 
 
-def embed(voice: Voice, ask: Ask, device: torch.device, tokenizer: object, mel: MelFront) -> Tensor:
-    """Return the prefill embeddings [T, hidden]."""
+def embed(
+    voice: Voice, t: TextVocabulary, ask: Ask, device: torch.device, tokenizer: Tokenizer, mel: MelFront
+) -> tuple[Tensor, list[int]]:
+    """Return (the prefill embeddings [T, hidden], the text ids beside the frames that follow)."""
     instruct = tokenizer.encode(ask.instruct).ids if ask.instruct else None
     speaker = -1 if ask.reference is not None else SPEAKERS[ask.speaker] if ask.speaker else None
-    prompt: Prompt = prefix(instruct, True, speaker)
+    prompt: Prompt = prefix(t, instruct, True, speaker)
     body = tokenizer.encode(ask.text).ids
-    add_text(prompt, (tokenizer.encode(ask.reference_text).ids if ask.reference_codes is not None else []) + body)
+    if ask.reference_codes is not None:
+        body = tokenizer.encode(ask.reference_text).ids + body
+    add_text(t, prompt, body, ask.streaming)
     text, codec = (torch.tensor(x, device=device) for x in (prompt.text, prompt.codec))
     x = voice.text(text) + voice.talker.model.codec_embedding(codec.clamp(min=0)) * (codec >= 0)[:, None]
     if prompt.slot >= 0:
         audio = torch.from_numpy(ask.reference)[None].to(device)
         x[prompt.slot] = x[prompt.slot] + voice.speaker_encoder(mel(audio))[0]
-    if ask.reference_codes is not None:
-        pad = voice.text(torch.tensor([v.PAD], device=device))
-        x = torch.cat((x, voice.frames(torch.from_numpy(ask.reference_codes).to(device)) + pad))
-    return x
+    if ask.reference_codes is None:
+        return x, prompt.beside
+    count = len(ask.reference_codes)
+    beside = torch.tensor(text_beside(t, prompt, count), device=device)
+    frames = voice.frames(torch.from_numpy(ask.reference_codes).to(device)) + voice.text(beside)
+    return torch.cat((x, frames)), prompt.beside[count:]
 
 
 @torch.no_grad()
-def generate(voice: Voice, asks: list[Ask], sampling: Sampling, limit: int = 170) -> list[tuple[np.ndarray, bool]]:
+def generate(
+    voice: Voice, t: TextVocabulary, asks: list[Ask], sampling: Sampling, limit: int = 170
+) -> list[tuple[np.ndarray, bool]]:
     """Return (codes [frames, K], stopped by itself) of every ask."""
     device = next(voice.parameters()).device
-    tokenizer, mel = v.tokenizer(), MelFront().to(device)
+    tokenizer, mel = t.tokenizer(), MelFront().to(device)
     generator = torch.Generator(device).manual_seed(sampling.seed)
-    parts = [embed(voice, a, device, tokenizer, mel) for a in asks]
+    parts, trailing = zip(*(embed(voice, t, a, device, tokenizer, mel) for a in asks), strict=True)
     longest, batch = max(len(p) for p in parts), len(parts)
+    beside = torch.full((batch, limit), t.pad, device=device)
+    for i, ids in enumerate(trailing):
+        beside[i, : len(ids)] = torch.tensor(ids[:limit], device=device)
     x = torch.zeros(batch, longest, parts[0].shape[-1], device=device)
     pad = torch.tensor([longest - len(p) for p in parts], device=device)
     for i, part in enumerate(parts):
@@ -83,7 +97,6 @@ def generate(voice: Voice, asks: list[Ask], sampling: Sampling, limit: int = 170
     allowed = torch.zeros(v.CODEC_VOCAB, dtype=torch.bool, device=device)
     allowed[: v.CODES] = True
     allowed[v.CODEC_EOS] = True
-    text_pad = voice.text(torch.tensor([v.PAD], device=device))
     ended = torch.zeros(batch, dtype=torch.bool, device=device)
     frames, lengths = [], torch.full((batch,), limit, device=device)
     for step in range(limit):
@@ -110,7 +123,7 @@ def generate(voice: Voice, asks: list[Ask], sampling: Sampling, limit: int = 170
                 y = predictor.model.run(predictor.model.codec_embedding[k](frame[-1])[:, None], inner, k + 2)[:, -1]
         frames.append(torch.stack(frame, -1))
         keys = torch.arange(longest + step + 1, device=device)
-        x = (voice.frames(frames[-1]) + text_pad)[:, None]
+        x = (voice.frames(frames[-1]) + voice.text(beside[:, step]))[:, None]
         hidden = talker.model.run(x, cache, longest + step, (keys[None] >= pad[:, None])[:, None, None])[:, -1]
     codes = torch.stack(frames, 1).cpu().numpy()
     return [(codes[i, : int(n)], bool(e)) for i, (n, e) in enumerate(zip(lengths, ended, strict=True))]

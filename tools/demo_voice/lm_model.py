@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from codec_model import SwiGlu, rope, rotate
 from spectral import mel_matrix
-from vocabulary import CODEC_VOCAB, CODES, TEXT_VOCAB
+from vocabulary import CODEC_VOCAB, CODES
 
 
 class Attention(nn.Module):
@@ -75,9 +75,9 @@ class Body(nn.Module):
 
 
 class TalkerBody(Body):
-    def __init__(self, c: dict) -> None:
+    def __init__(self, c: dict, text_rows: int) -> None:
         super().__init__(c, c["layers"], c["ffn"])
-        self.text_embedding = nn.Embedding(TEXT_VOCAB, c["text_dim"])
+        self.text_embedding = nn.Embedding(text_rows, c["text_dim"])
         self.codec_embedding = nn.Embedding(CODEC_VOCAB, c["hidden"])
 
 
@@ -105,9 +105,9 @@ class TextProjection(nn.Module):
 
 
 class Talker(nn.Module):
-    def __init__(self, c: dict, books: int) -> None:
+    def __init__(self, c: dict, books: int, text_rows: int) -> None:
         super().__init__()
-        self.model = TalkerBody(c)
+        self.model = TalkerBody(c, text_rows)
         self.text_projection = TextProjection(c["text_dim"], c["hidden"])
         self.codec_head = nn.Linear(c["hidden"], CODEC_VOCAB, bias=False)
         self.code_predictor = Predictor(c, books)
@@ -211,9 +211,9 @@ class MelFront(nn.Module):
 class Voice(nn.Module):
     """Everything of model.safetensors."""
 
-    def __init__(self, c: dict, books: int) -> None:
+    def __init__(self, c: dict, books: int, text_rows: int) -> None:
         super().__init__()
-        self.talker = Talker(c, books)
+        self.talker = Talker(c, books, text_rows)
         self.speaker_encoder = SpeakerEncoder(c)
         self.books = books
         self.apply(self._start)

@@ -6,9 +6,11 @@ Run: python pack.py checkpoint.pt folder/name        python pack.py --join folde
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -39,15 +41,18 @@ def pack(source: Path, stem: Path) -> None:
         tensors["codec/quantizer.sums"] = (state["codec"]["quantizer.sums"] / usage[..., None]).half()
         tensors["codec/quantizer.usage"] = torch.ones_like(usage).half()
         tensors["folded"] = torch.tensor([int(state["folded"])])
+    told = {"merges": json.dumps(state["merges"])} if "merges" in state else None  # of a voice's text vocabulary
     for i, part in enumerate(split({k: v.contiguous() for k, v in tensors.items()})):
-        save_file(part, stem.with_name(f"{stem.name}.{i}.safetensors"))
+        save_file(part, stem.with_name(f"{stem.name}.{i}.safetensors"), told)
 
 
 def join(stem: Path, target: Path) -> None:
     tensors: dict[str, Tensor] = {}
+    state: dict = {}
     for path in sorted(stem.parent.glob(f"{stem.name}.*.safetensors")):
         tensors.update(load_file(path))
-    state: dict = {}
+        with safe_open(path, "pt") as part:
+            state |= {name: json.loads(told) for name, told in (part.metadata() or {}).items()}
     for name, value in tensors.items():
         if name == "folded":
             state["folded"] = bool(value.item())

@@ -14,10 +14,10 @@ import soundfile
 import torch
 from PIL import Image
 
+from checkpoints import load_voice
 from config import CONFIG, HERE
 from evaluate import resynthesise
 from generate import Ask, Sampling, generate
-from lm_model import Voice
 from spectral import mel_matrix
 from synthesise import Studio, named_voices, random_flite
 from text import corpus
@@ -41,8 +41,7 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     debs, work, cpu = HERE / "debs", HERE / CONFIG["paths"]["work"], torch.device("cpu")
     codec, studio = load(work / "codec.pt", cpu), Studio(debs)
-    voice = Voice(CONFIG["lm"], CONFIG["codec"]["codebooks"]).eval()
-    voice.load_state_dict(torch.load(work / "lm.pt", weights_only=True)["voice"])
+    voice, vocabulary = load_voice(work / "lm.pt", cpu)
     _, held = corpus(debs, CONFIG["seed"], CONFIG["text"]["max_chars"], CONFIG["text"]["held_out"])
     line = held[0]
     stranger = random_flite(random.Random(7))
@@ -58,7 +57,7 @@ def main() -> None:
                      reference_text=spoken, reference_codes=codec.encode(torch.from_numpy(reference)[None])[0].numpy()),
         "held_out": Ask(line, "clara"),
     }  # fmt: skip
-    made = generate(voice, list(asks.values()), Sampling(0.6, 0.6, seed=3))
+    made = generate(voice, vocabulary, list(asks.values()), Sampling(0.6, 0.6, seed=3))
     waves = {
         n: codec.decode(torch.from_numpy(c)[None])[0].clamp(-1, 1).numpy() for n, (c, _) in zip(asks, made, strict=True)
     }

@@ -1,19 +1,23 @@
-"""From a row of the corpus to one training sequence in the published non-streaming layout."""
+"""From rows of the corpus to one training sequence in either of the published layouts."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 import vocabulary as v
 from config import CONFIG
+from text_vocabulary import TextVocabulary
 
 SPEAKERS = {name: v.FIRST_SPEAKER + i for i, name in enumerate(CONFIG["speakers"])}
 BOOKS = CONFIG["codec"]["codebooks"]
 MAX_FRAMES = 190
+AHEAD = 0.85  # of its frames: a text with more ids than that would come later than it is spoken, one id a frame
 MODES = {  # custom_voice, voice_design, base
     "named": (0.55, 0.13, 0.32), "styled": (0.60, 0.20, 0.20), "flite": (0.0, 0.45, 0.55), "espeak": (0.0, 0.2, 0.8),
 }  # fmt: skip
@@ -21,51 +25,82 @@ MODES = {  # custom_voice, voice_design, base
 
 @dataclass
 class Prompt:
-    """Positions before the first frame. -1 means nothing on that side; `slot` is where the x-vector goes."""
+    """Positions before the first frame, and the text beside the frames from the first on (none: padding).
+
+    -1 means nothing on that side; `slot` is where the x-vector goes.
+    """
 
     text: list[int]
     codec: list[int]
     slot: int = -1
+    beside: list[int] = field(default_factory=list)
 
 
-def prefix(instruct: list[int] | None, language: bool, speaker: int | None) -> Prompt:
+def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speaker: int | None) -> Prompt:
     """Return instruct, role and tags. `speaker`: an id, -1 for an x-vector, None for no slot."""
     text: list[int] = []
     if instruct is not None:
-        text += [v.IM_START, v.USER, v.NEWLINE, *instruct, v.IM_END, v.NEWLINE]
-    text += [v.IM_START, v.ASSISTANT, v.NEWLINE]
+        text += [t.im_start, t.user, t.newline, *instruct, t.im_end, t.newline]
+    text += [t.im_start, t.assistant, t.newline]
     codec = [-1] * len(text)
     tags = [v.THINK, v.THINK_BOS, v.ENGLISH, v.THINK_EOS] if language else [v.NOTHINK, v.THINK_BOS, v.THINK_EOS]
     codec += tags
     slot = len(codec) if speaker == -1 else -1
     codec += [] if speaker is None else [speaker]
-    text += [v.PAD] * (len(codec) - len(text))
-    return Prompt([*text, v.BOS], [*codec, v.CODEC_PAD], slot)
+    text += [t.pad] * (len(codec) - len(text))
+    return Prompt([*text, t.bos], [*codec, v.CODEC_PAD], slot)
 
 
-def add_text(prompt: Prompt, body: list[int]) -> None:
-    """Append the non-streaming text and the position whose logits are the first code."""
-    prompt.text += [*body, v.EOS, v.PAD]
+def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool) -> None:
+    """Append the text and the position whose logits are the first code: in the streaming layout that has the text's
+    first id, and the others go beside the frames."""
+    if streaming:
+        prompt.text.append(body[0])
+        prompt.codec.append(v.CODEC_BOS)
+        prompt.beside = [*body[1:], t.eos]
+        return
+    prompt.text += [*body, t.eos, t.pad]
     prompt.codec += [v.CODEC_PAD] * (len(body) + 1) + [v.CODEC_BOS]
 
 
-class Corpus:
-    """Rows with their tokens and codes; draws sequences."""
+def text_beside(t: TextVocabulary, prompt: Prompt, frames: int) -> list[int]:
+    """Return the text ids beside the first `frames` frames."""
+    beside = prompt.beside[:frames]
+    return beside + [t.pad] * (frames - len(beside))
 
-    def __init__(self, rows: list[dict], codes: np.ndarray, phones: np.ndarray) -> None:
-        self.codes = codes
-        self.phones = phones
-        self.rows = [r for r in rows if r["length"] // 1920 <= MAX_FRAMES]
-        self.tokens = [e.ids for e in v.tokenizer().encode_batch([r["text"] for r in self.rows])]
+
+class Corpus:
+    """Rows and their codes, as many as are there by now (stage 4 encodes them as they are spoken); draws sequences."""
+
+    def __init__(self, spoken: Path, t: TextVocabulary) -> None:
+        self.t = t
+        self.encode = t.tokenizer(CONFIG["lm"]["piece_dropout"]).encode
+        self.codes = np.load(spoken / "codes.npy", mmap_mode="r").view(np.ndarray)
+        self.phones = np.load(spoken / "phones.npy", mmap_mode="r").view(np.ndarray)
+        self.spoken = spoken
+        self.taken = 0  # lists of rows
+        self.rows: list[dict] = []
         self.groups: dict[str, list[int]] = defaultdict(list)
-        pitch: dict[str, list[float]] = defaultdict(list)
-        for i, row in enumerate(self.rows):
-            self.groups[row["group"]].append(i)
-            if row["kind"] == "named" and row["f0"] > 0:
-                pitch[row["speaker"]].append(row["f0"])
-        self.own_pitch = {s: float(np.median(p)) for s, p in pitch.items()}
-        self.group_pitch = {g: float(np.median([self.rows[i]["f0"] for i in m])) for g, m in self.groups.items()}
-        self.encode = v.tokenizer().encode
+        self.group_pitch: dict[str, float] = {}
+        self.pitches: dict[str, list[float]] = defaultdict(list)  # of named speakers
+        self.own_pitch: dict[str, float] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in the rows that were encoded since the last call; a group is never in two lists."""
+        while (path := self.spoken / f"rows_{self.taken}.json").exists():
+            self.taken += 1
+            fresh = set()
+            for row in json.loads(path.read_text()):
+                if row["length"] // 1920 > MAX_FRAMES:
+                    continue
+                fresh.add(row["group"])
+                self.groups[row["group"]].append(len(self.rows))
+                self.rows.append(row)
+                if row["kind"] == "named" and row["f0"] > 0:
+                    self.pitches[row["speaker"]].append(row["f0"])
+            self.group_pitch |= {g: float(np.median([self.rows[i]["f0"] for i in self.groups[g]])) for g in fresh}
+            self.own_pitch = {s: float(np.median(p)) for s, p in self.pitches.items()}
 
     def frames(self, row: dict) -> np.ndarray:
         return self.codes[row["start"] // 1920 : (row["start"] + row["length"]) // 1920].astype(np.int64)
@@ -86,9 +121,16 @@ class Corpus:
             return self.encode(describe(pitch / own if pitch else 1.0, row["stretch"], rng)).ids
         return None
 
+    def said(self, members: list[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
+        """Return (text ids, frames, phones) of utterances of one voice, said one after the other as one text."""
+        texts = [self.rows[i]["text"] for i in members]
+        texts[:-1] = [x if x[-1] in ".!?" else f"{x}." for x in texts[:-1]]
+        frames, phones = (np.concatenate([part(self.rows[i]) for i in members]) for part in (self.frames, self.labels))
+        return self.encode(" ".join(texts)).ids, frames, phones
+
     def sequence(self, index: int, rng: random.Random) -> dict:
-        """Draw a mode and return one sequence: arrays over positions, and the reference row for the x-vector."""
-        row = self.rows[index]
+        """Draw mode and layout and return one sequence: arrays over positions, and the x-vector's reference row."""
+        row, lm = self.rows[index], CONFIG["lm"]
         mode = rng.choices(("custom_voice", "voice_design", "base"), MODES[row["kind"]])[0]
         mates = [i for i in self.groups[row["group"]] if i != index]
         if mode == "base" and not mates:
@@ -96,15 +138,19 @@ class Corpus:
         reference = rng.choice(mates) if mode == "base" else None
         speaker = {"custom_voice": SPEAKERS.get(row["speaker"]), "voice_design": None, "base": -1}[mode]
         instruct = None if mode == "base" else self.instruct(row, mode, rng)
-        prompt = prefix(instruct, rng.random() < 0.7, speaker)
-        frames, phones, body = self.frames(row), self.labels(row), self.tokens[index]
+        prompt = prefix(self.t, instruct, rng.random() < 0.7, speaker)
+        members = [index]
+        if mode != "base" and rng.random() < lm["joined"]:
+            more = [index, *rng.sample(mates, min(len(mates), rng.randint(1, 2)))]
+            if sum(self.rows[i]["length"] for i in more) // 1920 <= lm["joined_frames"]:
+                members = more
+        body, frames, phones = self.said(members)
         if mode == "base" and rng.random() < 0.35:
-            other = self.rows[reference]
-            joined = np.concatenate((self.frames(other), frames))
-            if len(joined) <= MAX_FRAMES:
-                frames, body = joined, self.tokens[reference] + body
-                phones = np.concatenate((self.labels(other), phones))
-        add_text(prompt, body)
+            words, theirs, labels = self.said([reference])
+            if len(theirs) + len(frames) <= MAX_FRAMES:
+                body, frames, phones = words + body, np.concatenate((theirs, frames)), np.concatenate((labels, phones))
+        streaming = rng.random() < lm["streaming"] and len(body) < AHEAD * len(frames)
+        add_text(self.t, prompt, body, streaming)
         return {"prompt": prompt, "frames": frames, "phones": phones, "reference": reference, "row": row}
 
 
@@ -121,7 +167,7 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
         prompt, clean = part["prompt"], part["frames"]
         start, count = len(prompt.text), len(clean)
         text[b, :start], codec[b, :start] = prompt.text, prompt.codec
-        text[b, start : start + count] = v.PAD
+        text[b, start : start + count] = text_beside(corpus.t, prompt, count)
         noisy = clean.copy()
         swap = rng.random(count) < lm["frame_noise"]
         noisy[swap] = clean[rng.integers(0, count, swap.sum())]

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from checkpoints import read_voice, save_voice
 from codec_model import Codec
 from config import CONFIG, HERE
 
@@ -38,11 +39,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"])
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    voice, speech = (
-        {k: t.float() for k, t in load_file(args.source / part / "model.safetensors").items()}
-        for part in ("", "speech_tokenizer")
-    )
-    torch.save({"voice": voice}, args.out / "lm.pt")
+    speech = {k: t.float() for k, t in load_file(args.source / "speech_tokenizer" / "model.safetensors").items()}
+    save_voice(*read_voice(args.source), args.out / "lm.pt")
     torch.save({"codec": codec_state(speech), "folded": True}, args.out / "codec.pt")
 
 

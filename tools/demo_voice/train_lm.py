@@ -1,6 +1,8 @@
 """Stage 4: train talker, code predictor and speaker encoder together on the codes.
 
 Run: python train_lm.py --seconds 600
+Training begins with the first shards of speech and takes in the others as they are spoken. Text is cut into pieces anew
+each time; half of the sequences are in the streaming layout.
 The speaker encoder learns from the talker's own loss: its x-vector of another utterance of the same voice is what
 the speaker slot holds. A small head that reads pitch and formants from it keeps it from being ignored.
 """
@@ -9,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import math
 import random
 import time
@@ -23,23 +24,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from checkpoints import moved, new_voice, read_voice, save_voice
 from config import CONFIG, HERE
-from encode import encode_all
-from lm_model import MelFront, Voice
+from encode import Spoken
+from lm_model import MelFront
 from prompts import Corpus, collate
 from store import Store
 from teachers import PHONES
+from text_vocabulary import TextVocabulary
 from train_codec import capture, load
 from vocabulary import CODES
 
 GRID = 32  # positions: widths are its multiples
+MOST_SHARDS = 12  # that are encoded between two steps, 200 steps apart
 
 
 class Batches(IterableDataset):
     """Endless batches of one shape a width: a graph can be captured of each, and hardly a position is padding."""
 
-    def __init__(self, corpus: Corpus, positions: int, seed: int) -> None:
-        self.corpus = corpus
+    def __init__(self, spoken: Path, vocabulary: TextVocabulary, positions: int, seed: int) -> None:
+        self.spoken = spoken
+        self.vocabulary = vocabulary
         self.positions = positions
         self.seed = seed
 
@@ -47,32 +52,39 @@ class Batches(IterableDataset):
         info = get_worker_info()
         seed = self.seed + (info.id if info else 0)
         rng, noise = random.Random(seed), np.random.default_rng(seed)
-        waiting: dict[int, list[dict]] = defaultdict(list)
+        corpus, waiting = Corpus(self.spoken, self.vocabulary), defaultdict(list)
         while True:
-            item = self.corpus.sequence(rng.randrange(len(self.corpus.rows)), rng)
+            item = corpus.sequence(rng.randrange(len(corpus.rows)), rng)
             width = -(-(len(item["prompt"].text) + len(item["frames"])) // GRID) * GRID
+            if width > CONFIG["lm"]["widest"]:
+                continue
             waiting[width].append(item)
             if len(waiting[width]) * width >= self.positions - width:
                 parts = waiting.pop(width)
-                yield {k: torch.from_numpy(a) for k, a in collate(parts, width, self.corpus, noise).items()}
+                yield {k: torch.from_numpy(a) for k, a in collate(parts, width, corpus, noise).items()}
+                corpus.refresh()
 
 
 class Trainer:
     def __init__(
-        self, corpus: Corpus, audio: Tensor, device: torch.device, resume: Path | None, eager: bool = False
+        self,
+        vocabulary: TextVocabulary,
+        audio: Tensor,
+        device: torch.device,
+        resume: Path | None,
+        eager: bool = False,
     ) -> None:
         torch.manual_seed(CONFIG["seed"] + 1)
         self.c = CONFIG["lm"]
         self.device = device
         self.audio = audio
-        self.corpus = corpus
         self.eager = eager or device.type != "cuda"
         self.pool = None if self.eager else torch.cuda.graph_pool_handle()
         self.books = CONFIG["codec"]["codebooks"]
-        self.voice = Voice(self.c, self.books).to(device)
+        self.voice = new_voice(vocabulary).to(device)
         self.mel = MelFront().to(device)
         if resume:
-            self.voice.load_state_dict(torch.load(resume, map_location=device, weights_only=True)["voice"])
+            self.voice.load_state_dict(moved(*read_voice(resume), vocabulary))
         hidden = self.c["hidden"]
         self.phone_head = nn.Linear(hidden, 4 * len(PHONES)).to(device)
         self.traits = nn.Linear(hidden, 1).to(device)
@@ -152,21 +164,17 @@ class Trainer:
         replay()
 
 
-def spoken(args: argparse.Namespace, device: torch.device) -> tuple[Corpus, Tensor]:
-    """Return the corpus and its sound: from stage 3's files, or from the shards as soon as their codec is there."""
-    if args.codec is None:
-        rows = json.loads((args.work / "rows.json").read_text())
-        audio = torch.from_numpy(np.load(args.work / "audio.npy"))
-        return Corpus(rows, np.load(args.work / "codes.npy"), np.load(args.work / "phones.npy")), audio
+def listen(args: argparse.Namespace, device: torch.device) -> Spoken:
+    """Return what is spoken so far, encoded, as soon as there is a codec and enough of it to begin with."""
     store = Store(args.shards, device, args.hours)
     while not args.codec.exists():
         store.take(8)
         time.sleep(0.2)
-    began = time.monotonic()
-    store.take()
-    codes = encode_all(store, load(args.codec, device), 480.0 if device.type == "cuda" else 20.0)
-    print(f"{store.filled / 864e5:.1f} hours encoded in {time.monotonic() - began:.1f} s", flush=True)
-    return Corpus(store.rows, codes, store.phones[: store.filled // 480].cpu().numpy()), store.audio
+    spoken = Spoken(store, load(args.codec, device), args.work / "spoken")
+    while store.filled / 864e5 < args.least_hours:
+        spoken.take()
+        time.sleep(0.2)
+    return spoken
 
 
 def main() -> None:
@@ -175,11 +183,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--work", type=Path, default=work)
     parser.add_argument("--out", type=Path, default=work / "lm.pt")
-    parser.add_argument("--resume", type=Path)
-    parser.add_argument("--codec", type=Path, help="encode the shards with this checkpoint, once it is there, instead")
+    parser.add_argument(
+        "--resume", type=Path, help="a checkpoint or the folder of an exported one; its pieces may differ"
+    )
+    parser.add_argument("--merges", type=Path, default=work / "merges.txt", help="of the text vocabulary")
+    parser.add_argument("--codec", type=Path, default=work / "codec.pt", help="encodes the shards, once it is there")
     parser.add_argument("--shards", type=Path, default=work / "shards")
-    parser.add_argument("--hours", type=float, default=160, help="room for speech on the device, with --codec")
+    parser.add_argument("--hours", type=float, default=160, help="room for speech on the device")
+    parser.add_argument("--least-hours", type=float, default=0.05, help="of speech, to begin with")
     parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
+    parser.add_argument("--rate", type=float, default=CONFIG["lm"]["lr"], help="the highest")
     parser.add_argument("--eager", action="store_true", help="capture no graphs")
     parser.add_argument("--loaders", type=int, default=8)
     parser.add_argument("--positions", type=int, default=CONFIG["lm"]["positions"])
@@ -188,32 +201,35 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     began = time.monotonic()
-    corpus, audio = spoken(args, device)
-    loader = iter(DataLoader(Batches(corpus, args.positions, CONFIG["seed"]), batch_size=None, num_workers=args.loaders,
+    spoken, vocabulary = listen(args, device), TextVocabulary.read(args.merges)
+    batches = Batches(spoken.folder, vocabulary, args.positions, CONFIG["seed"])
+    loader = iter(DataLoader(batches, batch_size=None, num_workers=args.loaders,
                              prefetch_factor=8 if args.loaders else None,
                              pin_memory=device.type == "cuda"))  # fmt: skip
     batch = next(loader)
-    trainer = Trainer(corpus, audio.to(device), device, args.resume, args.eager)
+    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume, args.eager)
     if args.until:
         args.seconds = max(1.0, float(args.until.read_text()) - time.time())
-    start, step, peak = time.monotonic(), 0, CONFIG["lm"]["lr"]
-    print(f"{len(corpus.rows)} rows, ready after {start - began:.1f} s, {args.seconds:.0f} s to go", flush=True)
+    start, step = time.monotonic(), 0
+    print(f"{spoken.rows} rows, ready after {start - began:.1f} s, {args.seconds:.0f} s to go", flush=True)
     while (share := (time.monotonic() - start) / args.seconds) < 1:
-        rate = peak * min(1.0, (step + 1) / 300) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * share)))
+        rate = args.rate * min(1.0, (step + 1) / 300) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * share)))
         trainer.step(batch, rate)
         step += 1
         batch = next(loader)
+        if step % 200 == 0:
+            spoken.take(MOST_SHARDS)
         if step % args.every == 0:
             names = ["code0", "rest", "phone", "trait", *(f"c{k}" for k in range(1, trainer.books))]
             gone, values = time.monotonic() - start, trainer.logged.tolist()
             figures = " ".join(f"{n} {x:.3f}" for n, x in zip(names, values, strict=True))
-            print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s {len(trainer.shapes)} shapes {figures}", flush=True)
+            print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s {len(trainer.shapes)} shapes "
+                  f"{spoken.store.filled / 864e5:.1f} hours {figures}", flush=True)  # fmt: skip
             if not math.isfinite(values[0]):
                 raise SystemExit("the loss is not finite")
-        if step % 1500 == 0:
-            torch.save({"voice": trainer.voice.state_dict()}, args.out.with_suffix(".tmp"))
-            args.out.with_suffix(".tmp").rename(args.out)
-    torch.save({"voice": trainer.voice.state_dict()}, args.out)
+        if step == 100 or step % 1500 == 0:  # the first so that what follows can be tried early
+            save_voice(trainer.voice.state_dict(), vocabulary, args.out)
+    save_voice(trainer.voice.state_dict(), vocabulary, args.out)
     print("done", step, flush=True)
 
 

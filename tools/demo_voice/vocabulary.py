@@ -1,36 +1,10 @@
-"""Text tokens, codec ids and the words of instructions."""
+"""Codec ids and the words of instructions."""
 
 from __future__ import annotations
 
-import json
 import random
-from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
-
-QWEN_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-# just enough merges for the two words of the chat template to be one token each
-MERGES = (("i", "s"), ("s", "is"), ("a", "n"), ("an", "t"), ("t", "ant"), ("a", "s"), ("as", "sis"),
-          ("assis", "tant"), ("e", "r"), ("u", "s"), ("us", "er"))  # fmt: skip
-SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")
 CODES = 512
-
-
-def byte_letters() -> list[str]:
-    """Return GPT-2's printable letter of each byte."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    other = {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in plain)}
-    return [chr(b) if b in plain else other[b] for b in range(256)]
-
-
-VOCABULARY = {t: i for i, t in enumerate([*byte_letters(), *("".join(m) for m in MERGES)])}
-TEXT_IDS = {name: len(VOCABULARY) + i for i, name in enumerate(SPECIALS)}
-TEXT_VOCAB = -(-(len(VOCABULARY) + len(SPECIALS)) // 16) * 16
-IM_START, IM_END = TEXT_IDS["<|im_start|>"], TEXT_IDS["<|im_end|>"]
-PAD, BOS, EOS = (TEXT_IDS[n] for n in SPECIALS[3:])
-ASSISTANT, USER, NEWLINE = VOCABULARY["assistant"], VOCABULARY["user"], VOCABULARY[byte_letters()[10]]
 
 # the specials keep their published distance from the first id after the codes
 CODEC_VOCAB = CODES + 1024
@@ -38,33 +12,6 @@ CODEC_PAD, CODEC_BOS, CODEC_EOS = CODES + 100, CODES + 101, CODES + 102
 THINK, NOTHINK, THINK_BOS, THINK_EOS = CODES + 106, CODES + 107, CODES + 108, CODES + 109
 ENGLISH = CODES + 2
 FIRST_SPEAKER = CODES + 813
-
-
-def tokenizer() -> Tokenizer:
-    """Return the text tokenizer: Qwen2's scheme with a handful of merges."""
-    tok = Tokenizer(models.BPE(vocab=VOCABULARY, merges=list(MERGES)))
-    tok.normalizer = normalizers.NFC()
-    tok.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(QWEN_PATTERN), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])  # fmt: skip
-    return tok
-
-
-def write_tokenizer(folder: Path) -> None:
-    """Write vocab.json, merges.txt and tokenizer_config.json in the published form."""
-    (folder / "vocab.json").write_text(json.dumps(VOCABULARY, ensure_ascii=False))
-    (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in MERGES))
-    added = {str(i): {"content": t, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,
-                      "special": True} for t, i in TEXT_IDS.items()}  # fmt: skip
-    config = {
-        "add_bos_token": False, "add_prefix_space": False, "added_tokens_decoder": added,
-        "additional_special_tokens": list(SPECIALS[1:]), "bos_token": None, "clean_up_tokenization_spaces": False,
-        "eos_token": "<|im_end|>", "errors": "replace", "model_max_length": 131072,
-        "pad_token": "<|endoftext|>", "split_special_tokens": False, "tokenizer_class": "Qwen2Tokenizer",
-        "unk_token": None,
-    }  # fmt: skip
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2))
 
 
 def pitch_word(gender: str, f0: float) -> str:

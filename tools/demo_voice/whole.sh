@@ -25,6 +25,8 @@ python3 train_codec.py --seconds $(($(left "$codec_end") - ${CODEC_START:-12})) 
     --listener work/phones.pt --out work/codec.pt $small > "$out/codec.log" 2>&1 &
 codec=$!
 
+python3 text_vocabulary.py > "$out/pieces.log" 2>&1
+
 # the language model's stage is tried on the first speech, with the codec's first checkpoint: a late failure costs more
 until [ -s work/codec.pt ] || ! kill -0 $codec 2> /dev/null; do sleep 1; done
 cp work/codec.pt work/early.pt

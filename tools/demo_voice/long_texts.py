@@ -1,0 +1,77 @@
+"""Measures the words that a long text loses through a server, beside its sentences spoken one by one.
+
+Run: python long_texts.py http://127.0.0.1:8000   (a runtime: voicewright runtime --port 8000)
+The same held-out sentences make texts of each length. What is compared with a text is its sentences' own sound, joined
+by silence and heard in one go: a recogniser hears long sound otherwise than short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+
+from config import CONFIG, HERE
+from recognise import apart, hear, rate
+from text import corpus
+
+LENGTHS = (300, 600, 1000)  # characters
+GAP_S = 0.35  # between two sentences
+
+
+def spoken(url: str, text: str, speaker: str, seed: int) -> np.ndarray:
+    """Return what the server speaks, float samples at 24 kHz."""
+    body = {"input": text, "voice": speaker, "seed": seed, "response_format": "pcm"}
+    request = urllib.request.Request(
+        f"{url}/v1/audio/speech", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=600) as answer:
+        return np.frombuffer(answer.read(), np.int16).astype(np.float32) / 32768.0
+
+
+def texts(sentences: list[str], count: int) -> list[list[str]]:
+    """Return `count` lists of sentences, each as long as the longest length needs."""
+    rng, out = random.Random(CONFIG["seed"]), []
+    pool = [s if s[-1] in ".!?" else f"{s}." for s in sentences]
+    rng.shuffle(pool)
+    for _ in range(count):
+        chosen: list[str] = []
+        while len(" ".join(chosen)) < LENGTHS[-1]:
+            chosen.append(pool.pop())
+        out.append(chosen)
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("--texts", type=int, default=10)
+    parser.add_argument("--speaker", default="angus")
+    parser.add_argument("--debs", type=Path, default=HERE / CONFIG["paths"]["debs"])
+    parser.add_argument("--workers", type=int, default=1)
+    args = parser.parse_args()
+    settings = CONFIG["text"]
+    _, held = corpus(args.debs, CONFIG["seed"], settings["max_chars"], settings["held_out"])
+    chosen, gap = texts(held, args.texts), np.zeros(int(GAP_S * 24000), np.float32)
+    single = [[spoken(args.url, s, args.speaker, 1) for s in sentences] for sentences in chosen]
+    for length in LENGTHS:
+        truths, whole, joined = [], [], []
+        for sentences, sounds in zip(chosen, single, strict=True):
+            count = next(n for n in range(1, len(sentences) + 1) if len(" ".join(sentences[:n])) >= length)
+            truths.append(" ".join(sentences[:count]))
+            whole.append(spoken(args.url, truths[-1], args.speaker, 1))
+            joined.append(np.concatenate([part for sound in sounds[:count] for part in (sound, gap)]))
+        ours, theirs = hear(whole, args.workers), hear(joined, args.workers)
+        gap_words, error = apart(truths, theirs, ours)
+        seconds = sum(map(len, whole)) / sum(map(len, joined))
+        figures = {"texts": len(truths), "single": rate(truths, theirs), "whole": rate(truths, ours), "gap": gap_words,
+                   "error": error, "length": seconds}  # fmt: skip
+        print(length, json.dumps({k: round(x, 3) for k, x in figures.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

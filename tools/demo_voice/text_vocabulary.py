@@ -1,0 +1,157 @@
+"""Holds the text's side of the vocabulary: byte-level pieces, the merges that make them, and the special tokens.
+
+Run: python text_vocabulary.py   (learns the merges from the recipe's own lines, writes work/merges.txt)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+from config import CONFIG, HERE
+from text import corpus
+
+QWEN_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+WHOLE = ("assistant", "user")  # words of the chat template, each one token
+SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")
+HEADER = "#version: 0.2"
+
+
+def byte_letters() -> list[str]:
+    """Return GPT-2's printable letter of each byte."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    other = {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in plain)}
+    return [chr(b) if b in plain else other[b] for b in range(256)]
+
+
+def _scheme(model: models.BPE) -> Tokenizer:
+    """Return a tokenizer that cuts and normalises as Qwen2's does."""
+    tok = Tokenizer(model)
+    tok.normalizer = normalizers.NFC()
+    tok.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(QWEN_PATTERN), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    return tok
+
+
+@dataclass(frozen=True)
+class TextVocabulary:
+    """Ids: the letters of the 256 bytes, a piece for each merge, then the special tokens."""
+
+    merges: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def pieces(self) -> dict[str, int]:
+        names = dict.fromkeys([*byte_letters(), *(a + b for a, b in self.merges)])
+        return {name: i for i, name in enumerate(names)}
+
+    @cached_property
+    def specials(self) -> dict[str, int]:
+        return {name: len(self.pieces) + i for i, name in enumerate(SPECIALS)}
+
+    @property
+    def rows(self) -> int:
+        """Of the embedding: as many as there are ids, to a multiple of 16."""
+        return -(-(len(self.pieces) + len(SPECIALS)) // 16) * 16
+
+    @cached_property
+    def im_start(self) -> int:
+        return self.specials["<|im_start|>"]
+
+    @cached_property
+    def im_end(self) -> int:
+        return self.specials["<|im_end|>"]
+
+    @cached_property
+    def pad(self) -> int:
+        return self.specials["<tts_pad>"]
+
+    @cached_property
+    def bos(self) -> int:
+        return self.specials["<tts_text_bos>"]
+
+    @cached_property
+    def eos(self) -> int:
+        return self.specials["<tts_text_eod>"]
+
+    @cached_property
+    def assistant(self) -> int:
+        return self.pieces["assistant"]
+
+    @cached_property
+    def user(self) -> int:
+        return self.pieces["user"]
+
+    @cached_property
+    def newline(self) -> int:
+        return self.pieces[byte_letters()[10]]
+
+    def tokenizer(self, dropout: float | None = None) -> Tokenizer:
+        """Return the tokenizer. With `dropout` each merge is left out that often, anew at every call: pieces and the
+        letters that they are made of learn to mean the same."""
+        return _scheme(models.BPE(vocab=self.pieces, merges=list(self.merges), dropout=dropout))
+
+    def write(self, folder: Path) -> None:
+        """Write vocab.json, merges.txt and tokenizer_config.json in the published form."""
+        (folder / "vocab.json").write_text(json.dumps(self.pieces, ensure_ascii=False))
+        self.write_merges(folder / "merges.txt")
+        added = {str(i): {"content": t, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,
+                          "special": True} for t, i in self.specials.items()}  # fmt: skip
+        config = {
+            "add_bos_token": False, "add_prefix_space": False, "added_tokens_decoder": added,
+            "additional_special_tokens": list(SPECIALS[1:]), "bos_token": None, "clean_up_tokenization_spaces": False,
+            "eos_token": "<|im_end|>", "errors": "replace", "model_max_length": 131072,
+            "pad_token": "<|endoftext|>", "split_special_tokens": False, "tokenizer_class": "Qwen2Tokenizer",
+            "unk_token": None,
+        }  # fmt: skip
+        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2))
+
+    def write_merges(self, path: Path) -> None:
+        path.write_text("\n".join([HEADER, *(f"{a} {b}" for a, b in self.merges), ""]))
+
+    @classmethod
+    def read(cls, path: Path) -> TextVocabulary:
+        """Read a merges.txt."""
+        lines = path.read_text().split("\n")
+        return cls(tuple((a, b) for a, b in (line.split(" ") for line in lines if line and line != HEADER)))
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], pieces: int) -> TextVocabulary:
+        """Return the merges of `pieces` pieces, and the few behind them that make each of WHOLE one piece."""
+        tok = _scheme(models.BPE())
+        trainer = trainers.BpeTrainer(vocab_size=pieces, initial_alphabet=byte_letters(), show_progress=False)
+        tok.train_from_iterator(lines, trainer)
+        merges = [(a, b) for a, b in json.loads(tok.to_str())["model"]["merges"]]
+        for word in WHOLE:
+            made, *rest = cls(tuple(merges)).tokenizer().encode(word).tokens
+            for piece in rest:
+                merges.append((made, piece))
+                made += piece
+        return cls(tuple(merges))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--debs", type=Path, default=HERE / CONFIG["paths"]["debs"])
+    parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"] / "merges.txt")
+    args = parser.parse_args()
+    text = CONFIG["text"]
+    lines, _ = corpus(args.debs, CONFIG["seed"], text["max_chars"], text["held_out"])
+    args.out.parent.mkdir(exist_ok=True)
+    vocabulary = TextVocabulary.learn(lines, text["pieces"])
+    vocabulary.write_merges(args.out)
+    letters, ids = sum(map(len, lines[:20000])), vocabulary.tokenizer().encode_batch(lines[:20000])
+    print(f"{len(vocabulary.pieces)} pieces, {letters / sum(map(len, ids)):.2f} letters a piece")
+
+
+if __name__ == "__main__":
+    main()
