@@ -21,8 +21,11 @@ from train_codec import load
 
 
 @torch.no_grad()
-def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict], codes: np.ndarray, seconds: float) -> None:
-    """Write the rows' codes where they stand in the store. `seconds` of sound at most are in one batch."""
+def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict]) -> np.ndarray:
+    """Return the codes [frames, K] of rows that follow each other in the store, from the first one's start."""
+    seconds = 480.0 if store.device.type == "cuda" else 20.0  # of sound at once
+    base, end = rows[0]["start"] // 1920, (rows[-1]["start"] + rows[-1]["length"]) // 1920
+    codes = np.zeros((end - base, CONFIG["codec"]["codebooks"]), np.int16)
     rows, at = sorted(rows, key=lambda r: r["length"]), 0
     while at < len(rows):
         take = max(1, int(seconds * 24000 / (rows[min(at + 64, len(rows) - 1)]["length"])))
@@ -33,18 +36,14 @@ def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict], codes: n
         index = (start[:, None] + torch.arange(longest, device=store.device)).clamp(max=len(store.audio) - 1)
         made = codec.encode(store.audio[index].float() / 32768.0).to(torch.int16).cpu().numpy()
         for row, code in zip(part, made, strict=True):
-            first, count = row["start"] // 1920, row["length"] // 1920
+            first, count = row["start"] // 1920 - base, row["length"] // 1920
             codes[first : first + count] = code[:count]
-
-
-def batch_seconds(device: torch.device) -> float:
-    """Return how much sound is encoded at once."""
-    return 480.0 if device.type == "cuda" else 20.0
+    return codes
 
 
 class Spoken:
-    """What stage 4 reads while the speakers still speak: codes and phones as mapped files of the store's size, and a
-    list of rows for each time that shards were taken in. Loaders in other processes read them (`prompts.Corpus`)."""
+    """What stage 4 reads while the speakers still speak: codes, phones and rows, in files of their own each time that
+    shards are taken in. Loaders in other processes read them (`prompts.Corpus`)."""
 
     def __init__(self, store: Store, codec: torch.nn.Module, folder: Path) -> None:
         self.store = store
@@ -52,29 +51,23 @@ class Spoken:
         self.folder = folder
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        labels = len(store.phones)
-        self.codes = np.lib.format.open_memmap(
-            folder / "codes.npy", "w+", np.int16, (labels // 4, CONFIG["codec"]["codebooks"])
-        )
-        self.phones = np.lib.format.open_memmap(folder / "phones.npy", "w+", np.uint8, (labels,))
-        self.lists = 0
+        self.times = 0
         self.rows = 0
 
-    def take(self, shards: int = 1_000_000) -> bool:
-        """Take in new shards and encode what was not yet; return whether there was anything."""
+    def take(self, shards: int = 1_000_000) -> None:
+        """Take in and encode new shards."""
         self.store.take(shards)
         fresh = self.store.rows[self.rows :]
         if not fresh:
-            return False
-        encode_rows(self.store, self.codec, fresh, self.codes, batch_seconds(self.store.device))
+            return
         first, last = fresh[0]["start"] // 480, (fresh[-1]["start"] + fresh[-1]["length"]) // 480
-        self.phones[first:last] = self.store.phones[first:last].cpu().numpy()
-        self.rows += len(fresh)
+        np.save(self.folder / f"codes_{self.times}.npy", encode_rows(self.store, self.codec, fresh))
+        np.save(self.folder / f"phones_{self.times}.npy", self.store.phones[first:last].cpu().numpy())
         temporary = self.folder / "rows.tmp"
         temporary.write_text(json.dumps(fresh))
-        temporary.rename(self.folder / f"rows_{self.lists}.json")
-        self.lists += 1
-        return True
+        temporary.rename(self.folder / f"rows_{self.times}.json")  # the rows say that the others are whole
+        self.rows += len(fresh)
+        self.times += 1
 
 
 def main() -> None:
@@ -91,9 +84,7 @@ def main() -> None:
     store = Store(args.shards, device, args.hours)
     store.take()
     print(f"{store.filled / 864e5:.1f} hours read in {time.monotonic() - began:.1f} s", flush=True)
-    codes = np.zeros((store.filled // 1920, CONFIG["codec"]["codebooks"]), np.int16)
-    encode_rows(store, load(args.codec, device), store.rows, codes, batch_seconds(device))
-    np.save(args.out / "codes.npy", codes)
+    np.save(args.out / "codes.npy", encode_rows(store, load(args.codec, device), store.rows))
     np.save(args.out / "phones.npy", store.phones[: store.filled // 480].cpu().numpy())
     np.save(args.out / "audio.npy", store.audio[: store.filled].cpu().numpy())
     (args.out / "rows.json").write_text(json.dumps(store.rows))

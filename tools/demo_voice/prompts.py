@@ -75,10 +75,9 @@ class Corpus:
     def __init__(self, spoken: Path, t: TextVocabulary) -> None:
         self.t = t
         self.encode = t.tokenizer(CONFIG["lm"]["piece_dropout"]).encode
-        self.codes = np.load(spoken / "codes.npy", mmap_mode="r").view(np.ndarray)
-        self.phones = np.load(spoken / "phones.npy", mmap_mode="r").view(np.ndarray)
         self.spoken = spoken
-        self.taken = 0  # lists of rows
+        self.codes: list[np.ndarray] = []  # of each time that rows were encoded
+        self.phones: list[np.ndarray] = []
         self.rows: list[dict] = []
         self.groups: dict[str, list[int]] = defaultdict(list)
         self.group_pitch: dict[str, float] = {}
@@ -87,26 +86,28 @@ class Corpus:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in the rows that were encoded since the last call; a group is never in two lists."""
-        while (path := self.spoken / f"rows_{self.taken}.json").exists():
-            self.taken += 1
-            fresh = set()
-            for row in json.loads(path.read_text()):
+        """Take in the rows that were encoded since the last call; a group is never in two of those times."""
+        while (path := self.spoken / f"rows_{(time := len(self.codes))}.json").exists():
+            self.codes.append(np.load(self.spoken / f"codes_{time}.npy"))
+            self.phones.append(np.load(self.spoken / f"phones_{time}.npy"))
+            rows, fresh = json.loads(path.read_text()), set()
+            base = rows[0]["start"]
+            for row in rows:
                 if row["length"] // 1920 > MAX_FRAMES:
                     continue
                 fresh.add(row["group"])
                 self.groups[row["group"]].append(len(self.rows))
-                self.rows.append(row)
+                self.rows.append({**row, "time": time, "at": row["start"] - base})
                 if row["kind"] == "named" and row["f0"] > 0:
                     self.pitches[row["speaker"]].append(row["f0"])
             self.group_pitch |= {g: float(np.median([self.rows[i]["f0"] for i in self.groups[g]])) for g in fresh}
             self.own_pitch = {s: float(np.median(p)) for s, p in self.pitches.items()}
 
     def frames(self, row: dict) -> np.ndarray:
-        return self.codes[row["start"] // 1920 : (row["start"] + row["length"]) // 1920].astype(np.int64)
+        return self.codes[row["time"]][row["at"] // 1920 : (row["at"] + row["length"]) // 1920].astype(np.int64)
 
     def labels(self, row: dict) -> np.ndarray:
-        part = self.phones[row["start"] // 480 : (row["start"] + row["length"]) // 480]
+        part = self.phones[row["time"]][row["at"] // 480 : (row["at"] + row["length"]) // 480]
         return np.where(part == 255, -100, part.astype(np.int64)).reshape(-1, 4)
 
     def instruct(self, row: dict, mode: str, rng: random.Random) -> list[int] | None:

@@ -14,7 +14,7 @@ workers=${WORKERS:-10} loaders=${LOADERS:-5} hours=${HOURS:-150} least=${LEAST:-
 lm_end=$((end - judging))
 speech_end=$((lm_end - ${LAST:-120})) # later speech would hardly be trained on
 shipped=../../assets/demo-voice
-export LD_LIBRARY_PATH=$PWD/debs/usr/lib/x86_64-linux-gnu PYTHONPATH=${SITE:-/tmp/site} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2
+export LD_LIBRARY_PATH=$PWD/debs/usr/lib/x86_64-linux-gnu PYTHONPATH=${SITE:-/tmp/site}${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2
 set -m # every job is a process group, so that its children end with it
 trap 'for job in $(jobs -p); do kill -- -$job 2>/dev/null || true; done' EXIT
 left() { echo $((start + $1 - $(date +%s))); }

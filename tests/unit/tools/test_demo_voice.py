@@ -109,18 +109,27 @@ def test_a_prompt_is_the_runtime_s(
 def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
     """Four lines of one named speaker, with codes that tell the frames apart."""
     count = len(LINES) * FRAMES
-    np.save(tmp_path / "codes.npy", np.arange(count * 6, dtype=np.int16).reshape(count, 6) % 500)
-    np.save(tmp_path / "phones.npy", np.zeros(4 * count, np.uint8))
+    codes, phones = np.arange(count * 6, dtype=np.int16).reshape(count, 6) % 500, np.arange(4 * count) % 40
     rows = [
         {"text": text, "start": i * FRAMES * 1920, "length": FRAMES * 1920, "group": "0.1", "kind": "named",
          "speaker": SPEAKER, "gender": "female", "stretch": 1.0, "f0": 180.0}
         for i, text in enumerate(LINES)
     ]  # fmt: skip
-    (tmp_path / "rows_0.json").write_text(json.dumps(rows[:3]))
+
+    def encoded(time: int, first: int, last: int) -> None:
+        at, end = first * FRAMES, last * FRAMES
+        np.save(tmp_path / f"codes_{time}.npy", codes[at:end])
+        np.save(tmp_path / f"phones_{time}.npy", phones[4 * at : 4 * end].astype(np.uint8))
+        (tmp_path / f"rows_{time}.json").write_text(json.dumps(rows[first:last]))
+
+    encoded(0, 0, 3)
     made = recipe["prompts"].Corpus(tmp_path, longer_vocabulary(recipe))
     assert len(made.rows) == 3
-    (tmp_path / "rows_1.json").write_text(json.dumps(rows[3:]))
+    encoded(1, 3, 4)
     made.refresh()
+    for i, row in enumerate(made.rows):
+        np.testing.assert_array_equal(made.frames(row), codes[i * FRAMES : (i + 1) * FRAMES])
+        np.testing.assert_array_equal(made.labels(row).ravel(), phones[4 * i * FRAMES : 4 * (i + 1) * FRAMES])
     return made
 
 
