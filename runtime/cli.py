@@ -70,6 +70,14 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voice", metavar="NAME", help="speaker of the checkpoint (custom_voice)")
     parser.add_argument("--language", metavar="LANG", default="auto")
     parser.add_argument("--instruct", metavar="TEXT", help="how to speak, or the voice to design")
+    parser.add_argument("--tags", action="store_true", help="[excited] is a style, [pause:500ms] a silence")
+    parser.add_argument(
+        "--pronounce",
+        action="append",
+        default=[],
+        metavar="WORD=SAID",
+        help="say a word otherwise, wherever it stands whole; may be given again",
+    )
     parser.add_argument("--ref-audio", metavar="FILE", type=Path, help="voice to clone (base)")
     parser.add_argument("--ref-text", metavar="TEXT", help="the exact words of the reference audio")
     parser.add_argument("--x-vector-only", action="store_true", help="clone without a transcript")

@@ -26,6 +26,8 @@ from runtime.request import (
     Started,
 )
 from runtime.settings import Limits, Settings
+from runtime.shared.inline_tags import may_be_tag
+from runtime.shared.pronouncing import pronounced
 from runtime.shared.reference import load_reference
 from runtime.voices.examination import clean_reference
 
@@ -107,10 +109,25 @@ def _split(arguments: argparse.Namespace) -> Split:
     """
     in_windows = arguments.decode == "windowed"
     split = Split(arguments.split) if arguments.split else None
-    if in_windows and split not in (None, Split.NONE):
-        why = "windows are those of a text that is spoken in one go; use --split none"
+    if in_windows and (split not in (None, Split.NONE) or arguments.tags):
+        why = "windows are those of a text that is spoken in one go; use --split none, and no --tags"
         raise InvalidSetting(name="--decode", value="windowed", why=why)
     return split or (Split.NONE if in_windows or arguments.max_frames is not None else Split.AUTO)
+
+
+def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
+    """The text, with the words in it that are to be said otherwise.
+
+    Raises:
+        InvalidSetting: one of them is no word and how it is said.
+    """
+    entries = []
+    for given in arguments.pronounce:
+        word, equals, said = (part.strip() for part in given.partition("="))
+        if not (word and equals and said):
+            raise InvalidSetting(name="--pronounce", value=repr(given), why="it must be WORD=SAID, and neither empty")
+        entries.append((word, said))
+    return pronounced(arguments.text, entries, may_be_tag(limits.max_instruct_chars) if arguments.tags else "")[0]
 
 
 def _request(arguments: argparse.Namespace, limits: Limits) -> SpeechRequest:
@@ -124,11 +141,12 @@ def _request(arguments: argparse.Namespace, limits: Limits) -> SpeechRequest:
             samples = clean_reference(samples)
         reference = Reference(samples=samples, text=arguments.ref_text, x_vector_only=arguments.x_vector_only)
     return SpeechRequest(
-        text=arguments.text,
+        text=_pronounced(arguments, limits),
         mode=mode,
         voice=arguments.voice,
         language=arguments.language,
         instruct=arguments.instruct,
+        tags=arguments.tags,
         reference=reference,
         layout=Layout(arguments.layout) if arguments.layout else None,
         sampling=Sampling(greedy=arguments.greedy),

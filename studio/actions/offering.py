@@ -17,6 +17,7 @@ ACTIONS: tuple[Action, ...] = (
     speech.design,
     speech.list_takes,
     speech.take_audio,
+    speech.take_words,
     speech.reproduce,
     voices.keep,
     voices.clone,

@@ -9,7 +9,7 @@ from studio.actions.asking import ActionRefused, Asking
 from studio.actions.speech import Spoken, as_file, speak
 
 MOST_LINES = 100
-LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed"}
+LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed", "tags", "pronunciations"}
 
 
 class Script(TypedDict):
@@ -23,7 +23,7 @@ async def script(studio: Asking, lines: list[dict[str, Any]], name: str = "") ->
     """Speak a script line by line, each with a voice of its own, and keep it; export joins its takes.
 
     Args:
-        lines: objects with text, and if wanted mode, voice, language, instruct and seed, as speak takes them.
+        lines: objects with text, and if wanted the other arguments of speak.
         name: a name for the script.
     """
     if not 1 <= len(lines) <= MOST_LINES:

@@ -58,6 +58,8 @@ async def speak(
     language: str = "auto",
     instruct: str = "",
     seed: int | None = None,
+    tags: bool = False,
+    pronunciations: list[dict[str, str]] | None = None,
 ) -> Spoken:
     """Speak a text, keep it as a take in the history, and return it as a WAV file. Words of the caller's pronunciation
     dictionary are said as it has them.
@@ -69,10 +71,12 @@ async def speak(
         language: a language of the model, or auto.
         instruct: how to speak, or the description of the voice.
         seed: the same seed gives the same speech; without one, one is drawn and returned.
+        tags: whether the text holds tags: [excited] is a style for what follows, [pause:500ms] a silence.
+        pronunciations: objects with word and say_as; they come before the words of the caller's dictionary.
     """  # noqa: E501  Gradio reads an argument's description from one line
-    asked = {"task_type": mode, "voice": voice, "language": language, "instructions": instruct}
+    asked = {"task_type": mode, "voice": voice, "language": language, "instructions": instruct, "tags": tags}
     config = {name: value for name, value in asked.items() if value}
-    return await _spoken(studio, text, config, seed)
+    return await _spoken(studio, text, config, seed, pronunciations=pronunciations)
 
 
 async def design(
@@ -126,6 +130,16 @@ async def take_audio(studio: Asking, take: str, format: str = "wav") -> dict[str
     return as_file(answer.content, answer.headers["content-type"])
 
 
+async def take_words(studio: Asking, take: str) -> dict[str, Any]:
+    """Return when each word of a take is spoken, in seconds, and whether that is an estimate.
+
+    Args:
+        take: the id of a take.
+    """
+    answer: dict[str, Any] = (await studio("GET", f"/studio/takes/{take}/words")).json()
+    return answer
+
+
 async def reproduce(studio: Asking, take: str) -> Reproduced:
     """Make a take again from its record, and say whether every sample is the same.
 
@@ -151,10 +165,15 @@ def as_file(data: bytes, media_type: str) -> dict[str, str]:
 
 
 async def _spoken(
-    studio: Asking, text: str, config: dict[str, Any], seed: int | None, label: str | None = None
+    studio: Asking,
+    text: str,
+    config: dict[str, Any],
+    seed: int | None,
+    label: str | None = None,
+    pronunciations: list[dict[str, str]] | None = None,
 ) -> Spoken:
     drawn = secrets.randbelow(2**32) if seed is None else seed
-    words = await _words(studio, text)
+    words = await _words(studio, text, pronunciations)
     pcm, done = await studio.speech({**config, "input": words.sent, "seed": drawn})
     mode = config.get("task_type") or await _mode_of(studio, config)
     take = await _keep(studio, words, config, pcm, done, mode, label)
@@ -169,9 +188,10 @@ async def _spoken(
     )
 
 
-async def _words(studio: Asking, text: str) -> Wording:
-    """A text, and what is sent for it by the caller's pronunciation dictionary."""
-    said = (await studio("POST", "/studio/pronunciation/said", json={"text": text})).json()
+async def _words(studio: Asking, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
+    """A text, and what is sent for it by these words and the caller's pronunciation dictionary."""
+    asked = {"text": text, "pronunciations": pronunciations or []}
+    said = (await studio("POST", "/studio/pronunciation/said", json=asked)).json()
     return Wording(text, said["text"] if said["places"] else None)
 
 

@@ -47,8 +47,5 @@ class PronunciationRoutes:
 
     async def say(self, request: Request) -> Response:
         """A text as it is to be spoken, and the number of places that are said otherwise."""
-        text = read(TextToSay, decode(await body_of(request))).text
-        owner = self._visitors.of(request).owner
-        if owner is None:
-            return said({"text": text, "places": 0})
-        return said(await self._aside(self._store.pronunciations.said, owner, text))
+        asked = read(TextToSay, decode(await body_of(request)))
+        return said(await self._aside(self._store.pronunciations.said, self._visitors.of(request).owner, asked))

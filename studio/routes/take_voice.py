@@ -15,7 +15,7 @@ from studio.routes.answers import Aside, answering, body_of
 from studio.routes.voices import VOICES, passed_on
 from studio.store.files_out import encoded
 from studio.store.provenance import tags_of
-from studio.store.records import TakeVoice, decode, read
+from studio.store.records import TakeVoice, decode, read, words_heard
 from studio.store.store import Store
 from studio.visitors import Visitors
 
@@ -36,7 +36,7 @@ def take_voice_routes(store: Store, visitors: Visitors, aside: Aside, relay: Rel
         origin = provenance(record, description(record, store, owner))
         form = {
             "name": name,
-            "ref_text": record.get("spoken") or record["text"],  # what is heard
+            "ref_text": words_heard(record),
             "consent": CONSENT,
             "speaker_description": origin.get("description", ""),
             "language": origin.get("language", ""),

@@ -12,7 +12,7 @@ from studio.errors import ChangedMeanwhile
 from studio.settings import StoreSettings
 from studio.store.database import Database
 from studio.store.owners import VISITOR
-from studio.store.records import PronunciationFields
+from studio.store.records import PronunciationFields, TextToSay
 
 TAG = may_be_tag(500)  # none of its words
 EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
@@ -52,10 +52,11 @@ class Pronunciations:
             connection.execute("INSERT OR REPLACE INTO pronunciations VALUES (?, ?, ?)", row)
         return kept
 
-    def said(self, owner: str, text: str) -> dict[str, Any]:
-        """A text as it is to be spoken, and how many places of it are said otherwise."""
-        words = ((entry["word"], entry["said"]) for entry in self.of(owner)["words"])
-        spoken, places = pronounced(text, words, TAG)
+    def said(self, owner: str | None, asked: TextToSay) -> dict[str, Any]:
+        """A text as it is to be spoken, and how many places of it are said otherwise. Nobody has no dictionary."""
+        kept = [] if owner is None else self.of(owner)["words"]
+        words = [(entry.word, entry.say_as) for entry in asked.pronunciations]
+        spoken, places = pronounced(asked.text, [*words, *((entry["word"], entry["said"]) for entry in kept)], TAG)
         return {"text": spoken, "places": places}
 
     def purge(self) -> None:

@@ -20,6 +20,7 @@ from runtime.shared.validation import first_fault
 
 MOST_LINES = 1000  # of a script
 MOST_WORDS = 500  # of a pronunciation dictionary
+MOST_SAID = 200  # that a request brings
 
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _SCRIPT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -120,10 +121,18 @@ class PronunciationFields(Fields):
     updated_at: float | None = None
 
 
+class SaidAs(Fields):
+    """The same as a request brings it (docs/live-text.md)."""
+
+    word: Annotated[Line, Field(min_length=1, max_length=80)]
+    say_as: Annotated[Line, Field(min_length=1, max_length=200)]
+
+
 class TextToSay(Fields):
-    """A text that is to be said by the dictionary."""
+    """A text that is to be said by the dictionary, and by words that come before it."""
 
     text: Annotated[Text, Field(max_length=100_000)]
+    pronunciations: Annotated[list[SaidAs], Field(max_length=MOST_SAID)] = []
 
 
 class TakeVoice(Fields):

@@ -130,6 +130,30 @@ def test_a_stored_voice_is_spoken_with_a_style_and_made_again(app: App) -> None:
         page.predict(voice="Nephew", api_name="/delete_voice")
 
 
+def test_tags_and_words_said_otherwise_are_a_calls_own_and_a_take_has_its_words(app: App) -> None:
+    page = Client(app.url, verbose=False)
+    spoken = {"text": "Ask Win.", "voice": "clara", "instruct": "excited", "seed": 4}
+    plain = Path(page.predict(**spoken, api_name="/speak")["wav"]).read_bytes()[44:]
+    words = {"text": "[pause:250ms] [excited] Ask Nguyen.", "voice": "clara", "seed": 4, "tags": True}
+    words["pronunciations"] = [{"word": "Nguyen", "say_as": "Win"}]
+    tagged = page.predict(**words, api_name="/speak")
+    assert Path(tagged["wav"]).read_bytes()[44:] == bytes(2 * 6000) + plain
+
+    async def by_mcp() -> tuple[dict[str, Any], dict[str, Any]]:
+        async with session(app) as tools:
+            script = told(await tools.call_tool("script", {"lines": [words]}))
+            (take,) = script["takes"]
+            again = told(await tools.call_tool("reproduce", {"take": take["take"]}))
+            return again, told(await tools.call_tool("take_words", {"take": take["take"]}))
+
+    again, times = asyncio.run(by_mcp())
+    assert again["identical"] is True
+    assert [word["word"] for word in times["words"]] == ["Ask", "Nguyen."]
+    assert times["estimated"] is (times["by"] is None)
+    if times["by"] is not None:
+        assert times["words"][0]["start_s"] > 0.2  # behind the pause
+
+
 def test_a_page_of_another_site_calls_no_tool(app: App) -> None:
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_takes", "arguments": {}}}
     headers = {"accept": "application/json, text/event-stream", "origin": "http://elsewhere.example"}

@@ -94,6 +94,18 @@ def test_windows_are_heard_behind_their_first_seam_and_a_clone_s_begin_with_its_
     assert (windowed[first:] != whole[first:]).any(axis=1).all()
 
 
+def test_words_are_said_otherwise_and_tags_are_acted_on(models: dict[str, str], tmp_path: Path) -> None:
+    def heard(*words: str) -> bytes:
+        path = tmp_path / "take.wav"
+        assert say(models, *words, "--seed", "4", "--max-frames", "4", "--out", str(path)) == 0
+        return path.read_bytes()[44:]
+
+    other = heard("Hello moon.")
+    assert heard("Hello World.", "--pronounce", "world = moon") == other
+    assert heard("[pause:500ms] Hello world.", "--tags", "--pronounce", "world=moon") == bytes(24_000) + other
+    assert heard("[pause:500ms] Hello world.", "--pronounce", "pause=moon", "--tags") != heard("Hello world.")
+
+
 def test_windows_of_a_text_in_parts_are_refused(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert say(models, TEXT, "--decode", "windowed", "--split", "sentence") == 2
     assert "--split none" in capsys.readouterr().err
@@ -198,6 +210,10 @@ def refused(capsys: pytest.CaptureFixture[str], status: int, code: str) -> str:
         ([TEXT, "--seed", "seven"], "invalid_setting"),
         ([TEXT, "--mode", "singing"], "invalid_setting"),
         ([TEXT, "--layout", "sideways"], "invalid_setting"),
+        ([TEXT, "--pronounce", "world"], "invalid_setting"),
+        ([TEXT, "--pronounce", " =moon"], "invalid_setting"),
+        ([TEXT, "--tags", "--decode", "windowed"], "invalid_setting"),
+        (["Hello [pause 31s] world.", "--tags"], "pause_too_long"),
         ([TEXT, "--loud"], "invalid_setting"),
         ([], "invalid_setting"),
         ([TEXT, "--dtype", "float16"], "invalid_setting"),

@@ -35,7 +35,12 @@ def test_a_program_hears_what_is_spoken_for_a_text(client: httpx.Client) -> None
     client.put(ROUTE, json={"words": WORDS}).raise_for_status()
     told = client.post(f"{ROUTE}/said", json={"text": "Nguyen was in 重庆市."}).json()
     assert told == {"text": "Win was in 崇庆市.", "places": 2}
+    also = {"text": "[Nguyen] Nguyen was in 重庆.", "pronunciations": [{"word": "Nguyen", "say_as": "Noo-yen"}]}
+    assert client.post(f"{ROUTE}/said", json=also).json() == {"text": "[Nguyen] Noo-yen was in 崇庆.", "places": 2}
+    too_many = {"text": "x", "pronunciations": also["pronunciations"] * 201}
+    refused(client.post(f"{ROUTE}/said", json=too_many), 400, "invalid_config", "pronunciations")
     with httpx.Client(base_url=client.base_url, trust_env=False) as unknown:
+        assert unknown.post(f"{ROUTE}/said", json=also).json()["text"] == "[Nguyen] Noo-yen was in 重庆."
         assert unknown.post(f"{ROUTE}/said", json={"text": "Nguyen"}).json()["places"] == 0
         assert unknown.get(ROUTE).json()["words"] == []
         refused(unknown.put(ROUTE, json={"words": WORDS}), 401, "visitor_unknown")

@@ -73,6 +73,12 @@ def test_a_designed_take_becomes_a_voice_that_says_where_it_comes_from(
     assert [kept["id"] for kept in httpx.get(f"{running.http}{VOICES}").json()["data"]] == [voice["id"]]
 
 
+def test_tags_are_no_words_of_a_transcript(client: httpx.Client) -> None:
+    fields = {**DESIGNED, "text": "[sad] Ask Nguyen.", "spoken": "[sad] Ask Win."}
+    take = keep(client, pcm_of(3.5), **{**fields, "config": {**DESIGNED["config"], "tags": True}})
+    assert made(client, take, "Tagged").json()["transcript"] == "Ask Win."
+
+
 def test_a_take_after_anothers_sound_has_its_words(client: httpx.Client) -> None:
     first = keep(client, pcm_of(3.5), **DESIGNED)
     after: dict[str, Any] = {"room": "design", "mode": "base", "config": {"ref_text": "Hi."}}
