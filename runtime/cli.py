@@ -19,6 +19,7 @@ from runtime.settings import Settings, override
 
 BAD_INPUT = 2  # exit status where the operator can mend it
 VERBOSE = "log what happens to stderr"
+QUANTIZE = "off, int8 or int4: bits of the weights of talker and code predictor, on a CPU"
 WYOMING = "tcp://127.0.0.1:10200"  # Wyoming's usual port for speech
 FAILED = 1  # exit status where he cannot
 
@@ -144,6 +145,7 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", help="auto, cpu, cuda or npu")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")
+    parser.add_argument("--quantize", help=QUANTIZE)
     parser.add_argument(
         "--max-slots", type=int, metavar="N", help="slots that are wanted; 0: as many as the device holds"
     )
@@ -178,6 +180,7 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", help="auto, cpu, cuda or npu")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")
+    parser.add_argument("--quantize", help=QUANTIZE)
 
 
 def _settings(arguments: argparse.Namespace, **engine: object) -> Settings:
@@ -185,7 +188,13 @@ def _settings(arguments: argparse.Namespace, **engine: object) -> Settings:
     return replace(
         settings,
         models=tuple(arguments.model) if arguments.model else settings.models,
-        engine=override(settings.engine, device=arguments.device, dtype=arguments.dtype, **engine),
+        engine=override(
+            settings.engine,
+            device=arguments.device,
+            dtype=arguments.dtype,
+            quantize=arguments.quantize,
+            **engine,
+        ),
     )
 
 
@@ -222,7 +231,13 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from runtime.doctor import doctor
 
     engine = Settings.from_env().engine
-    engine = override(engine, device=arguments.device, dtype=arguments.dtype, max_slots=arguments.max_slots)
+    engine = override(
+        engine,
+        device=arguments.device,
+        dtype=arguments.dtype,
+        quantize=arguments.quantize,
+        max_slots=arguments.max_slots,
+    )
     return 0 if doctor(arguments.model, engine, as_json=arguments.json) else BAD_INPUT
 
 

@@ -8,6 +8,7 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Device
 from runtime.device.npu import NpuDevice, sees_npu
+from runtime.device.quantized import Quantization
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -52,6 +53,19 @@ def choose_dtype(name: str, device: Device) -> torch.dtype:
     if name not in DTYPES:
         raise InvalidSetting(name="dtype", value=repr(name), why="it must be auto, float32 or bfloat16")
     return DTYPES[name]
+
+
+def choose_quantization(word: str, device: Device) -> Quantization | None:
+    """The bits of the weights of talker and code predictor; a word of the settings, which are checked.
+
+    Raises:
+        InvalidSetting: the device has no products with so few bits.
+    """
+    if word == "off":
+        return None
+    if device.name != "cpu":
+        raise InvalidSetting(name="quantize", value=word, why=f"the device is {device.name}, and only a CPU can")
+    return Quantization(word)
 
 
 def choose_sound_dtype(name: str, device: Device) -> torch.dtype:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.device import open_device
-from runtime.device.open_device import choose_dtype
+from runtime.device.open_device import choose_dtype, choose_quantization
 from runtime.engine.memory import MemoryNeed, MemoryRoom
 from runtime.engine.registry import Registry
 from runtime.model.checkpoint import resolve
@@ -45,6 +45,7 @@ def check(settings: Settings) -> Checked:
     for inspection in found:
         inspection.require()
     names, room = tuple(entry.name for entry in registry.entries), MemoryRoom.of(device, engine)
-    need = MemoryNeed.of(found, room, engine, choose_dtype(engine.dtype, device))
+    dtype, quantization = choose_dtype(engine.dtype, device), choose_quantization(engine.quantize, device)
+    need = MemoryNeed.of(found, room, engine, dtype, quantization)
     need.require(", ".join(names), room, engine)
     return Checked(names, registry.modes, need.with_slots(engine.max_slots or room.most_slots), room.free)

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import torch
 
 from runtime.device import open_device
-from runtime.device.open_device import choose_dtype
+from runtime.device.open_device import choose_dtype, choose_quantization
+from runtime.device.quantized import Quantization
 from runtime.engine.memory import MemoryNeed, MemoryRoom
 from runtime.errors import SetUpError
 from runtime.model.checkpoint import DECODER, TALKER, public_name
 from runtime.model.config import ModelConfig
 from runtime.model.inspection import Download, WeightsSeen, inspect
 from runtime.settings import EngineSettings
+
+Weights = tuple[torch.dtype, Quantization | None]  # of talker and code predictor
 
 DTYPES = (torch.bfloat16, torch.float32)
 
@@ -66,9 +69,9 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """What it would take of the device in one dtype. Bytes."""
+    """What it would take of the device in one dtype, or with weights of fewer bits. Bytes."""
 
-    dtype: str
+    dtype: str  # or int8, int4
     is_chosen: bool  # by the settings
     once: int  # for weights and what the process or its graphs need beside them
     slot: int
@@ -112,14 +115,18 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
         DeviceUnavailable, InvalidSetting: the settings cannot be used.
     """
     device = open_device(settings.device, eager=True)
-    chosen, room = choose_dtype(settings.dtype, device), MemoryRoom.of(device, settings)
+    dtype, room = choose_dtype(settings.dtype, device), MemoryRoom.of(device, settings)
+    chosen: Weights = dtype, choose_quantization(settings.quantize, device)
     found, name = inspect(reference), public_name(reference)
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
-        needs = {dtype: MemoryNeed.of([found], room, settings, dtype) for dtype in DTYPES}
+        kinds: list[Weights] = [(other, None) for other in DTYPES]
+        if room.on_cpu:
+            kinds += [(dtype, quantization) for quantization in Quantization]
+        needs = {kind: MemoryNeed.of([found], room, settings, *kind) for kind in kinds}
         rows = tuple(
-            MemoryRow(_name(dtype), dtype is chosen, need.once, need.slot, need.slots_in(room, settings))
-            for dtype, need in needs.items()
+            MemoryRow(_name(*kind), kind == chosen, need.once, need.slot, need.slots_in(room, settings))
+            for kind, need in needs.items()
         )
         with found.noting():
             needs[chosen].require(name, room, settings)
@@ -140,5 +147,5 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
     )
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _name(dtype: torch.dtype, quantization: Quantization | None) -> str:
+    return quantization or str(dtype).removeprefix("torch.")

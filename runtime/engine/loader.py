@@ -9,7 +9,7 @@ import torch
 
 from runtime.device import Device
 from runtime.device.cpu import threads_for
-from runtime.device.open_device import choose_dtype
+from runtime.device.open_device import choose_dtype, choose_quantization
 from runtime.engine.core import EngineCore
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sizing import GIB, slots_for
@@ -29,6 +29,7 @@ class CheckpointLoader:
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, new_core: NewCore) -> None:
         self.dtype = choose_dtype(settings.engine.dtype, device)
+        self.quantization = choose_quantization(settings.engine.quantize, device)
         self._registry = registry
         self._device = device
         self._settings = settings.engine
@@ -41,7 +42,8 @@ class CheckpointLoader:
             SetUpError: they cannot be used.
         """
         device = self._device
-        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, self._registry.checkpoints)
+        others = self._registry.checkpoints
+        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, others, self.quantization)
         device.lay_out(checkpoint.speech_tokenizer.code2wav)
         self.add(entry, checkpoint, tell)
 

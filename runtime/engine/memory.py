@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,13 @@ import torch
 from torch import nn
 
 from runtime.device import Device
+from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.sizing import CPU_SLOTS, GIB, MOST_SLOTS, RESERVE, slot_bytes
 from runtime.errors import CheckpointTooLarge
 from runtime.model.checkpoint import DECODER, ENCODER, TALKER, are_same
 from runtime.model.code2wav import Code2Wav
 from runtime.model.inspection import Inspection
+from runtime.model.products import Linear
 from runtime.settings import EngineSettings
 
 PROCESS = 2**30  # bytes of a runtime process on a CPU beside its weights: torch, and what a frame computes
@@ -52,11 +54,22 @@ class MemoryNeed:
 
     @classmethod
     def of(
-        cls, found: Sequence[Inspection], room: MemoryRoom, settings: EngineSettings, dtype: torch.dtype
+        cls,
+        found: Sequence[Inspection],
+        room: MemoryRoom,
+        settings: EngineSettings,
+        dtype: torch.dtype,
+        quantization: Quantization | None = None,
     ) -> MemoryNeed:
-        """What inspected checkpoints without problems take, those that ship the same speech tokenizer share it."""
+        """What inspected checkpoints without problems take, those that ship the same speech tokenizer share it.
+
+        Args:
+            dtype, quantization: of talker and code predictor.
+        """
         weights = sum(
-            _bytes_of(network, dtype.itemsize if prefix == TALKER else torch.float32.itemsize)
+            _bytes_of(network, dtype.itemsize, quantization)
+            if prefix == TALKER
+            else _bytes_of(network, torch.float32.itemsize)
             for prefix, network in _networks(found)
         )
         slots = sum(_slot_bytes(inspection, settings, dtype) for inspection in found)
@@ -94,9 +107,18 @@ def _networks(found: Sequence[Inspection]) -> Iterator[tuple[str, nn.Module]]:
                 yield prefix, network
 
 
-def _bytes_of(network: nn.Module, element: int) -> int:
-    tensors: Iterable[torch.Tensor] = network.state_dict(keep_vars=True).values()
-    return sum(tensor.numel() * (element if tensor.is_floating_point() else tensor.itemsize) for tensor in tensors)
+def _bytes_of(network: nn.Module, element: int, quantization: Quantization | None = None) -> int:
+    """The bytes of a network's numbers, ``element`` each but for whole numbers and products of fewer bits."""
+    tensors: dict[str, torch.Tensor] = network.state_dict(keep_vars=True)
+    fewer = 0
+    if quantization is not None:
+        for name, module in network.named_modules():
+            if isinstance(module, Linear):
+                outputs, inputs = tensors.pop(f"{name}.weight").shape
+                fewer += quantized_bytes(outputs, inputs, quantization)
+    return fewer + sum(
+        tensor.numel() * (element if tensor.is_floating_point() else tensor.itemsize) for tensor in tensors.values()
+    )
 
 
 def _slot_bytes(inspection: Inspection, settings: EngineSettings, dtype: torch.dtype) -> int:

@@ -13,13 +13,14 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from runtime.device.quantized import Quantization
 from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.model.files import SPEECH_TOKENIZER, weight_files
 from runtime.model.headers import list_some
-from runtime.model.products import lay_out
+from runtime.model.products import lay_out, quantizer
 from runtime.model.speaker_encoder import SpeakerEncoder
 from runtime.model.speech_encoder import SpeechEncoder
 from runtime.model.talker import Talker
@@ -63,12 +64,14 @@ def load_checkpoint(
     device: torch.device,
     dtype: torch.dtype,
     loaded: Sequence[Checkpoint] = (),
+    quantization: Quantization | None = None,
 ) -> Checkpoint:
     """Load a checkpoint; talker and code predictor in ``dtype``, all else in float32.
 
     Args:
         reference: a folder, or a Hub id with an optional ``@revision``.
         loaded: checkpoints whose speech tokenizer may be shared.
+        quantization: bits of the weights of all products of talker and code predictor, on a CPU; None: as ``dtype``.
 
     Raises:
         CheckpointMissing: the folder, the repository or a file is not there.
@@ -80,7 +83,8 @@ def load_checkpoint(
     check_fit(folder, config, text_tokenizer, speech_config)
     networks = speaking_networks(config)
     dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
-    unread = load_weights(weight_files(folder), networks, device, dtypes)
+    finish = {} if quantization is None else {TALKER: quantizer(quantization)}
+    unread = load_weights(weight_files(folder), networks, device, dtypes, finish)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
     if speech_tokenizer is None:
         sound = sound_networks(speech_config)
@@ -95,7 +99,8 @@ def load_checkpoint(
     said = (config.notes.describe(), speech_config.notes.describe(), list_some("tensors that nothing reads:", unread))
     if notes := "; ".join(filter(None, said)):
         log.info("configuration of %s: %s", folder.name, notes)
-    log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), dtype, device)
+    kind = quantization or dtype
+    log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), kind, device)
     talker, speaker_encoder = networks[TALKER], networks.get(SPEAKER_ENCODER)
     assert isinstance(talker, Talker)
     assert isinstance(speaker_encoder, SpeakerEncoder | None)

@@ -11,11 +11,13 @@ moment is a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from runtime.device.quantized import Product, Quantization, quantized
 
 GRAIN = 4  # rows that a kernel takes at a time
 LONG = 64  # rows from which a sequence is worth products of its own, which spare it a copy
@@ -75,10 +77,20 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` with rows that do not depend on each other."""
+    """``nn.Linear`` with rows that do not depend on each other, and with weights of fewer bits where it is told so."""
+
+    product: Product | None = None  # with rounded weights, which then stand for ``weight``
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+        if self.product is None:
+            return linear(x, self.weight, self.bias)
+        made = self.product(x.reshape(-1, self.in_features).float()).to(x.dtype).view(*x.shape[:-1], -1)
+        return made if self.bias is None else made.add_(self.bias)
+
+    def quantize(self, kind: Quantization) -> None:
+        """Round the weights, on a CPU, and let go of the published ones."""
+        self.product = quantized(self.weight, kind)
+        self.weight = nn.Parameter(self.weight[:0].clone(), requires_grad=False)
 
 
 class Conv(nn.Conv1d):
@@ -128,6 +140,16 @@ class TransposedConv(nn.ConvTranspose1d):
     def lay_out(self) -> None:
         """Store the weight output by output, each a matrix; its shape stays the published one."""
         self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+
+
+def quantizer(kind: Quantization) -> Callable[[nn.Module], None]:
+    """What rounds the weights of a module that holds its published ones, if it is a product."""
+
+    def quantize(module: nn.Module) -> None:
+        if isinstance(module, Linear):
+            module.quantize(kind)
+
+    return quantize
 
 
 def lay_out(network: nn.Module) -> None:

@@ -17,6 +17,8 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.headers import Headers, TensorHeader, check_headers
 from runtime.model.layers import FusedLinear
 
+Finish = Callable[[nn.Module], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -50,12 +52,15 @@ def load_weights(
     networks: dict[str, nn.Module],
     device: torch.device,
     dtypes: dict[str, torch.dtype],
+    finish: dict[str, Finish] | None = None,
 ) -> list[str]:
     """Fill the networks, built on the meta device, from one file or several shards.
 
     Args:
         networks: key prefix (``talker.``) -> network.
         dtypes: key prefix -> dtype of that network's weights.
+        finish: key prefix -> what is done with each module of that network that has weights of its own, as soon as
+            it holds them and before the next one has memory for its own.
 
     Returns:
         The keys of the files that belong to none of the networks.
@@ -65,18 +70,32 @@ def load_weights(
         CheckpointInvalid: not a safetensors file, or keys are missing or misshaped (named).
         CheckpointUnsupported: weights are quantised.
     """
-    places = {
-        key: (prefix, place)
-        for prefix, network in networks.items()
-        for key, place in published_places(network, prefix).items()
-    }
     with _opened(paths) as files:
         extra = check_headers(_place_of(paths), wanted_shapes(networks), _headers(files))
-        targets = {prefix: _allocate(network, device, dtypes[prefix]) for prefix, network in networks.items()}
-        for key, (prefix, place) in places.items():
-            target = targets[prefix][place.target]
-            (target if place.rows is None else target[place.rows]).copy_(files[key].get_tensor(key))
+        for prefix, network in networks.items():
+            done = (finish or {}).get(prefix, _nothing)
+            for owner, places in _by_owner(published_places(network, prefix)).items():
+                module = network.get_submodule(owner)
+                made = _allocate(module, device, dtypes[prefix])
+                for key, place in places.items():
+                    target = made[place.target.rpartition(".")[2]]
+                    (target if place.rows is None else target[place.rows]).copy_(files[key].get_tensor(key))
+                done(module)
+            network.requires_grad_(False)
+            network.eval()
     return extra
+
+
+def _by_owner(places: dict[str, Place]) -> dict[str, dict[str, Place]]:
+    """Places by the module whose own tensors they are."""
+    owned: dict[str, dict[str, Place]] = {}
+    for key, place in places.items():
+        owned.setdefault(place.target.rpartition(".")[0], {})[key] = place
+    return owned
+
+
+def _nothing(module: nn.Module) -> None:
+    """Weights stay as they are read."""
 
 
 def wanted_shapes(networks: dict[str, nn.Module]) -> dict[str, tuple[int, ...]]:
@@ -119,16 +138,15 @@ def _place_of(paths: Sequence[Path]) -> Path:
     return paths[0] if len(paths) == 1 else paths[0].parent
 
 
-def _allocate(network: nn.Module, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Give a network that was built on the meta device memory that holds nothing yet; returns it by the names."""
+def _allocate(module: nn.Module, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Give a module's own tensors, built on the meta device, memory that holds nothing yet; returns it by the names."""
     # Made from shapes: what torch makes from a tensor of the meta device takes it a second's imports.
     made = {
         name: torch.empty(tensor.shape, dtype=dtype if tensor.is_floating_point() else tensor.dtype, device=device)
-        for name, tensor in network.state_dict(keep_vars=True).items()
+        for name, tensor in module.state_dict(keep_vars=True).items()
+        if "." not in name
     }
-    network.load_state_dict(made, assign=True)
-    network.requires_grad_(False)
-    network.eval()
+    module.load_state_dict(made, strict=False, assign=True)
     return made
 
 

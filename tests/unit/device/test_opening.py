@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.open_device import choose_dtype, open_device
+from runtime.device.open_device import choose_dtype, choose_quantization, open_device
+from runtime.device.quantized import Quantization
 from runtime.errors import DeviceUnavailable, InvalidSetting
 
 
@@ -44,3 +45,13 @@ def test_half_precision_is_refused_with_the_reason() -> None:
 def test_another_dtype_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(InvalidSetting, match="auto, float32 or bfloat16"):
         choose_dtype(name, CpuDevice())
+
+
+@pytest.mark.parametrize("kind", list(Quantization))
+def test_weights_have_fewer_bits_on_a_cpu_only(kind: Quantization) -> None:
+    cpu, card = CpuDevice(), CpuDevice()
+    card.name = "cuda"
+    assert (choose_quantization("off", card), choose_quantization("off", cpu)) == (None, None)
+    assert choose_quantization(kind, cpu) is kind
+    with pytest.raises(InvalidSetting, match=f"quantize is {kind}: the device is cuda, and only a CPU can"):
+        choose_quantization(kind, card)

@@ -1,0 +1,164 @@
+"""Computes products with weights of eight or four bits on a CPU, so that a row has the same bits in any company.
+
+Eight bits: a weight is a whole number of 1/127 of the largest of its output channel. On x86 the rows are rounded the
+same way, each by its own largest number, and the sums are whole numbers, which no order of adding changes. Elsewhere
+the rows stay bfloat16. Four bits: thirty-two neighbours of a weight's row share a step and a middle, and rows are
+bfloat16. The kernels are torch's own; docs/performance.md says what else there was and why these were taken.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+GROUP = 32  # weights of a row that share a step and a middle, in four bits
+PIECE = 4  # rows of one call where the library takes another way for more of them
+TILE = 16  # outputs that the library's weight-only kernels take at a time, and divisor of what they sum over
+FULL = 127  # steps from zero to the largest number in eight bits
+HALF = 63  # the same for rows on processors whose instructions add pairs of products in sixteen bits
+SMALLEST = 1e-30  # of a row's largest number: a row of zeros divides by this
+
+
+class Quantization(StrEnum):
+    """How many bits the weights of talker and code predictor have."""
+
+    INT8 = "int8"
+    INT4 = "int4"
+
+
+Product = Callable[[Tensor], Tensor]  # of float32 rows [M, K]; result [M, N] float32
+
+
+@dataclass(frozen=True, slots=True)
+class Int8:
+    """Shapes: values [N, K] int8; steps [N] float32."""
+
+    values: Tensor
+    steps: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor) -> Int8:
+        """Shapes: weight [N, K]."""
+        weight = weight.float()
+        steps = weight.abs().amax(dim=1).clamp_(min=SMALLEST) / FULL
+        return cls((weight / steps[:, None]).round_().to(torch.int8), steps)
+
+    def weight(self) -> Tensor:
+        """What the values stand for. Shapes: result [N, K] float32."""
+        return self.values * self.steps[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Int4:
+    """Shapes: values [N, K] int32 from 0 to 15; steps, middles [N, K / GROUP] bfloat16, a middle is what 8 means."""
+
+    values: Tensor
+    steps: Tensor
+    middles: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor) -> Int4:
+        """Shapes: weight [N, K], where GROUP divides K."""
+        groups = weight.float().reshape(len(weight), -1, GROUP)
+        least, most = groups.aminmax(dim=2)
+        steps = ((most - least) / 15).clamp_(min=SMALLEST).bfloat16()
+        middles = (least + 8 * steps.float()).bfloat16()
+        values = ((groups - middles.float()[..., None]) / steps.float()[..., None] + 8).round_().clamp_(0, 15)
+        return cls(values.flatten(1).to(torch.int32), steps, middles)
+
+    def weight(self) -> Tensor:
+        """What the values stand for. Shapes: result [N, K] float32."""
+        away = (self.values.view(len(self.values), -1, GROUP) - 8) * self.steps.float()[..., None]
+        return (away + self.middles.float()[..., None]).flatten(1)
+
+
+def quantized(weight: Tensor, kind: Quantization) -> Product:
+    """The product with a matrix whose weights are rounded; four bits where its shape allows. Shapes: weight [N, K]."""
+    N, K = weight.shape
+    if kind is Quantization.INT4 and takes_four_bits(N, K):
+        return WeightOnlyInt4(Int4.of(weight))
+    rounded = Int8.of(weight)
+    if rounds_rows() or N % TILE or K % TILE:
+        return RoundedRowsInt8(rounded)
+    return WeightOnlyInt8(rounded)
+
+
+def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
+    """What the weights of a product take, packed: values, steps and what belongs to an output channel or a group."""
+    if kind is Quantization.INT4 and takes_four_bits(N, K):
+        return N * K // 2 + 4 * N * (K // GROUP)
+    return N * K + 12 * N
+
+
+def takes_four_bits(N: int, K: int) -> bool:
+    """Whether the library has a kernel for a matrix of this shape."""
+    return not (N % TILE or K % GROUP)
+
+
+def rounds_rows() -> bool:
+    """Whether rows are rounded to eight bits too: with fbgemm's kernels, which torch has on x86."""
+    return "fbgemm" in torch.backends.quantized.supported_engines
+
+
+class RoundedRowsInt8:
+    """Whole numbers times whole numbers; a row is rounded by the largest number in it."""
+
+    def __init__(self, rounded: Int8) -> None:
+        # Without VNNI two products of eight bits each are added in sixteen, which must hold them.
+        self.steps = FULL if torch.cpu._is_vnni_supported() else HALF
+        self._packed = _packed_by_fbgemm(rounded)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        most = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=SMALLEST)
+        product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+        made: Tensor = product(rows / most, 1 / self.steps, self.steps + 1, self._packed)
+        return made.mul_(most)
+
+
+class WeightOnlyInt8:
+    """bfloat16 rows times whole numbers, a few rows at a time."""
+
+    def __init__(self, rounded: Int8) -> None:
+        self._values, self._steps = rounded.values, rounded.steps.bfloat16()
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return _in_pieces(rows, lambda part: torch.ops.aten._weight_int8pack_mm(part, self._values, self._steps))
+
+
+class WeightOnlyInt4:
+    """The same with groups of four-bit numbers."""
+
+    def __init__(self, rounded: Int4) -> None:
+        self._values = torch.ops.aten._convert_weight_to_int4pack_for_cpu(rounded.values, 1)
+        self._groups = torch.stack((rounded.steps, rounded.middles), dim=-1).transpose(0, 1).contiguous()
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        product = torch.ops.aten._weight_int4pack_mm_for_cpu
+        return _in_pieces(rows, lambda part: product(part, self._values, GROUP, self._groups))
+
+
+def _in_pieces(rows: Tensor, product: Product) -> Tensor:
+    """bfloat16 products of a few rows each: for more of them some processors have matrix units that add otherwise."""
+    narrow = rows.bfloat16()
+    if len(narrow) <= PIECE:
+        return product(narrow).to(rows.dtype)
+    return torch.cat([product(part) for part in torch.split(narrow, PIECE)]).to(rows.dtype)
+
+
+def _packed_by_fbgemm(rounded: Int8) -> Any:
+    engines = torch.backends.quantized
+    before, zeros = engines.engine, torch.zeros(len(rounded.steps), dtype=torch.int64)
+    try:
+        engines.engine = "fbgemm"  # who packs is asked of this global; whoever multiplies is asked of the packed weight
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the type of tensor that goes into packing is to go some day
+            whole = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
+        return torch.ops.quantized.linear_prepack(whole, None)
+    finally:
+        engines.engine = before

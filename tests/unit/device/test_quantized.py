@@ -1,0 +1,142 @@
+"""Products of fewer bits are what their rounded weights say, and a row has the same bits in any company."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from runtime.device import quantized as subject
+from runtime.device.quantized import (
+    GROUP,
+    SMALLEST,
+    Int4,
+    Int8,
+    Product,
+    Quantization,
+    RoundedRowsInt8,
+    WeightOnlyInt4,
+    WeightOnlyInt8,
+    quantized,
+    quantized_bytes,
+    takes_four_bits,
+)
+
+N, K = 192, 96
+ROUNDS_ROWS = pytest.mark.skipif(not subject.rounds_rows(), reason="fbgemm is x86's")
+PRODUCTS = [
+    pytest.param(lambda weight: (RoundedRowsInt8(Int8.of(weight)), Int8.of(weight).weight()), marks=ROUNDS_ROWS),
+    lambda weight: (WeightOnlyInt8(Int8.of(weight)), Int8.of(weight).weight()),
+    lambda weight: (WeightOnlyInt4(Int4.of(weight)), Int4.of(weight).weight()),
+]
+Made = Callable[[Tensor], tuple[Product, Tensor]]  # of a weight: the product, and what its rounded weights stand for
+each_product = pytest.mark.parametrize("made", PRODUCTS, ids=["rounded rows", "int8", "int4"])
+
+
+@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"], autouse=True)
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def away(found: Tensor, expected: Tensor) -> float:
+    """How far the one is from the other, as a share of it."""
+    return float((found - expected).norm() / expected.norm())
+
+
+@each_product
+def test_a_product_is_that_of_what_its_weights_stand_for(made: Made) -> None:
+    product, weight = made(numbers(N, K, seed=1))
+    rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
+    expected = rows @ weight.t()
+    for found, row in zip(product(rows), expected, strict=True):
+        assert away(found, row) < 0.012  # a row's rounding, to eight bits or to bfloat16
+
+
+@each_product
+@pytest.mark.parametrize("shape", [(N, K), (48, 1024)])
+def test_a_row_does_not_depend_on_its_neighbours(made: Made, shape: tuple[int, int]) -> None:
+    product, _ = made(numbers(*shape, seed=1))
+    rows = numbers(140, shape[1]) * torch.logspace(-2, 2, 140)[:, None]
+    whole = product(rows)
+    for start, size in ((0, 1), (5, 1), (6, 2), (9, 3), (0, 4), (7, 5), (30, 8), (100, 17), (3, 130)):
+        assert torch.equal(product(rows[start : start + size]), whole[start : start + size])
+
+
+@ROUNDS_ROWS
+def test_rounded_rows_are_sums_of_whole_numbers() -> None:
+    rounded = Int8.of(numbers(N, K, seed=1))
+    product = RoundedRowsInt8(rounded)
+    rows = numbers(9, K)
+    most = rows.abs().amax(dim=1, keepdim=True)
+    sums = (rows / most * product.steps).round().double() @ rounded.values.double().t()
+    torch.testing.assert_close(product(rows), (sums * most / product.steps * rounded.steps).float())
+
+
+@ROUNDS_ROWS
+def test_without_wide_sums_two_products_fit_sixteen_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
+    weight, rows = torch.ones(N, K), torch.ones(3, K)
+    product = RoundedRowsInt8(Int8.of(weight))
+    assert 2 * (2 * product.steps + 1) * subject.FULL < 2**15
+    torch.testing.assert_close(product(rows), rows @ weight.t())
+
+
+@each_product
+def test_a_row_that_is_not_finite_harms_no_other_and_zeros_are_zeros(made: Made) -> None:
+    product, _ = made(numbers(N, K, seed=1))
+    rows = numbers(4, K)
+    sane = product(rows)
+    rows[1, 7], rows[2] = torch.nan, 0
+    broken = product(rows)
+    assert torch.equal(broken[[0, 3]], sane[[0, 3]])
+    assert broken[1].isnan().all()
+    assert not broken[2].any()
+    rows[1, 7] = torch.inf
+    assert not product(rows)[1].isfinite().any()
+
+
+def test_weights_are_rounded_to_the_nearest() -> None:
+    weight = numbers(N, K, seed=1)
+    eight, four = Int8.of(weight), Int4.of(weight)
+    assert ((eight.weight() - weight).abs() <= eight.steps[:, None] / 2 + SMALLEST).all()
+    # A group's ends may lie beyond its first and last value by what bfloat16 takes of its middle.
+    steps = four.steps.float().repeat_interleave(GROUP, dim=1)
+    assert ((four.weight() - weight).abs() <= steps / 2 + 0.03 * weight.abs().amax()).all()
+    assert away(eight.weight(), weight) < 0.01
+    assert away(four.weight(), weight) < 0.1
+
+
+@pytest.mark.parametrize("kind", list(Quantization))
+def test_a_channel_of_zeros_stays_one(kind: Quantization) -> None:
+    weight = numbers(N, K)
+    weight[3] = 0
+    assert not quantized(weight, kind)(numbers(2, K, seed=2))[:, 3].any()
+
+
+def test_four_bits_are_for_the_shapes_that_have_a_kernel() -> None:
+    assert takes_four_bits(16, 32)
+    for shape in ((24, 32), (16, 48)):
+        assert not takes_four_bits(*shape)
+        rows, weight = numbers(5, shape[1]), numbers(*shape, seed=1)
+        assert away(quantized(weight, Quantization.INT4)(rows), rows @ weight.t()) < 0.02
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(True, marks=ROUNDS_ROWS), False])
+def test_a_matrix_of_any_shape_has_a_product_on_any_processor(monkeypatch: pytest.MonkeyPatch, rounds: bool) -> None:
+    monkeypatch.setattr(subject, "rounds_rows", lambda: rounds)
+    kinds = {shape: type(quantized(numbers(*shape), Quantization.INT8)) for shape in ((N, K), (N, 64))}
+    assert set(kinds.values()) == {RoundedRowsInt8 if rounds else WeightOnlyInt8}
+
+
+def test_bytes_are_those_of_a_large_matrix() -> None:
+    assert 1 < quantized_bytes(3072, 1024, Quantization.INT8) / (3072 * 1024) < 1.02
+    assert quantized_bytes(3072, 1024, Quantization.INT4) == 3072 * 1024 * (4 + 32 / GROUP) / 8

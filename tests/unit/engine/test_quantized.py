@@ -1,0 +1,107 @@
+"""With weights of fewer bits a request still says alone what it says beside others, and memory is what is reckoned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from runtime.device.quantized import Quantization, quantized_bytes
+from runtime.engine.check import check
+from runtime.engine.doctor import diagnose
+from runtime.engine.engine import Engine
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from runtime.model.products import Linear
+from runtime.model.weights import load_weights, on_meta
+from runtime.settings import EngineSettings, Settings
+from tests.conftest import FolderOf, Loaded
+from tests.support.engines import custom_voice, engine_of, said, said_together, seeded
+
+KINDS = list(Quantization)
+REQUESTS = [
+    custom_voice("Hello world, the old phone is slow.", max_frames=9, **seeded(3)),
+    custom_voice("a", voice="ryan", max_frames=14),
+    custom_voice("你好，今天的声音很清楚。", voice="eric", instruct="Speak low.", max_frames=5, **seeded(5)),
+    custom_voice("The harbour was quiet.", max_frames=7, **seeded(8)),
+]
+
+
+@pytest.fixture(params=KINDS, scope="module")
+def rounded(request: pytest.FixtureRequest, folder_of: FolderOf) -> Checkpoint:
+    folder = str(folder_of("tiny", "custom_voice"))
+    return load_checkpoint(folder, torch.device("cpu"), torch.float32, quantization=request.param)
+
+
+def products(network: nn.Module) -> Iterator[Linear]:
+    return (module for module in network.modules() if isinstance(module, Linear))
+
+
+def test_a_request_says_beside_three_others_what_it_says_alone(rounded: Checkpoint) -> None:
+    alone = [said(engine_of(rounded, slots=1), request) for request in REQUESTS]
+    for apart in (0, 2):
+        together = said_together(engine_of(rounded, slots=4), *REQUESTS, apart=apart)
+        for single, other in zip(alone, together, strict=True):
+            assert np.array_equal(single.codes, other.codes)
+            assert np.array_equal(single.pcm, other.pcm)
+
+
+def test_every_product_of_the_talker_has_fewer_bits_and_lets_go_of_the_others(
+    rounded: Checkpoint, loaded: Loaded
+) -> None:
+    whole = loaded("tiny", "custom_voice")
+    for mine, published in zip(products(rounded.talker), products(whole.talker), strict=True):
+        assert mine.product is not None
+        assert mine.weight.untyped_storage().nbytes() == 0
+        rows = torch.randn(3, mine.in_features, generator=torch.Generator().manual_seed(1))
+        assert (mine(rows) - published(rows)).norm() < 0.12 * published(rows).norm()
+    assert all(linear.product is None for linear in products(rounded.speech_tokenizer.code2wav))
+
+
+def test_weights_are_rounded_one_after_the_other(folder_of: FolderOf, loaded: Loaded) -> None:
+    """When one is finished the next has no memory yet: no more than one stands there unrounded."""
+    filled: list[list[bool]] = []
+    with on_meta():
+        talker = type(loaded("tiny", "custom_voice").talker)(loaded("tiny", "custom_voice").config)
+    linears = list(products(talker))
+
+    def finish(module: nn.Module) -> None:
+        if isinstance(module, Linear):
+            module.quantize(Quantization.INT8)
+            filled.append([not linear.weight.is_meta and linear.product is None for linear in linears])
+
+    paths = [folder_of("tiny", "custom_voice") / "model.safetensors"]
+    load_weights(paths, {"talker.": talker}, torch.device("cpu"), {"talker.": torch.float32}, {"talker.": finish})
+    assert len(filled) == len(linears)
+    assert not any(any(step) for step in filled)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_loaded_is_what_the_setting_says(folder_of: FolderOf, kind: Quantization) -> None:
+    settings = EngineSettings(device="cpu", quantize=kind, max_slots=1, max_model_len=256)
+    engine = Engine.open(Settings(models=(str(folder_of("quick", "custom_voice")),), engine=settings))
+    (card,) = engine.cards
+    assert card.dtype == kind
+    (core,) = engine.registry.cores
+    assert core.checkpoint.talker.codec_head.product is not None
+
+
+def test_the_doctor_and_the_check_reckon_with_fewer_bits(folder_of: FolderOf, rounded: Checkpoint) -> None:
+    folder = str(folder_of("tiny", "custom_voice"))
+    rows = {row.dtype: row for row in diagnose(folder, EngineSettings(device="cpu", max_slots=3)).memory.rows}
+    saved = {
+        kind: sum(
+            4 * linear.out_features * linear.in_features
+            - quantized_bytes(linear.out_features, linear.in_features, kind)
+            for linear in products(rounded.talker)
+        )
+        for kind in KINDS
+    }
+    for kind in KINDS:
+        assert rows["float32"].once - rows[kind].once == saved[kind]
+        assert rows[kind].slot == rows["float32"].slot
+        engine = EngineSettings(device="cpu", quantize=kind, max_slots=3)
+        assert [row.dtype for row in diagnose(folder, engine).memory.rows if row.is_chosen] == [kind]
+        assert check(Settings(models=(folder,), engine=engine)).need == rows[kind].once + 3 * rows[kind].slot
