@@ -1,4 +1,4 @@
-/** Finds the page's elements by their selector and their class; one that is not there, or is of another class, is named. */
+/** Finds the page's elements by their selector and their class, one that is not there is named; writes into them what is new. */
 
 /** @overload @param {ParentNode} root @param {string} selector @returns {HTMLElement} */
 /** @template {Element} E @overload @param {ParentNode} root @param {string} selector @param {new () => E} kind @returns {E} */
@@ -32,4 +32,20 @@ export function copyOf(template) {
   const copy = template.content.firstElementChild?.cloneNode(true);
   if (copy instanceof HTMLElement) return copy;
   throw new Error(`The template #${template.id} is empty`);
+}
+
+/**
+ * Write a text where another stands: the same once more would cost a layout and a paint.
+ *
+ * @param {Element} element @param {string} text
+ */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** The same for attributes. @param {Element} element @param {Object<string, string>} values by their names */
+export function mark(element, values) {
+  for (const [name, value] of Object.entries(values)) {
+    if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+  }
 }

@@ -1,6 +1,6 @@
 /** A take's figures: times from the click as this page saw them, the rest as the runtime says. */
 
-import { need } from './elements.js';
+import { need, write } from './elements.js';
 import { SAMPLE_RATE } from './outputs.js';
 
 /** @typedef {import('./stage.js').Shown} Shown */
@@ -21,13 +21,10 @@ export class Meter {
   show(take) {
     /** @type {Object<string, string|undefined>} */
     const figures = take ? this.figures(take) : {};
-    for (const { name, cell } of this.cells) {
-      const text = figures[name] ?? NONE;
-      if (cell.textContent !== text) cell.textContent = text;
-    }
+    for (const { name, cell } of this.cells) write(cell, figures[name] ?? NONE);
     const ms = take && (take.timing.audible ?? take.timing.ttfa ?? take.metrics?.heard?.audible_ms ?? take.metrics?.heard?.ttfa_ms);
     this.chip.hidden = ms == null;
-    if (ms != null) this.chip.textContent = this.t('shell.to_sound', { s: (ms / 1000).toFixed(ms < 100 ? 2 : 1) });
+    if (ms != null) write(this.chip, this.t('shell.to_sound', { s: (ms / 1000).toFixed(ms < 100 ? 2 : 1) }));
   }
 
   /** @param {Shown} take */

@@ -1,7 +1,8 @@
 /**
  * How much sound to have before starting, learnt from how the last takes came.
  *
- * A take that came late somewhere raises it at once, one that did not lowers it a little: so the start is early
+ * A runtime that is about as slow as the ear is late all along: that raises it at once. A single chunk that was late, in
+ * one take of the last ones, is chance, and no reason to be late each time; in two of them it is none. So the start is early
  * where the runtime is fast, and late rather than torn where it is not.
  */
 
@@ -11,7 +12,7 @@ import { SAMPLE_RATE } from './outputs.js';
 export const LEAST = 0.08 * SAMPLE_RATE;
 // Who waits longer than this would rather hear a gap.
 export const MOST = 1.5 * SAMPLE_RATE;
-const EASE = 0.8;
+const REMEMBERED = 5; // takes
 
 /**
  * The least sound that would have played a take without a gap, had it started as soon as that was there.
@@ -51,15 +52,43 @@ export function neededHold(arrivals) {
   return hold;
 }
 
+/**
+ * The same take, had its one late chunk been no later than the second one.
+ *
+ * @param {{at: number, samples: number}[]} arrivals @returns {{at: number, samples: number}[]}
+ */
+export function withoutWorst(arrivals) {
+  const late = arrivals.slice(1).map(({ at }, i) => at - arrivals[i].at - (arrivals[i].samples / SAMPLE_RATE) * 1000);
+  const [worst = 0, second = 0] = [...late].sort((one, other) => other - one);
+  const from = late.indexOf(worst) + 1;
+  const by = Math.max(0, worst - second);
+  return arrivals.map(({ at, samples }, i) => ({ at: i < from ? at : at - by, samples }));
+}
+
+/** @typedef {{start: number, hold: number}} Need  samples */
+
 /** A take starts when `target` is there, or when `hold` has passed since its first chunk. */
 export class Pace {
   target = LEAST;
   hold = 0;
+  /** Of the last takes. @type {{whole: Need, steady: Need}[]} */
+  needs = [];
 
   /** @param {{at: number, samples: number}[]} arrivals */
   learn(arrivals) {
-    const needed = Math.min(MOST, Math.max(LEAST, neededStart(arrivals)));
-    this.target = Math.max(needed, LEAST, this.target * EASE);
-    this.hold = Math.min(MOST, Math.max(neededHold(arrivals), this.hold * EASE));
+    this.needs = [{ whole: needOf(arrivals), steady: needOf(withoutWorst(arrivals)) }, ...this.needs].slice(0, REMEMBERED);
+    this.target = Math.min(MOST, Math.max(LEAST, this.needed('start')));
+    this.hold = Math.min(MOST, this.needed('hold'));
   }
+
+  /** What any of the last takes needed all along, or two of them at some place. @param {keyof Need} what @returns {number} samples */
+  needed(what) {
+    const [, twice = 0] = this.needs.map(({ whole }) => whole[what]).sort((one, other) => other - one);
+    return Math.max(twice, ...this.needs.map(({ steady }) => steady[what]));
+  }
+}
+
+/** @param {{at: number, samples: number}[]} arrivals @returns {Need} */
+function needOf(arrivals) {
+  return { start: neededStart(arrivals), hold: neededHold(arrivals) };
 }

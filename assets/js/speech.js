@@ -57,23 +57,22 @@ export class Speech {
   /** @param {Take} take @param {string|null} referenceUrl */
   ask(take, referenceUrl) {
     const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }) };
-    const progress = () => take.tell('progress');
     take.utterance = this.socket.speak(config, take.sent, {
       onQueue: (position, etaMs) => {
         take.queue = { position, etaMs };
-        progress();
+        take.tell('state');
       },
       onStart: ({ model, voice, notes }) => {
         take.start = { model, voice, notes };
         take.model = this.modelOf(model);
         take.queue = null;
-        progress();
+        take.tell('state');
       },
       onAudio: (pcm) => {
-        take.state = 'streaming';
         take.arrivals.push({ at: performance.now(), samples: pcm.length });
         take.append(pcm);
-        progress();
+        if (take.state === 'queued') take.enter('streaming', 'state');
+        take.tell('progress');
       },
       onDone: (done) => {
         Object.assign(take, { metrics: done.metrics, stopReason: done.stop_reason, queue: null });

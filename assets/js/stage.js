@@ -10,13 +10,14 @@
  * @typedef {Take|Whole} Shown  what the stage shows: a take, or several as one
  */
 
-import { need } from './elements.js';
+import { mark, need, write } from './elements.js';
 import { Keep } from './keep.js';
 import { making } from './making.js';
 import { clock, Meter } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { Player } from './player.js';
 import { Programme } from './programme.js';
+import { seldom } from './seldom.js';
 import { Waveform } from './waveform.js';
 
 /** Seconds, by the key. @type {Object<string, number>} */
@@ -52,8 +53,12 @@ export class Stage extends EventTarget {
     this.at = 0; // samples into the take that is shown
     this.playing = 0;
     this.told = -1; // the item whose beginning was told
-    this.frame = 0;
     this.onChange = () => this.refresh();
+    /** Show soon where the sound is, and how much of it there is; while it sounds, again and again. */
+    this.followSoon = seldom(() => {
+      this.follow();
+      if (this.sounding) this.followSoon();
+    });
     this.listen();
   }
 
@@ -63,7 +68,7 @@ export class Stage extends EventTarget {
     this.slider.onpointerdown = (event) => this.onPointer(event);
     this.slider.onpointermove = (event) => this.onHover(event);
     this.slider.onpointerleave = () => (this.hover.hidden = true);
-    this.player.addEventListener('counters', () => this.follow());
+    this.player.addEventListener('counters', () => this.read());
     this.player.addEventListener('finished', () => this.onFinished());
     this.refresh();
   }
@@ -128,7 +133,7 @@ export class Stage extends EventTarget {
     this.playing = playing;
     const pumped = this.pump(programme, playing, { index, at });
     this.refresh();
-    this.animate();
+    this.followSoon();
     return pumped;
   }
 
@@ -224,12 +229,16 @@ export class Stage extends EventTarget {
 
   /** Read where the sound is, and show it. */
   follow() {
-    const { player } = this;
-    if (this.playing === player.take && player.counters && this.programme) {
-      const place = this.programme.locate(player.position());
-      if (place) this.enter(place.span, place.at);
-    }
+    this.read();
     this.paint();
+  }
+
+  /** Read where the sound is. */
+  read() {
+    const { player } = this;
+    if (this.playing !== player.take || !player.counters || !this.programme) return;
+    const place = this.programme.locate(player.position());
+    if (place) this.enter(place.span, place.at);
   }
 
   /** @param {import('./programme.js').Span} span @param {number} at */
@@ -264,10 +273,12 @@ export class Stage extends EventTarget {
   put(take) {
     if (this.take?.samples) this.before = this.take;
     this.at = 0;
-    for (const event of ['progress', 'done', 'error', 'stored']) {
+    for (const event of ['state', 'done', 'error', 'stored']) {
       this.take?.removeEventListener(event, this.onChange);
       take?.addEventListener(event, this.onChange);
     }
+    this.take?.removeEventListener('progress', this.followSoon);
+    take?.addEventListener('progress', this.followSoon);
     this.take = take;
     this.waveform.show(take);
     this.refresh();
@@ -278,16 +289,6 @@ export class Stage extends EventTarget {
     this.refresh();
   }
 
-  /** Follow the sound until it has ended. */
-  animate() {
-    cancelAnimationFrame(this.frame);
-    const step = () => {
-      this.follow();
-      if (this.sounding) this.frame = requestAnimationFrame(step);
-    };
-    this.frame = requestAnimationFrame(step);
-  }
-
   paint() {
     const { take, slider } = this;
     const timing = take?.timing;
@@ -295,11 +296,13 @@ export class Stage extends EventTarget {
     if (first && timing?.ttfa === null && timing.clicked !== null) timing.ttfa = first.at - timing.clicked;
     this.waveform.seek(this.at);
     this.meter.show(take);
-    this.time.textContent = clock(this.at);
+    write(this.time, clock(this.at));
     this.paintLength(take);
-    slider.setAttribute('aria-valuenow', (this.at / SAMPLE_RATE).toFixed(1));
-    slider.setAttribute('aria-valuemax', (take?.seconds ?? 0).toFixed(1));
-    slider.setAttribute('aria-valuetext', `${clock(this.at)} / ${clock(take?.samples ?? 0)}`);
+    mark(slider, {
+      'aria-valuenow': (this.at / SAMPLE_RATE).toFixed(1),
+      'aria-valuemax': (take?.seconds ?? 0).toFixed(1),
+      'aria-valuetext': `${clock(this.at)} / ${clock(take?.samples ?? 0)}`,
+    });
     this.dispatchEvent(new Event('place'));
   }
 
@@ -307,21 +310,21 @@ export class Stage extends EventTarget {
   paintLength(take) {
     const made = take && !isWhole(take) ? making(take, performance.now()) : null;
     const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);
-    this.length.textContent = take?.samples ? `/ ${length}` : '';
+    write(this.length, take?.samples ? `/ ${length}` : '');
     const percent = Math.floor(100 * (made?.share ?? 0));
     const left = made?.left ?? null;
     const said = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, s: Math.ceil(left ?? 0) }) : '';
-    if (this.making.textContent !== said) this.making.textContent = said;
+    write(this.making, said);
   }
 
   refresh() {
     const { take } = this;
     if (take && !this.sounding) this.at = Math.min(this.at, take.samples);
     const label = this.t(this.sounding ? 'shell.pause' : 'shell.play');
-    this.button.dataset.icon = this.sounding ? 'pause' : 'play';
+    mark(this.button, { 'data-icon': this.sounding ? 'pause' : 'play' });
     if (this.button.ariaLabel !== label) this.button.ariaLabel = label;
     this.button.disabled = !this.sounding && !take?.samples;
-    this.caption.textContent = take?.label ?? '';
+    write(this.caption, take?.label ?? '');
     this.keep.show(take);
     this.paint();
     this.dispatchEvent(new Event('change'));

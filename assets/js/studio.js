@@ -7,10 +7,11 @@ import { CodeDialog } from './code_dialog.js';
 import { CutOff } from './cut_off.js';
 import { Dock } from './dock.js';
 import { Drafts } from './drafts.js';
-import { all, need } from './elements.js';
+import { all, need, write } from './elements.js';
 import { errorOf } from './errors.js';
 import { TakeHistory } from './history.js';
 import { Importing } from './importing.js';
+import { endLeftFrames } from './left_frames.js';
 import { Preferences } from './preferences.js';
 import { Pronunciation } from './pronunciation.js';
 import { PronunciationSheet } from './pronunciation_sheet.js';
@@ -409,7 +410,7 @@ export class Studio {
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked });
     take.planned = this.paces.samplesOf(take);
-    for (const event of ['progress', 'done', 'error']) take.addEventListener(event, () => this.refresh());
+    for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
     this.refresh();
     return take;
   }
@@ -476,7 +477,7 @@ export class Studio {
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
     this.drafts.touch();
     this.dock.refresh(this.isBusy);
-    this.note.textContent = this.noteOf(this.stage.take);
+    write(this.note, this.noteOf(this.stage.take));
     this.facts.refreshSoon();
   }
 
@@ -613,4 +614,5 @@ export async function mount(element) {
   document.documentElement.lang = preferences.language;
   const studio = new Studio(page, { presets, me, pronunciation: new Pronunciation(kept), words, preferences });
   offerSigningIn(page, me, studio.t);
+  endLeftFrames();
 }

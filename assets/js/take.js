@@ -1,8 +1,8 @@
 /**
  * One take: what was asked for, the PCM as it comes, and what is known of it in the end.
  *
- * Events: 'progress' (sound, start or queue), then one of 'done' (also when it was stopped) and 'error',
- * and 'stored' once the studio keeps it.
+ * Events: 'state' (its place in the queue, its start, its first sound), 'progress' (more sound), then one of 'done' (also
+ * when it was stopped) and 'error', and 'stored' once the studio keeps it.
  *
  * @typedef {'custom_voice'|'voice_design'|'base'} Mode
  * @typedef {{voice?: string, language?: string, instructions?: string, ref_text?: string, x_vector_only_mode?: boolean,

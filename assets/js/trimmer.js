@@ -7,7 +7,7 @@
 import { all, need } from './elements.js';
 import { BIN, Peaks } from './peaks.js';
 import { SAMPLE_RATE } from './outputs.js';
-import { paintBars } from './waveform.js';
+import { Bars } from './waveform.js';
 
 const STEP_S = 0.05;
 const MARKS = 5; // times on the ruler
@@ -140,10 +140,11 @@ export class Trimmer extends EventTarget {
     const played = bin(this.played ?? 0);
     const style = getComputedStyle(canvas);
     const [accent, wave, out] = ['--vw-accent', '--vw-soft', '--vw-wave'].map((name) => style.getPropertyValue(name));
-    paintBars(canvas, this.peaks, bin(seconds), (from) => {
+    const bars = new Bars(canvas, this.peaks, bin(seconds), (from) => {
       if (from < bin(start) || from >= bin(end)) return out;
       return from < played ? accent : wave;
     });
+    bars.paint();
   }
 }
 

@@ -1,10 +1,12 @@
 /**
  * A take on a canvas, as it grows: what was played in the accent colour, what waits in a quiet one.
  *
- * Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
+ * Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas. Drawn is what is another than it was,
+ * and that not at every chunk.
  */
 
 import { BIN, Peaks } from './peaks.js';
+import { seldom } from './seldom.js';
 
 /** @typedef {import('./stage.js').Shown} Shown */
 
@@ -20,7 +22,9 @@ export class Waveform {
     /** @type {Shown|null} */
     this.take = null;
     this.played = 0;
-    this.onProgress = () => this.draw();
+    this.onProgress = seldom(() => this.draw());
+    /** What is on the canvas: how, up to which bin, and up to which in the accent colour. */
+    this.drawn = { how: '', low: /** @type {number[]|null} */ (null), length: 0, edge: 0 };
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
@@ -47,47 +51,71 @@ export class Waveform {
   }
 
   draw() {
-    const { canvas, take, span } = this;
+    const { canvas, take, span, drawn } = this;
     const style = getComputedStyle(canvas);
-    const accent = style.getPropertyValue('--vw-accent');
-    const quiet = style.getPropertyValue('--vw-wave');
-    paintBars(canvas, take && ('peaks' in take ? take.peaks : Peaks.of(take)), span / BIN, (from) => (from < this.played / BIN ? accent : quiet));
+    const [accent, quiet, line] = ['--vw-accent', '--vw-wave', '--vw-line'].map((name) => style.getPropertyValue(name));
+    const peaks = take && ('peaks' in take ? take.peaks : Peaks.of(take));
+    const low = peaks?.low ?? null;
+    const length = low?.length ?? 0;
+    const edge = Math.ceil(this.played / BIN);
+    const how = [canvas.clientWidth, canvas.clientHeight, window.devicePixelRatio, span, accent, quiet, line].join();
+    const bars = new Bars(canvas, peaks, span / BIN, (from) => (from < edge ? accent : quiet));
+    if (how !== drawn.how || low !== drawn.low || length < drawn.length) bars.paint();
+    else {
+      // The last bin that was drawn may have been half there.
+      if (length > drawn.length) bars.paint(drawn.length - 1, length);
+      if (edge !== drawn.edge) bars.paint(Math.min(edge, drawn.edge), Math.max(edge, drawn.edge));
+    }
+    this.drawn = { how, low, length, edge };
   }
 }
 
-/**
- * Peaks as bars over the whole width, on a line.
- *
- * @param {HTMLCanvasElement} canvas
- * @param {{low: number[], high: number[]}|null} peaks
- * @param {number} bins            that the width stands for
- * @param {(bin: number) => string} colour  of a bar that begins there
- */
-export function paintBars(canvas, peaks, bins, colour) {
-  const ratio = window.devicePixelRatio || 1;
-  const width = Math.round(canvas.clientWidth * ratio);
-  const height = Math.round(canvas.clientHeight * ratio);
-  if (width === 0 || height === 0) return;
-  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-  const pen = canvas.getContext('2d');
-  if (!pen) return;
-  pen.clearRect(0, 0, width, height);
-  pen.fillStyle = getComputedStyle(canvas).getPropertyValue('--vw-line');
-  pen.fillRect(0, Math.floor(height / 2), width, Math.max(1, Math.floor(ratio)));
-  if (!peaks) return;
-  const { low, high } = peaks;
-  const step = 3 * ratio;
-  const columns = Math.floor(width / step);
-  for (let column = 0; column < columns; column++) {
-    const from = Math.floor((column / columns) * bins);
-    const to = Math.max(from + 1, Math.floor(((column + 1) / columns) * bins));
-    if (from >= low.length) return;
-    const lowest = Math.min(...low.slice(from, to));
-    const highest = Math.max(...high.slice(from, to));
-    const top = (1 - shown(highest)) * (height / 2);
-    const tall = Math.max(ratio, (shown(highest) - shown(lowest)) * (height / 2));
-    pen.fillStyle = colour(from);
-    pen.fillRect(column * step, top, 2 * ratio, tall);
+/** Peaks as bars over the whole width of a canvas, on a line. */
+export class Bars {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {{low: number[], high: number[]}|null} peaks
+   * @param {number} bins            that the width stands for
+   * @param {(bin: number) => string} colour  of a bar that begins there
+   */
+  constructor(canvas, peaks, bins, colour) {
+    this.canvas = canvas;
+    this.peaks = peaks;
+    this.bins = bins;
+    this.colour = colour;
+  }
+
+  /** Draw all, or what stands for some bins. @param {number} [begin] @param {number} [end] */
+  paint(begin = 0, end = Infinity) {
+    const { canvas, peaks, bins } = this;
+    const ratio = window.devicePixelRatio || 1;
+    const width = Math.round(canvas.clientWidth * ratio);
+    const height = Math.round(canvas.clientHeight * ratio);
+    if (width === 0 || height === 0) return;
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+    const pen = canvas.getContext('2d');
+    if (!pen) return;
+    const step = 3 * ratio;
+    const columns = Math.floor(width / step);
+    const first = Math.max(0, Math.floor((begin * columns) / bins) - 1);
+    const last = Math.min(columns, Math.ceil((end * columns) / bins) + 1);
+    const [left, right] = [first * step, last === columns ? width : last * step];
+    pen.clearRect(left, 0, right - left, height);
+    pen.fillStyle = getComputedStyle(canvas).getPropertyValue('--vw-line');
+    pen.fillRect(left, Math.floor(height / 2), right - left, Math.max(1, Math.floor(ratio)));
+    if (!peaks) return;
+    const { low, high } = peaks;
+    for (let column = first; column < last; column++) {
+      const from = Math.floor((column / columns) * bins);
+      const to = Math.max(from + 1, Math.floor(((column + 1) / columns) * bins));
+      if (from >= low.length) return;
+      const lowest = Math.min(...low.slice(from, to));
+      const highest = Math.max(...high.slice(from, to));
+      const top = (1 - shown(highest)) * (height / 2);
+      const tall = Math.max(ratio, (shown(highest) - shown(lowest)) * (height / 2));
+      pen.fillStyle = this.colour(from);
+      pen.fillRect(column * step, top, 2 * ratio, tall);
+    }
   }
 }
 

@@ -117,19 +117,38 @@ def test_the_start_is_held_for_as_long_as_the_last_take_was_late(
     assert hold_ms == 0 or np.any(np.array(arrivals_ms) > played_until - 1)
 
 
-def test_the_start_rises_at_once_and_eases_slowly(node: Node) -> None:
-    targets = module(
+FAST, SLOW, LATE = [0, 10, 20, 30], [0, 160, 320, 480], [0, 40, 500, 540]  # when chunks of 80 ms came, in ms
+
+
+@pytest.mark.parametrize(
+    ("takes", "holds_ms"),
+    [
+        # About as slow as the ear: at once, and as long as one of the last five takes was so.
+        ([SLOW, FAST, FAST, FAST, FAST, FAST], [240, 240, 240, 240, 240, 0]),
+        # One late chunk is chance and costs nothing; the same in a second take is none.
+        ([FAST, LATE, FAST, FAST, LATE, FAST], [0, 0, 0, 0, 340, 340]),
+        ([LATE, FAST, FAST, FAST, FAST, LATE, FAST], [0, 0, 0, 0, 0, 0, 0]),
+        ([[0, 400]], [0]),
+        ([[0, 400], [0, 400]], [0, 320]),
+        ([[0], []], [0, 0]),
+        ([[0, 9000, 18000]], [1500]),  # the most
+    ],
+)
+def test_what_was_late_once_is_forgiven_and_what_is_slow_is_waited_for(
+    node: Node, takes: list[list[int]], holds_ms: list[int]
+) -> None:
+    learnt = module(
         node,
         """
         const { Pace } = await import('/js/pace.js');
         const pace = new Pace();
-        const at = (times) => times.map((at) => ({ at, samples: 1920 }));
-        const seen = [pace.target];
-        for (const times of [[0, 160, 320, 480], [0, 10, 20], [0, 10, 20], [0, 9000, 18000]]) {
-          pace.learn(at(times));
-          seen.push(Math.round(pace.target));
-        }
-        return seen;
+        return given.takes.map((times) => {
+          pace.learn(times.map((at) => ({ at, samples: 1920 })));
+          return [pace.hold / 24, pace.target];
+        });
         """,
+        takes=takes,
     )
-    assert targets == [1920, 5760, 4608, 3686, 5760]
+    assert [round(hold) for hold, _ in learnt] == holds_ms
+    # With less than one frame there is nothing to start with.
+    assert all((target > 1920) == (hold > 0) for hold, target in learnt)

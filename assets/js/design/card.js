@@ -14,7 +14,7 @@ import { Emitter } from '../emitter.js';
 import { Peaks } from '../peaks.js';
 import { shown, Waveform } from '../waveform.js';
 
-const CHANGES = ['progress', 'done', 'error', 'stored'];
+const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
 const COUNT_MS = 120; // between two writings of a number that runs
 
 /** The waveform of one of several takes, all on one axis of time. */

@@ -1,6 +1,7 @@
 /** How the takes of the Design room are heard: one at a time, equally loud, drawn on one axis, by hand or by their keys. */
 
 import { SAMPLE_RATE } from '../outputs.js';
+import { seldom } from '../seldom.js';
 import { matched } from './loudness.js';
 
 /** @typedef {import('./card.js').TakeCard} TakeCard */
@@ -16,15 +17,14 @@ export class Listening {
     this.heard = null;
     /** @type {import('../programme.js').Programme|null} */
     this.programme = null;
-    this.frame = 0;
-    /** @type {number|null} */
-    this.aligning = null;
+    this.alignSoon = seldom(() => this.align());
     stage.addEventListener('change', () => this.onStage());
+    stage.addEventListener('place', () => this.follow());
   }
 
   /** Follow a take that is shown from now on. @param {TakeCard} card */
   watch({ take }) {
-    take.addEventListener('progress', () => this.align());
+    take.addEventListener('progress', () => this.alignSoon());
     for (const event of ['done', 'stored']) take.addEventListener(event, () => this.match());
   }
 
@@ -54,9 +54,7 @@ export class Listening {
   /** Move through the waveform of the take that is heard. */
   follow() {
     const { stage, heard } = this;
-    cancelAnimationFrame(this.frame);
     if (heard && stage.take === heard.take) heard.wave.seek(stage.at);
-    if (heard?.playing) this.frame = requestAnimationFrame(() => this.follow());
   }
 
   /** Turn all down to the quietest. */
@@ -68,14 +66,11 @@ export class Listening {
     this.align();
   }
 
-  /** Draw all on the same axes, at most once a frame. */
+  /** Draw all on the same axes. */
   align() {
-    this.aligning ??= requestAnimationFrame(() => {
-      this.aligning = null;
-      const cards = this.cards();
-      const longest = Math.max(0, ...cards.map(({ take }) => take.samples));
-      const scale = 1 / Math.max(LOWEST, ...cards.map(({ height }) => height));
-      for (const card of cards) card.stretch(longest, scale);
-    });
+    const cards = this.cards();
+    const longest = Math.max(0, ...cards.map(({ take }) => take.samples));
+    const scale = 1 / Math.max(LOWEST, ...cards.map(({ height }) => height));
+    for (const card of cards) card.stretch(longest, scale);
   }
 }

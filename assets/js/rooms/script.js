@@ -102,7 +102,7 @@ export class ScriptRoom {
     studio.voices.addEventListener('change', () => this.opened && this.lines.offer());
     studio.stage.addEventListener('change', () => this.followStage());
     studio.stage.addEventListener('place', () => this.followPlace());
-    this.whole.addEventListener('progress', () => {
+    this.whole.addEventListener('state', () => {
       this.lines.mark(this.whole.sounding);
       this.timeline.mark(this.whole.sounding);
     });

@@ -25,9 +25,12 @@
 
 import { errorOf } from '../errors.js';
 import { SAMPLE_RATE } from '../outputs.js';
+import { seldom } from '../seldom.js';
 import { Take } from '../take.js';
 import { levelsOf } from './levels.js';
 import { hasTags, lastStyle } from '../tags.js';
+
+const GROWING_MS = 250; // between two looks at a line that grows
 import { readParts } from './parts.js';
 
 export class Maker extends EventTarget {
@@ -42,6 +45,7 @@ export class Maker extends EventTarget {
     this.kept = new Map();
     /** @type {Map<string, Error>} */
     this.errors = new Map();
+    this.changedSoon = seldom(() => this.changed(), GROWING_MS);
   }
 
   /** Begin with another script. @param {import('./document.js').Script} script */
@@ -156,7 +160,8 @@ export class Maker extends EventTarget {
         this.changed();
       });
     this.takes.set(key, take);
-    on('progress', () => {});
+    on('state', () => {});
+    take.addEventListener('progress', () => this.script === script && this.changedSoon());
     on('done', () => take.state === 'stopped' && forget());
     on('error', () => {
       forget();

@@ -6,6 +6,7 @@
  * @typedef {import('./schedule.js').Clip} Clip
  */
 
+import { mark, write } from '../elements.js';
 import { clock } from '../meter.js';
 import { SAMPLE_RATE } from '../outputs.js';
 import { hueOf } from '../voice_mark.js';
@@ -162,9 +163,11 @@ export class Timeline {
     const { root, head } = this;
     head.hidden = at === null || this.samples === 0;
     head.style.setProperty('--start', this.share(at ?? 0));
-    root.setAttribute('aria-valuemax', (this.samples / SAMPLE_RATE).toFixed(1));
-    root.setAttribute('aria-valuenow', ((at ?? 0) / SAMPLE_RATE).toFixed(1));
-    root.setAttribute('aria-valuetext', `${clock(at ?? 0)} / ${clock(this.samples)}`);
+    mark(root, {
+      'aria-valuemax': (this.samples / SAMPLE_RATE).toFixed(1),
+      'aria-valuenow': ((at ?? 0) / SAMPLE_RATE).toFixed(1),
+      'aria-valuetext': `${clock(at ?? 0)} / ${clock(this.samples)}`,
+    });
   }
 
   /** Bring a place into sight, where the script is longer than the window. @param {number} at samples */
@@ -206,11 +209,6 @@ export class Timeline {
 /** @param {HTMLElement} root @param {string} name @returns {HTMLElement} */
 function part(root, name) {
   return /** @type {HTMLElement} */ (root.querySelector(`.vw-timeline-${name}`));
-}
-
-/** @param {Element} element @param {string} text */
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }
 
 /** @param {string} id the line's */

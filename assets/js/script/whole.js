@@ -2,7 +2,7 @@
  * A script as one sound: what stands on the stage while it is read aloud and afterwards, and where in it one is.
  *
  * To the stage it looks like a take, but its sound is that of its lines, from whatever place it is begun (`from`).
- * Events: 'progress' when it is longer, shorter, or somewhere else.
+ * Events: 'state' when it is longer, shorter, or somewhere else.
  *
  * @typedef {import('./schedule.js').Clip} Clip
  *
@@ -179,7 +179,7 @@ export class Whole extends EventTarget {
   }
 
   tell() {
-    this.dispatchEvent(new Event('progress'));
+    this.dispatchEvent(new Event('state'));
   }
 }
 

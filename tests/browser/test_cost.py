@@ -1,0 +1,60 @@
+"""What the page costs beside the runtime on a laptop: nothing while it rests, a few frames a second while it sounds."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.conftest import OpenStudio
+from tests.browser.steps import await_end, await_sound
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+# Before any script takes it: how often somebody asks for a frame, and how often the dock is written to.
+COUNTED = """
+window.frames_asked = window.dock_written = 0;
+const ask = window.requestAnimationFrame.bind(window);
+window.requestAnimationFrame = (then) => {
+  window.frames_asked += 1;
+  return ask(then);
+};
+window.countDock = () => {
+  new MutationObserver(() => (window.dock_written += 1)).observe(document.querySelector('#vw-stage'), {
+    subtree: true, childList: true, characterData: true, attributes: true,
+  });
+};
+"""
+TEXT = 12 * "The harbour was quiet. "
+
+
+@pytest.fixture(scope="module")
+def app(app_with_demo_voice: App) -> App:
+    return app_with_demo_voice
+
+
+def frames_in(page: Page, ms: int) -> int:
+    before = page.evaluate("window.frames_asked")
+    page.wait_for_timeout(ms)
+    return int(page.evaluate("window.frames_asked")) - int(before)
+
+
+def test_a_page_that_rests_asks_for_no_frame_and_one_that_sounds_writes_seldom(open_studio: OpenStudio) -> None:
+    page = open_studio(script=COUNTED)
+    for _ in range(30):  # Gradio's own loop is ended once it has been seen for a second
+        if frames_in(page, 500) == 0:
+            break
+    assert frames_in(page, 1000) == 0
+
+    page.fill("#vw-text", TEXT)
+    page.click("#vw-speak")
+    await_sound(page)
+    page.evaluate("window.countDock()")
+    seconds = 2
+    asked = frames_in(page, 1000 * seconds)
+    written = int(page.evaluate("window.dock_written"))
+    assert page.locator("#vw-stop").is_enabled()  # it still sounds
+    assert asked <= 2 * seconds
+    assert 2 * seconds <= written <= 20 * seconds
+    page.click("#vw-stop")
+    await_end(page)
