@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,15 +43,23 @@ FOLDERS = ("/assets/", "/static/", "/svelte/", CALL, f"{API}/heartbeat/")
 CLOSED = (f"{CALL}v2/",)
 
 
+class Function(NamedTuple):
+    """What may be called: its name, and how many values it is called with."""
+
+    name: str
+    values: int
+
+
 class PageDoor:
     """ASGI middleware around Gradio and MCP.
 
-    ``functions`` are the names of what may be called, by their number; ``files`` is the folder of what they answer.
+    ``functions`` are what may be called, by their number; ``files`` is the folder of what they answer.
     """
 
-    def __init__(self, app: ASGIApp, functions: Mapping[int, str], files: str, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, functions: Mapping[int, Function], files: str, max_bytes: int) -> None:
         self._app = app
         self._functions = functions
+        self._called = {CALL + function.name: function for function in functions.values()}
         self._files = re.compile(rf"{FILE}{re.escape(files)}/[0-9a-f]{{64}}/voicewright\.\w+")
         self._max_bytes = max_bytes
 
@@ -60,7 +69,7 @@ class PageDoor:
             return
         path = scope["path"].rstrip("/") or "/"
         try:
-            if not (_is_open(path, self._functions.values()) or self._files.fullmatch(path)):
+            if not (self._is_open(path) or self._files.fullmatch(path)):
                 raise UnknownRoute
             if path in PAGES:
                 scope = {**scope, "query_string": b""}
@@ -73,6 +82,13 @@ class PageDoor:
         else:
             await self._pass(scope, receive, send)
 
+    def _is_open(self, path: str) -> bool:
+        if path.startswith(CLOSED):
+            return False
+        if path.startswith(CALL):
+            return CALL + path.removeprefix(CALL).partition("/")[0] in self._called
+        return path in OPEN or path.startswith(FOLDERS)
+
     async def _checked(self, path: str, scope: Scope, receive: Receive) -> Receive:
         """Read the body, and return what gives it once more.
 
@@ -81,8 +97,13 @@ class PageDoor:
         """
         body = await body_of(Request(scope, receive), self._max_bytes)
         fields = decode(body) if body else {}
-        if path == JOIN and (type(fields.get("fn_index")) is not int or fields["fn_index"] not in self._functions):
-            raise InvalidConfig(where="fn_index", why=f"there are the functions 0 to {max(self._functions)}")
+        function = self._called.get(path)
+        if path == JOIN:
+            function = self._functions.get(fields["fn_index"]) if type(fields.get("fn_index")) is int else None
+            if function is None:
+                raise InvalidConfig(where="fn_index", why=f"there are the functions 0 to {max(self._functions)}")
+        if function is not None:
+            _check_values(fields.get("data"), function)
         given = False
 
         async def again() -> Message:
@@ -120,9 +141,11 @@ class PageDoor:
             await error_response(GenerationFailed())(scope, receive, send)
 
 
-def _is_open(path: str, names: Collection[str]) -> bool:
-    if path.startswith(CLOSED):
-        return False
-    if path.startswith(CALL):
-        return path.removeprefix(CALL).partition("/")[0] in names
-    return path in OPEN or path.startswith(FOLDERS)
+def _check_values(data: Any, function: Function) -> None:
+    """Gradio would take a call with too few of them, and fail at it.
+
+    Raises:
+        InvalidConfig: they are not as many as the function takes.
+    """
+    if not isinstance(data, list) or len(data) != function.values:
+        raise InvalidConfig(where="data", why=f"{function.name} takes a list of {function.values} values")

@@ -34,12 +34,13 @@ from studio.fetching import Plan
 from studio.given_runtime import GivenRuntime
 from studio.keeping import Keeping
 from studio.limits import VisitLimits, allowances
-from studio.page_door import PageDoor
+from studio.page_door import Function, PageDoor
 from studio.presets import Presets
 from studio.relay import HTTP_METHODS, Relay
 from studio.routes.docs import docs_routes
 from studio.routes.documents import document_routes
 from studio.routes.host import HostRoutes, is_host
+from studio.routes.openapi import openapi_routes
 from studio.routes.real_voices import RealVoiceRoutes, cards_of, feature
 from studio.routes.transcribe import transcribe_routes
 from studio.routes.voices import voice_routes
@@ -137,8 +138,7 @@ def build(
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
     for path in ("/voices", "/voices/{path:path}", "/v2/voices"):  # Cartesia's too, and ElevenLabs'
         app.add_route(path, relay.http, methods=HTTP_METHODS)
-    for path in ("/openapi.json", "/openapi"):  # what all these are, and as a page
-        app.add_route(path, relay.http, methods=["GET", "HEAD"])
+    app.router.routes += openapi_routes(relay, list(app.router.routes))  # what all these are, and as a page
     app.router.routes += [
         *voice_routes(relay, voice_bin),
         *transcribe_routes(desk, told.limits),
@@ -191,7 +191,9 @@ def page(studio: ASGIApp) -> FastAPI:
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.router.routes.extend(routes)
     composed = blocks(studio)
-    functions = {number: str(function.api_name) for number, function in composed.fns.items()}
+    functions = {
+        number: Function(str(function.api_name), len(function.inputs)) for number, function in composed.fns.items()
+    }
     limit = Settings.from_env().limits.max_config_bytes
     files = gradio.utils.get_upload_folder()
     app.add_middleware(PageDoor, functions=functions, files=files, max_bytes=limit)

@@ -13,6 +13,7 @@ export class Dock {
     this.speak = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-speak'));
     this.stop = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-stop'));
     this.volume = /** @type {HTMLInputElement} */ (page.querySelector('#vw-volume'));
+    this.volumeButton = /** @type {HTMLElement} */ (page.querySelector('#vw-volume-button'));
     this.home = /** @type {HTMLElement} */ (page.querySelector('#vw-dock-actions'));
     this.rate = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-rate-button'));
     this.rates = [.../** @type {NodeListOf<HTMLInputElement>} */ (page.querySelectorAll('#vw-rates input'))];
@@ -52,9 +53,13 @@ export class Dock {
     const { player } = this.studio.stage;
     const volume = recalled(VOLUME, 1);
     if (volume >= 0 && volume <= 1) this.volume.value = String(volume);
-    player.volume = this.volume.valueAsNumber;
-    this.volume.oninput = () => {
+    const hear = () => {
       player.volume = this.volume.valueAsNumber;
+      this.volumeButton.dataset.icon = player.volume > 0 ? 'volume' : 'muted';
+    };
+    hear();
+    this.volume.oninput = () => {
+      hear();
       remember(VOLUME, this.volume.value);
     };
     const rate = recalled(RATE, 1);

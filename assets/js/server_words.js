@@ -41,9 +41,23 @@ export function phrase(said) {
   if (key) return words.t(key);
   for (const one of phrases.patterns) {
     const match = one.pattern.exec(said);
-    if (match) return words.t(one.key, Object.fromEntries(Object.entries(match.groups ?? {}).map(([name, value]) => [name, phrase(value) ?? value])));
+    if (match) return words.t(one.key, placesOf(match.groups ?? {}));
   }
   return null;
+}
+
+/** What stands in the places of a phrase; a sentence that the page knows not is said by the code behind it. @param {Object<string, string>} groups */
+function placesOf(groups) {
+  const places = Object.fromEntries(Object.entries(groups).map(([name, value]) => [name, phrase(value) ?? value]));
+  const { said, code } = groups;
+  if (said && code && words?.language !== 'en' && phrase(said) === null) places.said = plainly(code) ?? said;
+  return places;
+}
+
+/** The sentence for a code alone; null: the page has none that needs no facts. @param {string} code @returns {string|null} */
+function plainly(code) {
+  const sentences = [`${ERROR}${code}.plain`, ERROR + code].map((key) => words?.chosen[key]);
+  return sentences.find((sentence) => sentence && !sentence.includes('{')) ?? null;
 }
 
 /** The same, or what the server said. @param {string} said */

@@ -13,6 +13,7 @@
 import { mark, need, write } from './elements.js';
 import { Keep } from './keep.js';
 import { making } from './making.js';
+import { span } from './time_words.js';
 import { clock, Meter } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { Player } from './player.js';
@@ -313,7 +314,7 @@ export class Stage extends EventTarget {
     write(this.length, take?.samples ? `/ ${length}` : '');
     const percent = Math.floor(100 * (made?.share ?? 0));
     const left = made?.left ?? null;
-    const said = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, s: Math.ceil(left ?? 0) }) : '';
+    const said = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, time: span(left ?? 0, this.t) }) : '';
     write(this.making, said);
   }
 

@@ -67,6 +67,8 @@ export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign',
 /** Names of the wire under which an error stands in a room, by the name that the server gives. @type {Object<string, string>} */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
+const PATIENCE_MS = 1000; // that nothing is heard of a request before this is said
+
 export class Studio {
   /** What takes back the last replacement, and takes away the toast that offers it. @type {(() => void)|null} */
   undo = null;
@@ -411,6 +413,7 @@ export class Studio {
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked });
     take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
+    setTimeout(() => take.isUnanswered && this.refresh(), PATIENCE_MS);
     this.refresh();
     return take;
   }
@@ -495,6 +498,7 @@ export class Studio {
   /** @param {import('./stage.js').Shown|null} take */
   noteOf(take) {
     if (!take || (take instanceof Take && take.state === 'stopped')) return '';
+    if (take instanceof Take && take.isUnanswered) return performance.now() - take.askedAt < PATIENCE_MS ? '' : this.t('shell.no_answer_yet');
     if (!take.queue) return (take.start?.notes ?? []).map(inPageWords).join(' ');
     const { position: n, etaMs } = take.queue;
     const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;

@@ -38,11 +38,24 @@ export class TagChips {
     this.holder = need(page, '#vw-text-tags');
     this.language = '';
     this.refresh();
+    this.holder.addEventListener('scroll', () => this.fade());
+    new ResizeObserver(() => this.fade()).observe(this.holder);
+  }
+
+  /** Show at which ends there is more of the row, where it scrolls. */
+  fade() {
+    const { scrollLeft, scrollWidth, clientWidth } = this.holder;
+    const at = Math.abs(scrollLeft); // below zero where the page reads from the right
+    this.holder.toggleAttribute('data-before', at > 1);
+    this.holder.toggleAttribute('data-behind', at < scrollWidth - clientWidth - 1);
   }
 
   refresh() {
     const { studio, holder } = this;
-    holder.hidden = !studio.current?.followsTags;
+    // Before it is known who speaks they have their place: nothing moves when they come.
+    const isAwaited = studio.cards.size === 0 && Boolean(studio.current?.takesTags);
+    holder.toggleAttribute('data-awaited', isAwaited);
+    holder.hidden = !isAwaited && !studio.current?.followsTags;
     if (this.language === studio.words.language) return;
     this.language = studio.words.language;
     holder.replaceChildren(

@@ -106,6 +106,7 @@ export class Take extends EventTarget {
     /** @type {Promise<unknown>|null} settled by the next change */
     this.changing = null;
     this.unkept = false; // the studio has no place for it
+    this.askedAt = performance.now();
     /** What this page measured, ms after `clicked` (performance.now()). @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }
@@ -128,6 +129,11 @@ export class Take extends EventTarget {
   /** Whether sound may still come. */
   get live() {
     return this.state === 'queued' || this.state === 'streaming';
+  }
+
+  /** Whether nothing was heard of it yet: no place in a queue, no start. */
+  get isUnanswered() {
+    return this.state === 'queued' && !this.queue && !this.start;
   }
 
   get seconds() {

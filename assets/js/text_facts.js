@@ -4,6 +4,7 @@ import { need } from './elements.js';
 import { languageName } from './rooms/fields.js';
 import { expectedSeconds } from './speech_rate.js';
 import { TagChips, untagged } from './tags.js';
+import { span } from './time_words.js';
 import { unknownTongue } from './tongues.js';
 
 const LONG = 400; // characters: as a script it is heard sooner, and mended line by line
@@ -86,8 +87,7 @@ export class TextFacts {
 
   /** @param {number} seconds */
   time(seconds) {
-    const whole = Math.max(1, Math.round(seconds));
-    return this.studio.t(whole < 60 ? 'shell.seconds' : 'shell.minutes', { m: Math.floor(whole / 60), s: whole % 60 });
+    return span(Math.round(seconds), this.studio.t);
   }
 
   /** What the checkpoint of this room may not know of the text; empty: nothing. @param {string} text */

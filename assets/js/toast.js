@@ -1,6 +1,9 @@
 /** Sentences that come and go at the edge of the page, each with at most one thing to do about it. */
 
 const STAY_MS = 8000;
+// They lie over what is worked with: on a phone a third one would hide it.
+const NARROW = matchMedia('(max-width: 40rem)');
+const MOST = { narrow: 2, wide: 4 };
 
 export class Toasts {
   /** @param {HTMLElement} holder */
@@ -35,6 +38,8 @@ export class Toasts {
     for (const event of ['pointerenter', 'focusin']) toast.addEventListener(event, stay);
     for (const event of ['pointerleave', 'focusout']) toast.addEventListener(event, go);
     this.holder.append(toast);
+    const most = NARROW.matches ? MOST.narrow : MOST.wide;
+    while (this.holder.children.length > most) this.holder.firstElementChild?.remove();
     return leave;
   }
 }

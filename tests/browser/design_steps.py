@@ -109,7 +109,7 @@ def fixed_seed(page: Page) -> int | None:
 def seeds(page: Page) -> list[int]:
     """Of the takes of the newest set, all of which are kept."""
     number = newest(page).get_by_role("heading").inner_text().removeprefix("Set ")
-    kept = {take["label"]: take["seed"] for take in reversed(takes(page))}
+    kept = {(take["label"] or "").partition(" · ")[0]: take["seed"] for take in reversed(takes(page))}
     letters = newest(page).locator("article").evaluate_all("all => all.map(({ dataset }) => dataset.letter)")
     return [kept[f"Take {number}{letter}"] for letter in letters]
 

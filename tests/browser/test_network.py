@@ -86,6 +86,19 @@ def test_a_page_that_is_offline_says_so_and_comes_back(app: App, open_studio: Op
         expect_recovery(page)
 
 
+def test_a_click_on_which_nothing_comes_back_says_so(app: App, open_studio: OpenStudio) -> None:
+    with stalling_proxy(int(app.port)) as proxy:
+        page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
+        page.fill("#vw-text", TEXT)
+        proxy.stall()
+        page.context.set_offline(True)
+        page.click("#vw-speak")  # before anybody knows whether this studio needs a network
+        expect(page.locator("#vw-note")).to_have_text("No answer yet.", timeout=2000)
+        page.context.set_offline(False)
+        proxy.flow()
+        expect(page.locator("#vw-note")).to_be_empty(timeout=BACK_MS)
+
+
 def test_a_take_that_ends_while_the_studio_is_away_is_kept_afterwards(studio: Page) -> None:
     studio.route("**/studio/takes", lambda route: route.abort())
     studio.fill("#vw-text", SHORT)

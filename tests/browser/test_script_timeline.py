@@ -166,6 +166,7 @@ def test_a_clip_is_dragged_to_another_place(script: Page) -> None:
     script.mouse.down()
     script.mouse.move(right["x"] + right["width"] - 3, y, steps=4)
     expect(script.locator(".vw-timeline-drop")).to_be_visible()
+    expect(script.locator(".vw-timeline-hover")).to_be_hidden()  # it would stay where the clip was
     script.mouse.up()
     assert texts(script) == [second, third, first]
     expect(script.locator("#vw-script-live")).to_have_text("It is line 3 now.")
@@ -234,6 +235,23 @@ def test_the_silence_behind_a_clip_is_pulled_and_is_heard_and_exported_so(script
     )
     handle.dblclick()
     expect(line(script, 1).locator(".vw-line-gap")).to_have_value("")  # as everywhere
+
+
+def test_a_click_between_two_clips_goes_there_and_pulls_nothing(script: Page) -> None:
+    timeline = script.locator("#vw-script-timeline")
+    handle = script.locator(".vw-timeline-gaps i").first
+    box = handle.bounding_box()
+    inner = script.locator(".vw-timeline-in").bounding_box()
+    assert box is not None
+    assert inner is not None
+    x = box["x"] + box["width"] / 2
+    script.mouse.click(x, box["y"] + box["height"] - 2)  # its lower edge
+    length = float(timeline.get_attribute("aria-valuemax") or 0)
+    expected = length * (x - inner["x"]) / inner["width"]
+    assert float(timeline.get_attribute("aria-valuenow") or 0) == pytest.approx(
+        expected, abs=length / inner["width"] + 0.1
+    )
+    expect(line(script, 1).locator(".vw-line-gap")).to_have_value("")
 
 
 def test_a_click_on_a_clip_chooses_its_line(script: Page) -> None:

@@ -35,6 +35,18 @@ def choose(page: Page, rate: str) -> None:
     page.keyboard.press("Escape")
 
 
+def test_the_sign_of_the_volume_says_when_nothing_can_be_heard(studio: Page) -> None:
+    button = studio.locator("#vw-volume-button")
+    for volume, sign in (("0", "muted"), ("0.4", "volume"), ("0", "muted")):
+        studio.locator("#vw-volume").evaluate(
+            "(field, volume) => { field.value = volume; field.dispatchEvent(new Event('input')); }", volume
+        )
+        assert button.get_attribute("data-icon") == sign
+    studio.reload()
+    studio.locator("#vw-speak:enabled").wait_for()
+    assert button.get_attribute("data-icon") == "muted"
+
+
 def test_a_take_plays_as_fast_as_chosen_and_its_file_stays(studio: Page) -> None:
     kept_take(studio, TEXT)
     await_end(studio)

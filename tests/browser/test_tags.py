@@ -65,5 +65,12 @@ def test_the_chips_have_room(open_studio: OpenStudio, scheme: str, width: int, h
     chips = page.locator(f"{CHIPS} button")
     tops = {round(box["y"]) for box in (chips.nth(at).bounding_box() for at in range(chips.count())) if box}
     assert len(tops) == 1, "one row"
+    ends = "(row) => [row.hasAttribute('data-before'), row.hasAttribute('data-behind')]"
+    goes_on = width < 500
+    assert page.locator(CHIPS).evaluate(ends) == [False, goes_on]  # it fades where it goes on
+    page.locator(CHIPS).evaluate("(row) => (row.scrollLeft = 40)")
+    page.wait_for_timeout(100)
+    assert page.locator(CHIPS).evaluate(ends) == [goes_on, goes_on]
+    page.locator(CHIPS).evaluate("(row) => (row.scrollLeft = 0)")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.screenshot(path=SCREENSHOTS / f"tags-{width}-{scheme}.png")

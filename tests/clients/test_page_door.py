@@ -31,6 +31,27 @@ def test_addresses_of_gradio_are_answered_or_closed(app: App, path: str, status:
     assert httpx.get(app.url + path, trust_env=False).status_code == status
 
 
+def test_the_description_of_the_routes_has_those_that_are_open_here(app: App) -> None:
+    paths = httpx.get(f"{app.url}/openapi.json", trust_env=False).json()["paths"]
+    page = httpx.get(f"{app.url}/openapi", trust_env=False).text
+    assert "/metrics" not in paths
+    assert "/metrics" not in page
+    assert "/docs" not in paths  # something else is there
+    for path in (
+        "/v1/audio/speech",
+        "/v1/audio/voices/{name}/file",
+        "/tts/bytes",
+        "/voices",
+        "/openapi.json",
+        "/ready",
+    ):
+        assert path in paths
+        assert path in page
+    read = [path for path, operations in paths.items() if "get" in operations and "{" not in path]
+    statuses = {path: httpx.get(app.url + path, trust_env=False).status_code for path in read}
+    assert set(statuses.values()) == {200}, statuses
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -40,6 +61,10 @@ def test_addresses_of_gradio_are_answered_or_closed(app: App, path: str, status:
         ("/gradio_api/component_server", b'{"data": [], "component_id": 9, "fn_name": "x", "session_hash": "s"}', 404),
         ("/gradio_api/call/nothing", b'{"data": []}', 404),
         ("/gradio_api/call/speak", b'{"data": ["\xff"]}', 400),
+        ("/gradio_api/call/speak", b'{"data": []}', 400),
+        ("/gradio_api/call/speak", b'{"data": "x"}', 400),
+        ("/gradio_api/call/list_voices", b'{"data": [1, 2]}', 400),
+        ("/gradio_api/queue/join", b'{"data": [], "fn_index": 0, "session_hash": "s"}', 400),
         ("/gradio_api/run/speak", b'{"data": []}', 404),
         ("/gradio_api/upload", b"", 404),
         ("/mcp", b"[" * 100_000, 400),

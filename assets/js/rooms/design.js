@@ -31,6 +31,7 @@ import { FieldError, fillLanguages, preselect, title } from './fields.js';
 
 const LETTERS = [...'ABC'];
 const MORE = 2; // takes that are added to a set
+const LABEL = 200; // characters of a take's label
 const SHOWN = 6; // sets; older ones are in the library only
 /** How Base is to vary a take beside its seed: the word for it, and what the temperature is multiplied by. */
 const VARIED = [
@@ -237,7 +238,9 @@ export class DesignRoom {
     const number = this.count + 1;
     const cards = wanted.map(({ asked, letter = '', note = null }, index) => {
       const own = letter || LETTERS[index];
-      const take = this.studio.say({ ...asked, label: this.t('design.take', { letter: `${number}${own}` }) });
+      // What was made after a sound has no description in its request: then its label says who speaks.
+      const label = [this.t('design.take', { letter: `${number}${own}` }), description].filter(Boolean).join(' · ');
+      const take = this.studio.say({ ...asked, label: [...label].slice(0, LABEL).join('') });
       return { take, letter: own, note, voice: null };
     });
     this.count = number;

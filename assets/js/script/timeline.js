@@ -118,6 +118,7 @@ export class Timeline {
   lift(id) {
     this.elements.get(id)?.setAttribute('data-lifted', '');
     this.drop.hidden = false;
+    this.hover.hidden = true; // it would stay where the hand was
   }
 
   /** Show a clip where the hand is, and where it would stand. @param {string} id @param {number} by pixels @param {string|null} before */

@@ -82,21 +82,28 @@ export class TimelineHand {
     return next?.line.id ?? null;
   }
 
-  /** Make the silence behind a line as long as it is pulled. @param {string} id @param {PointerEvent} event */
+  /** Make the silence behind a line as long as it is pulled; one that is only clicked is a place to go to. @param {string} id @param {PointerEvent} event */
   pull(id, event) {
     const { timeline, deeds } = this;
     const before = deeds.gapOf(id);
     const { clientX } = event;
     const scale = timeline.hold();
     this.isDragging = true;
+    let isPulled = false;
     this.follow(event, {
       move: (moved) => {
+        isPulled ||= Math.abs(moved.clientX - clientX) > FAR;
+        if (!isPulled) return;
         const wanted = before + ((moved.clientX - clientX) * scale) / SAMPLE_RATE;
         const seconds = Math.max(0, Math.min(LONGEST_PAUSE_S, Math.round(wanted / GRID_S) * GRID_S));
         deeds.setGap(id, Number(seconds.toFixed(2)));
         timeline.say(moved, `${seconds.toFixed(2)} s`);
       },
-      end: () => timeline.release(),
+      end: (last) => {
+        const place = last && !isPulled ? timeline.placeOf(last) : null;
+        timeline.release();
+        if (place !== null) deeds.seek(place);
+      },
     });
   }
 

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from runtime.server.engine_host import Host
 from runtime.server.openapi.document import document
 from runtime.server.openapi.operations import documented
-from runtime.server.openapi.page import page
+from runtime.shared.port.openapi_page import page
 
 GET = ["GET", "HEAD"]
 

@@ -19,8 +19,8 @@ from runtime.server.app import create_app
 from runtime.server.engine_host import Host
 from runtime.server.openapi.document import document, undocumented
 from runtime.server.openapi.operations import EVERYWHERE, documented, kinds
-from runtime.server.openapi.page import page
 from runtime.settings import ServerSettings, Settings
+from runtime.shared.port.openapi_page import page
 from tests.support.library import MemoryLibrary
 
 VOID_TAGS = {"meta", "link", "br"}

@@ -1,0 +1,73 @@
+"""How the page says lengths of time, and what the server says, in its own language. The modules alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from studio.words import words
+from tests.js.conftest import Node
+
+SAID = """async ({ language, english, chosen, sentence }) => {
+  const { inPageWords, sayWith } = await import('/js/server_words.js');
+  const fill = (sentence, values) => sentence.replace(/\\{(\\w+)\\}/g, (place, name) => values[name] ?? place);
+  const t = (key, values = {}) => fill(chosen[key] ?? english[key] ?? key, values);
+  sayWith({ language, english, chosen, t });
+  return inPageWords(sentence);
+}"""
+NOT_LOADED = "The checkpoints could not be loaded: "
+
+
+@pytest.mark.parametrize(
+    ("seconds", "en", "zh"),
+    [
+        (0, "1 s", "1 秒"),
+        (41.2, "42 s", "42 秒"),
+        (60, "1 min 0 s", "1 分 0 秒"),
+        (125, "2 min 5 s", "2 分 5 秒"),
+        (599.5, "10 min", "10 分钟"),
+        (1585, "27 min", "27 分钟"),
+        (3541, "1 h 0 min", "1 小时 0 分钟"),
+        (5250, "1 h 28 min", "1 小时 28 分钟"),
+    ],
+)
+def test_lengths_of_time_are_said_in_words(node: Node, seconds: float, en: str, zh: str) -> None:
+    body = """async ({ seconds, known }) => {
+      const { span } = await import('/js/time_words.js');
+      return span(seconds, (key, values) => known[key].replace(/\\{(\\w+)\\}/g, (_, name) => values[name]));
+    }"""
+    for language, expected in (("en", en), ("zh", zh)):
+        assert node.evaluate(body, {"seconds": seconds, "known": words(language)}) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "zh"),
+    [
+        (
+            "/x: the folder is missing. Give a folder or a Hub id (owner/name). [checkpoint_missing]",
+            "/x：缺少该文件夹。",
+        ),
+        # Why exactly is known in English only: then the code is said.
+        ("/x: config.json holds no number for hidden_size. [checkpoint_invalid]", "模型文件已损坏或彼此不匹配"),
+        ("/x: it cannot be served: a thing. [checkpoint_unsupported]", "运行时不支持这种模型"),
+        ("Something new. [code_of_tomorrow]", "Something new."),
+    ],
+)
+def test_why_checkpoints_were_not_loaded_is_said_in_the_language_of_the_page(
+    node: Node, sentence: str, zh: str
+) -> None:
+    said = {
+        language: node.evaluate(
+            SAID,
+            {
+                "language": language,
+                "english": words("en"),
+                "chosen": words(language),
+                "sentence": NOT_LOADED + sentence,
+            },
+        )
+        for language in ("en", "zh")
+    }
+    assert said["en"] == NOT_LOADED + sentence
+    assert zh in said["zh"], json.dumps(said, ensure_ascii=False)
