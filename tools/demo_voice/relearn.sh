@@ -51,7 +51,7 @@ train $shipped &
 training=$!
 early() { # beside the training: the export is tried, and what does not wait for its end is judged
     until [ -s work/trained.pt ] || [ "$(left "$lm_end")" -le 0 ]; do sleep 1; done
-    export_voice work/trained.pt work/early || true
+    if [ "$(left "$lm_end")" -gt 20 ]; then export_voice work/trained.pt work/early || true; fi # not beside the last export
     until hearing; do
         [ "$(left $((lm_end - ${HEARD:-300})))" -gt 0 ] || { say "no recogniser came in time"; return; }
         sleep 2
