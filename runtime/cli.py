@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from runtime.errors import Failed, InvalidSetting, SpeechError
+from runtime.exits import Exit
 from runtime.request import Mode, Split
 from runtime.settings import Settings, override
 
-BAD_INPUT = 2  # exit status where the operator can mend it
 VERBOSE = "log what happens to stderr"
 QUANTIZE = "off, int8 or int4: bits of the weights of talker and code predictor, on a CPU"
 WYOMING = "tcp://127.0.0.1:10200"  # Wyoming's usual port for speech
-FAILED = 1  # exit status where he cannot
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.run(arguments))
     except SpeechError as error:
         print(f"voicewright: {error} [{error.code}]", file=sys.stderr)
-        return FAILED if isinstance(error, Failed) else BAD_INPUT
+        return Exit.FAILED if isinstance(error, Failed) else Exit.BAD_INPUT
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # --stdout into a player that was closed
@@ -47,7 +46,7 @@ class Parser(argparse.ArgumentParser):
     """Complains in one line, as every other bad input does."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help [invalid_setting]\n")
+        self.exit(Exit.BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help [invalid_setting]\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -238,7 +237,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         quantize=arguments.quantize,
         max_slots=arguments.max_slots,
     )
-    return 0 if doctor(arguments.model, engine, as_json=arguments.json) else BAD_INPUT
+    return 0 if doctor(arguments.model, engine, as_json=arguments.json) else Exit.BAD_INPUT
 
 
 def _fetch(arguments: argparse.Namespace) -> int:

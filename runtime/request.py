@@ -128,6 +128,7 @@ class SpeechRequest:
     holds_end: bool = False  # streaming layout: the end token is banned until the text is spent (docs/model.md 7.1)
     acknowledged: bool = False  # the listener reports by `SpeechEngine.taken` what has left for it
     first_chunk_frames: int | None = None  # None: the mode's own setting
+    yields: bool = False  # it is served only while no other is, ends as cancelled when one comes, and is not counted
     graft: bool = False  # CustomVoice with a reference: the checkpoint that reads it embeds text and codes too
 
     @property

@@ -199,6 +199,18 @@ class ServerSettings:
     header_s: float = knob(
         10.0, "VOICEWRIGHT_HEADER_S", "seconds until a new connection must have sent its request's headers", low=0.1
     )
+    frame_s: float = knob(
+        10.0,
+        "VOICEWRIGHT_FRAME_S",
+        "seconds without a frame, a chunk of a prompt or of sound coming back, after which the device hangs; 0: any",
+        low=0,
+    )
+    canary_s: float = knob(
+        60.0,
+        "VOICEWRIGHT_CANARY_S",
+        "seconds between two checks of an idle engine by four frames that are always the same; 0: none",
+        low=0,
+    )
     drain_s: float = knob(
         30.0, "VOICEWRIGHT_DRAIN_S", "seconds that running replies may take to end after SIGTERM", low=0
     )

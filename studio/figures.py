@@ -1,11 +1,15 @@
-"""Picks the few of the runtime's metrics that the host's room shows."""
+"""Picks the few of the runtime's metrics that the host's room shows, and adds what only its supervisor knows."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 SCALARS = {
     "voicewright_slots": "slots",
@@ -41,6 +45,18 @@ def figures(page: str) -> dict[str, Any]:
             elif sample.name == "voicewright_ttfa_seconds_bucket":
                 buckets[float(sample.labels["le"])] += sample.value
     return {**sums, "memory": memory, **{name: quantile(buckets, share) for name, share in SHARES.items()}}
+
+
+def starts_page(starts: int, restarts: Mapping[str, int]) -> str:
+    """How often a runtime was started, and started again by reason, as Prometheus reads it."""
+    registry = CollectorRegistry()
+    Counter("voicewright_runtime_starts", "Times that the runtime was started", registry=registry).inc(starts)
+    again = Counter(
+        "voicewright_runtime_restarts", "Times that it ended by itself, by why", ("reason",), registry=registry
+    )
+    for reason, count in restarts.items():
+        again.labels(reason).inc(count)
+    return generate_latest(registry).decode()
 
 
 def quantile(buckets: dict[float, float], share: float) -> float | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,6 +16,7 @@ from typing import Protocol
 
 import httpx
 
+from runtime.exits import Exit
 from studio.checkpoint_arguments import missing_folder
 from studio.runtime_process import POLL_S, Answer, Refused, RuntimeProcess, answers, fits_beside
 
@@ -24,8 +27,8 @@ FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 HEALTHY_S = 60.0  # having run for so long, its next death starts the backoff anew
 LEAVE_S = 5.0  # beside what a runtime that is replaced gives its speech, for it to be gone
-UNKNOWN = -1  # the exit status of a child that could not be started or watched
-REFUSED_SETTINGS = 2  # the runtime's exit status for an operator's mistake
+UNKNOWN = 255  # the exit status of a child that could not be started or watched
+NO_ANSWER = "no_answer"  # why a runtime was started again: its /health said nothing good for too long
 
 
 class RuntimeState(StrEnum):
@@ -78,6 +81,8 @@ class ChildRuntime:
         self.url: str | None = None
         self.status = Status(RuntimeState.STARTING, "The runtime is starting.")
         self.starts = 0
+        self.restarts: Counter[str] = Counter()  # by reason
+        self._is_hung = False  # the child that is ending now was ended by us
         self.was_ready = False
 
     @property
@@ -99,11 +104,14 @@ class ChildRuntime:
                 if code is None:
                     backoff = FIRST_BACKOFF_S
                     continue
-                if code == REFUSED_SETTINGS and not self.was_ready:
+                if code == Exit.BAD_INPUT and not self.was_ready:
                     return code
                 if loop.time() - began > HEALTHY_S:
                     backoff = FIRST_BACKOFF_S
-                logger.warning("the runtime ended with status %s; starting it again in %.1f s", code, backoff)
+                reason = NO_ANSWER if self._is_hung else reason_of(code)
+                self._is_hung = False
+                self.restarts[reason] += 1
+                logger.warning("the runtime ended (%s); starting it again in %.1f s", reason, backoff)
                 self._say(RuntimeState.AWAY, "The runtime has stopped. It is being started again.")
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, MAX_BACKOFF_S)
@@ -158,6 +166,7 @@ class ChildRuntime:
             self._serve_with(child)
         await child.until_hung()
         logger.error("the runtime does not answer any more; ending it")
+        self._is_hung = True
         child.kill()
 
     async def _start(self, args: Sequence[str]) -> RuntimeProcess:
@@ -284,6 +293,16 @@ class ChildRuntime:
         if self.url is None:
             self._say(RuntimeState.STARTING, answer.sentence)
         self.status = replace(self.status, loaded=answer.loaded, of=answer.of)
+
+
+def reason_of(code: int) -> str:
+    """Why a runtime ended, in a word for figures: its own reason, the signal that killed it, or its status."""
+    if code in set(Exit):
+        return Exit(code).name.lower()
+    try:
+        return signal.Signals(-code).name.lower()
+    except ValueError:
+        return f"status_{code}"
 
 
 async def until_answers(client: httpx.AsyncClient, url: str) -> None:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from runtime.engine.pulse import Pulse
+
 log = logging.getLogger(__name__)
 
 
@@ -48,6 +50,7 @@ class Code2WavWorker:
         self._offered = threading.Condition(self.lock)
         self._closing = False
         self.threads: list[threading.Thread] = []
+        self.pulses: list[Pulse] = []  # of each
 
     def start(self, *, first_apart: bool = False) -> None:
         """Take tasks up; with ``first_apart`` first chunks on one thread, all else on another."""
@@ -55,8 +58,10 @@ class Code2WavWorker:
         if first_apart:
             threads = {"first sound": lambda task: task.is_first, "sound": lambda task: not task.is_first}
         for name, takes in threads.items():
-            thread = threading.Thread(target=self._run, args=(takes,), name=name, daemon=True)
+            pulse = Pulse()
+            thread = threading.Thread(target=self._run, args=(takes, pulse), name=name, daemon=True)
             self.threads.append(thread)
+            self.pulses.append(pulse)
             thread.start()
 
     def close(self) -> None:
@@ -108,11 +113,13 @@ class Code2WavWorker:
                 self._offered.wait()
         return None
 
-    def _run(self, takes: Takes) -> None:
+    def _run(self, takes: Takes, pulse: Pulse) -> None:
         self._prepare()
         while (run := self._await(takes)) is not None:
+            pulse.step()
             try:
                 run()
             except Exception:  # it reports its own failures; this one must not end everybody's sound
                 log.exception("a Code2Wav task failed")
+            pulse.rest()
             self._wake_engine()

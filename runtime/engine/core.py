@@ -89,7 +89,7 @@ class EngineCore:
         self.prefix_cache = PrefixCache(engine.prompt_cache)
         self.may_graft = False  # another checkpoint can embed inputs of this one's requests
         self.holders: dict[int, Sequence] = {}  # by slot
-        self.frames_made = 0  # of all requests since the start, as sound
+        self.frames_made = 0  # of all requests that count, since the start, as sound
         self.table = SequenceTable(slots)
         self.in_flight = InFlight(self.table, slots, device.max_in_flight, expect, clock)
         self.parts = Parts(checkpoint, self.runner, self.in_flight, self.prefix_cache, self.end, guarded=engine.guard)
@@ -182,7 +182,7 @@ class EngineCore:
     def collect(self) -> None:
         """Write down the sound that the Code2Wav worker has handed out, and give it more."""
         for sequence, sound in self.code2wav_scheduler.collect():
-            self.frames_made += sound.frames
+            self.frames_made += 0 if sequence.request.yields else sound.frames
             if sound.error is not None:
                 self.end(sequence, sound.error)
             elif sound.guard is not None:

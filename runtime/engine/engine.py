@@ -18,6 +18,7 @@ from runtime.engine.completion_waiter import CompletionWaiter
 from runtime.engine.core import Clock, EngineCore
 from runtime.engine.input_processor import Admission, admit
 from runtime.engine.loader import CheckpointLoader
+from runtime.engine.pulse import Pulse
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sequence import Sequence
 from runtime.engine.sizing import CPU_SLOTS
@@ -75,7 +76,9 @@ class Engine:
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
         self._open: dict[int, RegistryEntry] = {}  # by ticket, of requests that have not ended
+        self._yielding: set[int] = set()  # of those the tickets that give way to others
         self._next_ticket = 1
+        self._pulse = Pulse(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set)
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -133,7 +136,7 @@ class Engine:
 
         Raises:
             BadRequest: it cannot be served as it is; nothing was started.
-            Overloaded: every slot and every waiting place is taken.
+            Overloaded: every slot and every waiting place is taken; or it yields, and another is open.
             EngineDead: the engine has stopped.
             CheckpointUnusable: its checkpoint was to be loaded at first use, and could not.
         """
@@ -144,9 +147,13 @@ class Engine:
         with self._lock:
             if not self.alive:
                 raise EngineDead
-            self._check_room(entry)
+            self._check_room(entry, request)
             ticket = self._next_ticket
             self._next_ticket += 1
+            for yielding in self._yielding:
+                self._command(yielding, partial(EngineCore.cancel, ticket=yielding))
+            if request.yields:
+                self._yielding.add(ticket)
             self._open[ticket] = entry
             sequence = Sequence(ticket, request, self._closing_sink(ticket, sink))
             if core is not None and admitted is not None:
@@ -206,11 +213,11 @@ class Engine:
     def load(self) -> EngineLoad:
         """How busy the engine is."""
         cores = self.registry.cores
-        active = sum(len(core.holders) for core in cores)
+        active = sum(not holder.request.yields for core in cores for holder in tuple(core.holders.values()))
         slots = sum(self._slots(entry) for entry in self.registry.entries)
         wordless = sum(entry.waiting.short_of_text for entry in self.registry.entries)
         with self._lock:
-            waiting = len(self._open) - active - wordless
+            waiting = len(self._open) - len(self._yielding) - active - wordless
         return EngineLoad(
             slots=slots,
             active=active,
@@ -221,6 +228,12 @@ class Engine:
             free_bytes=self.device.free_bytes(),
             total_bytes=self.device.total_bytes(),
         )
+
+    def at_work_since(self) -> float | None:
+        """When the oldest step was begun that the device has not come back from; None: there is none."""
+        pulses = (self._pulse, *self.code2wav_worker.pulses)
+        begun = [*(pulse.since for pulse in pulses), *(core.in_flight.since for core in self.registry.cores)]
+        return min((since for since in begun if since is not None), default=None)
 
     # --- the caller's own thread
 
@@ -246,6 +259,7 @@ class Engine:
     def tick(self) -> bool:
         """One turn for every checkpoint; returns whether anything was done that leads on at once."""
         cores = self.registry.cores
+        self._pulse.step()
         with self.device.stream(Stream.FRAMES):
             worked = self.take_commands()
             for core in cores:
@@ -254,10 +268,13 @@ class Engine:
                 core.retire()
                 core.tell_short()
                 core.admit()
+                self._pulse.step()
                 worked |= core.prefill()
+                self._pulse.step()
                 worked |= core.decode()
         if not worked and not self.completion_waiter.is_running:
             worked = any(core.in_flight.wait() for core in cores)
+        self._pulse.rest()
         return worked
 
     @property
@@ -367,11 +384,12 @@ class Engine:
     def _seed(request: SpeechRequest) -> int:
         return secrets.randbits(SEED_BITS) if request.seed is None else request.seed
 
-    def _check_room(self, entry: RegistryEntry) -> None:
+    def _check_room(self, entry: RegistryEntry, request: SpeechRequest) -> None:
         """Raises Overloaded where no more may wait. A request without text yet takes no place. Under the lock."""
         engine, slots = self.settings.engine, self._slots(entry)
-        waiting = sum(other is entry for other in self._open.values()) - entry.waiting.unready - slots
-        if waiting >= engine.max_waiting:
+        lasting = [other for ticket, other in self._open.items() if ticket not in self._yielding]
+        waiting = sum(other is entry for other in lasting) - entry.waiting.unready - slots
+        if waiting >= engine.max_waiting or (request.yields and self._open):
             wait_s = entry.waiting.wait_s(entry.waiting.ready)
             retry_after_s = round(wait_s, 1) if wait_s else RETRY_AFTER_S
             raise Overloaded(slots=slots, waiting=max(0, waiting), retry_after_s=retry_after_s)
@@ -404,6 +422,7 @@ class Engine:
             if isinstance(event, Finished | Broken):
                 with self._lock:
                     self._open.pop(ticket, None)
+                    self._yielding.discard(ticket)
             try:
                 sink(event)
             except Exception:

@@ -76,6 +76,15 @@ class InFlight:
         return len(self._frames) <= self._max_in_flight
 
     @property
+    def since(self) -> float | None:
+        """When the oldest launch that is not read was begun; None: there is none. Thread: any."""
+        begun = []
+        for launches in (self._frames, self._starts):
+            with suppress(IndexError):
+                begun.append(launches[0].began)
+        return min(begun, default=None)
+
+    @property
     def prefill_chunks(self) -> int:
         """Prefill chunks that are in flight, wanted or not."""
         return sum(len(launch.slots) for launch in self._starts)

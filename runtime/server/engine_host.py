@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
+from runtime.exits import Exit
 from runtime.request import Broken, Finished
 from runtime.server.logs import RequestLog, log_end
 from runtime.server.metrics import ServerMetrics
@@ -21,6 +22,7 @@ from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.spending import ALLOWED, AccountedEngine, Spending
 from runtime.server.voices.prompt_keeper import PromptKeeper
 from runtime.server.voices.uploads import fetcher_for
+from runtime.server.watchdog import Watchdog
 from runtime.settings import Settings
 from runtime.voices.library import Library, library_folder
 from runtime.voices.owner_libraries import OwnerLibraries, OwnerLibrary
@@ -35,7 +37,6 @@ OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 OWNER = "x-voice-owner"  # the owner of the voices that a request sees beside the common ones
 _DECODERS = max(2, min(8, (os.cpu_count() or 1) // 2))  # threads that decode reference audio, for the whole process
 _ENCODERS = 2  # threads that encode sound; not the decoders, which a long recording keeps for a second
-_WATCH_S = 0.2  # between looks at the engine; a dead one is to be told to every client within a second
 _CLOSE_S = 5.0  # for the engine to finish its frame
 
 
@@ -72,6 +73,7 @@ class Host:
         self._ends: WeakSet[SpeechError] = WeakSet()  # of requests
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
+        self._watchdog: Watchdog | None = None
         self._problem: SpeechError | None = Loading()
 
     @property
@@ -94,7 +96,13 @@ class Host:
 
     @property
     def is_dead(self) -> bool:
-        return self._engine is not None and not self._engine.alive
+        """Whether its thread has ended, or the watchdog has given it up."""
+        given_up = self._watchdog is not None and self._watchdog.verdict is not None
+        return given_up or (self._engine is not None and not self._engine.alive)
+
+    @property
+    def _hangs(self) -> bool:
+        return self._watchdog is not None and self._watchdog.verdict is Exit.FRAME_OVERDUE
 
     @property
     def is_serving(self) -> bool:
@@ -152,6 +160,8 @@ class Host:
         threading.Thread(target=self._load, args=(loop, loaded), name="loader", daemon=True).start()
         self._engine = await loaded
         self._engine.start()
+        self._watchdog = Watchdog(self._engine, self.settings.server, self.metrics)
+        await self._watchdog.start()
         if isinstance(self._problem, Loading):  # and not draining already
             self._problem = None
         self._prompts = PromptKeeper(self.owner_libraries.libraries, self._engine, self.decoders)
@@ -182,10 +192,10 @@ class Host:
         else:
             loop.call_soon_threadsafe(settle, engine, None)
 
-    async def watch(self) -> None:
-        """Return once the engine has died."""
-        while not self.is_dead:  # noqa: ASYNC110  a flag of another thread, there is nothing to await
-            await asyncio.sleep(_WATCH_S)
+    async def watch(self) -> Exit:
+        """Return once the engine can serve nobody any more, and why. After `load`."""
+        assert self._watchdog is not None, "the engine is there"
+        return await self._watchdog.watch()
 
     def refuse(self, error: SpeechError) -> None:
         """Take no new request in any more."""
@@ -206,10 +216,12 @@ class Host:
         """End the engine, its helpers, and what is written in the background."""
         if self._keeping is not None:
             self._keeping.cancel()
+        if self._watchdog is not None:
+            self._watchdog.close()
         self.decoders.shutdown(wait=False, cancel_futures=True)
         self.encoders.shutdown(wait=False, cancel_futures=True)
         if self._engine is not None:
             closing = threading.Thread(target=self._engine.close, name="closer", daemon=True)
             closing.start()
-            closing.join(_CLOSE_S)
+            closing.join(0 if self._hangs else _CLOSE_S)
         self.owner_libraries.close()

@@ -60,6 +60,7 @@ class ServerMetrics:
         self._frames = counter("frames", "Codec frames whose sound was made, of running requests too")
         self._uncaptured = counter("uncaptured", "Calls of Code2Wav that found no graph, though graphs are held")
         self._memory = gauge("memory_bytes", "The device's memory", ("kind",))
+        self._canaries = counter("canaries", "Checks of the idle engine that came to an end", ("outcome",))
         self._totals = {self._frames: 0, self._uncaptured: 0}  # as the engine told them last
         self._lag_s = histogram("loop_lag_seconds", "How late the event loop runs what is due", (), _LAGS)
 
@@ -81,6 +82,10 @@ class ServerMetrics:
     def refused(self, code: str) -> None:
         """Count a refusal, by the code of its error."""
         self._refusals.labels(code).inc()
+
+    def canary(self, outcome: str) -> None:
+        """Count a check of the engine."""
+        self._canaries.labels(outcome).inc()
 
     @contextmanager
     def session(self, dialect: str) -> Iterator[None]:

@@ -14,6 +14,7 @@ import threading
 import uvicorn
 
 from runtime.errors import EngineDead
+from runtime.exits import Exit
 from runtime.server import logs
 from runtime.server.app import create_app
 from runtime.server.drain import GOODBYE_S, drain
@@ -25,14 +26,13 @@ from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
 
 SWITCH_S = 0.0005  # between the interpreter's threads
-ENGINE_DIED = 70  # EX_SOFTWARE: its supervisor should start it again
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LINGER_S = 3  # for the closing handshakes that are left after the goodbyes
 
 
 def serve(settings: Settings) -> int:
-    """Run until told to end; return the exit status: 0 asked to, 70 the engine died.
+    """Run until told to end; return the exit status (`runtime.exits.Exit`).
 
     Raises:
         SetUpError: the port, a checkpoint or the device cannot be used.
@@ -106,7 +106,7 @@ async def run(
             serving.result()  # uvicorn could not start
         else:
             await drain(host, hurry)
-        return ENGINE_DIED if died else 0
+        return living.result() if died else Exit.ASKED
     finally:
         for task in (living, stopping, lag):
             task.cancel()
@@ -116,15 +116,15 @@ async def run(
         host.close()
 
 
-async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> None:
-    """Load, say that the runtime is ready, and return when its engine dies."""
+async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
+    """Load, say that the runtime is ready, and return when its engine is of no use any more, and why."""
     await host.load()
     gc.collect()
     gc.freeze()  # what is loaded stays: to look through it again and again would hold up frames
     if wyoming is not None:
         await wyoming.open()
     print(f"Voicewright runtime ready at {url}", flush=True)
-    await host.watch()
+    return await host.watch()
 
 
 def _set_on_signals(stop: asyncio.Event, hurry: asyncio.Event) -> None:

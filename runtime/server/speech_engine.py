@@ -33,7 +33,7 @@ class SpeechEngine(Protocol):
         """Return a ticket; the sink is called on the engine thread up to one Finished or Broken.
 
         Raises:
-            BadRequest, Busy: nothing was started.
+            BadRequest, Busy: nothing was started. A request that yields is refused while another is open.
         """
         ...
 
@@ -68,3 +68,7 @@ class SpeechEngine(Protocol):
         ...
 
     def load(self) -> EngineLoad: ...
+
+    def at_work_since(self) -> float | None:
+        """When the oldest step was begun that has not come back, by a clock of the engine's; None: it rests."""
+        ...

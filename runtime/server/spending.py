@@ -96,6 +96,9 @@ class AccountedEngine:
     def load(self) -> EngineLoad:
         return self._engine.load()
 
+    def at_work_since(self) -> float | None:
+        return self._engine.at_work_since()
+
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
         self._engine.prepare(reference, mode, done)
 

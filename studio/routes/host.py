@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -17,7 +18,7 @@ from runtime.request import Mode
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
 from studio.checkpoint_arguments import models_of, with_models
 from studio.errors import HostOnly
-from studio.figures import figures
+from studio.figures import CONTENT_TYPE, figures, starts_page
 from studio.routes.answers import answering, body_of, said
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.store.records import decode
@@ -73,6 +74,7 @@ class HostRoutes:
     def routes(self) -> list[Route]:
         return [
             Route("/studio/host", answering(self.show), methods=["GET"]),
+            Route("/studio/host/metrics", answering(self.metrics), methods=["GET"]),
             Route("/studio/host/models", answering(self.load), methods=["POST"]),
             Route("/studio/host/models", answering(self.give_up), methods=["DELETE"]),
         ]
@@ -85,6 +87,7 @@ class HostRoutes:
         return said(
             {
                 "runtime": asdict(runtime.status),
+                "restarts": dict(runtime.restarts) if isinstance(runtime, ChildRuntime) else {},
                 "own": isinstance(runtime, ChildRuntime),
                 "changing": isinstance(runtime, ChildRuntime) and runtime.changing,
                 "checkpoints": models_of(runtime.args) if isinstance(runtime, ChildRuntime) else [],
@@ -95,6 +98,17 @@ class HostRoutes:
                 "settings": list(_knobs(self._settings)),
             }
         )
+
+    async def metrics(self, request: Request) -> Response:
+        """Figures for Prometheus: those of the runtime, if it answers, behind how often it was started and why."""
+        self._check(request)
+        runtime = self._runtime
+        page = starts_page(runtime.starts, runtime.restarts) if isinstance(runtime, ChildRuntime) else ""
+        if runtime.url is not None:
+            with suppress(httpx.HTTPError):
+                async with self._asking(runtime.url) as client:
+                    page += (await client.get("/metrics")).raise_for_status().text
+        return Response(page, media_type=CONTENT_TYPE)
 
     async def load(self, request: Request) -> Response:
         """Let a runtime with other checkpoints take over: {"models": ["[mode=]PATH_OR_ID", …]}."""
@@ -127,9 +141,7 @@ class HostRoutes:
         if self._runtime.url is None:
             return Told()
         try:
-            async with httpx.AsyncClient(
-                base_url=self._runtime.url, headers=self._key, trust_env=False, timeout=ASK_S
-            ) as client:
+            async with self._asking(self._runtime.url) as client:
                 cards, page = await client.get("/v1/models"), await client.get("/metrics")
                 voices, ready = await client.get("/v1/audio/voices"), await client.get("/ready")
                 return Told(
@@ -140,6 +152,9 @@ class HostRoutes:
                 )
         except (httpx.HTTPError, ValueError, KeyError):
             return Told()
+
+    def _asking(self, url: str) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=url, headers=self._key, trust_env=False, timeout=ASK_S)
 
 
 def _checkpoints(body: dict[str, Any]) -> list[str]:

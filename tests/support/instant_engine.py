@@ -214,7 +214,7 @@ class InstantEngine:
             if not self.alive:
                 raise EngineDead
             waiting = sum(other.is_ready for other in self._sayings.values()) - self._slots
-            if waiting >= self._settings.engine.max_waiting:
+            if waiting >= self._settings.engine.max_waiting or request.yields:  # nothing of it can go wrong unseen
                 raise Overloaded(slots=self._slots, waiting=max(0, waiting), retry_after_s=RETRY_AFTER_S)
             self._tickets += 1
             self._sayings[self._tickets] = saying
@@ -269,6 +269,9 @@ class InstantEngine:
             free_bytes=self._device.free_bytes(),
             total_bytes=self._device.total_bytes(),
         )
+
+    def at_work_since(self) -> float | None:
+        return None
 
     def _admitted(self, request: SpeechRequest) -> tuple[Checkpoint, Admission, TextStream]:
         entry = self._registry.entry(request.mode)

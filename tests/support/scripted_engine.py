@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from runtime.errors import SpeechError
+from runtime.errors import Overloaded, SpeechError
 from runtime.request import (
     AudioChunk,
     EngineLoad,
@@ -73,6 +73,8 @@ class ScriptedEngine:
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         if self.refusal is not None:
             raise self.refusal
+        if request.yields:  # the test's own requests are in the script
+            raise Overloaded(slots=8, waiting=0, retry_after_s=1.0)
         self.requests.append(request)
         self.sinks.append(sink)
         ticket = len(self.sinks)
@@ -102,6 +104,9 @@ class ScriptedEngine:
 
     def load(self) -> EngineLoad:
         return EngineLoad(slots=8, active=len(self.sinks), waiting=0)
+
+    def at_work_since(self) -> float | None:
+        return None
 
 
 def started(seed: int = 3) -> Started:

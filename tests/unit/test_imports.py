@@ -14,7 +14,7 @@ ROOMS = ("runtime", "studio", "presets", "clients/python")
 
 VALUES = (
     *("runtime.errors", "runtime.request", "runtime.settings", "runtime.shipped", "runtime.version"),
-    "runtime.published",
+    *("runtime.published", "runtime.exits"),
 )
 SHARED = (*VALUES, "runtime.shared")
 
@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/shipped.py": (),
     "runtime/published.py": ("runtime.request",),
     "runtime/version.py": (),
+    "runtime/exits.py": (),
     # What both processes use. It knows neither checkpoints nor protocols.
     "runtime/shared/": SHARED,
     "runtime/markdown/": ("runtime.markdown",),

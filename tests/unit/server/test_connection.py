@@ -51,6 +51,9 @@ class Engine:
     def load(self) -> EngineLoad:
         return EngineLoad(slots=1, active=0, waiting=0)
 
+    def at_work_since(self) -> None:
+        return
+
     def start(self) -> None:
         return
 
@@ -96,7 +99,7 @@ def play(scenario: Scenario, **settings: Any) -> Host:
         def opened(_: Settings, __: Progress) -> Any:
             return engine
 
-        host = Host(Settings(server=ServerSettings(**settings)), opened, two_voices())
+        host = Host(Settings(server=ServerSettings(canary_s=0, **settings)), opened, two_voices())
         await host.load()
         websocket = WebSocket({"type": "websocket", "headers": []}, client.receive, client.send)
         client.inbox.put_nowait({"type": "websocket.connect"})

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from studio.figures import figures, quantile
 from studio.given_runtime import GivenRuntime
@@ -50,6 +54,26 @@ def test_on_its_own_machine_the_host_sees_everything() -> None:
     knobs = {setting["env"]: setting for setting in told["settings"]}
     assert knobs["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
     assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"
+
+
+def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_often_it_was_started() -> None:
+    async def metrics(_: Request) -> Response:
+        return Response("voicewright_slots 4.0\n")
+
+    async def run() -> None:
+        runtime = ChildRuntime([])
+        runtime.starts, runtime.restarts = 3, Counter(canary_differs=2)
+        async with studio(runtime) as client, served([Route("/metrics", metrics)]) as address:
+            alone = (await client.get("/studio/host/metrics")).text
+            assert "voicewright_runtime_starts_total 3.0" in alone
+            assert 'voicewright_runtime_restarts_total{reason="canary_differs"} 2.0' in alone
+            runtime.url = f"http://{address}"
+            assert (await client.get("/studio/host/metrics")).text == alone + "voicewright_slots 4.0\n"
+            assert (await client.get("/studio/host")).json()["restarts"] == {"canary_differs": 2}
+            stranger = await client.get("/studio/host/metrics", headers={"host": "studio.example"})
+            assert stranger.status_code == 403
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ def test_a_killed_child_is_said_to_be_away_and_started_again(monkeypatch: pytest
             await until(lambda: runtime.status.state is RuntimeState.READY)
             assert runtime.pid != first
             assert runtime.status.starts == 2
+            assert runtime.restarts == {"sigkill": 1}
 
     asyncio.run(run())
 
@@ -109,6 +110,7 @@ def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(monkeypatch: pyt
                 while len(waits) < 4:
                     await real_sleep(0.02)
             assert runtime.status.state is RuntimeState.AWAY
+            assert set(runtime.restarts) == {"engine_died"}
             monkeypatch.undo()
 
     asyncio.run(run())
@@ -129,8 +131,20 @@ def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
             os.kill(hung, signal.SIGSTOP)
             await until(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
             assert not alive(hung)
+            assert runtime.restarts == {supervisor.NO_ANSWER: 1}
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        *((70, "engine_died"), (71, "frame_overdue"), (72, "canary_differs"), (-9, "sigkill"), (-11, "sigsegv")),
+        *((0, "asked"), (3, "status_3"), (supervisor.UNKNOWN, "status_255")),
+    ],
+)
+def test_every_end_has_a_reason(code: int, reason: str) -> None:
+    assert supervisor.reason_of(code) == reason
 
 
 def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,113 @@
+"""Has an idle engine say the same four frames in every checkpoint, and compares their codes with the first time.
+
+The utterance is sampled from a fixed seed and is alone on the device, so that the codes are the same for as long as
+weights, device and memory are what they were. Thread: the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from enum import StrEnum
+
+import numpy as np
+
+from runtime.errors import EngineDead, Overloaded, SpeechError
+from runtime.request import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Broken,
+    Finished,
+    Mode,
+    ModelCard,
+    Reference,
+    SpeechEvent,
+    SpeechRequest,
+    StopReason,
+)
+from runtime.server.speech_engine import SpeechEngine
+
+FRAMES = 4
+SEED = 1
+TEXT = "The bread is warm."
+INSTRUCT = "A warm young voice."
+REFERENCE_S = 2.0
+
+
+class Outcome(StrEnum):
+    """What came of one round through the checkpoints."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    INTERRUPTED = "interrupted"  # somebody wanted to be served
+
+
+class Canary:
+    """Remembers what each checkpoint said first; one that is loaded later is heard for the first time later."""
+
+    def __init__(self, engine: SpeechEngine) -> None:
+        self._engine = engine
+        self._first: dict[str, str] = {}  # by fingerprint
+
+    async def sing(self) -> Outcome:
+        """Let every loaded checkpoint speak, as long as nobody else wants to."""
+        for card in self._engine.cards:
+            if not card.loaded:
+                continue
+            said = await self._said(_utterance(card))
+            if said is None:
+                return Outcome.INTERRUPTED
+            if self._first.setdefault(card.fingerprint, said) != said:
+                return Outcome.DIFFERENT
+        return Outcome.SAME
+
+    async def _said(self, request: SpeechRequest) -> str | None:
+        """A digest of the codes, or the code of the error that they ended in; None: it gave way to another."""
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        digest, end = hashlib.sha256(), ""
+
+        def hear(event: SpeechEvent) -> None:
+            nonlocal end
+            match event:
+                case AudioChunk():
+                    digest.update(event.codes.tobytes())
+                case Finished():
+                    end = event.stop_reason
+                    loop.call_soon_threadsafe(ended.set)
+                case Broken():
+                    end = event.error.code
+                    loop.call_soon_threadsafe(ended.set)
+
+        try:
+            self._engine.submit(request, hear)
+        except (Overloaded, EngineDead):
+            return None
+        except SpeechError as refusal:
+            return refusal.code
+        await ended.wait()
+        if end in (StopReason.CANCELLED, EngineDead.code):
+            return None
+        return f"{digest.hexdigest()} {end}"
+
+
+def _utterance(card: ModelCard) -> SpeechRequest:
+    """The same whenever it is asked for, in the first of a checkpoint's modes."""
+    mode = card.modes[0]
+    return SpeechRequest(
+        text=TEXT,
+        mode=mode,
+        voice=next(iter(card.speakers), None),
+        instruct=INSTRUCT if mode is Mode.VOICE_DESIGN else None,
+        reference=_reference() if mode is Mode.BASE else None,
+        seed=SEED,
+        max_frames=FRAMES,
+        yields=True,
+    )
+
+
+def _reference() -> Reference:
+    """A hum that is nobody's voice, louder and softer as syllables are."""
+    t = np.arange(round(REFERENCE_S * SAMPLE_RATE)) / SAMPLE_RATE
+    hum = sum(np.sin(2 * np.pi * 140 * harmonic * t) / harmonic for harmonic in range(1, 6))
+    samples = 0.2 * hum * (0.6 + 0.4 * np.sin(2 * np.pi * 4 * t))
+    return Reference(samples=samples.astype(np.float32), x_vector_only=True)

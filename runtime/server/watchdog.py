@@ -1,0 +1,104 @@
+"""Watches the engine: whether its thread lives, whether frames come back, whether it says what it always said.
+
+Thread: the event loop, which the device cannot hold up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import traceback
+
+from runtime.exits import Exit
+from runtime.server.canary import Canary, Outcome
+from runtime.server.metrics import ServerMetrics
+from runtime.server.speech_engine import SpeechEngine
+from runtime.settings import ServerSettings
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.2  # between looks at the engine; a dead one is to be told to every client within a second
+AGAIN_S = 1.0  # after which a canary that was interrupted is tried again
+
+
+class Watchdog:
+    """Comes to one verdict, after which nothing brings the engine back."""
+
+    def __init__(self, engine: SpeechEngine, settings: ServerSettings, metrics: ServerMetrics) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._metrics = metrics
+        self._canary = Canary(engine)
+        self._heard = asyncio.Event()  # every checkpoint was heard for the first time, or will be later
+        self._task: asyncio.Task[Exit] | None = None
+        self.verdict: Exit | None = None
+
+    async def start(self) -> None:
+        """Begin to watch, and return once the canary has been heard, or there is a verdict without it."""
+        self._task = asyncio.create_task(self._watch(), name="watchdog")
+        heard = asyncio.create_task(self._heard.wait())
+        await asyncio.wait({self._task, heard}, return_when=asyncio.FIRST_COMPLETED)
+        heard.cancel()
+
+    async def watch(self) -> Exit:
+        """Return the verdict once it is there."""
+        assert self._task is not None, "it was started"
+        return await asyncio.shield(self._task)
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _watch(self) -> Exit:
+        looking = asyncio.create_task(self._look(), name="look")
+        listening = asyncio.create_task(self._listen(), name="canary")
+        try:
+            done, _ = await asyncio.wait({looking, listening}, return_when=asyncio.FIRST_COMPLETED)
+            self.verdict = min(task.result() for task in done)
+            return self.verdict
+        finally:
+            looking.cancel()
+            listening.cancel()
+
+    async def _look(self) -> Exit:
+        """Return why the engine makes no frames any more.
+
+        Time is counted in looks: while this process, or the whole machine, stands still, no frame is overdue.
+        """
+        since, looks = None, 0
+        while self._engine.alive:
+            await asyncio.sleep(LOOK_S)
+            at_work_since = self._engine.at_work_since()
+            looks = looks + 1 if at_work_since is not None and at_work_since == since else 0
+            since = at_work_since
+            if 0 < self._settings.frame_s <= looks * LOOK_S:
+                log.critical("the device has not come back for %.1f s:\n%s", looks * LOOK_S, _stacks())
+                return Exit.FRAME_OVERDUE
+        return Exit.ENGINE_DIED
+
+    async def _listen(self) -> Exit:
+        """Return once the canary says something else than at first."""
+        while self._settings.canary_s:
+            outcome = await self._canary.sing()
+            self._heard.set()
+            if outcome is not Outcome.INTERRUPTED:
+                self._metrics.canary(outcome)
+            if outcome is Outcome.DIFFERENT:
+                log.critical(
+                    "four frames that were always the same have other codes now; the engine is not to be trusted"
+                )
+                return Exit.CANARY_DIFFERS
+            await asyncio.sleep(AGAIN_S if outcome is Outcome.INTERRUPTED else self._settings.canary_s)
+        self._heard.set()
+        return await asyncio.Future()
+
+
+def _stacks() -> str:
+    """Where every thread stands: lines of code, and nothing of what anybody has said."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"{names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )

@@ -1,0 +1,45 @@
+"""Runs the runtime's process with a real engine that falls ill when it is told: SIGUSR1 hangs its device, SIGUSR2
+changes a weight."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+
+from runtime.cli import main
+from runtime.device import Device
+from runtime.engine import engine
+from tests.support.hanging_device import HangingDevice
+
+DEVICE = HangingDevice("at once")
+OPENED: list[engine.Engine] = []
+
+
+class Ailing(engine.Engine):
+    """Remembers itself for the signals."""
+
+    def __init__(self, *arguments: object, **words: object) -> None:
+        super().__init__(*arguments, **words)  # type: ignore[arg-type]
+        OPENED.append(self)
+
+
+def turn_head(opened: engine.Engine) -> None:
+    """Change what the talker's scores are made of, in place, as a broken memory would."""
+    for core in opened.registry.cores:
+        core.checkpoint.talker.codec_head.weight.data.neg_()
+
+
+def on(number: signal.Signals, do: Callable[[], None]) -> None:
+    signal.signal(number, lambda *_: do())
+
+
+def open_device(name: str, *, eager: bool = False) -> Device:
+    return DEVICE
+
+
+if __name__ == "__main__":
+    vars(engine).update(Engine=Ailing, open_device=open_device)
+    on(signal.SIGUSR1, DEVICE.hang)
+    on(signal.SIGUSR2, lambda: [turn_head(opened) for opened in OPENED] and None)
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""A CPU whose frames do not come back for as long as it is told to hang."""
+
+from __future__ import annotations
+
+import threading
+from typing import Literal
+
+from torch import Tensor
+
+from runtime.device.cpu import CpuDevice
+from runtime.device.interface import Event
+
+Hangs = Literal["at once", "behind"]  # in the call that asks for a frame, or after it, as a card does
+
+
+class HangingDevice(CpuDevice):
+    """``hang`` it, and ``go_on``."""
+
+    def __init__(self, hangs: Hangs) -> None:
+        super().__init__()
+        self.max_in_flight = 0 if hangs == "at once" else 1
+        self._hangs = hangs
+        self.flows = threading.Event()
+        self.go_on()
+
+    def hang(self) -> None:
+        self.flows.clear()
+
+    def go_on(self) -> None:
+        self.flows.set()
+
+    def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+        if self._hangs == "at once":
+            self.flows.wait()
+        return super().decode_attention(q, keys, values, rows, lengths)
+
+    def mark(self) -> Event:
+        return super().mark() if self._hangs == "at once" else Arrival(self.flows)
+
+
+class Arrival:
+    """The event of a device that comes to it while it flows."""
+
+    def __init__(self, flows: threading.Event) -> None:
+        self._flows = flows
+
+    def query(self) -> bool:
+        return self._flows.is_set()
+
+    def synchronize(self) -> None:
+        self._flows.wait()

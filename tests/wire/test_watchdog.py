@@ -1,0 +1,188 @@
+"""A runtime that cannot be trusted any more says so, ends, and is started again (B4: E8, O4)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, get_args
+
+import httpx
+import pytest
+
+from runtime.engine import engine as engine_module
+from runtime.exits import Exit
+from runtime.server import watchdog
+from runtime.server.app import create_app
+from runtime.server.engine_host import Host
+from runtime.settings import EngineSettings, ServerSettings, Settings
+from studio import supervisor
+from studio.figures import starts_page
+from studio.supervisor import ChildRuntime, RuntimeState
+from tests.conftest import FolderOf
+from tests.support.ailing_runtime import turn_head
+from tests.support.hanging_device import HangingDevice, Hangs
+from tests.support.library import MemoryLibrary
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.scripted_engine import ScriptedEngine
+from tests.support.speech_client import spoken, talk
+
+LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
+WITHIN_S = 60.0
+
+
+def until(holds: Callable[[], Any]) -> None:
+    late = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < late
+        time.sleep(0.01)
+
+
+def canaries(server: RunningServer, outcome: str) -> int:
+    name = f'voicewright_canaries_total{{outcome="{outcome}"}} '
+    return int(sum(float(line.removeprefix(name)) for line in server.metrics().splitlines() if line.startswith(name)))
+
+
+@pytest.mark.logs_errors
+@pytest.mark.parametrize("hangs", get_args(Hangs))
+def test_a_frame_that_does_not_come_back_ends_health_clients_and_process(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: Hangs
+) -> None:
+    device = HangingDevice(hangs)
+    monkeypatch.setattr(engine_module, "open_device", lambda name, *, eager: device)
+    with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(frame_s=0.6)) as server:
+
+        async def speaking() -> tuple[list[str], tuple[int, str]]:
+            async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
+                await session.say("Speak for a long time.")
+                while not isinstance(await session.hear(), bytes):
+                    pass
+                device.hang()
+                told = [(await session.until("error"))["code"], (await idle.until("error"))["code"]]
+                return told, await session.closed()
+
+        began = time.monotonic()
+        assert asyncio.run(speaking()) == (["engine_dead"] * 2, (1011, "engine_dead"))
+        assert time.monotonic() - began > 0.6
+        until(lambda: server.exit_status is not None)
+        device.go_on()
+        assert server.exit_status == Exit.FRAME_OVERDUE
+    (said,) = [record.getMessage() for record in caplog.records if record.name == watchdog.__name__]
+    assert "runtime/engine/engine.py" in said  # where each thread stands
+    assert "long time" not in said
+
+
+@pytest.mark.logs_errors
+def test_health_fails_once_a_frame_is_overdue() -> None:
+    class Stuck(ScriptedEngine):
+        def at_work_since(self) -> float | None:
+            return 1.0
+
+    async def run() -> None:
+        host = Host(Settings(server=ServerSettings(frame_s=0.4)), lambda *_: Stuck(), MemoryLibrary())
+        transport = httpx.ASGITransport(create_app(host))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            await host.load()
+            assert (await client.get("/health")).status_code == 200
+            assert await host.watch() is Exit.FRAME_OVERDUE
+            for path in ("/health", "/ready"):
+                reply = await client.get(path)
+                assert (reply.status_code, reply.json()["error"]["code"]) == (503, "engine_dead")
+        host.close()
+
+    asyncio.run(run())
+
+
+def test_time_in_which_everything_stood_still_makes_no_frame_overdue(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A laptop that slept, or a process that was stopped, finds an old step and gives it another look."""
+    with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(frame_s=1.0)) as server:
+        assert server.engine is not None
+        stopped, gone_on = time.monotonic() - 3600, threading.Event()
+        monkeypatch.setattr(server.engine, "at_work_since", lambda: None if gone_on.is_set() else stopped)
+        time.sleep(2 * watchdog.LOOK_S)
+        gone_on.set()
+        time.sleep(5 * watchdog.LOOK_S)
+        assert httpx.get(f"{server.http}/health").status_code == 200
+
+
+@pytest.mark.logs_errors
+@pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
+def test_weights_that_changed_are_heard_by_the_canary(folder_of: FolderOf, mode: str) -> None:
+    with running_server(folder_of("brief", mode), server=ServerSettings(canary_s=0.1)) as server:
+        until(lambda: canaries(server, "same") > 2)
+        assert server.engine is not None
+        turn_head(server.engine)
+        until(lambda: server.exit_status is not None)
+        assert server.exit_status == Exit.CANARY_DIFFERS
+
+
+def test_the_canary_gives_way_takes_no_place_and_is_not_counted(folder_of: FolderOf) -> None:
+    """On one slot with nobody waiting a client would be refused or wait behind it."""
+    settings = EngineSettings(threads=1, max_slots=1, max_waiting=0)
+    with running_server(
+        folder_of("brief", "custom_voice"), engine=settings, server=ServerSettings(canary_s=0.001)
+    ) as server:
+        until(lambda: canaries(server, "same") > 5)
+        assert (server.frames_made(), server.load()["active"]) == (0, 0)
+        heard = set()
+        for _ in range(20):
+            reply = asyncio.run(spoken(server.socket, "Now.", task_type="custom_voice", max_frames=5, seed=3))
+            assert reply.end["type"] == "audio.done", reply.end
+            heard.add(bytes(reply.pcm))
+        assert len(heard) == 1
+        server.wait_until_idle(30)
+        assert server.frames_made() == 100
+        assert canaries(server, "different") == 0
+        before = canaries(server, "same")
+        until(lambda: canaries(server, "same") > before)
+
+
+def test_without_a_canary_nothing_is_said_unasked(folder_of: FolderOf) -> None:
+    with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(canary_s=0)) as server:
+        assert canaries(server, "same") == 0
+        assert httpx.get(f"{server.http}/health").status_code == 200
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("number", "end"),
+    [(signal.SIGUSR1, Exit.FRAME_OVERDUE), (signal.SIGUSR2, Exit.CANARY_DIFFERS)],
+    ids=["hang", "weight"],
+)
+def test_the_supervisor_starts_an_ailing_runtime_again_and_says_why(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, end: Exit
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
+    monkeypatch.setenv("VOICEWRIGHT_FRAME_S", "1")
+    monkeypatch.setenv("VOICEWRIGHT_CANARY_S", "0.2")
+    arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "2"]
+
+    async def ready(runtime: ChildRuntime, starts: int) -> int:
+        async with asyncio.timeout(WITHIN_S):
+            while runtime.status.state is not RuntimeState.READY or runtime.starts < starts:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert runtime.pid is not None
+        return runtime.pid
+
+    async def run() -> None:
+        runtime = ChildRuntime(arguments, command=["tests.support.ailing_runtime", "runtime"])
+        supervision = asyncio.create_task(runtime.run())
+        try:
+            first = await ready(runtime, 1)
+            os.kill(first, number)
+            assert await ready(runtime, 2) != first
+            reason = end.name.lower()
+            assert runtime.restarts == {reason: 1}
+            assert f'voicewright_runtime_restarts_total{{reason="{reason}"}} 1.0' in starts_page(2, runtime.restarts)
+            async with httpx.AsyncClient() as client:
+                assert (await client.get(f"{runtime.url}/health")).status_code == 200
+        finally:
+            supervision.cancel()
+            await asyncio.gather(supervision, return_exceptions=True)
+
+    asyncio.run(run())
