@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -47,15 +48,26 @@ def figures(page: str) -> dict[str, Any]:
     return {**sums, "memory": memory, **{name: quantile(buckets, share) for name, share in SHARES.items()}}
 
 
+class _Starts:
+    """Collects what a supervisor counts; it says nothing of when its counting began."""
+
+    def __init__(self, starts: int, restarts: Mapping[str, int]) -> None:
+        self._starts, self._restarts = starts, restarts
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily("voicewright_runtime_starts", "Times that it was started", value=self._starts)
+        again = CounterMetricFamily(
+            "voicewright_runtime_restarts", "Times that it was started again, by why it had ended", labels=["reason"]
+        )
+        for reason, count in self._restarts.items():
+            again.add_metric([reason], count)
+        yield again
+
+
 def starts_page(starts: int, restarts: Mapping[str, int]) -> str:
     """How often a runtime was started, and started again by reason, as Prometheus reads it."""
     registry = CollectorRegistry()
-    Counter("voicewright_runtime_starts", "Times that the runtime was started", registry=registry).inc(starts)
-    again = Counter(
-        "voicewright_runtime_restarts", "Times that it ended by itself, by why", ("reason",), registry=registry
-    )
-    for reason, count in restarts.items():
-        again.labels(reason).inc(count)
+    registry.register(_Starts(starts, restarts))
     return generate_latest(registry).decode()
 
 

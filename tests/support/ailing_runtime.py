@@ -30,6 +30,11 @@ def turn_head(opened: engine.Engine) -> None:
         core.checkpoint.talker.codec_head.weight.data.neg_()
 
 
+def turn_heads() -> None:
+    for opened in OPENED:
+        turn_head(opened)
+
+
 def on(number: signal.Signals, do: Callable[[], None]) -> None:
     signal.signal(number, lambda *_: do())
 
@@ -41,5 +46,5 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 if __name__ == "__main__":
     vars(engine).update(Engine=Ailing, open_device=open_device)
     on(signal.SIGUSR1, DEVICE.hang)
-    on(signal.SIGUSR2, lambda: [turn_head(opened) for opened in OPENED] and None)
+    on(signal.SIGUSR2, turn_heads)
     sys.exit(main())
