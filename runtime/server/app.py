@@ -21,6 +21,7 @@ from runtime.server.descriptions import model_entry
 from runtime.server.elevenlabs import catalogue_routes as elevenlabs_catalogue
 from runtime.server.elevenlabs import socket_routes as elevenlabs_sockets
 from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
+from runtime.server.elevenlabs import user_routes as elevenlabs_user
 from runtime.server.elevenlabs.answers import ElevenLabsModel
 from runtime.server.engine_host import Host
 from runtime.server.native import protocol_page
@@ -41,7 +42,7 @@ GET = ["GET", "HEAD"]
 DIALECTS = [  # what speaks, and on which routes
     *(websocket_routes, openai_routes),
     *(cartesia_speech, cartesia_voices),
-    *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_catalogue),
+    *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_catalogue, elevenlabs_user),
 ]
 
 

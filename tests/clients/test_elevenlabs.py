@@ -35,6 +35,7 @@ def test_elevenlabs_own(client: Client, server: RunningServer) -> None:
     assert heard["one"] == heard["voices"][0]
     assert heard["found"] == [["clara"], False]
     assert heard["models"] == [["demo-voice", True]]
+    assert heard["user"] == ["voicewright", 0]
 
 
 def test_elevenlabs_own_in_javascript(client: Client, server: RunningServer) -> None:

@@ -396,6 +396,9 @@ def test_every_refusal_on_their_routes_has_their_shape_and_no_other(folder_of: F
             ("/v1/voices/nobody", "s3cret", 404, "voice_not_found"),
             ("/v2/voices?page_size=0", "s3cret", 400, "invalid_config"),
             ("/v1/text-to-speech/alloy/none", "s3cret", 404, "unknown_route"),
+            ("/v1/text-to-dialogue", "s3cret", 404, "unknown_route"),
+            ("/v1/user", "s3cret", 200, None),
+            ("/v1/user", "guess", 401, "unauthorized"),
             ("/v1/text-to-speech/alloy", "s3cret", 405, "method_not_allowed"),
         ):
             reply = httpx.get(locked.http + path, headers={"xi-api-key": key})
@@ -443,6 +446,17 @@ def test_voices_are_listed_whole_in_pages_and_one_by_one(either: RunningServer) 
     assert httpx.get(f"{either.http}/v1/voices/{ids[0]}").json() == listed[0]
     found = httpx.get(f"{either.http}/v2/voices", params={"search": ids[0], "voice_ids": [ids[0], "x"]}).json()
     assert [voice["voice_id"] for voice in found["voices"]] == ids[:1]
+
+
+def test_the_account_has_no_limit_and_nothing_to_pay(either: RunningServer) -> None:
+    user = httpx.get(f"{either.http}/v1/user").json()
+    alone = httpx.get(f"{either.http}/v1/user/subscription").json()
+    assert user["subscription"].items() <= alone.items()
+    assert (alone["character_count"], alone["open_invoices"]) == (0, [])
+    assert alone["character_limit"] > 2**30
+    own = [voice for voice in httpx.get(f"{either.http}/v1/voices").json()["voices"] if voice["is_owner"]]
+    assert alone["voice_limit"] > 2**30
+    assert (alone["voice_slots_used"], alone["can_use_instant_voice_cloning"]) == (len(own), False)
 
 
 def test_models_are_a_list_for_their_clients_and_an_object_for_openais(server: RunningServer) -> None:

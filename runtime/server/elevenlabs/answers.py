@@ -100,3 +100,60 @@ class ElevenLabsModel(TypedDict):
     max_characters_request_subscribed_user: int
     maximum_text_length_per_request: int
     languages: list[ElevenLabsLanguage]
+
+
+class ElevenLabsPrice(TypedDict):
+    """A sum of money, which is none here."""
+
+    amount: str
+    currency: str
+
+
+class ElevenLabsUsersSubscription(TypedDict):
+    """What a user may use, as ElevenLabs' clients read it. Characters are not counted, and their limit is none."""
+
+    tier: str
+    status: str
+    character_count: int
+    character_limit: int
+    max_character_limit_extension: None
+    max_credit_limit_extension: str
+    can_extend_character_limit: bool
+    allowed_to_extend_character_limit: bool
+    next_character_count_reset_unix: None
+    voice_slots_used: int
+    voice_limit: int
+    can_extend_voice_limit: bool
+    max_voice_add_edits: None
+    voice_add_edit_counter: int
+    professional_voice_slots_used: int
+    professional_voice_slots_used_in_workspace: int
+    professional_voice_limit: int
+    can_use_instant_voice_cloning: bool
+    can_use_professional_voice_cloning: bool
+    currency: None
+    current_overage: ElevenLabsPrice
+    billing_period: None
+    character_refresh_period: None
+
+
+class ElevenLabsSubscription(ElevenLabsUsersSubscription):
+    """The same with its invoices, of which there are none."""
+
+    next_invoice: None
+    open_invoices: list[Any]
+    has_open_invoices: bool
+
+
+class ElevenLabsUser(TypedDict):
+    """The account that everybody shares."""
+
+    user_id: str
+    workspace_id: str
+    subscription: ElevenLabsUsersSubscription
+    is_new_user: bool
+    can_use_delayed_payment_methods: bool
+    is_onboarding_completed: bool
+    is_onboarding_checklist_completed: bool
+    created_at: int
+    seat_type: str

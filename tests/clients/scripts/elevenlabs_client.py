@@ -72,6 +72,7 @@ def main(base: str) -> None:
             voices=[voice.name for voice in voices],
             one=client.voices.get(voices[0].voice_id).name,
             found=[[voice.name for voice in found.voices], found.has_more],
+            user=[client.user.get().user_id, client.user.subscription.get().character_count],
             models=[[model.model_id, model.can_do_text_to_speech] for model in client.models.list()],
         )
 

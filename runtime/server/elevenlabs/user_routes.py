@@ -1,0 +1,74 @@
+"""Serves ElevenLabs' account, which its clients ask for when they start: nobody pays, and nothing is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+
+from runtime.server.elevenlabs.answers import ElevenLabsError, ElevenLabsSubscription, ElevenLabsUser
+from runtime.server.engine_host import OWNER, Host
+from runtime.server.openapi.operations import documented
+from runtime.server.voices.known_voices import known_voices
+from runtime.server.wire import Reply
+
+PATH = "/v1/user"
+GET = ["GET", "HEAD"]
+
+_WITHOUT_END = 2**31 - 1  # their number for what has no limit here
+_NAME = "voicewright"  # of an account that everybody shares
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the routes."""
+
+    def subscribed(request: Request) -> dict[str, Any]:
+        own = [voice for voice in known_voices(host, request.headers) if voice.is_owner]
+        limit = host.settings.server.owned_voices if OWNER in request.headers else 0  # 0: any number
+        return {
+            "tier": "free",
+            "status": "free",
+            "character_count": 0,
+            "character_limit": _WITHOUT_END,
+            "max_character_limit_extension": None,
+            "max_credit_limit_extension": "unlimited",
+            "can_extend_character_limit": False,
+            "allowed_to_extend_character_limit": False,
+            "next_character_count_reset_unix": None,
+            "voice_slots_used": len(own),
+            "voice_limit": limit or _WITHOUT_END,
+            "can_extend_voice_limit": False,
+            "max_voice_add_edits": None,
+            "voice_add_edit_counter": 0,
+            "professional_voice_slots_used": 0,
+            "professional_voice_slots_used_in_workspace": 0,
+            "professional_voice_limit": 0,
+            "can_use_instant_voice_cloning": False,
+            "can_use_professional_voice_cloning": False,
+            "currency": None,
+            "current_overage": {"amount": "0", "currency": "usd"},
+            "billing_period": None,
+            "character_refresh_period": None,
+        }
+
+    @app.api_route(PATH, methods=GET)
+    @documented(answer=ElevenLabsUser, refused_as=ElevenLabsError)
+    async def user(request: Request) -> Reply:
+        """The account, which everybody shares, and its subscription."""
+        return {
+            "user_id": _NAME,
+            "workspace_id": _NAME,
+            "subscription": subscribed(request),
+            "is_new_user": False,
+            "can_use_delayed_payment_methods": False,
+            "is_onboarding_completed": True,
+            "is_onboarding_checklist_completed": True,
+            "created_at": 0,
+            "seat_type": "workspace_member",
+        }
+
+    @app.api_route(f"{PATH}/subscription", methods=GET)
+    @documented(answer=ElevenLabsSubscription, refused_as=ElevenLabsError)
+    async def subscription(request: Request) -> Reply:
+        """The subscription alone: what may be spoken and kept."""
+        return {**subscribed(request), "next_invoice": None, "open_invoices": [], "has_open_invoices": False}
