@@ -14,7 +14,7 @@ TORCH_INDEX ?=
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run test test-all check format bench soak tour oracle golden lock clean
+.PHONY: run test test-all check format bench soak proof tour oracle golden lock clean
 
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
@@ -58,6 +58,10 @@ bench: $(VENV)/.ready
 # Minutes of abuse at twice the capacity, every stream compared with its solo run: make soak ARGS="--minutes 15"
 soak: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+# The figures of docs/reliability.md, taken anew and written there; an hour. ARGS=--short: two minutes, --only E11: one.
+proof: $(VENV)/.ready-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.proof $(ARGS)
 
 # The pictures of the README, as the page looks now.
 tour: $(VENV)/.ready-dev

@@ -18,7 +18,7 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from benchmarks.cast import recording_base64
+from benchmarks.curve import Panel, svg
 from benchmarks.sockets import BenchRuntime, runtime_process
 from voicewright import PROTOCOL
 
@@ -85,6 +86,9 @@ class Report:
     rss_mib: list[float] = field(default_factory=list)
     threads: list[int] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
+    sampled_min: list[float] = field(default_factory=list)  # when the figures of the process were taken
+    slots_in_use: list[int] = field(default_factory=list)
+    ttfa_p99_ms: list[float | None] = field(default_factory=list)  # of those since the sample before
     leaked_slots: int = -1
 
     def summary(self) -> dict[str, Any]:
@@ -113,6 +117,17 @@ class Report:
             "threads_min_max": [min(self.threads), max(self.threads)] if self.threads else [],
             "files_end": self.files[-1] if self.files else None,
         }
+
+    @property
+    def picture(self) -> str:
+        """Memory, slots and TTFA over the minutes, as SVG."""
+        figures: dict[str, Sequence[float | None]] = {
+            "Memory, MiB": self.rss_mib,
+            f"Slots in use, of {self.slots}": self.slots_in_use,
+            "TTFA of the polite, p99, ms": self.ttfa_p99_ms,
+        }
+        minutes = self.sampled_min
+        return svg("A soak", [Panel(name, list(zip(minutes, each, strict=True))) for name, each in figures.items()])
 
     @property
     def broken(self) -> list[str]:
@@ -323,9 +338,17 @@ class Soak:
             self.report.different.append(f"{dialect}: {wish.key}")
 
     async def _watch(self) -> None:
-        while True:
-            self._sample()
-            await asyncio.sleep(SAMPLE_S)
+        begun, told, report = time.monotonic(), 0, self.report
+        async with httpx.AsyncClient(base_url=self.http, trust_env=False) as client:
+            while True:
+                active = (await client.get("/ready")).json().get("active", 0)
+                self._sample()
+                since = sorted(report.ttfa_ms[told:])
+                told = len(report.ttfa_ms)
+                report.sampled_min.append((time.monotonic() - begun) / 60)
+                report.slots_in_use.append(active)
+                report.ttfa_p99_ms.append(since[int(0.99 * (len(since) - 1))] if since else None)
+                await asyncio.sleep(SAMPLE_S)
 
     def _sample(self) -> None:
         """What the kernel knows of the runtime process."""
@@ -430,8 +453,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw memory, slots and TTFA over the minutes")
     arguments = parser.parse_args()
     report = asyncio.run(soak(arguments))
+    if arguments.picture is not None:
+        arguments.picture.write_text(report.picture, encoding="utf-8")
     figures = report.summary() | {"broken": report.broken}
     if arguments.json:
         print(json.dumps(figures | {"different": report.different[:10]}, indent=2))

@@ -30,6 +30,7 @@ if not torch.cuda.is_available():
 # `make test` takes the second profile: a tenth of them.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("same"), max_examples=10)
+settings.register_profile("proof", settings.get_profile("same"), derandomize=False, max_examples=5_000)
 settings.load_profile("same")
 
 if TYPE_CHECKING:

@@ -1,12 +1,19 @@
-"""Hypothesis tries so many examples: all in `make test-all`, a tenth in `make test`."""
+"""Hypothesis tries so many examples: all in `make test-all`, a tenth in `make test`, fifty times as many in a proof."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
 FEWEST = 3
+MORE = 50
 
 
 def examples(count: int) -> int:
     """How many of ``count`` examples the profile that was chosen takes."""
-    return max(FEWEST, count // 10) if settings.get_current_profile_name() == "quick" else count
+    match settings.get_current_profile_name():
+        case "quick":
+            return max(FEWEST, count // 10)
+        case "proof":
+            return MORE * count
+        case _:
+            return count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from tests.support.thorough import KEPT, ROOT, is_thorough
 
+NUMBERED = re.compile(r"\| [A-Z]\d+ \|")
 PAGE = ROOT / "docs" / "reliability.md"
 
 
@@ -26,11 +28,10 @@ class Promise:
 
 def promises(page: str) -> list[Promise]:
     """Every row of every table of the page."""
-    rows = [line.strip().strip("|").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    rows = [line.strip().strip("|").split(" | ") for line in page.splitlines() if NUMBERED.match(line)]
     return [
         Promise(number.strip(), promise, tuple(tests.split("<br>")), tuple(runs_in.split(", ")), figure.strip())
         for number, promise, tests, runs_in, figure in rows
-        if number.strip()
     ]
 
 

@@ -20,6 +20,7 @@ THOROUGH: dict[str, Row] = {
     "tests/clients": (),
     # Whole processes killed, again and again.
     "tests/chaos": (),
+    "tests/proof": (),
     # Kernels in Triton's interpreter: a card runs the same tests in seconds.
     "tests/unit/device/test_kernels_attention.py": (),
     "tests/unit/device/test_kernels_frame_io.py": (),

@@ -1,0 +1,116 @@
+"""Takes the figures of docs/reliability.md and writes them there: `make proof`, or with ``--short`` in two minutes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from benchmarks.sockets import runtime_process
+from tests.proof.crash import STREAMS, crash
+from tests.proof.crowd import crowd, overload
+from tests.support.app import running_app
+from tests.support.checkpoints import BRIEF, write_checkpoint
+from tests.support.reliability_table import PAGE
+from tests.support.thorough import ROOT
+
+ONE_THREAD = {"VOICEWRIGHT_THREADS": "1", "OMP_NUM_THREADS": "1"}
+FUZZED = {  # promises, and the property-based tests whose examples are counted
+    "P1": ("tests/unit/server/test_any_message.py", "tests/unit/server/native/test_schema.py"),
+    "S2": ("tests/unit/shared/test_decoding.py", "tests/unit/voices/test_voice_file.py"),
+}
+
+
+def crowd_figure(model: Path, count: int) -> str:
+    """Of 4 slots."""
+
+    async def run() -> str:
+        async with runtime_process(["--model", str(model), "--max-slots", "4"], ONE_THREAD) as runtime:
+            return (await crowd(runtime, count)).figure
+
+    return asyncio.run(run())
+
+
+def overload_figure(model: Path, seconds: float) -> str:
+    """Of 4 slots and no places in line."""
+
+    async def run() -> str:
+        settings = {**ONE_THREAD, "VOICEWRIGHT_MAX_WAITING": "0"}
+        async with runtime_process(["--model", str(model), "--max-slots", "4"], settings) as runtime:
+            return (await overload(runtime, 4, seconds)).figure
+
+    return asyncio.run(run())
+
+
+def crash_figure(model: Path) -> str:
+    with running_app(["--model", str(model), "--max-slots", str(STREAMS)]) as app:
+        return asyncio.run(crash(app)).figure
+
+
+def kills_figure(folder: Path, times: int) -> str:
+    """The writers check all that each kill has left, and end badly where something is torn or lost."""
+    takes = _run("-m", "tests.support.take_writers", str(folder / "takes"), str(times))
+    _run("-m", "tests.support.writers", "kill", str(folder / "voices"), str(times))
+    of_takes = f"{times} kills of the store's writer, {takes.strip()} writes acknowledged: 0 lost, 0 torn"
+    return f"{of_takes}; {times} of a voice's: 0 torn"
+
+
+def fuzz_figure(paths: tuple[str, ...], profile: str) -> str:
+    """Examples that property-based tests have passed."""
+    said = _run("-m", "pytest", "-q", f"--hypothesis-profile={profile}", "--hypothesis-show-statistics", *paths)
+    examples = sum(int(count) for count in re.findall(r"(\d+) passing", said))
+    return f"{examples} examples, 0 failures"
+
+
+def _run(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(arguments)}: {done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def with_figures(page: str, figures: Mapping[str, str]) -> str:
+    """The page with these figures, by promise, in the last cells of their rows."""
+    for number, figure in figures.items():
+        page = re.sub(rf"^(\| {number} \|.*\| )[^|]*( \|)$", partial(_filled, figure), page, flags=re.MULTILINE)
+    return page
+
+
+def _filled(figure: str, row: re.Match[str]) -> str:
+    return row[1] + figure + row[2]
+
+
+def main() -> None:
+    """Take each figure, say it, and write it down at once, so that what was taken stays if a later one fails."""
+    parser = argparse.ArgumentParser(prog="make proof", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="a fiftieth of everything")
+    parser.add_argument("--only", nargs="*", metavar="PROMISE", help="E11, P1, …")
+    arguments = parser.parse_args()
+    short = arguments.short
+    profile = "quick" if short else "proof"
+    with tempfile.TemporaryDirectory(prefix="proof-") as name:
+        folder = Path(name)
+        model = folder / "model"
+        write_checkpoint(model, BRIEF, "custom_voice", seed=1)
+        forms: dict[str, Callable[[], str]] = {
+            "E7": partial(crash_figure, model),
+            "E11": partial(crowd_figure, model, 200 if short else 10_000),
+            "E12": partial(overload_figure, model, 6.0 if short else 300.0),
+            "D1": partial(kills_figure, folder, 10 if short else 500),
+            **{number: partial(fuzz_figure, paths, profile) for number, paths in FUZZED.items()},
+        }
+        for number, form in forms.items():
+            if arguments.only is None or number in arguments.only:
+                figure = form()
+                print(f"{number}: {figure}", flush=True)
+                PAGE.write_text(with_figures(PAGE.read_text(encoding="utf-8"), {number: figure}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

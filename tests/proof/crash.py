@@ -1,0 +1,81 @@
+"""The whole product when its runtime is killed under streams: who is told when, and when it serves again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+import httpx
+from websockets.exceptions import ConnectionClosed
+
+from tests.support.app import App
+from tests.support.speech_client import Talk, spoken, talk
+
+STREAMS = 10
+ASK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class CrashReport:
+    """Seconds after the kill."""
+
+    told_s: tuple[float, ...]  # that each stream's client knew
+    ready_s: float  # that /ready was 200 again
+    spoken_s: float  # that speech was heard to its end again
+
+    @property
+    def figure(self) -> str:
+        return (
+            f"kill -9 under {len(self.told_s)} streams: each told in {1000 * max(self.told_s):.0f} ms, ready again in "
+            f"{self.ready_s:.1f} s, heard {self.spoken_s - self.ready_s:.2f} s later"
+        )
+
+
+async def crash(app: App) -> CrashReport:
+    """Kill the runtime of an app in the middle of ten streams."""
+    url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
+    speaking, kill = asyncio.Semaphore(0), asyncio.Event()
+
+    async def stream() -> float:
+        async with talk(url, task_type="custom_voice", max_frames=4000) as session:
+            await session.say("A sentence that will not come to its end.")
+            while not isinstance(await session.hear(), bytes):
+                pass
+            speaking.release()
+            await _end(session)
+            assert kill.is_set(), "it ended before"
+            return time.monotonic()
+
+    streams = [asyncio.create_task(stream()) for _ in range(STREAMS)]
+    for _ in streams:
+        await speaking.acquire()
+    kill.set()
+    killed = time.monotonic()
+    os.kill(app.runtime_pid, signal.SIGKILL)
+    told = tuple(at - killed for at in await asyncio.gather(*streams))
+    async with httpx.AsyncClient(base_url=app.url, trust_env=False) as client:
+        while not await _is_ready(client):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(ASK_S)
+    ready = time.monotonic() - killed
+    take = await spoken(url, "Now.", task_type="custom_voice", max_frames=2)
+    assert take.end["type"] == "audio.done"
+    return CrashReport(told, ready, time.monotonic() - killed)
+
+
+async def _end(session: Talk) -> None:
+    """Read until the client knows that nothing more comes."""
+    try:
+        while isinstance(message := await session.hear(), bytes) or message["type"] != "error":
+            pass
+    except ConnectionClosed:
+        return
+
+
+async def _is_ready(client: httpx.AsyncClient) -> bool:
+    try:
+        return (await client.get("/ready")).status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False

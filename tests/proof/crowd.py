@@ -1,0 +1,179 @@
+"""Crowds against a real runtime process: what they leave behind, and what four times the capacity does to it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.sockets import BenchRuntime
+from tests.support.speech_client import Talk, talk
+
+TOGETHER = 12
+QUIET_S = 20.0  # for everything to be given back
+FRAMES = 6  # of a request, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the kernel and the server say that the process holds."""
+
+    busy: int  # requests in slots or waiting, and open sessions
+    threads: int
+    files: int
+    resident_kib: int
+
+
+async def held(runtime: BenchRuntime) -> Held:
+    async with httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client:
+        load = (await client.get("/ready")).json()
+        page = (await client.get("/metrics")).text
+    sessions = sum(float(line.split()[1]) for line in page.splitlines() if line.startswith("voicewright_sessions{"))
+    return Held(load["active"] + load["waiting"] + load["short_of_text"] + int(sessions), *_of_process(runtime.pid))
+
+
+def _of_process(pid: int) -> tuple[int, int, int]:
+    process = Path(f"/proc/{pid}")
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
+    return int(status["Threads"]), len(list((process / "fd").iterdir())), int(status["VmRSS"].split()[0])
+
+
+async def at_rest(runtime: BenchRuntime) -> Held:
+    """What is held once nothing is busy any more, or after a while that should have been enough."""
+    late = time.monotonic() + QUIET_S
+    while (now := await held(runtime)).busy and time.monotonic() < late:  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.05)
+    return now
+
+
+@dataclass(slots=True)
+class CrowdReport:
+    """What came of short requests, and what the process held after each tenth of them."""
+
+    ends: dict[str, int] = field(default_factory=dict)
+    held: list[Held] = field(default_factory=list)
+
+    @property
+    def kib_per_1000(self) -> float:
+        """How resident memory grew from the third tenth on, when caches are full."""
+        count = sum(self.ends.values()) * (len(self.held) - 3) / (len(self.held) - 1)
+        return (self.held[-1].resident_kib - self.held[2].resident_kib) / count * 1000
+
+    @property
+    def figure(self) -> str:
+        first, last = self.held[0], self.held[-1]
+        ends = ", ".join(f"{count} {what}" for what, count in sorted(self.ends.items()))
+        return (
+            f"{sum(self.ends.values())} requests ({ends}): {last.busy} slots or sessions left, threads "
+            f"{last.threads - first.threads:+d}, files {last.files - first.files:+d}, "
+            f"memory {self.kib_per_1000:+.0f} KiB a thousand"
+        )
+
+
+async def crowd(runtime: BenchRuntime, count: int, seed: int = 1) -> CrowdReport:
+    """Short requests, some together: of ten three are cancelled, one hangs up, one reads slowly, five are polite."""
+    report, dice = CrowdReport(), random.Random(seed)
+    for kind in ("polite", "cancelled", "hung up", "slow"):  # whatever is made at first, is
+        await _short(runtime, kind, dice)
+    report.held.append(await at_rest(runtime))
+    for _ in range(10):
+        kinds = dice.choices(["polite", "cancelled", "hung up", "slow"], [5, 3, 1, 1], k=count // 10)
+
+        async def work(kinds: list[str]) -> None:
+            while kinds:
+                kind = kinds.pop()
+                report.ends[kind] = report.ends.get(kind, 0) + 1
+                await _short(runtime, kind, dice)
+
+        await asyncio.gather(*(work(kinds) for _ in range(TOGETHER)))
+        report.held.append(await at_rest(runtime))
+    return report
+
+
+async def _short(runtime: BenchRuntime, kind: str, dice: random.Random) -> None:
+    config = {"task_type": "custom_voice", "max_frames": dice.randint(1, FRAMES), "seed": dice.randrange(100)}
+    async with talk(runtime.stream, **config) as session:
+        await session.say("The bread is warm.")
+        match kind:
+            case "cancelled":
+                await asyncio.sleep(dice.random() * 0.1)
+                await session.send("context.cancel")
+                await session.until("context.cancelled", "audio.done", "error")
+            case "hung up":
+                await asyncio.sleep(dice.random() * 0.1)
+                session.connection.transport.abort()
+            case _:
+                await _heard(session, dice.random() * 0.05 if kind == "slow" else 0.0)
+
+
+async def _heard(session: Talk, pause_s: float) -> None:
+    while True:
+        message = await session.hear()
+        if isinstance(message, dict) and message["type"] in ("audio.done", "error"):
+            return
+        await asyncio.sleep(pause_s)
+
+
+@dataclass(slots=True)
+class OverloadReport:
+    """Milliseconds: to the first sound alone and under overload, of those who were served; to a refusal."""
+
+    alone_ms: list[float] = field(default_factory=list)
+    served_ms: list[float] = field(default_factory=list)
+    refused_ms: list[float] = field(default_factory=list)
+    estimates: int = 0  # refusals that said when to come again
+    recovered_ms: float = 0.0  # of the first request afterwards
+
+    @property
+    def figure(self) -> str:
+        alone, served = statistics.median(self.alone_ms), statistics.median(self.served_ms)
+        return (
+            f"4x: {len(self.served_ms)} served, first sound {served:.0f} ms at the median ({alone:.0f} alone); "
+            f"{len(self.refused_ms)} refused in {p95(self.refused_ms):.0f} ms (p95), "
+            f"{self.estimates} with an estimate; the first request afterwards {self.recovered_ms:.0f} ms"
+        )
+
+
+def p95(values: list[float]) -> float:
+    return sorted(values)[int(0.95 * (len(values) - 1))]
+
+
+async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> OverloadReport:
+    """Four times as many clients as slots, each at it again and again; the runtime has no places in line."""
+    report = OverloadReport()
+    for _ in range(10):
+        report.alone_ms.append((await _first(runtime))[0])
+    until = time.monotonic() + seconds
+
+    async def client() -> None:
+        while time.monotonic() < until:
+            ms, refusal = await _first(runtime)
+            if refusal is None:
+                report.served_ms.append(ms)
+            else:
+                report.refused_ms.append(ms)
+                report.estimates += refusal.get("retry_after_s", 0) > 0
+                await asyncio.sleep(0.1)
+
+    await asyncio.gather(*(client() for _ in range(4 * slots)))
+    report.recovered_ms = (await _first(runtime))[0]
+    return report
+
+
+async def _first(runtime: BenchRuntime) -> tuple[float, dict[str, Any] | None]:
+    """Milliseconds from a text to its first sound, or to its refusal, and that."""
+    async with talk(runtime.stream, task_type="custom_voice", max_frames=12, seed=1) as session:
+        began = time.perf_counter()
+        await session.say("The bread is warm.")
+        while not isinstance(message := await session.hear(), bytes):
+            if message["type"] == "error":
+                return 1000 * (time.perf_counter() - began), message
+        ms = 1000 * (time.perf_counter() - began)
+        await _heard(session, 0.0)
+        return ms, None

@@ -1,0 +1,72 @@
+"""The forms of `make proof`, short: each holds what the long one counts."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from pathlib import Path
+
+import pytest
+
+from benchmarks.sockets import runtime_process
+from tests.conftest import FolderOf
+from tests.proof.__main__ import with_figures
+from tests.proof.crash import STREAMS, crash
+from tests.proof.crowd import TOGETHER, crowd, overload
+from tests.support.app import running_app
+from tests.support.reliability_table import PAGE, promises
+
+THREADS = 2  # decoders and encoders, which come with their first work and stay
+
+
+def test_a_crowd_of_all_kinds_leaves_nothing_behind(folder_of: FolderOf) -> None:
+    async def run() -> None:
+        model = str(folder_of("brief", "custom_voice"))
+        async with runtime_process(["--model", model, "--max-slots", "4"], {"VOICEWRIGHT_THREADS": "1"}) as runtime:
+            report = await crowd(runtime, 200)
+        first, last = report.held[0], report.held[-1]
+        assert sum(report.ends.values()) == 200
+        assert set(report.ends) == {"polite", "cancelled", "hung up", "slow"}
+        assert [held.busy for held in report.held] == [0] * 11
+        assert last.threads <= first.threads + THREADS
+        assert last.files <= first.files + 2
+        assert last.resident_kib - report.held[2].resident_kib < 32 * 1024
+
+    assert TOGETHER > 4
+    asyncio.run(asyncio.wait_for(run(), 300))
+
+
+def test_four_times_the_capacity_refuses_at_once_and_serves_the_rest(folder_of: FolderOf) -> None:
+    async def run() -> None:
+        arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "2"]
+        settings = {"VOICEWRIGHT_THREADS": "1", "VOICEWRIGHT_MAX_WAITING": "0"}
+        async with runtime_process(arguments, settings) as runtime:
+            report = await overload(runtime, 2, 5.0)
+        assert len(report.served_ms) > 5
+        assert len(report.refused_ms) > 5
+        assert report.estimates == len(report.refused_ms)
+        # Clients and runtime share this machine's cores with each other and with whatever else runs on them.
+        assert statistics.median(report.refused_ms) < max(50, statistics.median(report.alone_ms))
+
+    asyncio.run(asyncio.wait_for(run(), 300))
+
+
+def test_a_runtime_that_is_killed_under_ten_streams_is_told_to_each_and_comes_back(folder_of: FolderOf) -> None:
+    model = str(folder_of("brief", "custom_voice"))
+    with running_app(["--model", model, "--max-slots", str(STREAMS)]) as app:
+        report = asyncio.run(asyncio.wait_for(crash(app), 300))
+    assert len(report.told_s) == STREAMS
+    assert max(report.told_s) < 2
+    assert report.spoken_s - report.ready_s < 2
+
+
+@pytest.mark.parametrize("number", ["T1", "E11", "O4"])
+def test_a_figure_is_written_into_its_row_and_nowhere_else(number: str) -> None:
+    page = Path(PAGE).read_text(encoding="utf-8")
+    written = with_figures(page, {number: "7 of 7"})
+    before, after = promises(page), promises(written)
+    assert {row.number: row.figure for row in after} == {
+        row.number: "7 of 7" if row.number == number else row.figure for row in before
+    }
+    assert [row.tests for row in before] == [row.tests for row in after]
+    assert len(page.splitlines()) == len(written.splitlines())
