@@ -5,12 +5,15 @@
  */
 
 import { all, need } from './elements.js';
+import { clock } from './meter.js';
 import { BIN, Peaks } from './peaks.js';
 import { SAMPLE_RATE } from './outputs.js';
 import { Bars } from './waveform.js';
 
 const STEP_S = 0.05;
 const MARKS = 5; // times on the ruler
+const SHORT_S = 10; // of a shorter recording whole seconds would be the same twice
+
 /** @typedef {'start'|'end'} Edge */
 
 /** By the key. @type {Object<string, number>} */
@@ -50,7 +53,8 @@ export class Trimmer extends EventTarget {
     const marks = Array.from({ length: MARKS }, (_, k) => {
       const mark = document.createElement('span');
       const at = (seconds * k) / (MARKS - 1);
-      mark.textContent = `${Math.floor(at / 60)}:${String(Math.floor(at % 60)).padStart(2, '0')}`;
+      const time = clock(at * SAMPLE_RATE);
+      mark.textContent = seconds < SHORT_S ? time : time.replace(/\.\d$/, '');
       return mark;
     });
     this.ruler.replaceChildren(...marks);

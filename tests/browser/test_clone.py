@@ -163,6 +163,8 @@ def test_what_is_trimmed_is_what_is_sent(studio: Page) -> None:
     studio.set_input_files("#vw-clone-file", upload)
     expect(studio.locator("#vw-clone-trim")).to_be_visible()
     assert span(studio) == [0.0, 6.0]
+    ruler = studio.locator(".vw-trim-ruler span").all_inner_texts()
+    assert ruler == ["0:00.0", "0:01.5", "0:03.0", "0:04.5", "0:06.0"]
     # Keyboard: half a second at a time with Shift.
     studio.focus("#vw-clone-trim [data-edge=start]")
     for _ in range(2):

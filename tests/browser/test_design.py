@@ -370,6 +370,7 @@ def test_a_kept_take_becomes_a_voice_that_says_where_it_comes_from_and_speaks(ro
     room.locator("#vw-speak:enabled").wait_for()
     enter(room, "design")
     entry = room.locator("#vw-design-voices-list li").filter(has_text="Harbour")
+    expect(entry.get_by_role("heading", level=3)).to_have_text("Harbour")  # the list's own heading is of level 2
     entry.get_by_text("Where it comes from").click()
     expect(entry).to_contain_text(str(take["seed"]))
     expect(entry).to_contain_text(take["sha256"])

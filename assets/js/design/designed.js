@@ -33,7 +33,7 @@ export class DesignedVoices {
   entry(voice, open) {
     const { t } = this.studio;
     const entry = make('li', {}, [
-      make('h4', { textContent: voice.name }),
+      make('h3', { textContent: voice.name }),
       make('p', { className: 'vw-design-words', textContent: voice.provenance.description ?? voice.description ?? '' }),
       make('div', { className: 'vw-design-acts' }, [
         this.button('design.use', voice, () => this.studio.go('speakers', { voice: voice.id })),
