@@ -1,0 +1,43 @@
+"""The canary on a card: four frames of an idle engine have the same codes every time, whoever has spoken between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+import torch
+
+from runtime.settings import EngineSettings, ServerSettings
+from tests.conftest import FolderOf
+from tests.support.runtime_server import RunningServer, running_server
+from tests.support.speech_client import spoken
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+DEVICE = "cuda"
+ROUNDS = 100
+WITHIN_S = 120.0
+
+
+def canaries(server: RunningServer) -> int:
+    """Rounds in which all was the same; the server has ended where it was not."""
+    name = 'voicewright_canaries_total{outcome="same"} '
+    return int(sum(float(line.removeprefix(name)) for line in server.metrics().splitlines() if line.startswith(name)))
+
+
+@pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
+def test_the_canary_says_the_same_again_and_again(folder_of: FolderOf, mode: str) -> None:
+    settings = EngineSettings(device=DEVICE, max_slots=4)
+    with running_server(folder_of("tiny", mode), engine=settings, server=ServerSettings(canary_s=0.001)) as server:
+        company, late = 0, time.monotonic() + WITHIN_S
+        while (rounds := canaries(server)) < ROUNDS:
+            assert server.exit_status is None, "it was not the same"
+            assert time.monotonic() < late, rounds
+            if mode != "base" and rounds > 10 * company:  # what others have left in slots and caches changes nothing
+                company += 1
+                asyncio.run(spoken(server.socket, "Now.", task_type=mode, max_frames=5, instructions="Slowly."))
+            time.sleep(0.01)
