@@ -38,6 +38,7 @@ from runtime.settings import Settings
 
 SUITES = ("engine", "closed", "open", "live", "abuse", "start")
 UNCAPPED_S = 3600  # a closed loop asks how much can be made, not how much is listened to
+MOST_LIVE = 32  # clients that write while they are spoken to, of those that are asked for
 LINE = 4096  # places for those who wait, where the load is the point and not the refusal
 
 
@@ -127,7 +128,7 @@ async def _open(arguments: argparse.Namespace, base: Environment, arms: list[Arm
 
 async def _live(arguments: argparse.Namespace, base: Environment, arms: list[Arm], modes: list[Mode]) -> Tables:
     async with opened(arms, arguments.transports, base, arguments.traces) as lanes:
-        counts = [count for count in arguments.clients if count <= 8] or [1]
+        counts = [count for count in arguments.clients if count <= MOST_LIVE] or [1]
         return {"live text": await suites.live_text(lanes, modes, counts, arguments.calls, _rounds(arguments))}
 
 

@@ -48,9 +48,9 @@ def shares(engine: Engine, text: str, *requests: SpeechRequest) -> list[float]:
     return [share_heard(text, heard_words(heard.pcm)) for heard in heards]
 
 
-def mean_share(engine: Engine, text: str, **words: object) -> float:
+def mean_share(engine: Engine, text: str, seeds: tuple[int, ...] = SEEDS, **words: object) -> float:
     """Mean share of words heard over some seeds."""
-    requests = [SpeechRequest(text=text, seed=seed, **words) for seed in SEEDS]  # type: ignore[arg-type]
+    requests = [SpeechRequest(text=text, seed=seed, **words) for seed in seeds]  # type: ignore[arg-type]
     return float(np.mean(shares(engine, text, *requests)))
 
 
@@ -65,7 +65,7 @@ def test_every_speaker_is_understood(engine: Engine, text: str) -> None:
 
 def test_a_designed_voice_is_understood(engine: Engine, presets: dict[str, object], text: str) -> None:
     description = presets["designs"][0]["text"]  # type: ignore[index]
-    assert mean_share(engine, text, mode=Mode.VOICE_DESIGN, instruct=description) > MOST
+    assert mean_share(engine, text, SEEDS[:1], mode=Mode.VOICE_DESIGN, instruct=description) > MOST
 
 
 def test_a_cloned_voice_is_understood(engine: Engine, text: str) -> None:

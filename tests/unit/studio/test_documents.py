@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -68,43 +69,47 @@ def test_entities_are_neither_grown_nor_fetched() -> None:
     assert chapters(epub(one=OUTSIDE))[0][1] == ["Mine: ."]
 
 
-def broken() -> dict[str, tuple[bytes, str]]:
-    whole = epub()
-    locked = bytearray(whole)
-    at = locked.rindex(b"PK\x01\x02")
-    locked[at + 8] |= 1
-    huge = {f"OPS/{number}.bin": b"\0" * (64 * 2**20) for number in range(5)}
-    return {
-        "no archive": (b"Hello.", values.NO_DOCUMENT),
-        "an archive of something else": (archive({"a.txt": "x"}), values.NO_DOCUMENT),
-        "cut off": (whole[: len(whole) // 2], values.DAMAGED),
-        "a file locked by a password": (bytes(locked), values.LOCKED),
-        "an old or locked .doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), values.OLD_OR_LOCKED),
-        "rights of a shop": (epub(rights="<rights/>"), values.PROTECTED),
-        "encrypted text": (
-            epub(encryption=ENCRYPTED.format("http://www.w3.org/2001/04/xmlenc#aes128-cbc")),
-            values.PROTECTED,
-        ),
-        "a bomb of a few kilobytes": (archive({**BOOK, **huge}), values.TOO_LARGE),
-        "one endless file": (epub(one=b"<p>" + b" " * (17 * 2**20)), values.TOO_LARGE),
-        "too many files": (archive({**BOOK, **{f"f{number}": "" for number in range(5001)}}), values.TOO_LARGE),
-        "pictures only": (epub(one="<html><body><img/></body></html>", **{"two a": "<html/>"}), values.NO_TEXT),
-        "no package": (archive({PACKAGE: "<container/>"}), values.DAMAGED),
-        "a letter without its parts": (
-            archive({"[Content_Types].xml": "<Types/>", "word/document.xml": "x"}),
-            values.DAMAGED,
-        ),
-    }
+def locked() -> bytes:
+    data = bytearray(epub())
+    data[data.rindex(b"PK\x01\x02") + 8] |= 1
+    return bytes(data)
 
 
-BROKEN = broken()
+def bomb() -> bytes:
+    return archive({**BOOK, **{f"OPS/{number}.bin": b"\0" * (64 * 2**20) for number in range(5)}})
+
+
+BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
+    "no archive": (lambda: b"Hello.", values.NO_DOCUMENT),
+    "an archive of something else": (lambda: archive({"a.txt": "x"}), values.NO_DOCUMENT),
+    "cut off": (lambda: epub()[: len(epub()) // 2], values.DAMAGED),
+    "a file locked by a password": (locked, values.LOCKED),
+    "an old or locked .doc": (lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), values.OLD_OR_LOCKED),
+    "rights of a shop": (lambda: epub(rights="<rights/>"), values.PROTECTED),
+    "encrypted text": (
+        lambda: epub(encryption=ENCRYPTED.format("http://www.w3.org/2001/04/xmlenc#aes128-cbc")),
+        values.PROTECTED,
+    ),
+    "a bomb of a few kilobytes": (bomb, values.TOO_LARGE),
+    "one endless file": (lambda: epub(one=b"<p>" + b" " * (17 * 2**20)), values.TOO_LARGE),
+    "too many files": (lambda: archive({**BOOK, **{f"f{number}": "" for number in range(5001)}}), values.TOO_LARGE),
+    "pictures only": (
+        lambda: epub(one="<html><body><img/></body></html>", **{"two a": "<html/>"}),
+        values.NO_TEXT,
+    ),
+    "no package": (lambda: archive({PACKAGE: "<container/>"}), values.DAMAGED),
+    "a letter without its parts": (
+        lambda: archive({"[Content_Types].xml": "<Types/>", "word/document.xml": "x"}),
+        values.DAMAGED,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_cannot_be_read_says_why(name: str) -> None:
-    data, why = BROKEN[name]
+    make, why = BROKEN[name]
     with pytest.raises(values.UnreadableError) as refused:
-        read(data)
+        read(make())
     assert str(refused.value) == why
 
 
