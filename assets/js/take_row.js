@@ -171,7 +171,7 @@ export class TakeRow {
       [t('pronunciation.said'), this.record.spoken],
       [t('library.mode'), t(`shell.mode.${mode}`)],
       [t('library.model'), [model?.id, model?.device, model?.dtype].filter(Boolean).join(', ')],
-      [t('library.voice'), voice && title(voice)],
+      [t('library.voice'), voice && (this.studio.voices.find(voice)?.name ?? title(voice))],
       [t('library.language'), language && (language === 'auto' ? t('shell.auto') : languageName(language))],
       ...Object.entries(others).map(([name, value]) => /** @type {[string, string]} */ ([this.settingName(name), typeof value === 'string' ? value : JSON.stringify(value)])),
       [t('library.reference'), reference && `sha256 ${reference.slice(0, 16)}…`],

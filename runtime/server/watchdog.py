@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 0.2  # between looks at the engine; a dead one is to be told to every client within a second
 AGAIN_S = 1.0  # after which a canary that was interrupted is tried again
+SLACK = 5  # times the longest step that has come back so far: a large checkpoint on a slow CPU is no hanging device
 
 
 class Watchdog:
@@ -67,13 +68,16 @@ class Watchdog:
 
         Time is counted in looks: while this process, or the whole machine, stands still, no frame is overdue.
         """
-        since, looks = None, 0
+        since, looks, longest = None, 0, 0
         while self._engine.alive:
             await asyncio.sleep(LOOK_S)
             at_work_since = self._engine.at_work_since()
-            looks = looks + 1 if at_work_since is not None and at_work_since == since else 0
+            if at_work_since is not None and at_work_since == since:
+                looks += 1
+            else:
+                longest, looks = max(longest, looks), 0
             since = at_work_since
-            if 0 < self._settings.frame_s <= looks * LOOK_S:
+            if 0 < self._settings.frame_s <= looks * LOOK_S and looks >= SLACK * longest:
                 log.critical("the device has not come back for %.1f s:\n%s", looks * LOOK_S, _stacks())
                 return Exit.FRAME_OVERDUE
         return Exit.ENGINE_DIED

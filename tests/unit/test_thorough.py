@@ -28,6 +28,8 @@ def test_the_halves_are_all_files_and_neither_has_most_of_them() -> None:
 def test_a_row_of_a_folder_holds_for_its_files_and_what_is_kept_is_not_left_out() -> None:
     assert is_thorough("tests/clients/test_openai.py::test_speech[pcm]")
     assert is_thorough("tests/browser/test_clone.py::test_the_countdown_can_be_called_off")
-    assert not is_thorough("tests/browser/test_clone.py::test_what_is_trimmed_is_what_is_sent")
+    assert not is_thorough(
+        "tests/browser/test_clone.py::test_a_long_recording_says_what_can_be_used_of_it_and_nothing_outlives_the_next"
+    )
     assert not is_thorough("tests/browser/test_scheduled.py::test_any[1]")
     assert not is_thorough("tests/unit/test_cli.py::test_any")

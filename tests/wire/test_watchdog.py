@@ -96,6 +96,31 @@ def test_health_fails_once_a_frame_is_overdue() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.logs_errors
+def test_a_machine_whose_steps_take_long_is_given_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    begun = time.monotonic()
+
+    class Slow(ScriptedEngine):
+        def at_work_since(self) -> float | None:
+            """One step of 0.15 s, one of 0.4 s, and one that never ends."""
+            at = time.monotonic() - begun
+            return 1.0 if at < 0.15 else 2.0 if at < 0.55 else 3.0
+
+    async def run() -> None:
+        nonlocal begun
+        host = Host(Settings(server=ServerSettings(frame_s=0.25)), lambda *_: Slow(), MemoryLibrary())
+        begun = time.monotonic()
+        await host.load()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(host.watch(), 1.0)
+        assert await asyncio.wait_for(host.watch(), 30) is Exit.FRAME_OVERDUE
+        assert time.monotonic() - begun > 0.55 + 2 * 0.4
+        host.close()
+
+    asyncio.run(run())
+
+
 def test_time_in_which_everything_stood_still_makes_no_frame_overdue(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
