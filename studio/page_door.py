@@ -6,6 +6,7 @@ since Gradio and MCP answer nonsense with a traceback.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -44,10 +45,23 @@ CLOSED = (f"{CALL}v2/",)
 
 
 class Function(NamedTuple):
-    """What may be called: its name, and how many values it is called with."""
+    """What may be called: its name, how many values it takes, and what the last of them are where they are left out."""
 
     name: str
     values: int
+    defaults: tuple[Any, ...] = ()
+
+    def whole(self, data: Any) -> list[Any]:
+        """Every value of a call. Gradio would take too few of them, and fail at it.
+
+        Raises:
+            InvalidConfig: they are no list, too many, or one is missing that has no default.
+        """
+        least = self.values - len(self.defaults)
+        if not isinstance(data, list) or not least <= len(data) <= self.values:
+            numbers = f"{least} to {self.values}" if self.defaults else f"{self.values}"
+            raise InvalidConfig(where="data", why=f"{self.name} takes a list of {numbers} values")
+        return [*data, *self.defaults[len(data) - least :]]
 
 
 class PageDoor:
@@ -103,7 +117,7 @@ class PageDoor:
             if function is None:
                 raise InvalidConfig(where="fn_index", why=f"there are the functions 0 to {max(self._functions)}")
         if function is not None:
-            _check_values(fields.get("data"), function)
+            body = json.dumps({**fields, "data": function.whole(fields.get("data"))}).encode()
         given = False
 
         async def again() -> Message:
@@ -139,13 +153,3 @@ class PageDoor:
             failed = True
         if failed and not started:
             await error_response(GenerationFailed())(scope, receive, send)
-
-
-def _check_values(data: Any, function: Function) -> None:
-    """Gradio would take a call with too few of them, and fail at it.
-
-    Raises:
-        InvalidConfig: they are not as many as the function takes.
-    """
-    if not isinstance(data, list) or len(data) != function.values:
-        raise InvalidConfig(where="data", why=f"{function.name} takes a list of {function.values} values")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import socket
@@ -191,8 +192,10 @@ def page(studio: ASGIApp) -> FastAPI:
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.router.routes.extend(routes)
     composed = blocks(studio)
+    named = composed.get_api_info()["named_endpoints"]
     functions = {
-        number: Function(str(function.api_name), len(function.inputs)) for number, function in composed.fns.items()
+        number: Function(str(function.api_name), len(function.inputs), _defaults(named, function.api_name))
+        for number, function in composed.fns.items()
     }
     limit = Settings.from_env().limits.max_config_bytes
     files = gradio.utils.get_upload_folder()
@@ -210,6 +213,13 @@ def page(studio: ASGIApp) -> FastAPI:
         run_history=False,
     )
     return mounted
+
+
+def _defaults(named: dict[str, Any], name: object) -> tuple[Any, ...]:
+    """The values of a function's last parameters that may be left out, by Gradio's own description."""
+    parameters = named[f"/{name}"]["parameters"] if f"/{name}" in named else []
+    given = itertools.takewhile(lambda parameter: parameter["parameter_has_default"], reversed(parameters))
+    return tuple(parameter["parameter_default"] for parameter in given)[::-1]
 
 
 async def serve(settings: StudioSettings) -> int:
