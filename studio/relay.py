@@ -12,6 +12,7 @@ import json
 import logging
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -19,7 +20,7 @@ from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Scope
-from starlette.websockets import WebSocket, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
@@ -58,6 +59,7 @@ MAX_WAITING_FRAMES = 1
 RECEIVE_BYTES = 16_384  # of the kernel's, for what comes from the runtime
 # A runtime whose sound nobody reads cannot answer a close; after this the connection is cut.
 CLOSE_S = 0.5
+GONE = (RuntimeError, WebSocketDisconnect)  # what a socket raises that the page has left
 
 
 # The word under which the runtime keeps the voices of whoever is there; empty for the host, whose are the common ones.
@@ -213,7 +215,8 @@ async def _join(browser: WebSocket, upstream: ClientConnection, send_s: float) -
     if isinstance(ended, SlowReader):
         log.warning("a client took nothing for %g s and was dropped", send_s)
         code, reason = ended.close_code, ended.code
-        await browser.close(code, reason)
+        with suppress(*GONE):
+            await browser.close(code, reason)
         await upstream.close(code, reason)
     elif browser.client_state is WebSocketState.CONNECTED:
         await _end_browser(browser, upstream)
@@ -251,7 +254,8 @@ async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
     if code is None or code == 1006:
         await _say_unavailable(browser)
     else:
-        await browser.close(_sendable(code), upstream.close_reason or "")
+        with suppress(*GONE):
+            await browser.close(_sendable(code), upstream.close_reason or "")
 
 
 async def _turn_away(browser: WebSocket) -> None:
@@ -263,11 +267,9 @@ async def _turn_away(browser: WebSocket) -> None:
 
 async def _say_unavailable(browser: WebSocket) -> None:
     error = RuntimeUnavailable()
-    try:
+    with suppress(*GONE):
         await browser.send_text(json.dumps({**error_body(error), "type": "error"}))
         await browser.close(error.close_code, error.code)
-    except RuntimeError:
-        return  # the page has left as well
 
 
 def _sendable(code: int | None) -> int:

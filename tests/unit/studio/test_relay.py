@@ -14,6 +14,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -167,6 +168,37 @@ def test_a_client_that_vanishes_is_a_close_for_the_runtime() -> None:
                 await closed.wait()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("code", [1000, 1011])
+def test_a_page_that_left_before_the_runtime_s_close_is_no_failure(code: int) -> None:
+    """Its server knows that it has gone when the close is to be sent, and has not said so yet."""
+
+    async def server(server: WebSocket) -> None:
+        await server.accept()
+        await server.close(code)
+
+    async def run() -> list[str]:
+        sent: list[str] = []
+        messages = iter([{"type": "websocket.connect"}])
+
+        async def receive() -> Message:
+            return next(messages, None) or await asyncio.Future()
+
+        async def send(message: Message) -> None:
+            sent.append(message["type"])
+            if message["type"] == "websocket.close":
+                raise OSError
+
+        where = {"path": "/v1/talk", "raw_path": b"/v1/talk", "query_string": b""}
+        scope = {"type": "websocket", **where, "headers": [], "subprotocols": []}
+        async with served([WebSocketRoute("/v1/talk", server)]) as runtime:
+            relay = Relay(GivenRuntime(f"http://{runtime}"), "")
+            await relay.websocket(WebSocket(scope, receive, send))
+            await relay.aclose()
+        return sent
+
+    assert asyncio.run(run()) == ["websocket.accept", "websocket.close"]
 
 
 def test_a_refused_handshake_is_refused_with_the_same_words() -> None:
