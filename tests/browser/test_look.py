@@ -143,7 +143,8 @@ def test_the_page_speaks_chinese_and_remembers_it(studio: Page) -> None:
 
 def test_a_browser_in_chinese_is_greeted_in_chinese(open_studio: OpenStudio) -> None:
     page = open_studio(locale="zh-CN", await_ready=False)
-    page.route("**/studio/me", lambda route: route.fulfill(json={"preferences": {"language": None, "theme": None}}))
+    known = {"preferences": {"language": None, "theme": None}, "features": {}}
+    page.route("**/studio/me", lambda route: route.fulfill(json=known))
     page.reload(wait_until="domcontentloaded")
     expect(page.locator("#vw-speak")).to_have_text("朗读")
 
