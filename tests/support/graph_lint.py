@@ -6,9 +6,10 @@ Best run over meta tensors, where nothing is computed, so that every copy from t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NoReturn
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -37,6 +38,8 @@ WITHOUT_ACLNN = {"__rshift__", "__lshift__", "__irshift__", "__ilshift__"}
 # Ways of the host's own data into a tensor, and of a tensor to the host, that no dispatcher sees.
 FROM_HOST = [(torch, name) for name in ("tensor", "as_tensor", "from_numpy", "asarray")]
 TO_HOST = [(Tensor, name) for name in ("tolist", "numpy", "__array__")]
+
+hands_off_threads: set[int] = set()  # those in hands_off(), of which no thread is in it twice
 
 
 class NotForGraphs(AssertionError):
@@ -113,15 +116,19 @@ def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
 
 @contextmanager
 def hands_off() -> Iterator[None]:
-    """No tensor is made of the host's data, and none is read by the host, within."""
+    """No tensor is made of the host's data, and none is read by the host, within; other threads go on as they like."""
 
-    def refusing(name: str) -> Any:
-        def refused(*_: Any, **__: Any) -> NoReturn:
-            raise NotForGraphs(f"{name}: the host's data in a graph")
+    def guarded(name: str, original: Any) -> Any:
+        def guard(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() in hands_off_threads:
+                raise NotForGraphs(f"{name}: the host's data in a graph")
+            return original(*args, **kwargs)
 
-        return refused
+        return guard
 
     with ExitStack() as stack:
         for owner, name in FROM_HOST + TO_HOST:
-            stack.enter_context(patch.object(owner, name, refusing(name)))
+            stack.enter_context(patch.object(owner, name, guarded(name, getattr(owner, name))))
+        hands_off_threads.add(threading.get_ident())
+        stack.callback(hands_off_threads.discard, threading.get_ident())
         yield

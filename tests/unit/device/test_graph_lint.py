@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from runtime.model.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
 from tests.conftest import Loaded
-from tests.support.graph_lint import NotForGraphs, linted
+from tests.support.graph_lint import NotForGraphs, hands_off, linted
 from tests.support.torch_npu_stand_in import StandIn
 
 META = torch.device("meta")
@@ -134,3 +135,12 @@ def test_what_a_graph_holds_is_let_through() -> None:
         x.repeat_interleave(2, dim=0)
         torch.arange(4, device=META) // 2**3
     assert lint.operators > 5
+
+
+def test_only_the_thread_that_captures_keeps_its_hands_off() -> None:
+    """Other engines of the same process, whose canaries speak when they like, go on."""
+    with hands_off(), ThreadPoolExecutor(1) as another:
+        assert another.submit(lambda: torch.tensor([1, 2]).tolist()).result() == [1, 2]
+        with pytest.raises(NotForGraphs):
+            torch.tensor([1, 2])
+    assert torch.tensor([1, 2]).tolist() == [1, 2]
