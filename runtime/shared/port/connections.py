@@ -179,6 +179,11 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=0)
 
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        # uvicorn waits until what was sent has left, which it never does where the network is gone.
+        self.transport.abort()
+
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
             # uvicorn does the same with a traceback. It is the client's fault, and no more than a line.
