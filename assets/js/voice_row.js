@@ -44,6 +44,8 @@ export class VoiceRow {
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
     /** Its recording, once it was heard here. @type {import('./take.js').Take|null} */
     this.sample = null;
+    /** The last change, once it is stored: the next one waits for it, so that they arrive in the order they were made in. @type {Promise<void>} */
+    this.changed = Promise.resolve();
     this.listen();
     this.paint();
   }
@@ -64,7 +66,7 @@ export class VoiceRow {
       remove: () => this.remove(),
     };
     for (const [name, deed] of Object.entries(deeds)) this.find(`[data-do=${name}]`).onclick = () => this.guard(deed);
-    for (const field of this.fields) field.onchange = () => this.guard(() => this.change(field));
+    for (const field of this.fields) field.onchange = () => this.change(field);
   }
 
   /** Do something; what it refuses stands in this row. @param {() => unknown} deed */
@@ -78,10 +80,16 @@ export class VoiceRow {
     }
   }
 
-  /** @param {Field} field */
-  async change({ dataset, value }) {
+  /** Store what the field says now, behind the changes before it. @param {Field} field */
+  change({ dataset, value }) {
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
-    await api.patch(`v1/audio/voices/${this.voice.id}`, { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : value.trim() });
+    const change = { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : value.trim() };
+    this.changed = this.changed.then(() => this.guard(() => this.store(change)));
+  }
+
+  /** @param {Object<string, string|string[]>} change */
+  async store(change) {
+    await api.patch(`v1/audio/voices/${this.voice.id}`, change);
     await this.studio.voices.refresh();
   }
 
