@@ -16,13 +16,13 @@ from weakref import WeakSet
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.exits import Exit
 from runtime.request import Broken, Finished
+from runtime.server.health.watchdog import Watchdog
 from runtime.server.logs import RequestLog, log_end
 from runtime.server.metrics import ServerMetrics
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.spending import ALLOWED, AccountedEngine, Spending
 from runtime.server.voices.prompt_keeper import PromptKeeper
 from runtime.server.voices.uploads import fetcher_for
-from runtime.server.watchdog import Watchdog
 from runtime.settings import Settings
 from runtime.voices.library import Library, library_folder
 from runtime.voices.owner_libraries import OwnerLibraries, OwnerLibrary

@@ -17,8 +17,8 @@ from runtime.errors import EngineDead
 from runtime.exits import Exit
 from runtime.server import logs
 from runtime.server.app import create_app
-from runtime.server.drain import GOODBYE_S, drain
 from runtime.server.engine_host import Host, OpenEngine
+from runtime.server.health.drain import GOODBYE_S, drain
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings

@@ -14,8 +14,8 @@ from typing import Generic, Protocol, TypeVar
 from runtime.errors import SpeechError
 from runtime.request import Reference, Sampling, SpeechRequest
 from runtime.server.commands import Append, Cancel, Command, FinishText, Flush, Submit
-from runtime.server.pronunciations import Pronunciation, dictionary_for
-from runtime.server.text_filter import FilterName, text_filter
+from runtime.server.text.filter import FilterName, text_filter
+from runtime.server.text.pronunciations import Pronunciation, dictionary_for
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import check_text
 from runtime.settings import Limits

@@ -15,9 +15,9 @@ import pytest
 
 from runtime.engine import engine as engine_module
 from runtime.exits import Exit
-from runtime.server import watchdog
 from runtime.server.app import create_app
 from runtime.server.engine_host import Host
+from runtime.server.health import watchdog
 from runtime.settings import EngineSettings, ServerSettings, Settings
 from studio import supervisor
 from studio.figures import starts_page

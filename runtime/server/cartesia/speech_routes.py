@@ -15,9 +15,9 @@ from runtime.server.cartesia.schema import BytesBody, FileFormat, OutputFormat, 
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, event, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
-from runtime.server.pronunciations import dictionary_for
 from runtime.server.request_ids import id_of
-from runtime.server.text_filter import filtered
+from runtime.server.text.filter import filtered
+from runtime.server.text.pronunciations import dictionary_for
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 from runtime.shared.pcm_formats import PcmWriter

@@ -14,8 +14,8 @@ from runtime.errors import UnsupportedFormat
 from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
 from runtime.server.languages import language_of
-from runtime.server.pronunciations import Pronunciations, refuse_dictionary
-from runtime.server.text_filter import FilterName
+from runtime.server.text.filter import FilterName
+from runtime.server.text.pronunciations import Pronunciations, refuse_dictionary
 from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked

@@ -24,9 +24,9 @@ from runtime.server.elevenlabs.schema import (
 from runtime.server.engine_host import Host
 from runtime.server.http_speech import HttpSpeech, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
-from runtime.server.pronunciations import dictionary_for
 from runtime.server.request_ids import id_of
-from runtime.server.text_filter import filtered
+from runtime.server.text.filter import filtered
+from runtime.server.text.pronunciations import dictionary_for
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply
 from runtime.shared.inline_tags import untagged
 from runtime.shared.speech_tags import without_tags

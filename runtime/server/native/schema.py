@@ -22,8 +22,8 @@ from pydantic import (
 
 from runtime.errors import InvalidConfig
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
-from runtime.server.pronunciations import Pronunciations
-from runtime.server.text_filter import FilterName
+from runtime.server.text.filter import FilterName
+from runtime.server.text.pronunciations import Pronunciations
 from runtime.server.utterance import GrowingText
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, checked

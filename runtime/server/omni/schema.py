@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest, Split
 from runtime.server.native.schema import SessionConfig
-from runtime.server.text_filter import FilterName
+from runtime.server.text.filter import FilterName
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import check_frames, checked
 from runtime.settings import Limits

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import Reference
 from runtime.server.native.schema import SessionConfig
-from runtime.server.text_filter import FilterName
+from runtime.server.text.filter import FilterName
 from runtime.server.wire import Name, Text, checked
 from runtime.shared.encoding import FORMATS, SPEEDS
 

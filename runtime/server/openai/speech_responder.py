@@ -11,9 +11,9 @@ from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest
 from runtime.server.descriptions import metrics
 from runtime.server.http_speech import HttpSpeech, event
 from runtime.server.openai.schema import SpeechBody
-from runtime.server.pronunciations import dictionary_for
 from runtime.server.speech_stream import SpeechStream
-from runtime.server.text_filter import filtered
+from runtime.server.text.filter import filtered
+from runtime.server.text.pronunciations import dictionary_for
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import Reply

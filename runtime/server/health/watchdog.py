@@ -12,7 +12,7 @@ import threading
 import traceback
 
 from runtime.exits import Exit
-from runtime.server.canary import Canary, Outcome
+from runtime.server.health.canary import Canary, Outcome
 from runtime.server.metrics import ServerMetrics
 from runtime.server.speech_engine import SpeechEngine
 from runtime.settings import ServerSettings
