@@ -6,6 +6,7 @@ Precedence: default, then environment, then command line. Values are checked her
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
@@ -36,9 +37,14 @@ def knob(
     low: float | None = None,
     high: float | None = None,
     words: tuple[str, ...] = (),
+    pattern: tuple[str, str] | None = None,
 ) -> Any:
-    """Declare a setting: its default, the environment variable behind it, its meaning, its range or its words."""
-    return field(default=default, metadata={"env": env, "about": about, "low": low, "high": high, "words": words})
+    """Declare a setting: its default, the environment variable behind it, its meaning, its range or its words.
+
+    ``pattern`` is what its text must match as a whole, and that in words.
+    """
+    rules = {"low": low, "high": high, "words": words, "pattern": pattern}
+    return field(default=default, metadata={"env": env, "about": about, **rules})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +161,13 @@ class EngineSettings:
         "0: by the device",
         low=0,
     )
+    sound_graphs: str = knob(
+        "",
+        "VOICEWRIGHT_SOUND_GRAPHS",
+        "BATCHxFRAMES pairs, with commas between, for which Code2Wav has graphs behind first chunks (32x16,8x4); "
+        "empty: those of docs/performance.md",
+        pattern=(r"([1-9]\d{0,2}x[1-9]\d{0,2}(,[1-9]\d{0,2}x[1-9]\d{0,2})*)?", "BATCHxFRAMES pairs, such as 32x16,8x4"),
+    )
     prompt_piece: int = knob(128, "VOICEWRIGHT_PROMPT_PIECE", "positions of a prompt that are read at once", low=16)
     prompt_cache: int = knob(32, "VOICEWRIGHT_PROMPT_CACHE", "voices whose prompt is kept, per checkpoint", low=0)
     guard: bool = knob(
@@ -167,6 +180,12 @@ class EngineSettings:
         "CPU threads of the talker, and as many of Code2Wav; 0: by the size of the networks",
         low=0,
     )
+
+    @property
+    def sound_shapes(self) -> tuple[tuple[int, int], ...]:
+        """``sound_graphs`` as pairs of frames and batch; none: the defaults."""
+        pairs = [pair.split("x") for pair in self.sound_graphs.split(",") if pair]
+        return tuple((int(frames), int(batch)) for batch, frames in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +360,9 @@ def _checked(group: Group) -> Group:
         words = knob_.metadata["words"]
         if words and value not in words:
             raise InvalidSetting(name=knob_.name, value=repr(value), why=f"it must be {' or '.join(words)}")
+        pattern = knob_.metadata["pattern"]
+        if pattern and not re.fullmatch(pattern[0], value):
+            raise InvalidSetting(name=knob_.name, value=repr(value), why=f"it must be {pattern[1]}")
         if low is not None and value < low:
             raise InvalidSetting(name=knob_.name, value=value, why=f"it must be at least {low}")
         if high is not None and value > high:

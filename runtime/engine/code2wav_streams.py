@@ -16,7 +16,7 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event, Stream
 from runtime.engine.graphs import GraphPool, Progress
 from runtime.engine.reference_sound import ReferenceSound
-from runtime.engine.sound_graphs import SoundGraphs, pieces
+from runtime.engine.sound_graphs import Shape, SoundGraphs, pieces
 from runtime.engine.voice_cache import ClonedVoice
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.code2wav import Code2Wav
@@ -66,13 +66,15 @@ class Code2WavStreams:
         dtype: torch.dtype = torch.float32,
         network: SoundNetwork | None = None,
         graphs: GraphPool | None = None,
+        shapes: Sequence[Shape] = (),
     ) -> None:
+        """``shapes`` (frames and batch) have graphs for all chunks but first ones; none: the defaults."""
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
         self.network = network or sound_network(code2wav, slots + 1, self.device, dtype)  # one to spare: Bucket
         self._pool = GraphPool(self.device) if graphs is None else graphs
-        self.graphs = SoundGraphs(self.network, self.device, self.groups, slots, slots, self._pool)
+        self.graphs = SoundGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
         self.after = ReferenceSound(self.network, self.device, self.groups, self._pool)
         self.uncaptured = 0  # calls that found no graph, though graphs are held
         self._last: dict[int, tuple[Stream, Event]] = {}  # by slot: the last work on its stream, not awaited yet

@@ -77,7 +77,9 @@ class EngineCore:
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.frame_s = self.samples_per_frame / SAMPLE_RATE
         sound_dtype = choose_sound_dtype(engine.sound_dtype, device)
-        self.code2wav_streams = Code2WavStreams(code2wav, slots, device, sound_dtype, graphs=graphs)
+        self.code2wav_streams = Code2WavStreams(
+            code2wav, slots, device, sound_dtype, graphs=graphs, shapes=engine.sound_shapes
+        )
         self.scheduler = Scheduler(
             frame_s=self.frame_s,
             lead_cap_s=engine.lead_cap_s,

@@ -15,7 +15,10 @@ from runtime.device import Device
 from runtime.device.interface import Event, Stream
 from runtime.engine.graphs import Capture, GraphPool, Work
 from runtime.engine.slots import on_device
+from runtime.errors import InvalidSetting
 from runtime.model.sound import ROW, SoundNetwork
+
+Shape = tuple[int, int]  # frames, batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,10 @@ class Family:
         """No larger batches than the first that holds ``rows``."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        return tuple((frames, batch) for frames in self.frames for batch in self.batches)
 
 
 FAMILIES = {
@@ -112,14 +119,31 @@ class SoundGraphs:
     """The buckets of every device stream, in the pool of all graphs. What could not be captured is not there."""
 
     def __init__(
-        self, network: SoundNetwork, device: Device, groups: int, slots: int, spare: int, graphs: GraphPool
+        self,
+        network: SoundNetwork,
+        device: Device,
+        groups: int,
+        slots: int,
+        spare: int,
+        graphs: GraphPool,
+        shapes: Sequence[Shape] = (),
     ) -> None:
+        """``shapes`` are those of ``Stream.SOUND`` instead of the defaults.
+
+        Raises:
+            InvalidSetting: a shape has more frames than the network takes in one call.
+        """
+        if too_long := [frames for frames, _ in shapes if frames > network.longest]:
+            why = f"Code2Wav takes at most {network.longest} frames in one call"
+            raise InvalidSetting(name="sound_graphs", value=max(too_long), why=why)
         self._network = network
         self._device = device
         self._groups = groups
         self._spare = spare
         self._graphs = graphs
-        self._families = {stream: family.up_to(slots) for stream, family in FAMILIES.items()}
+        self._shapes = {stream: family.up_to(slots).shapes for stream, family in FAMILIES.items()}
+        if shapes:
+            self._shapes[Stream.SOUND] = tuple(shapes)
 
     def captures(self) -> Iterator[Capture]:
         """Every bucket, the largest first."""
@@ -137,12 +161,7 @@ class SoundGraphs:
 
     def _wanted(self) -> list[tuple[Stream, int, int]]:
         """Stream, frames and batch of every bucket, the largest first."""
-        wanted = [
-            (stream, frames, batch)
-            for stream, family in self._families.items()
-            for frames in family.frames
-            for batch in family.batches
-        ]
+        wanted = [(stream, *shape) for stream, shapes in self._shapes.items() for shape in shapes]
         return sorted(wanted, key=lambda shape: -shape[1] * shape[2])
 
     def sizes(self, stream: Stream) -> list[int]:

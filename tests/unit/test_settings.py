@@ -15,6 +15,8 @@ GROUPS = (Limits, EngineSettings, ServerSettings)
 KNOBS = [(group, knob) for group in GROUPS for knob in fields(group)]
 NUMBERS = [knob for _, knob in KNOBS if not isinstance(knob.default, str)]  # a word is checked where it is used
 
+PATTERNED = {"sound_graphs": "32x16,8x4"}
+
 per_knob = pytest.mark.parametrize(("group", "knob"), KNOBS, ids=[knob.name for _, knob in KNOBS])
 
 
@@ -55,6 +57,8 @@ def test_the_environment_goes_before_the_default(group: type, knob: Any) -> None
         value = min(value, type(knob.default)(knob.metadata["high"]))
     if knob.metadata["words"]:
         value = knob.metadata["words"][-1]
+    if knob.metadata["pattern"]:
+        value = PATTERNED[knob.name]
     settings = Settings.from_env({knob.metadata["env"]: str(value)})
     assert getattr(group_of(settings, group), knob.name) == value
     assert type(getattr(group_of(settings, group), knob.name)) is type(knob.default)
@@ -118,3 +122,11 @@ def test_a_mode_has_settings_of_its_own_over_those_of_every_mode() -> None:
 def test_a_word_that_is_not_listed_is_refused(knob: Any) -> None:
     with pytest.raises(InvalidSetting, match=" or "):
         Settings.from_env({knob.metadata["env"]: "sometimes"})
+
+
+def test_pairs_of_shapes_are_read_and_anything_else_is_refused() -> None:
+    assert EngineSettings(sound_graphs=PATTERNED["sound_graphs"]).sound_shapes == ((16, 32), (4, 8))
+    assert EngineSettings().sound_shapes == ()
+    for text in ("32", "32x", "0x4", "8x4,", "8 x 4", "8x4;1x1", "1000x1"):
+        with pytest.raises(InvalidSetting, match="it must be BATCHxFRAMES pairs"):
+            Settings.from_env({"VOICEWRIGHT_SOUND_GRAPHS": text})

@@ -15,9 +15,10 @@ from runtime.device.interface import Stream
 from runtime.engine.code2wav_streams import Code2WavStreams
 from runtime.engine.sound_graphs import Family, pieces
 from runtime.engine.voice_cache import ClonedVoice
-from runtime.errors import GenerationFailed
+from runtime.errors import GenerationFailed, InvalidSetting
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
+from runtime.model.sound import LibrarySound
 from tests.support.late_device import LateDevice
 
 SLOTS = 5
@@ -251,3 +252,25 @@ def test_shapes_that_cannot_be_captured_leave_the_other_graphs_in_use(
     codes, slots = codes_of(code2wav, SLOTS, 38), [4, 0, 2, 1, 3]
     ends = [1, 3, 20, 37, 38]
     assert decoded(streams, slots, codes, ends) == decoded(plain, slots, codes, ends)
+
+
+def test_shapes_that_were_asked_for_have_graphs_and_others_do_without(code2wav: Code2Wav) -> None:
+    """Frames and batch: 4 of two rows, 1 of three. Two rows of 7 frames are 4 in a graph and 3 times 1 in one."""
+    device = GraphDevice()
+    streams = Code2WavStreams(code2wav, SLOTS, device, shapes=((4, 2), (1, 3)))
+    plain = Code2WavStreams(code2wav, SLOTS)
+    streams.capture()
+    assert sorted(streams.graphs.sizes(Stream.SOUND)) == [1, 4]
+    two = codes_of(code2wav, 2, 7)
+    assert decoded(streams, [1, 3], two, [7]) == decoded(plain, [1, 3], two, [7])
+    assert streams.uncaptured == 0
+    three = codes_of(code2wav, 3, 4)  # no graph of 4 frames holds three rows
+    assert decoded(streams, [4, 0, 2], three, [4]) == decoded(plain, [4, 0, 2], three, [4])
+    assert streams.uncaptured == 1
+
+
+def test_a_shape_that_is_too_long_for_the_network_is_refused(code2wav: Code2Wav) -> None:
+    network = LibrarySound(code2wav, SLOTS + 1)
+    network.longest = 16
+    with pytest.raises(InvalidSetting, match="at most 16 frames in one call"):
+        Code2WavStreams(code2wav, SLOTS, network=network, shapes=((17, 1),))
