@@ -1,0 +1,18 @@
+"""First sound of four clients beside that of one, on a card."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.support.company import MOST, medians_on
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+
+def test_four_clients_wait_at_most_four_times_as_long_as_one() -> None:
+    alone, together = medians_on("cuda")
+    assert together <= MOST * alone, (alone, together)

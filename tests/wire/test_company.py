@@ -1,0 +1,13 @@
+"""First sound of four clients beside that of one, on a CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.company import MOST, medians_on
+
+
+@pytest.mark.thorough
+def test_four_clients_wait_at_most_four_times_as_long_as_one() -> None:
+    alone, together = medians_on("cpu")
+    assert together <= MOST * alone, (alone, together)
