@@ -7,18 +7,21 @@ any other case. A text that grows is held back where a word may end, or begin, t
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import regex
 
-Entry = tuple[str, str]  # a word, and how it is said
+# A word, and how it is said; True behind these: in no other case than it is written.
+Entry = tuple[str, str] | tuple[str, str, bool]
 
 # What is written without spaces between words: such a word may begin and end anywhere.
 _SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _IN_A_WORD = rf"(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}]"
 _WORD_LIKE = regex.compile(_IN_A_WORD)
 _FLAGS = regex.V0 | regex.IGNORECASE  # V0: one character folds to one, as in JavaScript
+_DEPTH = 8  # characters that words share a branch for
 _LOOKS_BACK = 2  # characters before a word that tell whether it stands whole
 
 
@@ -31,17 +34,19 @@ class Dictionary:
     """
 
     def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
-        listed = list(entries)
-        self._written = {_spaced(word): said for word, said in reversed(listed)}
-        self._folded = {_fold(word): said for word, said in reversed(listed)}
-        forms = {unicodedata.normalize(form, word) for word, _ in listed for form in ("NFC", "NFD")}
-        longest_first = sorted(forms, key=len, reverse=True)
-        self.longest = max((len(" ".join(form.split())) for form in forms), default=0)
+        listed = [entry if len(entry) == 3 else (*entry, False) for entry in entries]
+        self._written = {_spaced(word): said for word, said, _ in reversed(listed)}
+        self._folded = {_fold(word): said for word, said, is_exact in reversed(listed) if not is_exact}
+        forms = {
+            (_one_spaced(unicodedata.normalize(form, word)), is_exact)
+            for word, _, is_exact in listed
+            for form in ("NFC", "NFD")
+        }
+        self.longest = max((len(form) for form, _ in forms), default=0)
         self.apart = regex.compile(apart, _FLAGS) if apart else None
-        words = "|".join(_before(word) + _middle(word) + _behind(word) for word in longest_first) or "(?!)"
+        words = pattern_of(forms, _behind)
         self.finder = regex.compile(f"{apart}|({words})" if apart else f"({words})", _FLAGS)
-        begun = "|".join(_before(word) + _middle(word) + _may_follow(word) for word in longest_first) or "(?!)"
-        self.begun = regex.compile(begun, _FLAGS)
+        self.begun = regex.compile(pattern_of(forms, _may_follow), _FLAGS)
 
     def said(self, found: regex.Match[str]) -> str:
         """What is said in the place of what ``finder`` found."""
@@ -129,15 +134,70 @@ def dictionary_of(entries: tuple[Entry, ...], apart: str) -> Dictionary:
     return Dictionary(entries, apart)
 
 
+def pattern_of(words: Iterable[tuple[str, bool]], end: Callable[[str], str]) -> str:
+    """Return what finds these words, each exactly as it is written or in any case; ``end`` is behind each."""
+    listed = [
+        (word, (f"(?<=(?-i:{_middle(word)}))" if is_exact else "") + end(word)) for word, is_exact in sorted(words)
+    ]
+    alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # by what has to hold around them
+    for those in _by_first(listed):
+        before, ends = _before(those[0][0][0]), {end for _, end in those}
+        if len(ends) == 1:
+            alike[before, ends.pop()].append(_tree([(word, "") for word, _ in those], _DEPTH))
+        else:
+            alike[before, ""].append(_tree(those, _DEPTH))
+    return "|".join(f"{before}(?:{'|'.join(found)}){end}" for (before, end), found in alike.items()) or "(?!)"
+
+
+def _tree(words: list[tuple[str, str]], depth: int) -> str:
+    """What finds one of these, each with what has to hold behind it, the longest first.
+
+    Words that begin alike share a branch, because a list would be tried word by word at every place of a text. It ends
+    at a depth: regular expressions are compiled by recursion.
+    """
+    going = [(word, end) for word, end in words if word]
+    if depth:
+        options = [
+            _letter({word[0] for word, _ in those}) + _tree([(word[1:], end) for word, end in those], depth - 1)
+            for those in _by_first(going)
+        ]
+    else:
+        options = [_middle(word) + end for word, end in sorted(going, key=lambda item: -len(item[0]))]
+    options += sorted({end for word, end in words if not word})
+    return options[0] if len(options) == 1 else f"(?:{'|'.join(options)})"
+
+
+def _by_first(words: Iterable[tuple[str, str]]) -> Iterable[list[tuple[str, str]]]:
+    """The words by their first character, in whatever case."""
+    groups: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for word, end in words:
+        groups[_key(word[0])].append((word, end))
+    return groups.values()
+
+
+def _letter(cases: set[str]) -> str:
+    """What finds a character in the cases in which it was written."""
+    if cases == {" "}:
+        return r"\s+"
+    letters = [regex.escape(character) for character in sorted(cases)]
+    return letters[0] if len(letters) == 1 else f"[{''.join(letters)}]"
+
+
+def _key(character: str) -> str:
+    """What the cases of a character share."""
+    folded = character.upper().lower()
+    return folded if len(folded) == 1 else character
+
+
 def _middle(word: str) -> str:
-    return r"\s+".join(regex.escape(part) for part in word.split())
+    return r"\s+".join(regex.escape(part) for part in word.split(" "))
 
 
-def _before(word: str) -> str:
-    """What may not stand before a word."""
-    if not _WORD_LIKE.match(word[0]):
+def _before(first: str) -> str:
+    """What may not stand before a word that begins with this character."""
+    if not _WORD_LIKE.match(first):
         return ""
-    return f"(?<!{_IN_A_WORD})" + (r"(?<!\p{N}[.,])" if _is_number(word[0]) else "")  # 3 is not in 3.5
+    return f"(?<!{_IN_A_WORD})" + (r"(?<!\p{N}[.,])" if _is_number(first) else "")  # 3 is not in 3.5
 
 
 def _behind(word: str) -> str:
@@ -157,7 +217,11 @@ def _is_number(character: str) -> bool:
 
 
 def _spaced(word: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", word).split())
+    return _one_spaced(unicodedata.normalize("NFC", word))
+
+
+def _one_spaced(word: str) -> str:
+    return " ".join(word.split())
 
 
 def _fold(word: str) -> str:

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.shared.inline_tags import may_be_tag
-from runtime.shared.pronouncing import GrowingPronunciation, dictionary_of, pronounced
+from runtime.shared.pronouncing import Entry, GrowingPronunciation, dictionary_of, pronounced
 
 TAG = may_be_tag(12)
 ENTRIES = (
     *(("New York", "the Apple"), ("York", "Yorick"), ("Nguyen", "Win"), ("3", "three"), ("café", "coffee")),
-    *(("重庆", "崇庆"), ("C++", "see"), ("US", "U S"), ("us", "us two")),
+    *(("重庆", "崇庆"), ("C++", "see"), ("US", "U S"), ("us", "us two"), ("Town", "borough", True)),
 )
 
 
@@ -82,3 +82,38 @@ def test_a_long_text_without_a_word_is_given_out_whole(length: int) -> None:
     text = "a b " * length
     growing = GrowingPronunciation(dictionary_of(ENTRIES, ""))
     assert growing.add(text) == text
+
+
+def test_an_exact_word_is_found_in_its_own_case_and_hides_no_shorter_one() -> None:
+    entries: list[Entry] = [("US", "you ess", True), ("US Army", "the army", True), ("army", "force")]
+    assert pronounced("US us Us US Army us army", entries) == ("you ess us Us the army us force", 3)
+
+
+def one_by_one(text: str, entries: list[Entry]) -> str:
+    """The slow way: at every place each word is tried, the longest first, as it is written before any other case."""
+    spoken, at = "", 0
+    while at < len(text):
+        for word, said, *exact in sorted(
+            entries, key=lambda entry: (-len(entry[0]), not text.startswith(entry[0], at))
+        ):
+            there, end = text[at : at + len(word)], at + len(word)
+            is_whole = not (text[:at][-1:].isalpha() or text[end : end + 1].isalpha())
+            if is_whole and (there == word or (not any(exact) and there.lower() == word.lower())):
+                spoken, at = spoken + said, end
+                break
+        else:
+            spoken, at = spoken + text[at], at + 1
+    return spoken
+
+
+WORDS = st.text("abAB ", min_size=1, max_size=12).map(lambda word: " ".join(word.split())).filter(bool)
+
+
+@given(
+    entries=st.lists(
+        st.tuples(WORDS, st.sampled_from("123"), st.booleans()), max_size=6, unique_by=lambda entry: entry[0]
+    ),
+    text=st.text("abAB ", max_size=24).map(lambda text: " ".join(text.split())),
+)
+def test_words_that_share_their_beginnings_are_found_as_if_each_were_tried(entries: list[Entry], text: str) -> None:
+    assert pronounced(text, entries)[0] == one_by_one(text, entries)
