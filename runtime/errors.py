@@ -12,7 +12,8 @@
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · VoiceNameOfSpeaker · TooManyVoices
-    │  └─ VoiceFileInvalid · ConsentRequired
+    │  ├─ VoiceFileInvalid · ConsentRequired
+    │  └─ DictionaryNotFound · DictionaryNotYours · TooManyDictionaries
     ├─ Busy                  try again later:
     │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · SpeechSpent
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
@@ -274,6 +275,24 @@ class VoiceFileInvalid(BadRequest):
 class ConsentRequired(BadRequest):
     code = "consent_required"
     sentence = "A voice is kept only with the speaker's consent; send consent with the upload."
+
+
+class DictionaryNotFound(BadRequest):
+    code = "pronunciation_dictionary_not_found"
+    http_status = 404
+    sentence = "There is no {what}; see /v1/audio/pronunciations."
+
+
+class DictionaryNotYours(BadRequest):
+    code = "pronunciation_dictionary_not_yours"
+    http_status = 403
+    sentence = "That pronunciation dictionary belongs to this server; it can be used, and not changed or deleted."
+
+
+class TooManyDictionaries(BadRequest):
+    code = "too_many_pronunciation_dictionaries"
+    http_status = 409
+    sentence = "{limit} pronunciation dictionaries are kept for you, which is the limit; delete one of them first."
 
 
 class Busy(SpeechError):

@@ -272,6 +272,12 @@ class ServerSettings:
     owned_voices: int = knob(
         64, "VOICEWRIGHT_OWNED_VOICES", "voices that may be kept for one X-Voice-Owner; 0: any number", low=0
     )
+    owned_pronunciations: int = knob(
+        32,
+        "VOICEWRIGHT_OWNED_PRONUNCIATIONS",
+        "pronunciation dictionaries that may be kept for one X-Voice-Owner; 0: any number",
+        low=0,
+    )
     log_format: str = knob("text", "VOICEWRIGHT_LOG_FORMAT", "form of the log lines", words=("text", "json"))
     log_text: bool = knob(False, "VOICEWRIGHT_LOG_TEXT", "write the texts that are spoken into the log")
 

@@ -137,8 +137,10 @@ def build(
     for prefix in ("/v1", "/tts"):  # the runtime's own routes, and Cartesia's
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
-    for path in ("/voices", "/voices/{path:path}", "/v2/voices"):  # Cartesia's too, and ElevenLabs'
+    for path in ("/voices", "/pronunciation-dicts"):  # Cartesia's too
         app.add_route(path, relay.http, methods=HTTP_METHODS)
+        app.add_route(f"{path}/{{path:path}}", relay.http, methods=HTTP_METHODS)
+    app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # and ElevenLabs'
     app.router.routes += openapi_routes(relay, list(app.router.routes))  # what all these are, and as a page
     app.router.routes += [
         *voice_routes(relay, voice_bin),

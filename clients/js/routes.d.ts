@@ -54,6 +54,35 @@ export class SpeechRoutes {
     voiceAudio(voice: string): Promise<Blob>;
     /** Delete it for good. @param {string} voice */
     deleteVoice(voice: string): Promise<void>;
+    /** The kept dictionaries, without their words. @returns {Promise<Fields[]>} */
+    pronunciationDictionaries(): Promise<Fields[]>;
+    /** One of them with its words. @param {string} id */
+    pronunciationDictionary(id: string): Promise<{
+        [x: string]: any;
+    }>;
+    /**
+     * Keep a dictionary, whose `id` `speak` can name in `pronunciation_dictionaries`.
+     *
+     * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
+     */
+    addPronunciationDictionary(name: string, pronunciations: Pronunciation[], description?: string): Promise<{
+        [x: string]: any;
+    }>;
+    /**
+     * Change what is named, and leave the rest.
+     *
+     * @param {string} id
+     * @param {{name?: string, description?: string, pronunciations?: Pronunciation[]}} changes  all of its words
+     */
+    editPronunciationDictionary(id: string, changes: {
+        name?: string;
+        description?: string;
+        pronunciations?: Pronunciation[];
+    }): Promise<{
+        [x: string]: any;
+    }>;
+    /** Delete it for good. @param {string} id */
+    deletePronunciationDictionary(id: string): Promise<void>;
     /** A word that opens one socket without the key, soon: for a page that must not hold it. @returns {Promise<string>} */
     ticket(): Promise<string>;
     /**
@@ -65,7 +94,8 @@ export class SpeechRoutes {
     ask(method: string, path: string, body?: BodyInit, headers?: Record<string, string>): Promise<Response>;
 }
 /**
- * What a runtime answers over HTTP beside the socket: its models, stored voices, tickets. For browsers and Node.
+ * What a runtime answers over HTTP beside the socket: its models, stored voices, pronunciation dictionaries, tickets.
+ * For browsers and Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
@@ -86,7 +116,28 @@ export type RouteOptions = {
     fetch?: typeof fetch | undefined;
 };
 /**
- * What a runtime answers over HTTP beside the socket: its models, stored voices, tickets. For browsers and Node.
+ * What a runtime answers over HTTP beside the socket: its models, stored voices, pronunciation dictionaries, tickets.
+ * For browsers and Node.
+ *
+ *     import { SpeechRoutes } from 'voicewright/routes';
+ *
+ *     const runtime = new SpeechRoutes('http://localhost:8210');
+ *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
+ *
+ * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` is nobody
+ * there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ */
+export type Pronunciation = {
+    word: string;
+    say_as: string;
+    /**
+     * in no other case than it is written
+     */
+    case_sensitive?: boolean | undefined;
+};
+/**
+ * What a runtime answers over HTTP beside the socket: its models, stored voices, pronunciation dictionaries, tickets.
+ * For browsers and Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *

@@ -1,5 +1,6 @@
 /**
- * What a runtime answers over HTTP beside the socket: its models, stored voices, tickets. For browsers and Node.
+ * What a runtime answers over HTTP beside the socket: its models, stored voices, pronunciation dictionaries, tickets.
+ * For browsers and Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
@@ -13,12 +14,19 @@
  * @property {string} [key]                       an API key
  * @property {typeof globalThis.fetch} [fetch]    another than the global one
  *
+ * @typedef {Object} Pronunciation
+ * @property {string} word
+ * @property {string} say_as
+ * @property {boolean} [case_sensitive]           in no other case than it is written
+ *
  * @typedef {Object<string, any>} Fields
  */
 
 import { SpeechError } from './voicewright.js';
 
 const VOICES = '/v1/audio/voices';
+const PRONUNCIATIONS = '/v1/audio/pronunciations';
+const JSON_BODY = { 'content-type': 'application/json' };
 const SOCKET = /(\/v1(\/audio\/speech\/stream)?)?\/*$/;
 
 export class SpeechRoutes {
@@ -69,7 +77,7 @@ export class SpeechRoutes {
    * @param {{name?: string, description?: string|null, tags?: string[]}} changes
    */
   editVoice(voice, changes) {
-    return this.json('PATCH', of(voice), JSON.stringify(changes), { 'content-type': 'application/json' });
+    return this.json('PATCH', of(voice), JSON.stringify(changes), JSON_BODY);
   }
 
   /** The voice as one portable file, with its recording, words and consent. @param {string} voice */
@@ -90,6 +98,40 @@ export class SpeechRoutes {
   /** Delete it for good. @param {string} voice */
   async deleteVoice(voice) {
     await this.ask('DELETE', of(voice));
+  }
+
+  /** The kept dictionaries, without their words. @returns {Promise<Fields[]>} */
+  async pronunciationDictionaries() {
+    return (await this.json('GET', PRONUNCIATIONS)).data;
+  }
+
+  /** One of them with its words. @param {string} id */
+  pronunciationDictionary(id) {
+    return this.json('GET', of(id, PRONUNCIATIONS));
+  }
+
+  /**
+   * Keep a dictionary, whose `id` `speak` can name in `pronunciation_dictionaries`.
+   *
+   * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
+   */
+  addPronunciationDictionary(name, pronunciations, description = '') {
+    return this.json('POST', PRONUNCIATIONS, JSON.stringify({ name, description, pronunciations }), JSON_BODY);
+  }
+
+  /**
+   * Change what is named, and leave the rest.
+   *
+   * @param {string} id
+   * @param {{name?: string, description?: string, pronunciations?: Pronunciation[]}} changes  all of its words
+   */
+  editPronunciationDictionary(id, changes) {
+    return this.json('PATCH', of(id, PRONUNCIATIONS), JSON.stringify(changes), JSON_BODY);
+  }
+
+  /** Delete it for good. @param {string} id */
+  async deletePronunciationDictionary(id) {
+    await this.ask('DELETE', of(id, PRONUNCIATIONS));
   }
 
   /** A word that opens one socket without the key, soon: for a page that must not hold it. @returns {Promise<string>} */
@@ -116,8 +158,8 @@ export class SpeechRoutes {
   }
 }
 
-/** @param {string} voice */
-const of = (voice) => `${VOICES}/${encodeURIComponent(voice)}`;
+/** @param {string} name @param {string} [route] */
+const of = (name, route = VOICES) => `${route}/${encodeURIComponent(name)}`;
 
 /** @param {string} name @param {Blob} file @param {Record<string, string>} fields */
 function form(name, file, fields) {

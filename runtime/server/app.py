@@ -15,10 +15,12 @@ from typing_extensions import TypedDict
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.server import metrics, websocket_routes
 from runtime.server.access import AccessControl, Tickets
+from runtime.server.cartesia import pronunciation_routes as cartesia_pronunciations
 from runtime.server.cartesia import speech_routes as cartesia_speech
 from runtime.server.cartesia import voices_routes as cartesia_voices
 from runtime.server.descriptions import model_entry
 from runtime.server.elevenlabs import catalogue_routes as elevenlabs_catalogue
+from runtime.server.elevenlabs import pronunciation_routes as elevenlabs_pronunciations
 from runtime.server.elevenlabs import socket_routes as elevenlabs_sockets
 from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
 from runtime.server.elevenlabs import user_routes as elevenlabs_user
@@ -29,6 +31,7 @@ from runtime.server.openai import routes as openai_routes
 from runtime.server.openai.answers import ModelList
 from runtime.server.openapi import routes as openapi_routes
 from runtime.server.openapi.operations import UNREADY, documented
+from runtime.server.pronunciations import routes as pronunciation_routes
 from runtime.server.request_ids import HEADER, RequestIds, id_of
 from runtime.server.voices.routes import voices_router
 from runtime.shared.port.door import Door
@@ -41,8 +44,9 @@ GET = ["GET", "HEAD"]
 
 DIALECTS = [  # what speaks, and on which routes
     *(websocket_routes, openai_routes),
-    *(cartesia_speech, cartesia_voices),
-    *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_catalogue, elevenlabs_user),
+    *(cartesia_speech, cartesia_voices, cartesia_pronunciations),
+    *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_catalogue, elevenlabs_user, elevenlabs_pronunciations),
+    pronunciation_routes,
 ]
 
 

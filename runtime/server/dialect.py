@@ -59,6 +59,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._limits = limits
         self._clock = clock
         self._timers = SessionTimers(limits, clock, gives_notice=self.gives_notice)
+        self._library = library
         self._resolver = VoiceResolver(cards, library)
         self.utterances: dict[int, Speaking] = {}  # by number: those that events may come for
         self._uttered = 0  # numbers that were given

@@ -57,7 +57,8 @@ class Host:
         self.library = (
             Library(library_folder(settings.server.voices, settings.server.data)) if library is None else library
         )
-        self.owner_libraries = OwnerLibraries(self.library, settings.server.owned_voices)
+        server = settings.server
+        self.owner_libraries = OwnerLibraries(self.library, server.owned_voices, server.owned_pronunciations)
         self.sockets: dict[Connection, asyncio.Task[None] | None] = {}  # and the task that serves each
         self.ports: dict[str, str] = {}  # addresses that are open beside that of HTTP, by dialect
         self.replies: set[asyncio.Task[Any]] = set()  # that are being made over HTTP
@@ -124,7 +125,7 @@ class Host:
         return self._engine if allowance is None else AccountedEngine(self._engine, allowance, self.spending)
 
     def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
-        """The voices that a request with these headers sees."""
+        """The voices and pronunciations that a request with these headers sees."""
         return self.owner_libraries.of(headers.get(OWNER, ""))
 
     @contextmanager

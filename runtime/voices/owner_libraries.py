@@ -1,4 +1,4 @@
-"""Gives each owner its own voice library beside the server's common one.
+"""Gives each owner its own library beside the server's common one: voices, and in a folder in there pronunciations.
 
 An owner is whatever word a gateway in front of the server puts before a request, such as the studio for a visitor;
 a folder of the library's own kind, under the word's digest, holds what is kept for it.
@@ -11,6 +11,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from runtime.errors import TooManyVoices, VoiceNotYours
+from runtime.pronunciations.folder import DictionaryFolder
+from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
 from runtime.request import Reference
 from runtime.shared.names import name_key
 from runtime.voices.library import Library
@@ -18,6 +20,7 @@ from runtime.voices.listing import Problem
 from runtime.voices.voice import Edit, Voice, VoiceCard
 
 FOLDER = "owners"
+PRONUNCIATIONS = "pronunciations"
 OPEN = 256  # owners' libraries that are kept open; another one is opened again when it is asked for
 
 
@@ -31,6 +34,13 @@ class OwnerLibrary:
     own: Library
     common: Library | None = None  # None: the own ones are the common ones
     most: int = 0  # voices of its own; 0: any number
+    most_pronunciations: int = 0  # dictionaries of its own; 0: any number
+
+    @property
+    def pronunciations(self) -> OwnerDictionaries:
+        """Its pronunciation dictionaries, and the common ones."""
+        common = None if self.common is None else DictionaryFolder(self.common.folder / PRONUNCIATIONS)
+        return OwnerDictionaries(DictionaryFolder(self.own.folder / PRONUNCIATIONS), common, self.most_pronunciations)
 
     def cards(self) -> tuple[VoiceCard, ...]:
         """Every voice that can be used, by name."""
@@ -115,10 +125,11 @@ class OwnerLibrary:
 class OwnerLibraries:
     """The library of each owner. Thread: one."""
 
-    def __init__(self, common: Library, most: int) -> None:
-        """``most`` voices may be kept for one owner; 0: any number."""
+    def __init__(self, common: Library, most: int, most_pronunciations: int = 0) -> None:
+        """``most`` voices, and so many dictionaries, may be kept for one owner; 0: any number."""
         self._common = common
         self._most = most
+        self._most_pronunciations = most_pronunciations
         self._owned: OrderedDict[str, Library] = OrderedDict()
 
     def of(self, owner: str) -> OwnerLibrary:
@@ -131,7 +142,7 @@ class OwnerLibraries:
         self._owned.move_to_end(name)
         if len(self._owned) > OPEN:
             self._owned.popitem(last=False)[1].close()
-        return OwnerLibrary(library, self._common, self._most)
+        return OwnerLibrary(library, self._common, self._most, self._most_pronunciations)
 
     def libraries(self) -> tuple[Library, ...]:
         """The common one, and those of the owners who were here last."""

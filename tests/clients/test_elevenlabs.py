@@ -37,6 +37,16 @@ def test_elevenlabs_own(client: Client, server: RunningServer) -> None:
     assert heard["models"] == [["demo-voice", True]]
     assert heard["user"] == ["voicewright", 0]
 
+    kept = heard["dictionaries"]
+    assert all(one == other for one, other in kept["pairs"])
+    assert kept["pairs"][0] != kept["pairs"][1]
+    assert kept["rules"] == [["Nguyen", "Lose"]]
+    assert "<grapheme>Nguyen</grapheme>" in kept["lexicon"]
+    assert (kept["removed"], kept["page"], kept["next"]) == (0, [["A copy"], True], ["Our names"])
+    assert kept["left"] == ["Our names"]
+    assert kept["refused"][0] == 400
+    assert "phonemes are not spoken here" in kept["refused"][1]
+
 
 def test_elevenlabs_own_in_javascript(client: Client, server: RunningServer) -> None:
     heard = client("elevenlabs_client.cjs")
@@ -49,6 +59,8 @@ def test_elevenlabs_own_in_javascript(client: Client, server: RunningServer) -> 
     assert heard["one"] == heard["voices"][0]
     assert heard["found"] == [["clara"], False]
     assert heard["models"] == [["demo-voice", True]]
+    assert heard["said"] == heard["meant"]
+    assert "In JavaScript" in heard["kept"]
 
 
 def test_livekit(client: Client) -> None:

@@ -25,6 +25,12 @@ def test_cartesia(client: Client, server: RunningServer) -> None:
     assert heard["voices"]["one"] == heard["voices"]["names"][0]
     assert {"clara", "angus"} <= set(heard["voices"]["names"])
 
+    kept = heard["dictionaries"]
+    assert {"Our names", "Others"} <= set(kept["listed"])
+    assert kept["items"] == [["nguyen", "Win"]]
+    assert kept["pair"][0] == kept["pair"][1]
+    assert (kept["gone"], kept["left"]) == ("pronunciation_dictionary_not_found", "Our names")
+
     generated = heard["generated"]
     pcm = say(server.http, "One sentence at once.", voice="clara", language="English", seed=7)
     assert generated["sha256"] == hashlib.sha256(pcm).hexdigest()

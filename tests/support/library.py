@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from runtime.errors import VoiceNotFound
+from runtime.pronunciations.folder import DictionaryFolder
+from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
 from runtime.request import Reference
 from runtime.voices.voice import VoiceCard
 
@@ -12,6 +16,8 @@ class MemoryLibrary:
 
     def __init__(self, *voices: tuple[VoiceCard, Reference]) -> None:
         self.fingerprint: str | None = None
+        self.folder = Path("/nowhere")
+        self.pronunciations = OwnerDictionaries(DictionaryFolder(self.folder))
         self._cards = tuple(card for card, _ in voices)
         self._references = {card.id: reference for card, reference in voices}
 

@@ -30,13 +30,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # What both processes use. It knows neither checkpoints nor protocols.
     "runtime/shared/": SHARED,
     "runtime/markdown/": ("runtime.markdown",),
-    "runtime/voices/": (*SHARED, "runtime.voices"),
+    "runtime/pronunciations/": (*SHARED, "runtime.pronunciations"),
+    "runtime/voices/": (*SHARED, "runtime.pronunciations", "runtime.voices"),
     "runtime/device/": (*VALUES, "runtime.device"),
     "runtime/model/": (*VALUES, "runtime.device", "runtime.model"),
     "runtime/engine/": (*SHARED, "runtime.device", "runtime.model", "runtime.engine"),
     "runtime/server/": (
         *SHARED,
-        *("runtime.voices", "runtime.markdown"),
+        *("runtime.voices", "runtime.pronunciations", "runtime.markdown"),
         *("runtime.engine.engine", "runtime.server"),
     ),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),

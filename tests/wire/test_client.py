@@ -594,3 +594,22 @@ def test_an_utterance_that_is_silent_for_too_long_is_cancelled_and_news_of_the_q
 
     assert asyncio.run(asyncio.wait_for(heard(), 10)) == Queued(0)
     assert "context.cancel" in told
+
+
+def test_pronunciation_dictionaries_are_kept_spoken_with_and_deleted(server: RunningServer) -> None:
+    with sync.connect(server.http) as client:
+        kept = client.add_pronunciation_dictionary("Names of the client", [{"word": "Nguyen", "say_as": "Lose"}])
+        try:
+            assert kept["id"] in {one["id"] for one in client.pronunciation_dictionaries()}
+            client.edit_pronunciation_dictionary(kept["id"], pronunciations=[{"word": "Nguyen", "say_as": "Win"}])
+            assert client.pronunciation_dictionary(kept["id"])["pronunciations"][0]["say_as"] == "Win"
+            heard = client.speak("Ask Nguyen.", pronunciation_dictionaries=[kept["id"]], **VOICE).read()
+            assert same_sound(heard, client.speak("Ask Win.", **VOICE).read())
+        finally:
+            client.delete_pronunciation_dictionary(kept["id"])
+        with pytest.raises(SpeechRefused) as gone:
+            client.speak("Ask Nguyen.", pronunciation_dictionaries=[kept["id"]], **VOICE).read()
+        assert (gone.value.code, gone.value.param) == (
+            "pronunciation_dictionary_not_found",
+            "pronunciation_dictionaries",
+        )

@@ -65,6 +65,13 @@ const again = await runtime.importVoice(file, { name: 'Node / again?' });
 heard.again = (await runtime.voice(again.id)).name;
 await runtime.deleteVoice(again.id);
 heard.gone = await refused(runtime.voice('nobody?'));
+const words = [{ word: 'Nguyen', say_as: 'Win', case_sensitive: true }];
+const { id } = await runtime.addPronunciationDictionary('Node', words);
+await runtime.editPronunciationDictionary(id, { name: 'Node too' });
+heard.dictionaries = (await runtime.pronunciationDictionaries()).filter((one) => one.id === id).map((one) => one.name);
+heard.words = (await runtime.pronunciationDictionary(id)).pronunciations;
+await runtime.deletePronunciationDictionary(id);
+heard.forgotten = await refused(runtime.pronunciationDictionary(id));
 heard.ticket = (await runtime.ticket()).length > 10;
 heard.nowhere = await refused(new SpeechRoutes('http://127.0.0.1:9/v1/audio/speech/stream').models());
 console.log(JSON.stringify([heard]));
@@ -105,6 +112,9 @@ def test_node_keeps_voices_changes_them_and_takes_them_elsewhere(server: Running
         "head": "RIFF",
         "again": "Node / again?",
         "gone": ["voice_not_found", None],
+        "dictionaries": ["Node too"],
+        "words": [{"word": "Nguyen", "say_as": "Win", "case_sensitive": True}],
+        "forgotten": ["pronunciation_dictionary_not_found", None],
         "ticket": True,
         "nowhere": ["runtime_unavailable", None],
     }

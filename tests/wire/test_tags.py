@@ -146,14 +146,6 @@ def test_elevenlabs_routes_take_both(server: RunningServer) -> None:
     assert (too_long.status_code, too_long.json()["detail"]["status"]) == (400, "tag_too_long")
 
 
-@pytest.mark.parametrize("kind", [ONE, MANY])
-def test_elevenlabs_locators_are_refused(server: RunningServer, kind: str) -> None:
-    locators = [{"pronunciation_dictionary_id": "d", "version_id": "1"}]
-    (error, *_) = eleven(server, kind, "Ask.", pronunciation_dictionary_locators=locators)
-    assert (error["error"], error["param"]) == ("invalid_config", "pronunciation_dictionary_locators")
-    assert "send the words as pronunciations" in error["message"]
-
-
 # --- Cartesia's dialect has tags of its own
 
 
@@ -163,12 +155,6 @@ def test_cartesias_clients_bring_their_words_too(server: RunningServer) -> None:
     times = [message for message in heard if message["type"] == "timestamps"]
     assert times
     assert all(message["estimated"] is True for message in times)
-
-
-def test_a_dictionary_that_is_kept_elsewhere_is_refused(server: RunningServer) -> None:
-    (error,) = said(server, "Ask Nguyen.", pronunciation_dict_id="pdict_1")
-    assert (error["type"], error["error_code"]) == ("error", "invalid_config")
-    assert "pronunciation_dict_id" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""The runtime's routes beside the socket: models, stored voices, tickets."""
+"""The runtime's routes beside the socket: models, stored voices, pronunciation dictionaries, tickets."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 Proxy = str | Literal[True] | None
 
 VOICES = "/v1/audio/voices"
+PRONUNCIATIONS = "/v1/audio/pronunciations"
 
 
 class Routes:
@@ -69,6 +71,30 @@ class Routes:
     async def delete_voice(self, voice: str) -> None:
         """Delete a stored voice for good."""
         await self._http.content("DELETE", _of(voice))
+
+    async def pronunciation_dictionaries(self) -> list[dict[str, Any]]:
+        """The kept dictionaries, without their words (docs/api.md, Pronunciations)."""
+        kept: list[dict[str, Any]] = (await self._http.json("GET", PRONUNCIATIONS))["data"]
+        return kept
+
+    async def pronunciation_dictionary(self, dictionary: str) -> dict[str, Any]:
+        """One of them with its words, by its id, as everywhere below."""
+        return await self._http.json("GET", _of(dictionary, PRONUNCIATIONS))
+
+    async def add_pronunciation_dictionary(
+        self, name: str, pronunciations: Sequence[Mapping[str, Any]], description: str = ""
+    ) -> dict[str, Any]:
+        """Keep a dictionary whose ``id`` `Client.speak` can name in ``pronunciation_dictionaries``."""
+        body = {"name": name, "description": description, "pronunciations": [*pronunciations]}
+        return await self._http.json("POST", PRONUNCIATIONS, json=body)
+
+    async def edit_pronunciation_dictionary(self, dictionary: str, **changes: Any) -> dict[str, Any]:
+        """Change its ``name``, ``description`` or ``pronunciations`` (all of them), and leave the rest."""
+        return await self._http.json("PATCH", _of(dictionary, PRONUNCIATIONS), json=changes)
+
+    async def delete_pronunciation_dictionary(self, dictionary: str) -> None:
+        """Delete a kept dictionary for good."""
+        await self._http.content("DELETE", _of(dictionary, PRONUNCIATIONS))
 
     async def ticket(self) -> str:
         """A word that opens one session without the key, soon: for a page that must not hold it (docs/api.md, Keys)."""
@@ -131,5 +157,5 @@ def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
         return SpeechRefused("unknown_route", sentence)
 
 
-def _of(voice: str) -> str:
-    return f"{VOICES}/{quote(voice, safe='')}"
+def _of(name: str, route: str = VOICES) -> str:
+    return f"{route}/{quote(name, safe='')}"

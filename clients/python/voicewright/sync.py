@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar, Unpack
 
@@ -147,6 +147,23 @@ class Client:
 
     def delete_voice(self, voice: str) -> None:
         self._loop.run(self._client.delete_voice(voice))
+
+    def pronunciation_dictionaries(self) -> list[dict[str, Any]]:
+        return self._loop.run(self._client.pronunciation_dictionaries())
+
+    def pronunciation_dictionary(self, dictionary: str) -> dict[str, Any]:
+        return self._loop.run(self._client.pronunciation_dictionary(dictionary))
+
+    def add_pronunciation_dictionary(
+        self, name: str, pronunciations: Sequence[Mapping[str, Any]], description: str = ""
+    ) -> dict[str, Any]:
+        return self._loop.run(self._client.add_pronunciation_dictionary(name, pronunciations, description))
+
+    def edit_pronunciation_dictionary(self, dictionary: str, **changes: Any) -> dict[str, Any]:
+        return self._loop.run(self._client.edit_pronunciation_dictionary(dictionary, **changes))
+
+    def delete_pronunciation_dictionary(self, dictionary: str) -> None:
+        self._loop.run(self._client.delete_pronunciation_dictionary(dictionary))
 
     def ticket(self) -> str:
         return self._loop.run(self._client.ticket())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from voicewright.errors import VoicewrightError
 
@@ -24,7 +24,8 @@ class Config(TypedDict, total=False):
     split_granularity: str
     max_buffer_delay_ms: float
     tags: bool  # the text holds tags: [excited], [pause:500ms]
-    pronunciations: list[dict[str, str]]  # {"word": …, "say_as": …}
+    pronunciations: list[dict[str, Any]]  # {"word": …, "say_as": …}, perhaps "case_sensitive": True
+    pronunciation_dictionaries: list[str]  # ids of kept ones
     text_filter: str  # "none" where a whole text is spoken and nothing else is said
     initial_codec_chunk_frames: int
     seed: int

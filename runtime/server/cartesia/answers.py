@@ -33,3 +33,29 @@ class CartesiaVoicePage(TypedDict):
 
     data: list[CartesiaVoiceEntry]
     has_more: bool
+
+
+class CartesiaDictionaryItem(TypedDict):
+    """A word, and how it is said."""
+
+    text: str
+    alias: str
+    case_sensitive: bool
+
+
+class CartesiaDictionary(TypedDict):
+    """A kept pronunciation dictionary as Cartesia's clients read it."""
+
+    id: str
+    name: str
+    owner_id: str
+    pinned: bool
+    created_at: str
+    items: list[CartesiaDictionaryItem]
+
+
+class CartesiaDictionaryPage(TypedDict):
+    """A page of them."""
+
+    data: list[CartesiaDictionary]
+    has_more: bool

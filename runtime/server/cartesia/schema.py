@@ -10,7 +10,7 @@ from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
 from runtime.server.languages import language_of
 from runtime.server.text.filter import FilterName
-from runtime.server.text.pronunciations import Pronunciations, refuse_dictionary
+from runtime.server.text.pronunciations import Pronunciations
 from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
@@ -67,7 +67,7 @@ class FileFormat(StrictFields):
 
 
 class CartesiaRequest(StrictFields):
-    """The voice and how it speaks; ``seed`` and what follows are ours."""
+    """The voice and how it speaks; ``seed`` and what follows are ours, but for the dictionary."""
 
     model_id: Name | None = None
     voice: CartesiaVoice = CartesiaVoice()
@@ -78,6 +78,15 @@ class CartesiaRequest(StrictFields):
     max_frames: Annotated[int, Field(ge=1)] | None = None
     text_filter: FilterName | None = None
     pronunciations: Pronunciations = Field([])
+    pronunciation_dict_id: Name | None = None
+
+    @property
+    def dictionaries(self) -> list[tuple[str, str | None]]:
+        return [] if self.pronunciation_dict_id is None else [(self.pronunciation_dict_id, None)]
+
+    @property
+    def dictionaries_field(self) -> str:
+        return "pronunciation_dict_id"
 
     @property
     def filter_name(self) -> FilterName:
@@ -163,8 +172,6 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     if isinstance(voice, dict) and voice.get("mode") == "embedding":
         why = "embeddings are not taken; name a voice by its id"
         raise InvalidConfig(where="voice", why=why, param="voice")
-    if fields.get("pronunciation_dict_id") is not None:
-        refuse_dictionary("pronunciation_dict_id")
     message = checked(kind, {name: value for name, value in fields.items() if value is not None})
     check_frames(message.max_frames, limits.max_frames)
     return message

@@ -20,6 +20,7 @@ from runtime.server.cartesia import replies
 from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read
 from runtime.server.dialect import Dialect, RecentNames
+from runtime.server.text.pronunciations import all_words
 from runtime.server.utterance import GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
 from runtime.shared.speech_rate import is_speakable
@@ -138,7 +139,7 @@ class CartesiaSession(Dialect[Segment]):
                 message.filter_name,
                 message.pause_s,
                 param="transcript",
-                pronunciations=message.pronunciations,
+                pronunciations=all_words(message, self._library),
             ),
             said_at=self._clock(),
         )

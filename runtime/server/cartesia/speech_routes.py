@@ -17,7 +17,7 @@ from runtime.server.http_speech import HttpSpeech, event, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
 from runtime.server.request_ids import id_of
 from runtime.server.text.filter import filtered
-from runtime.server.text.pronunciations import dictionary_for
+from runtime.server.text.pronunciations import all_words, dictionary_for
 from runtime.server.wire import Reply
 from runtime.shared.encoding import FORMATS, Encoder, wav_header
 from runtime.shared.pcm_formats import PcmWriter
@@ -113,7 +113,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
 
     def _spoken(self) -> str:
         body = self._body
-        dictionary = dictionary_for(body.pronunciations, self._host.settings.limits, tags=False)
+        dictionary = dictionary_for(all_words(body, self._library), self._host.settings.limits, tags=False)
         return filtered(body.filter_name, without_tags(body.transcript), dictionary)
 
 

@@ -9,13 +9,13 @@ from fastapi import FastAPI, Request
 
 from runtime.errors import InvalidConfig, VoiceNotFound
 from runtime.server.cartesia.answers import CartesiaVoiceEntry, CartesiaVoicePage
+from runtime.server.cartesia.paging import PARAMETERS, page, page_size
 from runtime.server.engine_host import Host
 from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
 from runtime.server.wire import Reply
 
 GET = ["GET", "HEAD"]
-_MOST = 100  # in a page, as there
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -26,12 +26,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(
         answer=CartesiaVoicePage,
         refusals=frozenset({InvalidConfig}),
-        parameters={
-            "limit": f"how many, 1 to {_MOST}",
-            "starting_after": "the id of the last of the page before",
-            "ending_before": "the id of the first of the page behind",
-            "q": "words of the name or description",
-        },
+        parameters={**PARAMETERS, "q": "words of the name or description"},
     )
     async def voices(
         request: Request,
@@ -41,21 +36,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
         q: str = "",
     ) -> Reply:
         """A page of the voices whose name or description holds ``q``."""
-        if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:4]) <= _MOST:
-            raise InvalidConfig(where="limit", why=f"it must be a number from 1 to {_MOST}", param="limit")
-        size, words = int(limit), q.casefold()
+        size, words = page_size(limit), q.casefold()
         listed = [
             _entry(voice)
             for voice in known_voices(host, request.headers)
             if words in f"{voice.name} {voice.description}".casefold()
         ]
-        ids = [found["id"] for found in listed]
-        if ending_before in ids:
-            end = ids.index(ending_before)
-            start = max(0, end - size)
-            return {"data": listed[start:end], "has_more": start > 0}
-        start = ids.index(starting_after) + 1 if starting_after in ids else 0
-        return {"data": listed[start : start + size], "has_more": start + size < len(listed)}
+        return page(listed, size, starting_after, ending_before)
 
     @app.api_route("/voices/{voice_id}", methods=GET)
     @documented(answer=CartesiaVoiceEntry, refusals=frozenset({VoiceNotFound}))

@@ -6,6 +6,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from runtime.server.elevenlabs.pronunciation_rules import AliasRule
+
 
 class Detail(TypedDict):
     """What is wrong."""
@@ -157,3 +159,52 @@ class ElevenLabsUser(TypedDict):
     is_onboarding_checklist_completed: bool
     created_at: int
     seat_type: str
+
+
+class ElevenLabsDictionary(TypedDict):
+    """A kept pronunciation dictionary as ElevenLabs' clients read it."""
+
+    id: str
+    latest_version_id: str
+    latest_version_rules_num: int
+    name: str
+    permission_on_resource: str
+    created_by: str
+    creation_time_unix: int
+    archived_time_unix: int | None
+    description: str | None
+
+
+class ElevenLabsWholeDictionary(ElevenLabsDictionary):
+    """The same with the rules of its latest version."""
+
+    rules: list[AliasRule]
+
+
+class ElevenLabsDictionaryPage(TypedDict):
+    """A page of them."""
+
+    pronunciation_dictionaries: list[ElevenLabsDictionary]
+    next_cursor: str | None
+    has_more: bool
+
+
+class ElevenLabsAddedDictionary(TypedDict):
+    """A dictionary that is kept now, with its first version."""
+
+    id: str
+    name: str
+    created_by: str
+    creation_time_unix: int
+    version_id: str
+    version_rules_num: int
+    description: str | None
+    permission_on_resource: str
+
+
+class ElevenLabsChangedRules(TypedDict):
+    """The version that a change of rules has made; the one that there was where nothing has changed."""
+
+    id: str
+    version_id: str
+    version_rules_num: int

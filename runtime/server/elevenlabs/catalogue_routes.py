@@ -27,7 +27,10 @@ from runtime.shared.port.error_responses import tell_errors
 GET = ["GET", "HEAD"]
 KEY = "xi-api-key"  # the header that its clients always send, and others never
 
-_ROUTES = ("/v1/text-to-speech/", "/v1/text-to-dialogue", "/v1/user", "/v1/voices", "/v2/voices")
+_ROUTES = (
+    *("/v1/text-to-speech/", "/v1/text-to-dialogue", "/v1/user", "/v1/voices", "/v2/voices"),
+    "/v1/pronunciation-dictionaries",
+)
 _MOST = 100  # in a page, as there
 
 

@@ -15,7 +15,7 @@ from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
 from runtime.server.languages import language_of
 from runtime.server.text.filter import FilterName
-from runtime.server.text.pronunciations import Pronunciations, refuse_dictionary
+from runtime.server.text.pronunciations import MOST_DICTIONARIES, Pronunciations
 from runtime.server.utterance import Manner
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, check_frames, checked
@@ -74,11 +74,20 @@ class SocketOptions(FileOptions):
     sync_alignment: Annotated[bool, Field(strict=False)] = False
 
 
+class DictionaryLocator(StrictFields):
+    """A kept pronunciation dictionary; without a version the latest."""
+
+    pronunciation_dictionary_id: Name
+    version_id: Name | None = None
+
+
 class Spoken(StrictFields):
     """How a text is spoken; what stands below ``seed`` is ours."""
 
     voice_settings: VoiceSettings = VoiceSettings()
-    pronunciation_dictionary_locators: Annotated[list[Any], Field(max_length=64)] = Field(default_factory=list)
+    pronunciation_dictionary_locators: Annotated[list[DictionaryLocator], Field(max_length=MOST_DICTIONARIES)] = Field(
+        default_factory=list
+    )
     seed: Seed | None = None
     instructions: Text | None = None
     graft: bool = False
@@ -86,6 +95,14 @@ class Spoken(StrictFields):
     pronunciations: Pronunciations = Field([])
     max_frames: Annotated[int, Field(ge=1)] | None = None
     text_filter: FilterName | None = None
+
+    @property
+    def dictionaries(self) -> list[tuple[str, str | None]]:
+        return [(one.pronunciation_dictionary_id, one.version_id) for one in self.pronunciation_dictionary_locators]
+
+    @property
+    def dictionaries_field(self) -> str:
+        return "pronunciation_dictionary_locators"
 
     @property
     def speed(self) -> float:
@@ -150,8 +167,6 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
         BadRequest: a field of the wrong type, out of its range, or for what is not served here.
     """
     message = checked(kind, {name: value for name, value in fields.items() if value is not None})
-    if message.pronunciation_dictionary_locators:
-        refuse_dictionary("pronunciation_dictionary_locators")
     check_frames(message.max_frames, limits.max_frames)
     return message
 

@@ -20,6 +20,7 @@ from runtime.server.elevenlabs.chunk_schedule import DEFAULT, ChunkSchedule
 from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage, SocketOptions, manner, read, resolve_voice
 from runtime.server.elevenlabs.sound_messages import SoundMessages
+from runtime.server.text.pronunciations import all_words
 from runtime.server.utterance import GrowingText
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
 from runtime.shared.inline_tags import ReadText
@@ -106,7 +107,7 @@ class ElevenLabsSession(Dialect[Context]):
             self._limits,
             message.text_filter or "markdown",
             pause_s,
-            pronunciations=message.pronunciations,
+            pronunciations=all_words(message, self._library),
             tags=message.tags,
         )
         lengths = message.generation_config.chunk_length_schedule

@@ -26,7 +26,7 @@ from runtime.server.http_speech import HttpSpeech, read_fields
 from runtime.server.openapi.operations import SPEECH, documented
 from runtime.server.request_ids import id_of
 from runtime.server.text.filter import filtered
-from runtime.server.text.pronunciations import dictionary_for
+from runtime.server.text.pronunciations import all_words, dictionary_for
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply
 from runtime.shared.inline_tags import untagged
 from runtime.shared.speech_tags import without_tags
@@ -96,7 +96,7 @@ class _SpokenText(HttpSpeech[TextToSpeechBody]):
         self.format: OutputFormat = form
         body = self._body
         limits = self._host.settings.limits
-        dictionary = dictionary_for(body.pronunciations, limits, tags=body.tags)
+        dictionary = dictionary_for(all_words(body, self._library), limits, tags=body.tags)
         self._text = filtered(body.text_filter or "none", without_tags(body.text), dictionary)
         self._read = untagged(self._text, limits.max_instruct_chars) if body.tags else self._text
 

@@ -23,7 +23,7 @@ from pydantic import (
 from runtime.errors import InvalidConfig
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
 from runtime.server.text.filter import FilterName
-from runtime.server.text.pronunciations import Pronunciations
+from runtime.server.text.pronunciations import DictionaryIds, Pronunciations
 from runtime.server.utterance import GrowingText
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, StrictFields, Text, checked
@@ -108,6 +108,9 @@ class SessionConfig(Message):
         "but none with split_granularity none",
     )
     pronunciations: Pronunciations = Field([], description="words that are said otherwise, wherever they stand whole")
+    pronunciation_dictionaries: DictionaryIds = Field(
+        [], description="ids of kept dictionaries, whose words are said otherwise too, behind those of pronunciations"
+    )
     tags: bool = Field(
         False, description="the text holds tags: [excited] is a style for what follows, [pause:500ms] a silence"
     )
@@ -170,6 +173,14 @@ class SessionConfig(Message):
         return GrowingText(
             limits, self.filter_name, self.pause_s(limits), pronunciations=self.pronunciations, tags=self.tags
         )
+
+    @property
+    def dictionaries(self) -> list[tuple[str, str | None]]:
+        return [(dictionary_id, None) for dictionary_id in self.pronunciation_dictionaries]
+
+    @property
+    def dictionaries_field(self) -> str:
+        return "pronunciation_dictionaries"
 
     @property
     def layout(self) -> Layout | None:

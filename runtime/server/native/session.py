@@ -14,6 +14,7 @@ from runtime.server.commands import Played
 from runtime.server.dialect import Dialect
 from runtime.server.native import binary_frame, replies, schema
 from runtime.server.native.contexts import NativeUtterance
+from runtime.server.text.pronunciations import all_words
 from runtime.server.utterance import ChosenVoice
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_frames, pieces
 
@@ -115,11 +116,12 @@ class Session(Dialect[NativeUtterance]):
                 raise TooManyContexts(limit=self._limits.max_contexts)
             check_frames(config.frame_limit, self._limits.max_frames)
             resolved = config.resolve_voice(self._resolver)
+            words = all_words(config, self._library)
         except BadRequest as error:
             self._refuse_config(name, error)
             return
         # The samples are kept, the message that brought them need not be.
-        slim = config.model_copy(update={"ref_audio": None})
+        slim = config.model_copy(update={"ref_audio": None, "pronunciations": words})
         self._voices[name] = self._chosen(slim, resolved, config.ref_audio)
 
     def _append(self, name: str, text: str) -> None:

@@ -29,6 +29,7 @@ from runtime.server.omni import replies
 from runtime.server.omni.schema import OmniConfig, read_config
 from runtime.server.omni.sentence_queue import Goodbye, OpenEncoder, Sentence, SentenceQueue, Turn, TurnEnd
 from runtime.server.omni.sentences import Sentences
+from runtime.server.text.pronunciations import all_words
 from runtime.server.utterance import ChosenVoice, GrowingText
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
@@ -178,11 +179,12 @@ class OmniSession(Dialect[Sentence]):
         try:
             config = read_config(fields, self._limits)
             resolved = config.resolve_voice(self._resolver)
+            words = all_words(config, self._library)
         except BadRequest as error:
             self._refuse(f"Invalid session config: {error}", error)
             return
         # The audio is decoded once, the message that brought it need not be kept.
-        changed: dict[str, Any] = {"ref_audio": None}
+        changed: dict[str, Any] = {"ref_audio": None, "pronunciations": words}
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
             changed["non_streaming_mode"] = False  # that server's: spoken with its first words
         self._voice = self._chosen(config.model_copy(update=changed), resolved, config.ref_audio)

@@ -155,7 +155,7 @@ def _responses(operation: Operation, schemas: dict[int, Document]) -> Document:
     if operation.answer is not None:
         answer[JSON] = {"schema": schemas[id(operation.answer)]}
     return {
-        "200": {"description": "What was asked for.", "content": answer},
+        str(operation.status): {"description": "What was asked for.", **({"content": answer} if answer else {})},
         **dict(_refusals(operation.refusals | EVERYWHERE, schemas[id(operation.refused_as)])),
     }
 

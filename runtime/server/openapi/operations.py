@@ -57,9 +57,12 @@ _OF_SOCKETS: set[type[SpeechError]] = {
     *(errors.OutOfOrder, errors.TooManyContexts, errors.SubprotocolRequired),
     *(errors.SessionTooLong, errors.SlowReader, errors.MethodNotAllowed),
 }
+_OF_DICTIONARIES: set[type[SpeechError]] = {
+    *(errors.DictionaryNotFound, errors.DictionaryNotYours, errors.TooManyDictionaries),
+}
 _OF_THE_LIBRARY: set[type[SpeechError]] = {
     *(errors.VoiceNotYours, errors.TooManyVoices, errors.VoiceNameTaken, errors.VoiceNameOfSpeaker),
-    errors.ConsentRequired,
+    *(errors.ConsentRequired, errors.DictionaryNotYours, errors.TooManyDictionaries),
 }
 # Of a body with a voice in it, and of a form that keeps one.
 SPEECH: Refusals = (
@@ -67,11 +70,14 @@ SPEECH: Refusals = (
 )
 LIBRARY: Refusals = frozenset(
     {
-        *_OF_THE_LIBRARY,
+        *(_OF_THE_LIBRARY - _OF_DICTIONARIES),
         *(errors.InvalidConfig, errors.InvalidMessage, errors.VoiceNotFound, errors.VoiceFileInvalid),
         *(errors.TranscriptMismatch, errors.SessionIdle, errors.StorageFailed),
         *kinds(errors.BadReferenceAudio),
     }
+)
+DICTIONARIES: Refusals = frozenset(
+    {*_OF_DICTIONARIES, errors.InvalidConfig, errors.InvalidMessage, errors.SessionIdle, errors.StorageFailed}
 )
 UNREADY: Refusals = frozenset({errors.Loading, errors.Draining, errors.EngineDead})
 
@@ -84,6 +90,7 @@ class Operation:
     body_media: str = JSON
     query: Any = None  # a model of the parameters that the signature does not have
     answer: Any = None  # of JSON
+    status: int = 200  # of that; 204: there is nothing to say
     example: Mapping[str, Any] | None = None  # of a body
     sound: tuple[str, ...] = ()  # media types of an answer that is bytes
     is_events: bool = False  # it may be answered by server-sent events

@@ -1,25 +1,29 @@
-"""Reads the pronunciation dictionary that a request brings with it; shared by all dialects.
+"""Reads the words that a request has said otherwise: those that it brings, and dictionaries that are kept here.
 
-Dictionaries that are kept belong to the studio's visitors. The runtime keeps none, so that no id names one here.
+Shared by all dialects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Annotated
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, Field
 
-from runtime.errors import InvalidConfig
-from runtime.server.wire import StrictFields, Text
+from runtime.errors import DictionaryNotFound
+from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MOST_WORDS, Word
+from runtime.server.voices.voice_library import VoiceLibrary
+from runtime.server.wire import Name, StrictFields, Text
 from runtime.settings import Limits
 from runtime.shared.inline_tags import may_be_tag
 from runtime.shared.pronouncing import Dictionary, dictionary_of
 
-MOST_WORDS = 200
+MOST_DICTIONARIES = 3  # of one request
 
 
-def _line(most: int) -> Callable[[str], str]:
+def line(most: int) -> Callable[[str], str]:
+    """Return what trims a text and checks that it has 1 to so many characters."""
+
     def check(text: str) -> str:
         text = text.strip()
         if not 1 <= len(text) <= most:
@@ -30,26 +34,62 @@ def _line(most: int) -> Callable[[str], str]:
 
 
 class Pronunciation(StrictFields):
-    """A word, and how it is said."""
+    """A word, and how it is said; ``case_sensitive``: in no other case than it is written."""
 
-    word: Annotated[Text, AfterValidator(_line(80))]
-    say_as: Annotated[Text, AfterValidator(_line(200))]
+    word: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
+    say_as: Annotated[Text, AfterValidator(line(LONGEST_SAID))]
+    case_sensitive: bool = False
+
+    def kept(self) -> Word:
+        return Word(self.word, self.say_as, self.case_sensitive)
 
 
 Pronunciations = Annotated[list[Pronunciation], Field(max_length=MOST_WORDS)]
 
 
-def dictionary_for(entries: Iterable[Pronunciation], limits: Limits, *, tags: bool) -> Dictionary | None:
-    """Return the dictionary of these words, or None without any; in a text with ``tags`` it leaves these alone."""
-    words = tuple((entry.word, entry.say_as) for entry in entries)
-    return dictionary_of(words, may_be_tag(limits.max_instruct_chars) if tags else "") if words else None
+DictionaryIds = Annotated[list[Name], Field(max_length=MOST_DICTIONARIES)]
 
 
-def refuse_dictionary(param: str) -> None:
-    """Refuse the id of a dictionary that is kept elsewhere, so that no text is said otherwise than its client thinks.
+class NamesDictionaries(Protocol):
+    """What a request says of words."""
+
+    @property
+    def pronunciations(self) -> list[Pronunciation]: ...
+
+    @property
+    def dictionaries(self) -> Sequence[tuple[str, str | None]]:
+        """Ids of the kept ones that it names, each with that of a version; None: the latest."""
+        ...
+
+    @property
+    def dictionaries_field(self) -> str:
+        """What its clients call these."""
+        ...
+
+
+def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
+    """The words of a request and then those of the dictionaries that it names, in their order.
+
+    Thread: the event loop; a file of at most half a megabyte is read where it was not read before.
 
     Raises:
-        InvalidConfig: always.
+        DictionaryNotFound: one of them is not kept here, or not in that version any more.
     """
-    why = "no pronunciation dictionaries are kept here; send the words as pronunciations"
-    raise InvalidConfig(where=param, why=why, param=param)
+    words = list(asked.pronunciations)
+    for dictionary_id, version_id in asked.dictionaries:
+        try:
+            version = library.pronunciations.version(dictionary_id, version_id)
+        except DictionaryNotFound as error:
+            error.param = asked.dictionaries_field
+            raise
+        words += (
+            Pronunciation.model_construct(word=word.word, say_as=word.say_as, case_sensitive=word.case_sensitive)
+            for word in version.words
+        )
+    return words
+
+
+def dictionary_for(entries: Iterable[Pronunciation], limits: Limits, *, tags: bool) -> Dictionary | None:
+    """Return the dictionary of these words, or None without any; in a text with ``tags`` it leaves these alone."""
+    words = tuple((entry.word, entry.say_as, entry.case_sensitive) for entry in entries)
+    return dictionary_of(words, may_be_tag(limits.max_instruct_chars) if tags else "") if words else None

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
 from fastapi import Request
-from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 
 from runtime.errors import (
     ConsentRequired,
     InvalidConfig,
-    MessageTooLarge,
     ReferenceTooLong,
-    SessionIdle,
     SpeechError,
-    StorageFailed,
 )
 from runtime.request import SAMPLE_RATE
+from runtime.server.multipart import read_multipart
 from runtime.settings import Limits
 from runtime.shared.names import checked_name, checked_tags, new_id
 from runtime.shared.reference import read_reference
@@ -40,15 +34,7 @@ from runtime.voices.voice_file import (
     read_voice,
 )
 
-FIELD_BYTES = 32 * 2**10
-MOST_FIELDS, MOST_FILES = 16, 2
-FORM_BYTES = MOST_FIELDS * FIELD_BYTES  # beside the file
-
 TRUE = frozenset({"1", "true", "yes"})
-
-
-# It warns of every damaged form, and a client may send as many as it likes.
-logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +58,8 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
         InvalidConfig: it is no multipart form, or asks for what is not served here.
         MessageTooLarge, SessionIdle: it is too large, or stopped coming.
     """
-    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        _refuse("body", "send a multipart/form-data form; voices made from a prompt are not kept here")
-    body = _bounded(request, limits)
-    parser = MultiPartParser(
-        request.headers, body, max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=FIELD_BYTES
-    )
-    try:
-        form = await parser.parse()
-    except MultiPartException:
-        _refuse("body", "it is not a valid form, or has too many or too large fields")
-    except OSError:
-        raise StorageFailed(what="The voice", why="the upload could not be stored while it came") from None
-    try:
-        fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
-        files = {
-            name: await _content(file, limits) for name, file in form.multi_items() if isinstance(file, UploadFile)
-        }
-    finally:
-        await form.close()
+    refused = "send a multipart/form-data form; voices made from a prompt are not kept here"
+    fields, files = await read_multipart(request, limits, what="The voice", refused=refused)
     return _checked(VoiceForm(fields, files.get("audio_sample"), files.get("file")))
 
 
@@ -174,34 +143,6 @@ def edit_of(fields: dict[str, Any]) -> Edit:
         description=_checked_text("description", description, MAX_WORDS) if "description" in fields else None,
         tags=None if tags is None else tuple(tags),
     )
-
-
-async def _bounded(request: Request, limits: Limits) -> AsyncGenerator[bytes, None]:
-    """The body, no more of it than may come, and no slower than an idle socket."""
-    most = limits.max_upload_bytes + FORM_BYTES
-    announced = request.headers.get("content-length", "0")
-    if announced.isdecimal() and int(announced[:19]) > most:
-        raise MessageTooLarge(what="The upload", size=announced[:19], limit=limits.max_upload_bytes)
-    size = 0
-    pieces = aiter(request.stream())
-    while True:
-        try:
-            async with asyncio.timeout(limits.idle_s):
-                piece = await anext(pieces)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise SessionIdle(limit=limits.idle_s) from None
-        size += len(piece)
-        if size > most:
-            raise MessageTooLarge(what="The upload", size=f"over {most}", limit=limits.max_upload_bytes)
-        yield piece
-
-
-async def _content(upload: UploadFile, limits: Limits) -> bytes:
-    if (size := upload.size or 0) > limits.max_upload_bytes:
-        raise MessageTooLarge(what="The upload", size=size, limit=limits.max_upload_bytes)
-    return await upload.read()
 
 
 def _checked(form: VoiceForm) -> VoiceForm:

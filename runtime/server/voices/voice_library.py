@@ -1,15 +1,21 @@
-"""Defines what the server needs of the voice library, and nothing more."""
+"""Defines what the server needs of a library in order to speak, and nothing more."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
 from runtime.request import Reference
 from runtime.voices.voice import VoiceCard as VoiceCard
 
 
 class VoiceLibrary(Protocol):
     """Voices on disk with an index in memory. ``find`` and ``cards`` return at once; ``reference`` reads a file."""
+
+    @property
+    def pronunciations(self) -> OwnerDictionaries:
+        """Its pronunciation dictionaries; to find one reads its file, where that has changed."""
+        ...
 
     def cards(self) -> tuple[VoiceCard, ...]:
         """Every voice that can be used, by name."""

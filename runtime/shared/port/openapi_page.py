@@ -61,11 +61,11 @@ def _operation(method: str, path: str, operation: Document) -> str:
 
 def _answer(response: Document) -> str:
     """Of an answer what it is, of a refusal its codes and sentences."""
-    content = response["content"]
+    content = response.get("content", {})
     kinds = ", ".join(f"<code>{media}</code> {_type(kind['schema'])}" for media, kind in content.items())
     lines = response["description"].splitlines()
     if not lines[0].startswith("* "):
-        return kinds
+        return kinds or "nothing"
     return kinds + "<ul>" + "".join(f"<li>{_prose_line(line[2:])}</li>" for line in lines) + "</ul>"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from cartesia import Cartesia
+from cartesia import Cartesia, NotFoundError
 from heard import sound, tell
 
 VOICE = {"mode": "id", "id": "clara"}
@@ -62,6 +62,34 @@ def voices(client: Cartesia) -> dict[str, Any]:
     return {"names": [voice.name for voice in listed], "one": client.voices.get(listed[0].id).name}
 
 
+def dictionaries(client: Cartesia) -> dict[str, Any]:
+    """Made, listed page by page, changed, spoken with, deleted."""
+    kept = client.pronunciation_dicts
+    made = kept.create(name="Our names", items=[{"text": "Nguyen", "alias": "Lose"}])
+    other = kept.create(name="Others")
+    listed = [one.name for one in kept.list(limit=1)]
+    changed = kept.update(made.id, items=[{"text": "nguyen", "alias": "Win", "case_sensitive": False}])
+    options = {"model_id": "sonic-3", "voice": "clara", "language": "en", "output_format": FORMAT}
+
+    def said(transcript: str, **more: Any) -> str:
+        reply = client.tts.generate(transcript=transcript, **options, **more, extra_body={"seed": 7})
+        return str(sound(reply.read())["sha256"])
+
+    pair = [said("Ask Nguyen.", pronunciation_dict_id=made.id), said("Ask Win.")]
+    kept.delete(other.id)
+    try:
+        kept.retrieve(other.id)
+    except NotFoundError as error:
+        gone = error.body["error"]["code"]
+    return {
+        "listed": listed,
+        "items": [[item.text, item.alias] for item in changed.items],
+        "pair": pair,
+        "gone": gone,
+        "left": kept.retrieve(made.id).name,
+    }
+
+
 def main(base: str) -> None:
     client = Cartesia(api_key="none", base_url=base, websocket_base_url=base.replace("http", "ws", 1))
     with client.tts.websocket_connect() as connection:
@@ -82,6 +110,7 @@ def main(base: str) -> None:
         third = heard(after, "after")
         flushes = flushed(connection)
     told = {"flushes": flushes, "events": as_events(client), "voices": voices(client)}
+    told["dictionaries"] = dictionaries(client)
     tell(**told, whole=first, pieces=second, after_cancel=third, generated=generated(client))
 
 

@@ -30,6 +30,12 @@ async function main(base) {
   } catch (error) {
     refused = [error.statusCode, error.body.detail.status];
   }
+  const dictionary = await client.pronunciationDictionaries.createFromRules({
+    name: 'In JavaScript',
+    rules: [{ type: 'alias', stringToReplace: 'Nguyen', alias: 'Win' }],
+  });
+  const locator = { pronunciationDictionaryId: dictionary.id, versionId: dictionary.versionId };
+  const asked = { ...SPOKEN, text: 'Ask Nguyen.', pronunciationDictionaryLocators: [locator] };
   const { voices } = await client.voices.getAll();
   const found = await client.voices.search({ pageSize: 1, search: 'clara' });
   console.log(JSON.stringify({
@@ -40,6 +46,9 @@ async function main(base) {
     pieces: await sound(pieces),
     told: told.join(''),
     refused,
+    said: await sound(await speech.convert('clara', asked)),
+    meant: await sound(await speech.convert('clara', { ...SPOKEN, text: 'Ask Win.' })),
+    kept: (await client.pronunciationDictionaries.list()).pronunciationDictionaries.map((kept) => kept.name),
     voices: voices.map((voice) => voice.name),
     one: (await client.voices.get(voices[0].voiceId)).name,
     found: [found.voices.map((voice) => voice.name), found.hasMore],

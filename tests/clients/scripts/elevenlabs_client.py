@@ -7,9 +7,16 @@ import sys
 from typing import Any
 from urllib.parse import urlsplit
 
-from elevenlabs import VoiceSettings
+from elevenlabs import PronunciationDictionaryVersionLocator, VoiceSettings
 from elevenlabs.client import ElevenLabs
 from elevenlabs.core.api_error import ApiError
+from elevenlabs.pronunciation_dictionaries import (
+    BodyAddAPronunciationDictionaryV1PronunciationDictionariesAddFromRulesPostRulesItem_Alias as Alias,
+)
+from elevenlabs.pronunciation_dictionaries import (
+    BodyAddAPronunciationDictionaryV1PronunciationDictionariesAddFromRulesPostRulesItem_Phoneme as Phoneme,
+)
+from elevenlabs.pronunciation_dictionaries.rules import PronunciationDictionaryRule_Alias as MoreAlias
 from heard import sound, tell
 from tls_tunnel import tls
 
@@ -60,6 +67,48 @@ def refused(client: ElevenLabs) -> list[Any]:
     return answers
 
 
+def dictionaries(client: ElevenLabs) -> dict[str, Any]:
+    """Made of rules and of a file, changed, spoken with in two versions, and put away."""
+    kept = client.pronunciation_dictionaries
+    made = kept.create_from_rules(name="Our names", rules=[Alias(string_to_replace="Nguyen", alias="Win")])
+    newer = kept.rules.add(made.id, rules=[MoreAlias(string_to_replace="Nguyen", alias="Lose")])
+    lexicon = b"".join(kept.download(made.id, newer.version_id))
+    copy = kept.create_from_file(name="A copy", file=lexicon, description="From a file.")
+    removed = kept.rules.remove(copy.id, rule_strings=["Nguyen"])
+
+    def said(text: str, *versions: str | None) -> str:
+        locators = [
+            PronunciationDictionaryVersionLocator(pronunciation_dictionary_id=made.id, version_id=version)
+            for version in versions
+        ]
+        pieces = client.text_to_speech.convert(
+            text=text, output_format=FORMAT, pronunciation_dictionary_locators=locators, **SPOKEN
+        )
+        return str(sound(b"".join(pieces))["sha256"])
+
+    page = kept.list(page_size=1)
+    kept.update(copy.id, archived=True)
+    answers = {
+        "pairs": [
+            [said("Ask Nguyen.", made.version_id), said("Ask Win.")],
+            [said("Ask Nguyen.", newer.version_id), said("Ask Lose.")],
+            [said("Ask Nguyen.", None), said("Ask Lose.")],
+        ],
+        "rules": [[rule.string_to_replace, rule.alias] for rule in kept.get(made.id).rules],
+        "lexicon": lexicon.decode(),
+        "removed": removed.version_rules_num,
+        "page": [[one.name for one in page.pronunciation_dictionaries], page.has_more],
+        "next": [one.name for one in kept.list(cursor=page.next_cursor).pronunciation_dictionaries],
+        "left": [one.name for one in kept.list().pronunciation_dictionaries],
+    }
+    try:
+        phoneme = Phoneme(string_to_replace="bayou", phoneme="ˈbɑju", alphabet="ipa")
+        kept.create_from_rules(name="Sounds", rules=[phoneme])
+    except ApiError as error:
+        answers["refused"] = [error.status_code, error.body["detail"]["message"]]
+    return answers
+
+
 def main(base: str) -> None:
     with tls(urlsplit(base).port or 80) as address:  # its socket is wss, whatever the base is
         client = ElevenLabs(base_url=address, api_key="none")
@@ -69,6 +118,7 @@ def main(base: str) -> None:
             http=http(client),
             realtime=realtime(client),
             refused=refused(client),
+            dictionaries=dictionaries(client),
             voices=[voice.name for voice in voices],
             one=client.voices.get(voices[0].voice_id).name,
             found=[[voice.name for voice in found.voices], found.has_more],

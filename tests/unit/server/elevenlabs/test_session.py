@@ -81,13 +81,13 @@ def test_any_error_ends_the_socket_of_one_text() -> None:
         assert driver.cancelled == [1]
 
 
-def test_a_pronunciation_dictionary_is_one_clear_sentence() -> None:
+def test_a_pronunciation_dictionary_that_is_not_kept_is_one_clear_sentence() -> None:
     driver = elevenlabs(is_multi=False)
     locators = [{"pronunciation_dictionary_id": "d", "version_id": "v"}]
     driver.send({"text": " ", "pronunciation_dictionary_locators": locators})
     error, _ = driver.heard()
-    assert (error["error"], error["param"]) == ("invalid_config", "pronunciation_dictionary_locators")
-    assert "no pronunciation dictionaries are kept here" in error["message"]
+    assert error["error"] == "pronunciation_dictionary_not_found"
+    assert error["param"] == "pronunciation_dictionary_locators"
     driver = elevenlabs(is_multi=False)
     driver.send({"text": "Hi", "pronunciation_dictionary_locators": []})
     assert len(driver.submitted) == 1

@@ -1,0 +1,1 @@
+"""Keeps pronunciation dictionaries on disk: their words, their versions, whose they are. No sockets."""

@@ -1,0 +1,155 @@
+"""Keeps pronunciation dictionaries in a folder, a file each. Thread: any; other processes may use the folder too."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from runtime.errors import DictionaryNotFound
+from runtime.pronunciations.dictionary import MAX_BYTES, PronunciationDictionary, Word, new_dictionary, read, write
+from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
+from runtime.shared.names import checked_name, is_id
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".pronunciations"
+_READ = 32  # dictionaries of the process that are kept as values
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryEdit:
+    """What changes of a dictionary; None: that does not."""
+
+    name: str | None = None
+    description: str | None = None
+    is_archived: bool | None = None
+    words: Callable[[tuple[Word, ...]], Iterable[Word]] | None = None  # of those that it has
+
+    def of(self, dictionary: PronunciationDictionary, now: float) -> PronunciationDictionary:
+        """
+        Raises:
+            InvalidConfig: the name cannot be one, or the words are too many.
+        """
+        changed = replace(
+            dictionary,
+            name=dictionary.name if self.name is None else checked_name(self.name),
+            description=dictionary.description if self.description is None else self.description,
+            archived_at=self._archived_at(dictionary.archived_at, now),
+        )
+        return changed if self.words is None else changed.with_words(self.words(dictionary.latest.words), now)
+
+    def _archived_at(self, before: float | None, now: float) -> float | None:
+        if self.is_archived is None:
+            return before
+        return (before or now) if self.is_archived else None
+
+
+class DictionaryFolder:
+    """The dictionaries of one owner. Nothing is written before the first is kept.
+
+    The files are the truth and nothing else is held: to find one is to look at its file, and to read it where it has
+    changed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find(self, dictionary_id: str) -> PronunciationDictionary | None:
+        """The dictionary of that id; None: there is none, or its file cannot be used."""
+        if not is_id(dictionary_id):
+            return None
+        path = self.folder / (dictionary_id + SUFFIX)
+        try:
+            state = path.stat(follow_symlinks=False)
+            if not stat.S_ISREG(state.st_mode) or state.st_size > MAX_BYTES:
+                return None
+            found = _parsed(path, (state.st_mtime_ns, state.st_size, state.st_ino))
+        except OSError:
+            return None
+        except ValueError as error:
+            log.warning("%s cannot be used: %s", path.name, error)
+            return None
+        return found if found.id == dictionary_id else None
+
+    def all(self) -> list[PronunciationDictionary]:
+        """Every dictionary that can be used, the newest first."""
+        try:
+            names = [name.removesuffix(SUFFIX) for name in os.listdir(self.folder) if name.endswith(SUFFIX)]
+        except OSError:
+            return []
+        found = [dictionary for name in names if (dictionary := self.find(name)) is not None]
+        return sorted(found, key=lambda dictionary: (-dictionary.created_at, dictionary.id))
+
+    # --- what changes it; each raises StorageFailed where the disk does not take it, and then nothing has changed
+
+    def add(
+        self, name: str, words: Iterable[Word], *, description: str = "", check: Callable[[], None] = lambda: None
+    ) -> PronunciationDictionary:
+        """Keep a new one, unless ``check`` raises, which is called while nobody else writes.
+
+        Raises:
+            InvalidConfig: its name cannot be one.
+        """
+        dictionary = new_dictionary(name, words, time.time(), description=description)
+        with self._writing():
+            check()
+            return self._put(dictionary)
+
+    def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
+        """Change one, from what it is now; two who add words at once have both.
+
+        Raises:
+            DictionaryNotFound: there is none of that id.
+            InvalidConfig: it cannot be so.
+        """
+        with self._writing():
+            return self._put(edit.of(self._known(dictionary_id), time.time()))
+
+    def delete(self, dictionary_id: str) -> None:
+        """Delete one for good.
+
+        Raises:
+            DictionaryNotFound: there is none of that id.
+        """
+        with self._writing():
+            self._known(dictionary_id)
+            remove_file(self.folder, dictionary_id + SUFFIX)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Alone in the folder, and without what killed writers left."""
+        with storing("The pronunciation dictionary", "voices"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with locked(self.folder):
+                sweep(self.folder)
+                yield
+
+    def _known(self, dictionary_id: str) -> PronunciationDictionary:
+        if (found := self.find(dictionary_id)) is None:
+            raise DictionaryNotFound(what="pronunciation dictionary of that id")
+        return found
+
+    def _put(self, dictionary: PronunciationDictionary) -> PronunciationDictionary:
+        data = write(dictionary)
+        kept = read(data)  # nothing is kept that could not be read again
+        replace_file(self.folder, dictionary.id + SUFFIX, data)
+        return kept
+
+
+@lru_cache(_READ)
+def _parsed(path: Path, _version: tuple[int, int, int]) -> PronunciationDictionary:
+    """
+    Raises:
+        OSError: it cannot be read any more.
+        ValueError: it is no dictionary.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        return read(file.read(MAX_BYTES + 1))

@@ -1,0 +1,85 @@
+"""Gives each owner its own pronunciation dictionaries, and behind them the server's common ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runtime.errors import DictionaryNotFound, DictionaryNotYours, TooManyDictionaries
+from runtime.pronunciations.dictionary import PronunciationDictionary, Version, Word
+from runtime.pronunciations.folder import DictionaryEdit, DictionaryFolder
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerDictionaries:
+    """What one client sees: its own, and the common ones, which it can use and not change. Thread: any."""
+
+    own: DictionaryFolder
+    common: DictionaryFolder | None = None  # None: the own ones are the common ones
+    most: int = 0  # of its own; 0: any number
+
+    def all(self) -> list[PronunciationDictionary]:
+        """As `DictionaryFolder.all`, its own first."""
+        return [*self.own.all(), *(() if self.common is None else self.common.all())]
+
+    def get(self, dictionary_id: str) -> PronunciationDictionary:
+        """The dictionary of that id.
+
+        Raises:
+            DictionaryNotFound: there is none.
+        """
+        found = self.own.find(dictionary_id)
+        if found is None and self.common is not None:
+            found = self.common.find(dictionary_id)
+        if found is None:
+            raise DictionaryNotFound(what="pronunciation dictionary of that id")
+        return found
+
+    def version(self, dictionary_id: str, version_id: str | None = None) -> Version:
+        """That version of it, without an id the latest.
+
+        Raises:
+            DictionaryNotFound: there is no such dictionary, or that version of it is not kept (any more).
+        """
+        version = self.get(dictionary_id).version(version_id)
+        if version is None:
+            raise DictionaryNotFound(what="such version of that pronunciation dictionary any more")
+        return version
+
+    def owns(self, dictionary_id: str) -> bool:
+        """Whether it may change that one."""
+        return self.own.find(dictionary_id) is not None
+
+    def add(self, name: str, words: Iterable[Word], *, description: str = "") -> PronunciationDictionary:
+        """As `DictionaryFolder.add`; besides:
+
+        Raises:
+            TooManyDictionaries: it may keep no more.
+        """
+        return self.own.add(name, words, description=description, check=self._check_room)
+
+    def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
+        """As `DictionaryFolder.change`; besides:
+
+        Raises:
+            DictionaryNotYours: it is one of the common ones.
+        """
+        self._check_owned(dictionary_id)
+        return self.own.change(dictionary_id, edit)
+
+    def delete(self, dictionary_id: str) -> None:
+        """As `DictionaryFolder.delete`; besides:
+
+        Raises:
+            DictionaryNotYours: it is one of the common ones.
+        """
+        self._check_owned(dictionary_id)
+        self.own.delete(dictionary_id)
+
+    def _check_owned(self, dictionary_id: str) -> None:
+        if self.common is not None and not self.owns(dictionary_id) and self.common.find(dictionary_id) is not None:
+            raise DictionaryNotYours
+
+    def _check_room(self) -> None:
+        if self.most and len(self.own.all()) >= self.most:
+            raise TooManyDictionaries(limit=self.most)

@@ -1,0 +1,126 @@
+"""Serves Cartesia's ``/pronunciation-dicts``: the kept pronunciation dictionaries as its clients read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request, Response
+from pydantic import AfterValidator, Field
+
+from runtime.errors import DictionaryNotFound, InvalidConfig
+from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MOST_WORDS, PronunciationDictionary, Word
+from runtime.pronunciations.folder import DictionaryEdit
+from runtime.server.cartesia.answers import CartesiaDictionary, CartesiaDictionaryPage
+from runtime.server.cartesia.paging import PARAMETERS, page, page_size
+from runtime.server.engine_host import Host
+from runtime.server.http_speech import read_fields
+from runtime.server.openapi.operations import DICTIONARIES, documented
+from runtime.server.pronunciations.routes import CREATING, aside, dictionaries_of
+from runtime.server.text.pronunciations import line
+from runtime.server.wire import Name, Reply, StrictFields, Text, checked
+
+GET = ["GET", "HEAD"]
+PATH = "/pronunciation-dicts"
+ONE = PATH + "/{dictionary_id}"
+_OWNER = "voicewright"  # of all that is kept here, as of the account
+_PHONEMES = "<<"  # begins an alias that spells sounds
+
+
+def _no_phonemes(alias: str) -> str:
+    if _PHONEMES in alias:
+        raise ValueError("phonemes are not spoken here; write the word as it sounds")
+    return alias
+
+
+class Item(StrictFields):
+    """A word, and how it is said."""
+
+    text: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
+    alias: Annotated[Text, AfterValidator(line(LONGEST_SAID)), AfterValidator(_no_phonemes)]
+    case_sensitive: bool | None = None
+
+    def kept(self) -> Word:
+        return Word(self.text, self.alias, bool(self.case_sensitive))
+
+
+Items = Annotated[list[Item], Field(max_length=MOST_WORDS)]
+
+
+class NewDict(StrictFields):
+    """A dictionary that is to be kept."""
+
+    name: Name
+    items: Items | None = None
+
+
+class ChangedDict(StrictFields):
+    """What is to be changed of one; ``items`` take the place of those that it has."""
+
+    name: Name | None = None
+    items: Items | None = None
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the routes; its clients write a slash behind the list."""
+
+    @app.api_route(PATH, methods=GET)
+    @app.api_route(PATH + "/", methods=GET)
+    @documented(answer=CartesiaDictionaryPage, refusals=frozenset({InvalidConfig}), parameters=PARAMETERS)
+    async def dictionaries(
+        request: Request, limit: str = "10", starting_after: str = "", ending_before: str = ""
+    ) -> Reply:
+        """A page of the kept pronunciation dictionaries, the newest first."""
+        size = page_size(limit)
+        listed = [_entry(one) for one in await aside(host, dictionaries_of(host, request).all)]
+        return page(listed, size, starting_after, ending_before)
+
+    @app.post(PATH)
+    @app.post(PATH + "/")
+    @documented(
+        body=NewDict,
+        example={"name": "Our names", "items": [{"text": "Nguyen", "alias": "Win"}]},
+        answer=CartesiaDictionary,
+        refusals=CREATING,
+    )
+    async def create(request: Request) -> Reply:
+        """Keep a pronunciation dictionary."""
+        body = checked(NewDict, await read_fields(request, host))
+        words = [item.kept() for item in body.items or ()]
+        return _entry(await aside(host, dictionaries_of(host, request).add, body.name, words))
+
+    @app.api_route(ONE, methods=GET)
+    @documented(answer=CartesiaDictionary, refusals=frozenset({DictionaryNotFound}))
+    async def dictionary(request: Request, dictionary_id: str) -> Reply:
+        """One of them."""
+        return _entry(await aside(host, dictionaries_of(host, request).get, dictionary_id))
+
+    @app.patch(ONE)
+    @documented(body=ChangedDict, answer=CartesiaDictionary, refusals=DICTIONARIES)
+    async def change(request: Request, dictionary_id: str) -> Reply:
+        """Another name, or other words."""
+        body = checked(ChangedDict, await read_fields(request, host))
+        words = None if body.items is None else tuple(item.kept() for item in body.items)
+        edit = DictionaryEdit(name=body.name, words=None if words is None else lambda _: words)
+        return _entry(await aside(host, dictionaries_of(host, request).change, dictionary_id, edit))
+
+    @app.delete(ONE, status_code=204)
+    @documented(status=204, refusals=DICTIONARIES)
+    async def delete(request: Request, dictionary_id: str) -> Response:
+        """Delete it for good."""
+        await aside(host, dictionaries_of(host, request).delete, dictionary_id)
+        return Response(status_code=204)
+
+
+def _entry(dictionary: PronunciationDictionary) -> dict[str, Any]:
+    return {
+        "id": dictionary.id,
+        "name": dictionary.name,
+        "owner_id": _OWNER,
+        "pinned": False,
+        "created_at": datetime.fromtimestamp(dictionary.created_at, UTC).isoformat(),
+        "items": [
+            {"text": word.word, "alias": word.say_as, "case_sensitive": word.case_sensitive}
+            for word in dictionary.latest.words
+        ],
+    }

@@ -1,0 +1,260 @@
+"""Serves ElevenLabs' ``/v1/pronunciation-dictionaries``: the kept dictionaries as its clients read and change them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+
+from runtime.errors import DictionaryNotFound, InvalidConfig, MessageTooLarge
+from runtime.pronunciations.dictionary import MOST_WORDS, PronunciationDictionary, Word
+from runtime.pronunciations.folder import DictionaryEdit
+from runtime.pronunciations.lexicon import MEDIA_TYPE, read_lexicon, write_lexicon
+from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
+from runtime.server.elevenlabs.answers import (
+    ElevenLabsAddedDictionary,
+    ElevenLabsChangedRules,
+    ElevenLabsDictionary,
+    ElevenLabsDictionaryPage,
+    ElevenLabsError,
+    ElevenLabsWholeDictionary,
+)
+from runtime.server.elevenlabs.pronunciation_rules import (
+    ChangedDictionary,
+    LexiconForm,
+    NewDictionary,
+    Rules,
+    RuleStrings,
+    description_of,
+    rule_of,
+)
+from runtime.server.engine_host import Host
+from runtime.server.http_speech import read_fields
+from runtime.server.multipart import read_multipart
+from runtime.server.openapi.operations import DICTIONARIES, FORM, documented
+from runtime.server.pronunciations.routes import CREATING, aside, dictionaries_of
+from runtime.server.wire import Checked, Reply, checked
+
+PATH = "/v1/pronunciation-dictionaries"
+ONE = "/{pronunciation_dictionary_id}"
+GET = ["GET", "HEAD"]
+
+_OWNER = "voicewright"  # of the account that everybody shares
+_MOST = 100  # in a page, as there
+_BY_TIME, _BY_NAME, _UP, _DOWN = "creation_time_unix", "name", "ascending", "descending"
+_FOUND = frozenset({DictionaryNotFound})
+_RULE = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the routes."""
+    router = APIRouter(prefix=PATH)
+
+    async def body_of(request: Request, kind: type[Checked]) -> Checked:
+        fields = await read_fields(request, host)
+        return checked(kind, {name: value for name, value in fields.items() if value is not None})
+
+    async def changed(request: Request, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
+        return await aside(host, dictionaries_of(host, request).change, dictionary_id, edit)
+
+    @router.post("/add-from-rules")
+    @documented(
+        body=NewDictionary,
+        example={"name": "Our names", "rules": [_RULE]},
+        answer=ElevenLabsAddedDictionary,
+        refusals=CREATING,
+        refused_as=ElevenLabsError,
+    )
+    async def add_from_rules(request: Request) -> Reply:
+        """Keep a dictionary of alias rules."""
+        body, kept = await body_of(request, NewDictionary), dictionaries_of(host, request)
+        words = merged((), (rule.kept() for rule in body.rules))
+        return _added(await aside(host, lambda: kept.add(body.name, words, description=body.description)))
+
+    @router.post("/add-from-file")
+    @documented(
+        body=LexiconForm,
+        body_media=FORM,
+        answer=ElevenLabsAddedDictionary,
+        refusals=CREATING | {MessageTooLarge},
+        refused_as=ElevenLabsError,
+    )
+    async def add_from_file(request: Request) -> Reply:
+        """Keep a dictionary out of a PLS lexicon with aliases."""
+        limits, kept = host.settings.limits, dictionaries_of(host, request)
+        refused = "send a multipart/form-data form with a name and a file"
+        fields, files = await read_multipart(request, limits, what="The pronunciation dictionary", refused=refused)
+        if "name" not in fields or "file" not in files:
+            raise InvalidConfig(where="body", why=refused, param="name" if "name" not in fields else "file")
+        description = description_of(fields.get("description", ""))
+
+        def keep() -> PronunciationDictionary:
+            try:
+                words = read_lexicon(files["file"])
+            except ValueError as error:
+                raise InvalidConfig(where="file", why=str(error), param="file") from None
+            return kept.add(fields["name"], merged((), words), description=description)
+
+        return _added(await aside(host, keep))
+
+    @router.api_route("", methods=GET)
+    @documented(
+        answer=ElevenLabsDictionaryPage,
+        refusals=frozenset({InvalidConfig}),
+        refused_as=ElevenLabsError,
+        parameters={
+            "page_size": f"how many, 1 to {_MOST}",
+            "cursor": "as the page before said",
+            "sort": f"{_BY_TIME} or {_BY_NAME}",
+            "sort_direction": f"{_UP} or {_DOWN}",
+            "include_archived": "true: those that are archived too",
+        },
+    )
+    async def dictionaries(
+        request: Request,
+        page_size: str = "30",
+        cursor: str = "",
+        sort: str = _BY_TIME,
+        sort_direction: str = _DOWN,
+        include_archived: str = "false",
+    ) -> Reply:
+        """A page of the dictionaries."""
+        if not page_size.isascii() or not page_size.isdecimal() or not 1 <= int(page_size[:4]) <= _MOST:
+            raise InvalidConfig(where="page_size", why=f"it must be a number from 1 to {_MOST}", param="page_size")
+        for where, word, known in (
+            ("sort", sort, (_BY_TIME, _BY_NAME)),
+            ("sort_direction", sort_direction.lower(), (_UP, _DOWN)),
+            ("include_archived", include_archived.lower(), ("true", "false")),
+        ):
+            if word not in known:
+                raise InvalidConfig(where=where, why=f"it must be {' or '.join(known)}", param=where)
+        kept = dictionaries_of(host, request)
+        has_all = include_archived.lower() == "true"
+        listed = [one for one in await aside(host, kept.all) if has_all or one.archived_at is None]
+        listed.sort(key=lambda one: one.name.casefold() if sort == _BY_NAME else one.created_at)
+        if sort_direction.lower() == _DOWN:
+            listed.reverse()
+        ids, size = [one.id for one in listed], int(page_size)
+        start = ids.index(cursor) + 1 if cursor in ids else 0
+        page, has_more = listed[start : start + size], start + size < len(listed)
+        return {
+            "pronunciation_dictionaries": [_entry(kept, one) for one in page],
+            "next_cursor": page[-1].id if has_more else None,
+            "has_more": has_more,
+        }
+
+    @router.api_route(ONE, methods=GET)
+    @documented(answer=ElevenLabsWholeDictionary, refusals=_FOUND, refused_as=ElevenLabsError)
+    async def dictionary(request: Request, pronunciation_dictionary_id: str) -> Reply:
+        """One of them, with the rules of its latest version."""
+        kept = dictionaries_of(host, request)
+        found = await aside(host, kept.get, pronunciation_dictionary_id)
+        return {**_entry(kept, found), "rules": [rule_of(word) for word in found.latest.words]}
+
+    @router.patch(ONE)
+    @documented(body=ChangedDictionary, answer=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError)
+    async def change(request: Request, pronunciation_dictionary_id: str) -> Reply:
+        """Another name, or archived; the version stays."""
+        body = await body_of(request, ChangedDictionary)
+        edit = DictionaryEdit(name=body.name, is_archived=body.archived)
+        found = await changed(request, pronunciation_dictionary_id, edit)
+        return _entry(dictionaries_of(host, request), found)
+
+    @router.post(ONE + "/set-rules")
+    @documented(
+        body=Rules,
+        example={"rules": [_RULE]},
+        answer=ElevenLabsChangedRules,
+        refusals=DICTIONARIES,
+        refused_as=ElevenLabsError,
+    )
+    async def set_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
+        """Other rules in the place of all; a version of its own, as below."""
+        words = merged((), [rule.kept() for rule in (await body_of(request, Rules)).rules])
+        return _version(await changed(request, pronunciation_dictionary_id, DictionaryEdit(words=lambda _: words)))
+
+    @router.post(ONE + "/add-rules")
+    @documented(
+        body=Rules,
+        example={"rules": [_RULE]},
+        answer=ElevenLabsChangedRules,
+        refusals=DICTIONARIES,
+        refused_as=ElevenLabsError,
+    )
+    async def add_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
+        """More rules; one of the same string takes the place of the one that was there."""
+        words = [rule.kept() for rule in (await body_of(request, Rules)).rules]
+        edit = DictionaryEdit(words=lambda before: merged(before, words))
+        return _version(await changed(request, pronunciation_dictionary_id, edit))
+
+    @router.post(ONE + "/remove-rules")
+    @documented(
+        body=RuleStrings,
+        example={"rule_strings": ["Nguyen"]},
+        answer=ElevenLabsChangedRules,
+        refusals=DICTIONARIES,
+        refused_as=ElevenLabsError,
+    )
+    async def remove_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
+        """Without the rules of these strings; those that there are not are none."""
+        gone = {string.strip() for string in (await body_of(request, RuleStrings)).rule_strings}
+        edit = DictionaryEdit(words=lambda before: [word for word in before if word.word not in gone])
+        return _version(await changed(request, pronunciation_dictionary_id, edit))
+
+    @router.api_route("/{dictionary_id}/{version_id}/download", methods=GET)
+    @documented(sound=(MEDIA_TYPE,), refusals=_FOUND, refused_as=ElevenLabsError)
+    async def download(request: Request, dictionary_id: str, version_id: str) -> Response:
+        """The rules of one version as a PLS lexicon."""
+        version = await aside(host, dictionaries_of(host, request).version, dictionary_id, version_id)
+        return Response(write_lexicon(version.words), media_type=MEDIA_TYPE)
+
+    app.include_router(router)
+
+
+def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
+    """The words with these added, each in the place of the one that is written so.
+
+    Raises:
+        InvalidConfig: there are too many.
+    """
+    kept = {word.word: word for word in (*before, *words)}
+    if len(kept) > MOST_WORDS:
+        why = f"there would be {len(kept)}; the limit of a dictionary is {MOST_WORDS}"
+        raise InvalidConfig(where="rules", why=why, param="rules")
+    return tuple(kept.values())
+
+
+def _entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
+    return {
+        "id": dictionary.id,
+        "latest_version_id": dictionary.latest.id,
+        "latest_version_rules_num": len(dictionary.latest.words),
+        "name": dictionary.name,
+        "permission_on_resource": "admin" if kept.owns(dictionary.id) else "viewer",
+        "created_by": _OWNER,
+        "creation_time_unix": int(dictionary.created_at),
+        "archived_time_unix": None if dictionary.archived_at is None else int(dictionary.archived_at),
+        "description": dictionary.description or None,
+    }
+
+
+def _added(dictionary: PronunciationDictionary) -> Reply:
+    return {
+        "id": dictionary.id,
+        "name": dictionary.name,
+        "created_by": _OWNER,
+        "creation_time_unix": int(dictionary.created_at),
+        "version_id": dictionary.latest.id,
+        "version_rules_num": len(dictionary.latest.words),
+        "description": dictionary.description or None,
+        "permission_on_resource": "admin",
+    }
+
+
+def _version(dictionary: PronunciationDictionary) -> Reply:
+    return {
+        "id": dictionary.id,
+        "version_id": dictionary.latest.id,
+        "version_rules_num": len(dictionary.latest.words),
+    }

@@ -1,0 +1,109 @@
+"""Reads the rules of ElevenLabs' pronunciation dictionaries: aliases; phonemes are refused in a sentence."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from typing_extensions import TypedDict
+
+from runtime.errors import InvalidConfig
+from runtime.pronunciations.dictionary import LONGEST_ABOUT, LONGEST_SAID, LONGEST_WORD, MOST_WORDS, Word
+from runtime.server.text.pronunciations import line
+from runtime.server.wire import Name, StrictFields, Text
+
+ALIAS = "alias"
+
+
+class Rule(StrictFields):
+    """A string that is found where it stands whole, and its alias; without a word about it in its own case only."""
+
+    type: Name = ALIAS
+    string_to_replace: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
+    alias: Annotated[Text, AfterValidator(line(LONGEST_SAID))]
+    case_sensitive: bool | None = None
+    word_boundaries: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_an_alias(cls, fields: object) -> object:
+        if isinstance(fields, dict) and fields.get("type", ALIAS) != ALIAS:
+            raise ValueError("phonemes are not spoken here; give the word an alias that sounds so")
+        return fields
+
+    @model_validator(mode="after")
+    def _stands_whole(self) -> Self:
+        if self.word_boundaries is False:
+            raise ValueError("words are found where they stand whole; leave word_boundaries out")
+        return self
+
+    def kept(self) -> Word:
+        return Word(self.string_to_replace, self.alias, case_sensitive=self.case_sensitive is not False)
+
+
+class Rules(StrictFields):
+    """Rules, the last of one string holds."""
+
+    rules: Annotated[list[Rule], Field(max_length=MOST_WORDS)]
+
+
+class NewDictionary(Rules):
+    """A dictionary that is to be kept."""
+
+    name: Name
+    description: Annotated[Text, Field(max_length=LONGEST_ABOUT)] = ""
+
+
+class ChangedDictionary(StrictFields):
+    """What is to be changed of one."""
+
+    name: Name | None = None
+    archived: bool | None = None
+
+
+class RuleStrings(StrictFields):
+    """The strings of rules."""
+
+    rule_strings: Annotated[list[Text], Field(max_length=MOST_WORDS)]
+
+
+class LexiconForm(TypedDict):
+    """A PLS lexicon whose lexemes have aliases, and what it is called."""
+
+    name: str
+    file: Annotated[str, Field(json_schema_extra={"format": "binary"})]
+    description: NotRequired[str]
+
+
+class AliasRule(TypedDict):
+    """A rule as its clients read it."""
+
+    type: Literal["alias"]
+    string_to_replace: str
+    alias: str
+    case_sensitive: bool
+    word_boundaries: Literal[True]
+
+
+def rule_of(word: Word) -> dict[str, Any]:
+    """A word as a rule."""
+    return {
+        "type": ALIAS,
+        "string_to_replace": word.word,
+        "alias": word.say_as,
+        "case_sensitive": word.case_sensitive,
+        "word_boundaries": True,
+    }
+
+
+def description_of(text: str) -> str:
+    """The description in a form.
+
+    Raises:
+        InvalidConfig: it is too long.
+    """
+    text = text.replace("\x00", "").strip()
+    if len(text) > LONGEST_ABOUT:
+        why = f"it has {len(text)} characters; the limit is {LONGEST_ABOUT}"
+        raise InvalidConfig(where="description", why=why, param="description")
+    return text

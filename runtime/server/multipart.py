@@ -1,0 +1,86 @@
+"""Reads multipart forms up to their limits, for every route that takes a file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from runtime.errors import InvalidConfig, MessageTooLarge, SessionIdle, StorageFailed
+from runtime.settings import Limits
+
+FIELD_BYTES = 32 * 2**10
+MOST_FIELDS, MOST_FILES = 16, 2
+FORM_BYTES = MOST_FIELDS * FIELD_BYTES  # beside the file
+
+# It warns of every damaged form, and a client may send as many as it likes.
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
+
+
+async def read_multipart(
+    request: Request, limits: Limits, *, what: str, refused: str
+) -> tuple[dict[str, str], dict[str, bytes]]:
+    """Return a form's texts and its files by name; what is large lies on disk meanwhile.
+
+    Args:
+        what: could not be kept where the disk does not take it.
+        refused: why a body of another kind is.
+
+    Raises:
+        InvalidConfig: it is no multipart form.
+        MessageTooLarge, SessionIdle: it is too large, or stopped coming.
+        StorageFailed: the disk does not take it.
+    """
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise InvalidConfig(where="body", why=refused, param="body")
+    body = _bounded(request, limits)
+    parser = MultiPartParser(
+        request.headers, body, max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=FIELD_BYTES
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException:
+        why = "it is not a valid form, or has too many or too large fields"
+        raise InvalidConfig(where="body", why=why, param="body") from None
+    except OSError:
+        raise StorageFailed(what=what, why="the upload could not be stored while it came") from None
+    try:
+        fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
+        files = {
+            name: await _content(file, limits) for name, file in form.multi_items() if isinstance(file, UploadFile)
+        }
+    finally:
+        await form.close()
+    return fields, files
+
+
+async def _bounded(request: Request, limits: Limits) -> AsyncGenerator[bytes, None]:
+    """The body, no more of it than may come, and no slower than an idle socket."""
+    most = limits.max_upload_bytes + FORM_BYTES
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced[:19]) > most:
+        raise MessageTooLarge(what="The upload", size=announced[:19], limit=limits.max_upload_bytes)
+    size = 0
+    pieces = aiter(request.stream())
+    while True:
+        try:
+            async with asyncio.timeout(limits.idle_s):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise SessionIdle(limit=limits.idle_s) from None
+        size += len(piece)
+        if size > most:
+            raise MessageTooLarge(what="The upload", size=f"over {most}", limit=limits.max_upload_bytes)
+        yield piece
+
+
+async def _content(upload: UploadFile, limits: Limits) -> bytes:
+    if (size := upload.size or 0) > limits.max_upload_bytes:
+        raise MessageTooLarge(what="The upload", size=size, limit=limits.max_upload_bytes)
+    return await upload.read()

@@ -1,0 +1,1 @@
+"""Serves kept pronunciation dictionaries over HTTP."""

@@ -1,0 +1,118 @@
+"""Serves ``/v1/audio/pronunciations``: pronunciation dictionaries that are kept beside the voices, for each owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request
+
+from runtime.errors import DictionaryNotFound
+from runtime.pronunciations.dictionary import PronunciationDictionary, Word
+from runtime.pronunciations.folder import DictionaryEdit
+from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
+from runtime.server.engine_host import Host
+from runtime.server.http_speech import read_fields
+from runtime.server.openapi.operations import DICTIONARIES, documented
+from runtime.server.pronunciations.schema import (
+    ChangedDictionary,
+    DeletedDictionary,
+    DictionaryList,
+    KeptDictionary,
+    NewDictionary,
+)
+from runtime.server.text.pronunciations import Pronunciation
+from runtime.server.wire import Reply, checked
+
+GET = ["GET", "HEAD"]
+PATH = "/v1/audio/pronunciations"
+ONE = PATH + "/{dictionary_id}"
+EXAMPLE = {"name": "Our names", "pronunciations": [{"word": "Nguyen", "say_as": "Win"}]}
+CREATING = DICTIONARIES - {DictionaryNotFound}
+
+Value = TypeVar("Value")
+
+
+def add_routes(app: FastAPI, host: Host) -> None:
+    """Register the routes."""
+
+    @app.api_route(PATH, methods=GET)
+    @documented(answer=DictionaryList)
+    async def dictionaries(request: Request) -> Reply:
+        """Every dictionary, without its words."""
+        kept = dictionaries_of(host, request)
+        return {"object": "list", "data": [entry(kept, one) for one in await aside(host, kept.all)]}
+
+    @app.post(PATH)
+    @documented(
+        body=NewDictionary, example=EXAMPLE, answer=KeptDictionary, refusals=DICTIONARIES - {DictionaryNotFound}
+    )
+    async def create(request: Request) -> Reply:
+        """Keep a dictionary."""
+        body = checked(NewDictionary, await read_fields(request, host))
+        kept, words = dictionaries_of(host, request), words_of(body.pronunciations)
+        return whole(kept, await aside(host, lambda: kept.add(body.name, words, description=body.description)))
+
+    @app.api_route(ONE, methods=GET)
+    @documented(answer=KeptDictionary, refusals=frozenset({DictionaryNotFound}))
+    async def dictionary(request: Request, dictionary_id: str) -> Reply:
+        """One of them."""
+        kept = dictionaries_of(host, request)
+        return whole(kept, await aside(host, kept.get, dictionary_id))
+
+    @app.patch(ONE)
+    @documented(body=ChangedDictionary, answer=KeptDictionary, refusals=DICTIONARIES)
+    async def change(request: Request, dictionary_id: str) -> Reply:
+        """Another name, description or list of words."""
+        body = checked(ChangedDictionary, await read_fields(request, host))
+        words = None if body.pronunciations is None else words_of(body.pronunciations)
+        edit = DictionaryEdit(
+            name=body.name, description=body.description, words=None if words is None else lambda _: words
+        )
+        kept = dictionaries_of(host, request)
+        return whole(kept, await aside(host, kept.change, dictionary_id, edit))
+
+    @app.delete(ONE)
+    @documented(answer=DeletedDictionary, refusals=DICTIONARIES)
+    async def delete(request: Request, dictionary_id: str) -> Reply:
+        """Delete it for good."""
+        await aside(host, dictionaries_of(host, request).delete, dictionary_id)
+        return {"id": dictionary_id, "object": "audio.pronunciation_dictionary.deleted", "deleted": True}
+
+
+def dictionaries_of(host: Host, request: Request) -> OwnerDictionaries:
+    """Those that a request sees."""
+    return host.owner_library(request.headers).pronunciations
+
+
+async def aside(host: Host, work: Callable[..., Value], *given: object) -> Value:
+    """Do what touches the disk on one of the host's workers."""
+    return await asyncio.get_running_loop().run_in_executor(host.decoders, work, *given)
+
+
+def words_of(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
+    """The words of a body as they are kept."""
+    return tuple(entry.kept() for entry in entries)
+
+
+def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
+    """A dictionary without its words."""
+    return {
+        "id": dictionary.id,
+        "object": "audio.pronunciation_dictionary",
+        "name": dictionary.name,
+        "description": dictionary.description,
+        "version": dictionary.latest.id,
+        "words": len(dictionary.latest.words),
+        "created_at": int(dictionary.created_at),
+        "updated_at": int(dictionary.latest.created_at),
+        "archived": dictionary.archived_at is not None,
+        "yours": kept.owns(dictionary.id),
+    }
+
+
+def whole(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> Reply:
+    """The same with them."""
+    return {**entry(kept, dictionary), "pronunciations": [asdict(word) for word in dictionary.latest.words]}

@@ -1,0 +1,134 @@
+"""A kept dictionary's file: what is written is read again, and nothing else is; versions; lexicons."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.errors import InvalidConfig
+from runtime.pronunciations.dictionary import (
+    KEPT_BYTES,
+    MAX_BYTES,
+    MOST_VERSIONS,
+    MOST_WORDS,
+    Word,
+    new_dictionary,
+    read,
+    write,
+)
+from runtime.pronunciations.lexicon import read_lexicon, write_lexicon
+
+NGUYEN = Word("Nguyen", "Win")
+LARGEST = [Word(f"{number:03}" + "\x01" * 77, "\x01" * 200, case_sensitive=True) for number in range(200)]
+
+
+def test_what_is_written_is_read_again() -> None:
+    made = new_dictionary(" Names ", [NGUYEN, Word("US", "you ess", case_sensitive=True)], 5.5, description="Ours.")
+    changed = replace(made.with_words([NGUYEN], 7.0), archived_at=8.0)
+    assert read(write(changed)) == changed
+    assert changed.name == "Names"
+    assert [len(version.words) for version in changed.versions] == [2, 1]
+    assert changed.version(None) == changed.latest
+    assert changed.version(made.latest.id) == made.latest
+    assert changed.version("0" * 32) is None
+    with pytest.raises(InvalidConfig):
+        new_dictionary("", [], 1.0)
+
+
+def test_the_same_words_are_no_new_version_and_old_versions_go() -> None:
+    made = new_dictionary("Names", [NGUYEN], 1.0)
+    assert made.with_words([NGUYEN], 2.0) is made
+    for number in range(MOST_VERSIONS + 3):
+        made = made.with_words([Word("Nguyen", f"Win {number}")], float(number))
+    assert len(made.versions) == MOST_VERSIONS
+    assert made.latest.words == (Word("Nguyen", f"Win {MOST_VERSIONS + 2}"),)
+
+
+def test_a_file_has_as_many_versions_as_fit_and_the_largest_is_read_again() -> None:
+    made = new_dictionary("Names", LARGEST[:60], 1.0).with_words(LARGEST[:59], 2.0)
+    assert [len(version.words) for version in read(write(made)).versions] == [60, 59]
+    largest = made.with_words(LARGEST, 3.0)
+    assert KEPT_BYTES < len(write(largest)) < MAX_BYTES
+    assert read(write(largest)).versions == (largest.latest,)
+
+
+FIELDS = json.loads(write(new_dictionary("Names", [NGUYEN], 1.0)))
+VERSION = FIELDS["versions"][0]
+WRONG: list[dict[str, Any]] = [
+    {"format": "voicewright.pronunciations.v2"},
+    {"name": 7},
+    {"name": " "},
+    {"name": "x" * 65},
+    {"description": "x" * 501},
+    {"id": "../../etc/passwd"},
+    {"created_at": "now"},
+    {"created_at": True},
+    {"archived_at": -1},
+    {"more": 1},
+    {"versions": []},
+    {"versions": {}},
+    {"versions": None},
+    {"versions": [VERSION] * (MOST_VERSIONS + 1)},
+    {"versions": [{**VERSION, "id": "x"}]},
+    {"versions": [{**VERSION, "words": VERSION["words"] * (MOST_WORDS + 1)}]},
+    {"versions": [{**VERSION, "words": [{"word": "", "say_as": "x"}]}]},
+    {"versions": [{**VERSION, "words": [{"word": "x", "say_as": "y" * 201}]}]},
+    {"versions": [{**VERSION, "words": [{"word": "x", "say_as": "y", "case_sensitive": 1}]}]},
+    {"versions": [{**VERSION, "words": [{"word": "x"}]}]},
+    {"versions": [7]},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_what_is_no_dictionary_is_not_read(wrong: dict[str, Any]) -> None:
+    read(json.dumps(FIELDS).encode())
+    with pytest.raises(ValueError, match=r"it |in it|true or false"):
+        read(json.dumps({**FIELDS, **wrong}).encode())
+
+
+@given(st.binary(max_size=64) | st.text(max_size=64).map(str.encode))
+def test_no_bytes_are_more_than_refused(data: bytes) -> None:
+    for reader in (read, read_lexicon):
+        with pytest.raises(ValueError, match=r"."):
+            reader(data)
+
+
+LEXICON = """<?xml version="1.0" encoding="UTF-8"?>
+<lexicon version="1.0" xmlns="http://www.w3.org/2005/01/pronunciation-lexicon" alphabet="ipa" xml:lang="en-US">
+  <!-- two ways to write it -->
+  <lexeme><grapheme>UN</grapheme><grapheme> U.N. </grapheme><alias>United
+    Nations</alias></lexeme>
+</lexicon>
+"""
+
+
+def test_a_lexicon_gives_its_words() -> None:
+    words = (
+        Word("UN", "United Nations", case_sensitive=True),
+        Word("U.N.", "United Nations", case_sensitive=True),
+    )
+    assert read_lexicon(LEXICON.encode()) == words
+    assert read_lexicon(write_lexicon(words)) == words
+    assert b"<grapheme>a &lt; b</grapheme>" in write_lexicon([Word("a \x01< b", "less")])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (LEXICON.replace("alias>", "phoneme>"), "phonemes"),
+        (LEXICON.replace("lexicon", "words"), "no lexicon"),
+        (LEXICON.replace("lexeme", "word"), "1 to 200 words"),
+        (LEXICON.replace("UN", "U" * 81), "80 characters"),
+        (LEXICON.replace("<lexeme>", "<lexeme"), "not XML"),
+        (LEXICON.replace("<lexicon ", '<!DOCTYPE lexicon [<!ENTITY a "aaaa">]><lexicon '), "DOCTYPE"),
+        ("<" * (MAX_BYTES + 1), "bytes"),
+    ],
+)
+def test_what_is_no_lexicon_of_aliases_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read_lexicon(text.encode())

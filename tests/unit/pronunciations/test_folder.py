@@ -1,0 +1,158 @@
+"""Kept dictionaries on disk: found by their ids, changed one behind the other, never half of one; by owner."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from runtime.errors import DictionaryNotFound, DictionaryNotYours, StorageFailed, TooManyDictionaries
+from runtime.pronunciations import folder as module
+from runtime.pronunciations.dictionary import Word
+from runtime.pronunciations.folder import SUFFIX, DictionaryEdit, DictionaryFolder
+from runtime.pronunciations.owner_dictionaries import OwnerDictionaries
+from runtime.voices.library import Library
+from runtime.voices.owner_libraries import OwnerLibraries
+
+NGUYEN = (Word("Nguyen", "Win"),)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DictionaryFolder:
+    return DictionaryFolder(tmp_path / "voices" / "pronunciations")
+
+
+def test_one_is_kept_found_changed_and_deleted(folder: DictionaryFolder) -> None:
+    assert folder.all() == []
+    assert not folder.folder.exists()  # nothing is written before the first is kept
+    made = folder.add("Names", NGUYEN, description="Ours.")
+    assert folder.find(made.id) == made
+    assert DictionaryFolder(folder.folder).all() == [made]
+    edit = DictionaryEdit(name="More names", description="", is_archived=True, words=lambda before: (*before, *before))
+    changed = folder.change(made.id, edit)
+    assert (changed.name, changed.description, changed.latest.words) == ("More names", "", NGUYEN * 2)
+    assert changed.archived_at is not None
+    assert folder.change(made.id, DictionaryEdit(is_archived=True)).archived_at == changed.archived_at
+    assert folder.change(made.id, DictionaryEdit(is_archived=False)).archived_at is None
+    assert changed.version(made.latest.id) == made.latest
+    folder.delete(made.id)
+    assert folder.all() == []
+    with pytest.raises(DictionaryNotFound):
+        folder.delete(made.id)
+    with pytest.raises(DictionaryNotFound):
+        folder.change(made.id, edit)
+
+
+def test_what_another_process_changes_is_seen(folder: DictionaryFolder) -> None:
+    made = folder.add("Names", NGUYEN)
+    assert folder.find(made.id) == made
+    other = DictionaryFolder(folder.folder)
+    changed = other.change(made.id, DictionaryEdit(name="Other"))
+    assert folder.find(made.id) == changed
+
+
+@pytest.mark.parametrize("name", ["../secret", "", "x" * 32, "/etc/passwd", "0" * 31, "0" * 32])
+def test_an_id_is_never_a_path(folder: DictionaryFolder, name: str) -> None:
+    folder.add("Names", NGUYEN)
+    (folder.folder.parent / ("secret" + SUFFIX)).write_text("{}")
+    assert folder.find(name) is None
+
+
+def test_what_cannot_be_used_is_none(folder: DictionaryFolder, tmp_path: Path) -> None:
+    made = folder.add("Names", NGUYEN)
+    file = folder.folder / (made.id + SUFFIX)
+    whole = file.read_bytes()
+    for damaged in (whole[:-1], b"", whole.replace(made.id.encode(), b"0" * 32), b" " * (2**20)):
+        file.write_bytes(damaged)
+        assert folder.find(made.id) is None
+        assert folder.all() == []
+    file.unlink()
+    (tmp_path / "elsewhere").write_bytes(whole)
+    file.symlink_to(tmp_path / "elsewhere")
+    assert folder.find(made.id) is None
+    file.unlink()
+    os.mkfifo(file)
+    assert folder.find(made.id) is None
+
+
+def test_words_that_several_add_at_once_are_all_there(folder: DictionaryFolder) -> None:
+    made = folder.add("Names", ())
+
+    def add(number: int) -> None:
+        word = Word(f"word {number}", "x")
+        DictionaryFolder(folder.folder).change(made.id, DictionaryEdit(words=lambda before: (*before, word)))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(12)))
+    found = folder.find(made.id)
+    assert found is not None
+    assert {word.word for word in found.latest.words} == {f"word {number}" for number in range(12)}
+
+
+def test_a_full_disk_changes_nothing(folder: DictionaryFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = folder.add("Names", NGUYEN)
+
+    def full(*_: Any) -> NoReturn:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(module, "replace_file", full)
+    with pytest.raises(StorageFailed, match="pronunciation dictionary could not be kept: the disk is full"):
+        folder.change(made.id, DictionaryEdit(name="Other"))
+    assert folder.find(made.id) == made
+
+
+def test_a_kill_leaves_the_old_one_or_the_new_one(folder: DictionaryFolder) -> None:
+    made, chance = folder.add("Names", NGUYEN), random.Random(7)
+    for number in range(5):
+        if (child := os.fork()) == 0:
+            while True:
+                folder.change(made.id, DictionaryEdit(description=str(number) * 500))
+        time.sleep(0.02 * chance.random())
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        (found,) = DictionaryFolder(folder.folder).all()
+        assert found.latest == made.latest
+        assert found.description in {"", *(str(other) * 500 for other in range(number + 1))}
+    folder.change(made.id, DictionaryEdit(name="Last"))
+    assert not [path for path in folder.folder.iterdir() if path.name.endswith(".tmp")]  # what they left was swept
+
+
+# --- of owners
+
+
+def of(libraries: OwnerLibraries, owner: str) -> OwnerDictionaries:
+    return libraries.of(owner).pronunciations
+
+
+def test_each_owner_sees_its_own_and_the_common_ones(tmp_path: Path) -> None:
+    libraries = OwnerLibraries(Library(tmp_path / "voices"), most=0, most_pronunciations=2)
+    common = of(libraries, "").add("Common", NGUYEN)
+    annas = of(libraries, "anna").add("Anna's", NGUYEN)
+    anna, bert = of(libraries, "anna"), of(libraries, "bert")
+    assert [one.name for one in anna.all()] == ["Anna's", "Common"]
+    assert bert.all() == of(libraries, "").all() == [common]
+    assert anna.version(common.id).words == NGUYEN
+    assert (anna.owns(annas.id), anna.owns(common.id)) == (True, False)
+    for stranger in (bert, of(libraries, "")):
+        with pytest.raises(DictionaryNotFound):
+            stranger.get(annas.id)
+        with pytest.raises(DictionaryNotFound):
+            stranger.delete(annas.id)
+    with pytest.raises(DictionaryNotFound, match="version"):
+        anna.version(annas.id, common.latest.id)
+    with pytest.raises(DictionaryNotYours):
+        anna.delete(common.id)
+    with pytest.raises(DictionaryNotYours):
+        anna.change(common.id, DictionaryEdit(name="Mine"))
+    anna.add("Another", NGUYEN)
+    with pytest.raises(TooManyDictionaries, match="2 pronunciation dictionaries"):
+        anna.add("One too many", NGUYEN)
+    for number in range(3):  # whoever brings no owner keeps any number
+        of(libraries, "").add(f"Common {number}", NGUYEN)
