@@ -111,9 +111,8 @@ def pieces(pcm: bytes) -> Iterator[bytes]:
 
 
 def _sentence(error: ValidationError) -> InvalidConfig:
-    path, why = first_fault(error)
-    where = path.partition(".")[0] if path else None
-    return InvalidConfig(where=where or "The message", why=why, param=where)
+    path, why = first_fault(error)  # names of ours and numbers, as no model has keys of its client's choice
+    return InvalidConfig(where=path or "The message", why=why, param=path.partition(".")[0] if path else None)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

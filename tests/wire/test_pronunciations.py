@@ -83,6 +83,12 @@ def test_what_cannot_be_kept_is_refused(server: RunningServer, body: dict[str, A
     refused(httpx.post(server.http + OURS, json=body, timeout=30), 400, "invalid_config", param)
 
 
+def test_what_is_wrong_within_a_list_is_named(server: RunningServer) -> None:
+    body = {"name": "Names", "pronunciations": [*WORDS, {"word": "x"}]}
+    sentence = refused(httpx.post(server.http + OURS, json=body, timeout=30), 400, "invalid_config", "pronunciations")
+    assert sentence == "pronunciations.1.say_as is not valid: it is needed."
+
+
 def test_elevenlabs(http: httpx.Client) -> None:
     rule = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}
     added = http.post(
