@@ -19,7 +19,7 @@ from runtime.request import Mode, Split
 from runtime.settings import Settings, override
 
 VERBOSE = "log what happens to stderr"
-QUANTIZE = "off, int8 or int4: bits of the weights of talker and code predictor, on a CPU"
+QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor, on a CPU"
 WYOMING = "tcp://127.0.0.1:10200"  # Wyoming's usual port for speech
 
 
@@ -159,6 +159,7 @@ def _add_fetch(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", help="auto, cpu, cuda or npu, for --plan")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16, for --plan")
+    parser.add_argument("--quantize", help=f"{QUANTIZE}, for --plan")
     parser.add_argument("--json", action="store_true", help="how far it is, as a line of JSON each, on stdout")
     parser.set_defaults(run=_fetch)
 
@@ -244,7 +245,8 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from runtime.fetch import fetch, plan
 
     if arguments.plan:
-        engine = override(Settings.from_env().engine, device=arguments.device, dtype=arguments.dtype)
+        engine = Settings.from_env().engine
+        engine = override(engine, device=arguments.device, dtype=arguments.dtype, quantize=arguments.quantize)
         print(json.dumps(plan(engine)))
         return 0
     if not arguments.model:

@@ -66,7 +66,8 @@ def _lines(told: Diagnosis) -> Iterator[tuple[str, str]]:
 
 def _memory(row: MemoryRow) -> str:
     slots = f"{row.slots} slots" if row.slots else "does not fit"
-    return f"{_size(row.once)}, and {_size(row.slot)} a slot: {slots}" + (", chosen" if row.is_chosen else "")
+    pace = "" if row.rtf is None else f", {row.rtf:.2f} s of computing for 1 s of speech"
+    return f"{_size(row.once)}, and {_size(row.slot)} a slot: {slots}{pace}" + (", chosen" if row.is_chosen else "")
 
 
 def _some(names: Sequence[str]) -> str:

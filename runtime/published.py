@@ -17,7 +17,6 @@ SPEECH_TOKENIZER = 170_557_441  # numbers, float32 always; the same file in ever
 SMALL_FILES = 5 * 10**6  # bytes of configurations and vocabulary
 POSITION = 2 * 28 * 8 * 128  # numbers that the talker keeps of a position: keys and values
 TALKER_LAYERS = 28
-PREDICTOR_LAYER = 15_730_000  # numbers
 PREDICTOR_LAYERS = 5
 PREDICTOR_STEPS = 15
 SOUND_OPERATIONS = 5.2e9  # of Code2Wav for a frame
@@ -32,7 +31,6 @@ class Published:
     kind: str  # the end of its name
     mode: Mode
     parameters: int  # of model.safetensors, in bfloat16
-    talker_layer: int  # numbers
 
     @property
     def id(self) -> str:
@@ -48,16 +46,9 @@ class Published:
         """Bytes of them that every published checkpoint has, and that come once."""
         return 4 * SPEECH_TOKENIZER
 
-    @property
-    def read_for_a_frame(self) -> int:
-        """Numbers of the weights that one frame reads: the talker once, the code predictor for each further code."""
-        return TALKER_LAYERS * self.talker_layer + PREDICTOR_STEPS * PREDICTOR_LAYERS * PREDICTOR_LAYER
-
-
-_LAYERS = {"0.6B": 15_730_000, "1.7B": 50_340_000}
 
 PUBLISHED = tuple(
-    Published(size, kind, mode, parameters, _LAYERS[size])
+    Published(size, kind, mode, parameters)
     for size, kind, mode, parameters in (
         ("0.6B", "CustomVoice", Mode.CUSTOM_VOICE, 905_788_672),
         ("1.7B", "CustomVoice", Mode.CUSTOM_VOICE, 1_916_676_352),

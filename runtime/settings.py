@@ -123,10 +123,11 @@ class EngineSettings:
         "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU",
     )
     quantize: str = knob(
-        "off",
+        "auto",
         "VOICEWRIGHT_QUANTIZE",
-        "off, int8 or int4: bits of the weights of talker and code predictor, on a CPU",
-        words=("off", "int8", "int4"),
+        "auto, off, int8 or int4: bits of the weights of talker and code predictor, on a CPU; auto is as many as make "
+        "a large checkpoint speak in real time there, by a measurement when it is loaded",
+        words=("auto", "off", "int8", "int4"),
     )
     eager: bool = knob(False, "VOICEWRIGHT_EAGER", "capture no graphs (a CPU never does)")
     sound_dtype: str = knob(

@@ -10,6 +10,8 @@ from runtime.errors import CheckpointMissing
 from runtime.request import Mode
 from runtime.settings import Settings
 
+BITS = "--quantize"
+
 
 def models_of(args: Sequence[str]) -> list[str]:
     """What the runtime is told to load: by its arguments, or by the environment."""
@@ -29,14 +31,28 @@ def values_of(args: Sequence[str], option: str) -> list[str]:
 
 def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
     """The same arguments with other checkpoints."""
+    return _without(args, "--model") + [word for model in models for word in ("--model", model)]
+
+
+def with_bits(args: Sequence[str], word: str) -> list[str]:
+    """The same arguments with other bits of weights; an empty word leaves that to the environment."""
+    return _without(args, BITS) + ([f"{BITS}={word}"] if word else [])
+
+
+def bits_of(args: Sequence[str]) -> str:
+    """What its arguments say of the bits of weights; empty where they say nothing."""
+    return next(iter(values_of(args, BITS)[-1:]), "")
+
+
+def _without(args: Sequence[str], option: str) -> list[str]:
     kept: list[str] = []
     words = iter(args)
     for word in words:
-        if word == "--model":
+        if word == option:
             next(words, None)
-        elif not word.startswith("--model="):
+        elif not word.startswith(f"{option}="):
             kept.append(word)
-    return kept + [word for model in models for word in ("--model", model)]
+    return kept
 
 
 def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:

@@ -22,7 +22,7 @@ from typing import Any
 from runtime.errors import OutOfOrder
 from runtime.request import Mode
 from runtime.shared.files import replace_file
-from studio.checkpoint_arguments import models_of, named_in, with_models
+from studio.checkpoint_arguments import bits_of, models_of, named_in, with_bits, with_models
 from studio.fetching import FETCH, fetching
 from studio.supervisor import ChildRuntime, RuntimeState
 
@@ -65,6 +65,8 @@ class Kept:
     parts: list[DownloadPart] = field(default_factory=list)
     serving: list[str] = field(default_factory=list)  # what has taken over, as arguments
     before: list[str] = field(default_factory=list)  # what served before that
+    bits: str = ""  # of weights, as the host chose them for these; empty: as the studio was told
+    bits_before: str = ""
 
 
 class Downloads:
@@ -94,8 +96,8 @@ class Downloads:
 
     # --- what the host wants
 
-    def start(self, models: Sequence[str]) -> None:
-        """Fetch these and let them take over.
+    def start(self, models: Sequence[str], bits: str = "") -> None:
+        """Fetch these and let them take over, with weights of so many bits; empty: as the studio was told.
 
         Raises:
             OutOfOrder: a download is under way.
@@ -105,6 +107,7 @@ class Downloads:
             "another runs already",
         )
         self.kept.parts = [DownloadPart(model) for model in models]
+        self.kept.bits = bits or bits_of(self._runtime.args)
         self._begin()
 
     async def pause(self) -> None:
@@ -149,7 +152,7 @@ class Downloads:
         self._require(bool(self.kept.before) and self.kept.state is DownloadState.DONE, "nothing served before")
         self._require(not self._runtime.changing, "other checkpoints are being loaded")
         await self._halt()  # it may be bringing them back
-        self._runtime.change(with_models(self._runtime.args, self.kept.before))
+        self._runtime.change(with_bits(with_models(self._runtime.args, self.kept.before), self.kept.bits_before))
         self.forget()
 
     def forget(self) -> None:
@@ -235,16 +238,17 @@ class Downloads:
         """Let what is here take over; where it cannot, all stays as it is."""
         self._become(DownloadState.CHANGING)
         await self._settled()  # the host may have others loaded just now
-        before = models_of(self._runtime.args)
+        before, bits_before = models_of(self._runtime.args), bits_of(self._runtime.args)
         models = await self._with_the_rest(before)
         if await self._load(models):
             # A second download keeps what was there at first as the way back.
-            self.kept.before = self.kept.before or before
+            if not self.kept.before:
+                self.kept.before, self.kept.bits_before = before, bits_before
             self.kept.serving = models
             self._become(DownloadState.DONE)
 
     async def _load(self, models: Sequence[str]) -> bool:
-        self._runtime.change(with_models(self._runtime.args, models))
+        self._runtime.change(with_bits(with_models(self._runtime.args, models), self.kept.bits))
         await self._settled()
         if problem := self._runtime.status.problem:
             self._fail({"code": "not_changed", "message": problem})

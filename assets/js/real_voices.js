@@ -108,9 +108,9 @@ export class RealVoices {
     if (what === 'stop') this.studio.toast(this.t('real_voices.stopped'));
   }
 
-  /** @param {string[]} models */
-  async begin(models) {
-    await this.tell(() => this.send('', 'POST', { models }));
+  /** @param {string[]} models @param {string|null} quantize  bits of their weights; null: as the studio was told */
+  async begin(models, quantize) {
+    await this.tell(() => this.send('', 'POST', quantize ? { models, quantize } : { models }));
     if (this.download.state !== 'fetching') return;
     this.offers.close();
     this.studio.toast(this.t('real_voices.goes_on'));

@@ -7,12 +7,14 @@ export const UNDER_WAY = new Set(['fetching', 'paused', 'changing', 'failed']);
 const MODES = ['custom_voice', 'voice_design', 'base'];
 
 /**
+ * @typedef {{weights: string, memory: number, rtf: number, fits: boolean}} Bits  one kind of weights, here
+ *
  * @typedef {{id: string, size: string, kind: string, mode: string, licence: string, download: number, common: number,
- *   memory: number|null, shared: number|null, rtf: number|null, fits: boolean|null, suggested: boolean}} Offer
+ *   shared: number|null, bits: Bits[], chosen: string|null, suggested: boolean}} Offer
  */
 /**
  * @typedef {{offers: Offer[], sizes: string, total: number|null, room: number|null, asking: boolean,
- *   problem: {code: string}|null}} Plan
+ *   quantize: string|null, problem: {code: string}|null}} Plan
  */
 
 export class Offers {
@@ -25,11 +27,19 @@ export class Offers {
     this.plan = null;
     /** What the host has chosen; until then what is suggested. @type {Set<string>|null} */
     this.picked = null;
+    /** Bits of weights as the host has chosen them; until then as the studio was told. @type {string|null} */
+    this.weights = null;
     /** What the list shows now. */
     this.built = '';
     this.saysWhy = false; // whether what stands there is of the download
     this.list = need(dialog, '#vw-real-list');
     this.sum = need(dialog, '#vw-real-sum');
+    this.bits = need(dialog, '#vw-real-bits', HTMLLabelElement);
+    this.select = need(this.bits, 'select', HTMLSelectElement);
+    this.select.onchange = () => {
+      this.weights = this.select.value;
+      this.paint();
+    };
     this.error = need(dialog, '#vw-real-error');
     this.begin = need(dialog, '#vw-real-begin', HTMLButtonElement);
     this.turn = need(dialog, '#vw-real-turn');
@@ -38,7 +48,10 @@ export class Offers {
     dialog.onclick = ({ target }) => {
       if (target === dialog) this.close(); // beside the sheet
     };
-    this.begin.onclick = () => voices.begin(this.chosen.map(({ id }) => id));
+    this.begin.onclick = () => voices.begin(
+        this.chosen.map(({ id }) => id),
+        this.weights,
+      );
     this.turn.onclick = () => voices.act(voices.download.state === 'fetching' ? 'pause' : 'resume');
     this.stop.onclick = () => voices.act('stop');
     this.list.onchange = ({ target }) => target instanceof HTMLInputElement && this.pick(target);
@@ -84,7 +97,7 @@ export class Offers {
   /** @returns {Offer[]} */
   get chosen() {
     const { picked } = this;
-    return (this.plan?.offers ?? []).filter((offer) => offer.fits !== false && (picked ? picked.has(offer.id) : offer.suggested));
+    return (this.plan?.offers ?? []).filter((offer) => this.taken(offer)?.fits !== false && (picked ? picked.has(offer.id) : offer.suggested));
   }
 
   /** Show what is chosen, or how far the download is; only what has changed is built anew. */
@@ -92,7 +105,7 @@ export class Offers {
     if (!this.isOpen) return;
     const { state, parts, problem } = this.voices.download;
     const runs = UNDER_WAY.has(state);
-    const told = runs ? parts.map(({ id }) => id) : [this.plan?.offers, this.plan?.sizes, this.plan?.asking];
+    const told = runs ? parts.map(({ id }) => id) : [this.plan?.offers, this.plan?.sizes, this.plan?.asking, this.weights];
     const key = JSON.stringify([told, document.documentElement.lang]);
     if (key !== this.built) {
       this.built = key;
@@ -103,6 +116,9 @@ export class Offers {
     if (runs) this.paintDownloads();
     else for (const box of this.list.querySelectorAll('input')) box.checked = this.chosen.some(({ id }) => id === box.value);
     this.begin.hidden = runs;
+    this.bits.hidden = runs || !(this.plan?.offers ?? []).some(({ bits }) => bits.length > 1);
+    this.bits.title = this.t('real_voices.bits.why');
+    this.select.value = this.weights ?? this.plan?.quantize ?? 'auto';
     this.turn.hidden = !runs || state === 'changing';
     this.stop.hidden = !runs;
     this.turn.textContent = this.voices.turn.textContent;
@@ -118,6 +134,12 @@ export class Offers {
   }
 
   // --- choosing
+
+  /** The kind of weights that a checkpoint would have; null until it is known. @param {Offer} offer @returns {Bits|null} */
+  taken({ bits, chosen }) {
+    const wanted = this.weights && this.weights !== 'auto' ? this.weights : chosen;
+    return bits.find(({ weights }) => weights === wanted) ?? null;
+  }
 
   groups() {
     const offers = this.plan?.offers;
@@ -135,7 +157,8 @@ export class Offers {
 
   /** @param {Offer} offer */
   card(offer) {
-    const { id, size, kind, download, memory, fits } = offer;
+    const { id, size, kind, download } = offer;
+    const { memory = null, fits = null } = this.taken(offer) ?? {};
     const card = element('label', 'vw-offer');
     const box = Object.assign(document.createElement('input'), { type: 'checkbox', value: id, disabled: fits === false });
     const values = { get: gigabytes(download), memory: memory === null ? '' : gigabytes(memory) };
@@ -145,21 +168,26 @@ export class Offers {
     return card;
   }
 
-  /** How fast it would speak here. @param {Offer} offer */
-  pace({ rtf, fits, memory }) {
-    if (fits === false) {
+  /** How fast it would speak here, and with which weights. @param {Offer} offer */
+  pace(offer) {
+    const taken = this.taken(offer);
+    if (!taken) return element('span', '', this.t(this.plan?.asking ? 'real_voices.measuring' : 'real_voices.not_measured'));
+    const { rtf, fits, memory, weights } = taken;
+    if (!fits) {
       const have = gigabytes(this.plan?.total ?? 0);
-      return element('span', 'vw-slow', this.t('real_voices.too_large', { need: gigabytes(memory ?? 0), have }));
+      return element('span', 'vw-slow', this.t('real_voices.too_large', { need: gigabytes(memory), have }));
     }
-    if (rtf === null) return element('span', '', this.t(this.plan?.asking ? 'real_voices.measuring' : 'real_voices.not_measured'));
-    const pace = 1 / rtf;
-    const told = this.t('real_voices.pace', { pace: pace >= 10 ? Math.round(pace) : pace.toFixed(pace < 0.1 ? 2 : 1) });
-    return element('span', pace < 1 ? 'vw-slow' : '', pace < 1 ? this.t('real_voices.slow', { pace: told }) : told);
+    let told = this.t('real_voices.pace', { pace: times(rtf) });
+    const full = offer.bits.find((kind) => kind.weights === 'off');
+    if (weights !== 'off' && full) {
+      told = this.t('real_voices.rounded', { pace: told, bits: weights.replace('int', ''), full: times(full.rtf) });
+    }
+    return element('span', rtf > 1 ? 'vw-slow' : '', rtf > 1 ? this.t('real_voices.slow', { pace: told }) : told);
   }
 
   /** Bytes that some take together; what they have in common counts once. @param {Offer[]} offers */
   memory(offers) {
-    return offers.reduce((sum, { memory, shared }, at) => sum + (memory ?? 0) - (at ? (shared ?? 0) : 0), 0);
+    return offers.reduce((sum, offer, at) => sum + (this.taken(offer)?.memory ?? 0) - (at ? (offer.shared ?? 0) : 0), 0);
   }
 
   /** @param {Offer[]} offers */
@@ -221,6 +249,12 @@ export class Offers {
 /** @param {string} tag @param {string} name @param {string} [text] */
 function element(tag, name, text = '') {
   return Object.assign(document.createElement(tag), { className: name, textContent: text });
+}
+
+/** How many times faster than real time a real-time factor is. @param {number} rtf */
+function times(rtf) {
+  const pace = 1 / rtf;
+  return pace >= 10 ? String(Math.round(pace)) : pace.toFixed(pace < 0.1 ? 2 : 1);
 }
 
 /** @param {number} bytes */

@@ -56,7 +56,7 @@ def choose_dtype(name: str, device: Device) -> torch.dtype:
 
 
 def choose_quantization(word: str, device: Device) -> Quantization | None:
-    """The bits of the weights of talker and code predictor; a word of the settings, which are checked.
+    """The bits of the weights of talker and code predictor; a word of the settings but auto, which are checked.
 
     Raises:
         InvalidSetting: the device has no products with so few bits.

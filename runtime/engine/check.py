@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.device import open_device
-from runtime.device.open_device import choose_dtype, choose_quantization
+from runtime.device.open_device import choose_dtype
 from runtime.engine.memory import MemoryNeed, MemoryRoom
 from runtime.engine.registry import Registry
+from runtime.engine.weight_bits import WeightBits
 from runtime.model.checkpoint import resolve
 from runtime.model.inspection import inspect_folder
 from runtime.settings import Settings
@@ -45,7 +46,9 @@ def check(settings: Settings) -> Checked:
     for inspection in found:
         inspection.require()
     names, room = tuple(entry.name for entry in registry.entries), MemoryRoom.of(device, engine)
-    dtype, quantization = choose_dtype(engine.dtype, device), choose_quantization(engine.quantize, device)
-    need = MemoryNeed.of(found, room, engine, dtype, quantization)
+    dtype = choose_dtype(engine.dtype, device)
+    bits = WeightBits(engine, device, dtype)
+    chosen = [bits.of(entry.config, entry.name) for entry in registry.entries]
+    need = MemoryNeed.of(found, room, engine, dtype, chosen)
     need.require(", ".join(names), room, engine)
     return Checked(names, registry.modes, need.with_slots(engine.max_slots or room.most_slots), room.free)

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import torch
 
 from runtime.device import open_device
-from runtime.device.open_device import choose_dtype, choose_quantization
+from runtime.device.open_device import choose_dtype
 from runtime.device.quantized import Quantization
 from runtime.engine.memory import MemoryNeed, MemoryRoom
+from runtime.engine.probe import FrameShape, Probe, Weights
+from runtime.engine.weight_bits import FEW, WeightBits, can_round
 from runtime.errors import SetUpError
 from runtime.model.checkpoint import DECODER, TALKER, public_name
 from runtime.model.config import ModelConfig
 from runtime.model.inspection import Download, WeightsSeen, inspect
+from runtime.published import FRAME_S
 from runtime.settings import EngineSettings
-
-Weights = tuple[torch.dtype, Quantization | None]  # of talker and code predictor
 
 DTYPES = (torch.bfloat16, torch.float32)
 
@@ -76,6 +77,7 @@ class MemoryRow:
     once: int  # for weights and what the process or its graphs need beside them
     slot: int
     slots: int  # that would be taken, with all the memory that the process may have; 0: it does not fit
+    rtf: float | None  # seconds of computing for a second of speech, estimated; None: a card, or a small checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Diagnosis:
 
 
 def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
-    """Inspect a folder or a Hub id; no weights are fetched and none are loaded. Takes seconds.
+    """Inspect a folder or a Hub id; no weights are fetched and none are loaded. Takes seconds, some for its pace here.
 
     Raises:
         CheckpointMissing: there is neither.
@@ -116,16 +118,27 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
     """
     device = open_device(settings.device, eager=True)
     dtype, room = choose_dtype(settings.dtype, device), MemoryRoom.of(device, settings)
-    chosen: Weights = dtype, choose_quantization(settings.quantize, device)
+    bits, probe = WeightBits(settings, device, dtype), Probe(device)
     found, name = inspect(reference), public_name(reference)
+    chosen: Weights = dtype, bits.known if found.config is None else bits.of(found.config, name)
     rows: tuple[MemoryRow, ...] = ()
     if {TALKER, DECODER} <= found.networks.keys():
         kinds: list[Weights] = [(other, None) for other in DTYPES]
-        if room.on_cpu:
+        if can_round(device):
             kinds += [(dtype, quantization) for quantization in Quantization]
-        needs = {kind: MemoryNeed.of([found], room, settings, *kind) for kind in kinds}
+        needs = {kind: MemoryNeed.of([found], room, settings, kind[0], [kind[1]]) for kind in kinds}
+        assert found.config is not None
+        shape = FrameShape.of(found.config)
+        is_measured = can_round(device) and shape.reads >= FEW
         rows = tuple(
-            MemoryRow(_name(*kind), kind == chosen, need.once, need.slot, need.slots_in(room, settings))
+            MemoryRow(
+                dtype=_name(*kind),
+                is_chosen=kind == chosen,
+                once=need.once,
+                slot=need.slot,
+                slots=need.slots_in(room, settings),
+                rtf=probe.rtf(shape, kind, FRAME_S) if is_measured else None,
+            )
             for kind, need in needs.items()
         )
         with found.noting():

@@ -107,7 +107,7 @@ class Engine:
     @property
     def cards(self) -> tuple[ModelCard, ...]:
         """What is served, loaded or not."""
-        dtype = self.loader.quantization or str(self.loader.dtype).removeprefix("torch.")
+        dtype = str(self.loader.dtype).removeprefix("torch.")
         return self.registry.cards(self.device.name, dtype, self.settings.limits)
 
     def start(self) -> None:

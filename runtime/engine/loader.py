@@ -9,12 +9,13 @@ import torch
 
 from runtime.device import Device
 from runtime.device.cpu import threads_for
-from runtime.device.open_device import choose_dtype, choose_quantization
+from runtime.device.open_device import choose_dtype
 from runtime.engine.core import EngineCore
 from runtime.engine.registry import Registry, RegistryEntry
 from runtime.engine.sizing import GIB, slots_for
 from runtime.engine.waiting import WaitingQueue
 from runtime.engine.warm_up import warm_up
+from runtime.engine.weight_bits import WeightBits
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import Settings
 
@@ -29,11 +30,13 @@ class CheckpointLoader:
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, new_core: NewCore) -> None:
         self.dtype = choose_dtype(settings.engine.dtype, device)
-        self.quantization = choose_quantization(settings.engine.quantize, device)
+        self._bits = WeightBits(settings.engine, device, self.dtype)
         self._registry = registry
         self._device = device
         self._settings = settings.engine
         self._new_core = new_core
+        for entry in registry.entries:
+            entry.quantization = self._bits.known
 
     def load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
         """Load a checkpoint's weights and put it to work; ``tell`` hears what happens. Takes seconds to minutes.
@@ -43,7 +46,8 @@ class CheckpointLoader:
         """
         device = self._device
         others = self._registry.checkpoints
-        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, others, self.quantization)
+        entry.quantization = self._bits.of(entry.config, entry.name)
+        checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, others, entry.quantization)
         device.lay_out(checkpoint.speech_tokenizer.code2wav)
         self.add(entry, checkpoint, tell)
 

@@ -59,18 +59,18 @@ class MemoryNeed:
         room: MemoryRoom,
         settings: EngineSettings,
         dtype: torch.dtype,
-        quantization: Quantization | None = None,
+        quantizations: Sequence[Quantization | None],
     ) -> MemoryNeed:
         """What inspected checkpoints without problems take, those that ship the same speech tokenizer share it.
 
         Args:
-            dtype, quantization: of talker and code predictor.
+            dtype, quantizations: of talker and code predictor, the second for each of those found.
         """
         weights = sum(
             _bytes_of(network, dtype.itemsize, quantization)
             if prefix == TALKER
             else _bytes_of(network, torch.float32.itemsize)
-            for prefix, network in _networks(found)
+            for prefix, network, quantization in _networks(found, quantizations)
         )
         slots = sum(_slot_bytes(inspection, settings, dtype) for inspection in found)
         return cls(weights + (PROCESS if room.on_cpu else RESERVE), slots)
@@ -95,16 +95,18 @@ class MemoryNeed:
             raise CheckpointTooLarge(name=name, need=need, have=round(room.may_have / GIB, 2), device=room.device)
 
 
-def _networks(found: Sequence[Inspection]) -> Iterator[tuple[str, nn.Module]]:
-    """Every network that would be loaded, with the prefix of its keys."""
+def _networks(
+    found: Sequence[Inspection], quantizations: Sequence[Quantization | None]
+) -> Iterator[tuple[str, nn.Module, Quantization | None]]:
+    """Every network that would be loaded, with the prefix of its keys and what holds for its checkpoint."""
     sounds: list[Sequence[Path]] = []
-    for inspection in found:
+    for inspection, quantization in zip(found, quantizations, strict=True):
         files = inspection.speech_files
         is_shared = any(are_same(files, others) for others in sounds)
         sounds.append(files)
         for prefix, network in inspection.networks.items():
             if not (is_shared and prefix in (DECODER, ENCODER)):
-                yield prefix, network
+                yield prefix, network, quantization
 
 
 def _bytes_of(network: nn.Module, element: int, quantization: Quantization | None = None) -> int:

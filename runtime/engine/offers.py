@@ -1,13 +1,12 @@
 """Reckons for each published checkpoint what it would take of this machine, and how fast it would speak here.
 
-The speed is an estimate: how fast the device reads weights and how fast it computes are measured for a moment on
-matrices of the published shapes, and a frame's share of both follows from the checkpoint's size.
+The speed is an estimate. A processor is given a moment of the engine's own layers in the published shapes
+(runtime/engine/probe.py). Of a card it is measured how fast it reads weights and how fast it computes, and a frame's
+share of both follows from the checkpoint's size.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,25 +14,37 @@ from torch import Tensor
 
 from runtime import published
 from runtime.device import Device, open_device
-from runtime.device.open_device import choose_dtype
+from runtime.device.open_device import choose_dtype, choose_quantization
+from runtime.device.quantized import Quantization, quantized_bytes
 from runtime.engine.memory import PROCESS, memory_of
+from runtime.engine.probe import FrameShape, Probe, best
 from runtime.engine.sizing import RESERVE
+from runtime.engine.weight_bits import AUTO, LADDER, Pace, can_round, choose_pace
+from runtime.model.config import DecoderConfig
 from runtime.published import FRAME_S, POSITION, PUBLISHED, SOUND_OPERATIONS, SPEECH_TOKENIZER, Published
 from runtime.settings import EngineSettings
 
 WIDTH, ROWS = 1024, 3072  # of a matrix of the code predictor
-READ = 192 * 2**20  # bytes of weights in a measurement: more than any cache of a processor holds
-RUNS = 3
+READ = 192 * 2**20  # bytes of weights in a measurement: more than any cache of a card holds
 LAUNCH_S = 1.0e-5  # of a layer on a card, which reads a small layer faster than it begins one
 SOUND_ROWS, SOUND_WIDTH = 640, 768  # of a product as Code2Wav's largest
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """What a device does in a second."""
+class CardSpeed:
+    """What a card does in a second."""
 
     reads: float  # bytes of weights
     computes: float  # operations of Code2Wav
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedBits:
+    """A published checkpoint on this machine with weights of so many bits."""
+
+    weights: str  # as the setting calls it: off, int8 or int4
+    memory: int  # bytes of weights, one slot and the process, where it is alone
+    rtf: float  # seconds of computing for a second of speech, estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +52,9 @@ class Offer:
     """A published checkpoint on this machine."""
 
     id: str
-    memory: int  # bytes of weights, one slot and the process, where it is alone
-    shared: int  # of them that a second checkpoint does not take again
-    rtf: float  # seconds of computing for a second of speech, estimated
+    shared: int  # bytes that a second checkpoint does not take again
+    bits: tuple[OfferedBits, ...]  # what the device can do, the most exact first
+    chosen: str  # of them, by the settings or by this machine's pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,54 +63,105 @@ class Outlook:
 
     device: str
     dtype: str
+    quantize: str  # what the settings say of the bits of weights
     total: int  # that may be used
     free: int
     offers: tuple[Offer, ...]
 
 
 def outlook(settings: EngineSettings) -> Outlook:
-    """Measure this machine. Takes a second or two beside the imports.
+    """Measure this machine. Takes some seconds beside the imports.
 
     Raises:
-        SetUpError: there is no such device.
+        SetUpError: there is no such device, or it cannot do what the settings say.
     """
     device = open_device(settings.device, eager=True)
     dtype = choose_dtype(settings.dtype, device)
     total, free = memory_of(device)
     on_cpu = device.torch_device.type == "cpu"
-    speed = measure(device, dtype)
+    if settings.quantize != AUTO:
+        choose_quantization(settings.quantize, device)
+    paces = _paces_here(device, dtype, settings) if can_round(device) else _paces_of_card(measure(device, dtype), dtype)
     return Outlook(
         device.name,
         str(dtype).removeprefix("torch."),
+        settings.quantize,
         total if on_cpu else int(settings.memory_share * total),
         free,
-        tuple(_offer(checkpoint, speed, dtype.itemsize, settings, on_cpu=on_cpu) for checkpoint in PUBLISHED),
+        tuple(
+            _offer(checkpoint, paces[checkpoint.size], dtype.itemsize, settings, on_cpu=on_cpu)
+            for checkpoint in PUBLISHED
+        ),
     )
 
 
-def _offer(checkpoint: Published, speed: Speed, element: int, settings: EngineSettings, *, on_cpu: bool) -> Offer:
-    shared = 4 * SPEECH_TOKENIZER + (PROCESS if on_cpu else RESERVE)
-    slot = POSITION * settings.max_model_len * element
-    return Offer(
-        checkpoint.id,
-        checkpoint.parameters * element + slot + shared,
-        shared,
-        rtf(checkpoint, speed, element, on_cpu=on_cpu),
+def shape_of(checkpoint: Published) -> FrameShape:
+    """The layers of a published checkpoint (docs/model.md 1.2)."""
+    predictor = DecoderConfig(num_code_groups=published.PREDICTOR_STEPS + 1)
+    wide = 1 if checkpoint.size == "0.6B" else 2
+    talker = DecoderConfig(
+        hidden_size=wide * predictor.hidden_size,
+        intermediate_size=wide * predictor.intermediate_size,
+        num_hidden_layers=published.TALKER_LAYERS,
+        vocab_size=3072,
     )
+    return FrameShape(talker, predictor)
 
 
-def rtf(checkpoint: Published, speed: Speed, element: int, *, on_cpu: bool) -> float:
-    """Seconds of computing for a second of speech. Frames and sound share a processor's cores, not a card's time."""
-    frame = checkpoint.read_for_a_frame * element / speed.reads
+def _paces_here(device: Device, dtype: torch.dtype, settings: EngineSettings) -> dict[str, tuple[Pace, ...]]:
+    """By size: the pace with each kind of weights."""
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    probe = Probe(device)
+    shapes = {checkpoint.size: shape_of(checkpoint) for checkpoint in PUBLISHED}
+    return {
+        size: tuple(Pace(bits, probe.rtf(shape, (dtype, bits), FRAME_S)) for bits in LADDER)
+        for size, shape in shapes.items()
+    }
+
+
+def _paces_of_card(speed: CardSpeed, dtype: torch.dtype) -> dict[str, tuple[Pace, ...]]:
+    return {checkpoint.size: (Pace(None, card_rtf(checkpoint, speed, dtype.itemsize)),) for checkpoint in PUBLISHED}
+
+
+def card_rtf(checkpoint: Published, speed: CardSpeed, element: int) -> float:
+    """Seconds of computing for a second of speech. Frames and sound share a card's time less than its units."""
+    frame = shape_of(checkpoint).reads * element / speed.reads
     sound = SOUND_OPERATIONS / speed.computes
     layers = published.TALKER_LAYERS + published.PREDICTOR_STEPS * published.PREDICTOR_LAYERS
-    seconds = frame + sound if on_cpu else max(frame + layers * LAUNCH_S, sound)
-    return round(seconds / FRAME_S, 3)
+    return round(max(frame + layers * LAUNCH_S, sound) / FRAME_S, 3)
+
+
+def _offer(
+    checkpoint: Published, paces: tuple[Pace, ...], element: int, settings: EngineSettings, *, on_cpu: bool
+) -> Offer:
+    shared = 4 * SPEECH_TOKENIZER + (PROCESS if on_cpu else RESERVE)
+    slot = POSITION * settings.max_model_len * element
+    beside = slot + shared
+    bits = tuple(
+        OfferedBits(_word(kind), weight_bytes(checkpoint, element, kind) + beside, rtf)
+        for kind, rtf in ((pace.quantization, pace.rtf) for pace in paces)
+    )
+    chosen = _word(choose_pace(iter(paces)).quantization) if settings.quantize == AUTO else settings.quantize
+    return Offer(checkpoint.id, shared, bits, chosen)
+
+
+def _word(quantization: Quantization | None) -> str:
+    return "off" if quantization is None else str(quantization)
+
+
+def weight_bytes(checkpoint: Published, element: int, quantization: Quantization | None) -> int:
+    """Bytes of model.safetensors on the device: the products of layers and heads in fewer bits, all else as it is."""
+    if quantization is None:
+        return checkpoint.parameters * element
+    products = shape_of(checkpoint).products
+    fewer = products * quantized_bytes(ROWS, WIDTH, quantization) // (ROWS * WIDTH)
+    return (checkpoint.parameters - products) * element + fewer
 
 
 @torch.inference_mode()
-def measure(device: Device, dtype: torch.dtype) -> Speed:
-    """How fast the device reads and computes now; the best of a few runs, for others may be at work."""
+def measure(device: Device, dtype: torch.dtype) -> CardSpeed:
+    """How fast a card reads and computes now; the best of a few runs, for others may be at work."""
     where = device.torch_device
     weights = torch.zeros(READ // (ROWS * WIDTH * dtype.itemsize), ROWS, WIDTH, dtype=dtype, device=where)
     row = torch.zeros(1, WIDTH, dtype=dtype, device=where)
@@ -110,15 +172,4 @@ def measure(device: Device, dtype: torch.dtype) -> Speed:
     left = torch.zeros(SOUND_ROWS, SOUND_WIDTH, device=where)
     right = torch.zeros(SOUND_WIDTH, SOUND_WIDTH, device=where)
     operations = 2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH
-    return Speed(weights.nbytes / _best(read), operations / _best(lambda: (left @ right).sum()))
-
-
-def _best(work: Callable[[], Tensor]) -> float:
-    """Seconds of the fastest of some runs; ``item`` waits until a card has done it."""
-    work().item()
-    times = []
-    for _ in range(RUNS):
-        began = time.perf_counter()
-        work().item()
-        times.append(time.perf_counter() - began)
-    return min(times)
+    return CardSpeed(weights.nbytes / best(read), operations / best(lambda: (left @ right).sum()))

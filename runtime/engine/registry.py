@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from runtime.device.quantized import Quantization
 from runtime.engine.core import EngineCore
 from runtime.engine.waiting import WaitingQueue
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
@@ -28,6 +29,7 @@ class RegistryEntry:
     created: int  # seconds since the epoch
     waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
+    quantization: Quantization | None = None  # of its weights; None: as the dtype, or not chosen yet
     is_loading: bool = False
     has_failed: bool = False
 
@@ -59,7 +61,7 @@ class RegistryEntry:
             part_chars=config.part_chars or limits.part_chars,
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
-            dtype=dtype,
+            dtype=self.quantization or dtype,
             fingerprint=self.fingerprint,
             loaded=self.core is not None,
             created=self.created,

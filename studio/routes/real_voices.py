@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import httpx
@@ -13,8 +14,8 @@ from starlette.routing import Route
 
 from runtime.errors import InvalidConfig, OutOfOrder
 from runtime.published import LICENCE, PUBLISHED
-from runtime.settings import DEMO_CHECKPOINT
-from studio.checkpoint_arguments import models_of, values_of
+from runtime.settings import DEMO_CHECKPOINT, EngineSettings
+from studio.checkpoint_arguments import BITS, models_of, values_of
 from studio.downloads import Downloads
 from studio.errors import HostOnly, MemoryTooSmall
 from studio.fetching import Plan
@@ -27,6 +28,8 @@ from studio.supervisor import ChildRuntime, Runtime
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(@[A-Za-z0-9][\w./-]{0,99})?")
 FLUENT_RTF = 0.8  # below it speech comes faster than it is heard, with something to spare
 GB = 10**9
+FACTS = ("device", "dtype", "quantize", "total", "free", "room", "problem")  # of the machine, in a plan
+BIT_WORDS = next(knob.metadata["words"] for knob in fields(EngineSettings) if knob.name == "quantize")
 
 
 async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -75,20 +78,25 @@ class RealVoiceRoutes:
         told: dict[str, Any] = {"download": downloads.told()}
         if is_yes(request, "plan"):
             args = self._runtime.args if isinstance(self._runtime, ChildRuntime) else ()
-            device = [f"{name}={value}" for name in ("--device", "--dtype") for value in values_of(args, name)[-1:]]
+            names = ("--device", "--dtype", BITS)
+            device = [f"{name}={value}" for name in names for value in values_of(args, name)[-1:]]
             self._plan.ask(device)
             told["plan"] = plan_of(self._plan.told) | {"asking": self._plan.is_asking}
         return said(told)
 
     async def start(self, request: Request) -> Response:
-        """Fetch checkpoints and let them take over: {"models": ["OWNER/NAME", …]}."""
+        """Fetch checkpoints and let them take over: {"models": ["OWNER/NAME", …], "quantize": "int8"}.
+
+        Without ``quantize`` they are served as the plan says: as the studio was told, or as this machine needs it.
+        """
         downloads = self._of(request)
-        models = _models(decode(await body_of(request)))
+        body = decode(await body_of(request))
+        models, bits = _models(body), _bits(body)
         plan = plan_of(self._plan.told)
-        need = together(plan, models)
+        need = together(plan, models, bits)
         if plan["total"] is not None and need > plan["total"]:
             raise MemoryTooSmall(need=round(need / GB, 1), have=round(plan["total"] / GB, 1))
-        downloads.start(models)
+        downloads.start(models, bits)
         self._plan.forget()
         return said({"download": downloads.told()}, 202)
 
@@ -127,9 +135,11 @@ def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
     """What is published, in the page's words: from the child's answer, or from the table until that is there.
 
     ``sizes`` says which: "hub", or "table" where the Hub has not listed all. ``download`` is what would have to come,
-    ``common`` of it what comes once however many are chosen, ``rtf`` an estimate.
+    ``common`` of it what comes once however many are chosen. ``bits`` are the kinds of weights that the device can
+    do, each with its memory and its estimated ``rtf``; ``chosen`` of them is what would be taken, and what ``memory``,
+    ``rtf`` and ``fits`` are of.
     """
-    told = told or {"device": None, "dtype": None, "total": None, "free": None, "room": None, "problem": None}
+    told = told or dict.fromkeys(FACTS)
     known = {offer["id"]: offer for offer in told.get("offers", [])}
     counts: dict[str, int] = {}
     for offer in known.values():
@@ -138,6 +148,8 @@ def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
     offers = []
     for checkpoint in PUBLISHED:
         offer = known.get(checkpoint.id, {})
+        bits, chosen = offer.get("bits", []), offer.get("chosen")
+        taken: dict[str, Any] = next((kind for kind in bits if kind["weights"] == chosen), {})
         files = offer.get("files")
         missing = None if files is None else {file["hash"]: file["size"] - file["held"] for file in files}
         offers.append(
@@ -152,24 +164,31 @@ def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
                 if missing is None
                 else sum(missing[name] for name in missing if counts[name] > 1),
                 "listed": files is not None,
-                "memory": offer.get("memory"),
                 "shared": offer.get("shared"),
-                "rtf": offer.get("rtf"),
-                "fits": None if not offer else offer["memory"] <= told["total"],
+                "bits": [kind | {"fits": kind["memory"] <= told["total"]} for kind in bits],
+                "chosen": chosen,
+                "memory": taken.get("memory"),
+                "rtf": taken.get("rtf"),
+                "fits": taken["memory"] <= told["total"] if taken else None,
                 "suggested": False,
             }
         )
-    plan = {name: told[name] for name in ("device", "dtype", "total", "free", "room", "problem")}
+    plan = {name: told[name] for name in FACTS}
     plan["sizes"] = "hub" if all(offer["listed"] for offer in offers) else "table"
     plan["offers"] = offers
     _suggest(plan)
     return plan
 
 
-def together(plan: dict[str, Any], models: list[str]) -> int:
-    """Bytes of memory that some need together; 0 where that is not known."""
+def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
+    """Bytes of memory that some need together, with weights of so many bits; 0 where that is not known.
+
+    Without a word for the bits, or with auto, each is as the plan has chosen for it.
+    """
     chosen = [offer for offer in plan["offers"] if offer["id"] in models and offer["memory"] is not None]
-    return sum(offer["memory"] for offer in chosen) - sum(offer["shared"] for offer in chosen[1:])
+    kinds = [{kind["weights"]: kind["memory"] for kind in offer["bits"]} for offer in chosen]
+    memory = [known.get(bits, offer["memory"]) for known, offer in zip(kinds, chosen, strict=True)]
+    return sum(memory) - sum(offer["shared"] for offer in chosen[1:])
 
 
 def _suggest(plan: dict[str, Any]) -> None:
@@ -184,6 +203,18 @@ def _suggest(plan: dict[str, Any]) -> None:
                 offer["suggested"] = True
                 chosen.append(offer["id"])
                 break
+
+
+def _bits(body: dict[str, Any]) -> str:
+    """The bits of weights of a request; empty where it leaves them as they are.
+
+    Raises:
+        InvalidConfig: it is no word of the setting.
+    """
+    word = body.get("quantize", "")
+    if word != "" and word not in BIT_WORDS:
+        raise InvalidConfig(where="quantize", why=f"it must be {', '.join(BIT_WORDS)}", param="quantize")
+    return str(word)
 
 
 def _models(body: dict[str, Any]) -> list[str]:

@@ -89,10 +89,19 @@ def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
     expect(page.locator("#vw-real-sum")).to_contain_text(re.compile(r"of [\d.]+ GB of memory"))
     sound(page)
 
+    # What it would be served with is told, and can be chosen.
+    weights, first = sheet.get_by_role("combobox"), sheet.locator(".vw-offer").first
+    expect(weights).to_have_value("auto")
+    weights.select_option("int4")
+    expect(first).to_contain_text("with 4-bit weights")
+    weights.select_option("off")
+    expect(first).not_to_contain_text("-bit weights")
+
     # By keys: the one that serves Speak stays, the other goes.
     page.focus(f"#vw-real-voices input[value='{BASE}']")
     page.keyboard.press("Space")
     expect(page.locator("#vw-real-begin")).to_have_text("Download and change to it")
+    weights.select_option("int8")
     hub.rate = 200_000
     page.click("#vw-real-begin")
     expect(sheet).to_be_hidden()
@@ -114,6 +123,7 @@ def test_the_host_fetches_the_real_voices_while_the_small_one_speaks(
     expect(page.locator("#vw-toasts")).to_contain_text("The real voices are here.", timeout=CHANGE_MS)
     assert all(ranges.startswith("bytes=") for ranges in hub.weights_asked()[:1]), "from where it stopped"
     expect(page.locator("#vw-models")).to_contain_text(CUSTOM, timeout=CHANGE_MS)
+    expect(page.locator("#vw-models")).to_contain_text("int8")
     expect(banner).to_be_hidden()
     expect(page.locator("#vw-status")).to_have_text("Ready")
 

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from runtime.cli import main
+from runtime.device.quantized import quantized_bytes
 from runtime.engine import memory
 from runtime.engine.check import check
 from runtime.engine.doctor import Diagnosis, diagnose
+from runtime.engine.probe import FrameShape, Probe, Weights
 from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
 from runtime.published import SPEECH_TOKENIZER
 from runtime.settings import EngineSettings, Settings
@@ -80,11 +82,19 @@ def test_memory_is_what_the_check_before_a_change_says(folder: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("variant", "parameters"), [("0.6B-CustomVoice", 905_788_672), ("1.7B-CustomVoice", 1_916_676_352)]
+    ("variant", "parameters", "chosen"),
+    [("0.6B-CustomVoice", 905_788_672, "int8"), ("1.7B-CustomVoice", 1_916_676_352, "int4")],
 )
 def test_what_a_published_checkpoint_takes_is_known_from_its_configuration(
-    tmp_path: Path, variant: str, parameters: int
+    tmp_path: Path, variant: str, parameters: int, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def rtf(probe: Probe, shape: FrameShape, weights: Weights, frame_s: float) -> float:
+        """Of a machine that reads weights at 25 GB/s, and does nothing else."""
+        dtype, kind = weights
+        element = dtype.itemsize if kind is None else quantized_bytes(3072, 1024, kind) / (3072 * 1024)
+        return shape.reads * element / 25e9 / frame_s
+
+    monkeypatch.setattr(Probe, "rtf", rtf)
     write_configs(tmp_path, variant)
     (tmp_path / "speech_tokenizer").mkdir()
     shutil.copy(DATA / "config_speech_tokenizer.json", tmp_path / "speech_tokenizer" / "config.json")
@@ -94,6 +104,9 @@ def test_what_a_published_checkpoint_takes_is_known_from_its_configuration(
     assert weights["bfloat16"] == 2 * parameters + 4 * SPEECH_TOKENIZER
     assert weights["float32"] == 4 * parameters + 4 * SPEECH_TOKENIZER
     assert weights["int4"] < weights["int8"] < weights["float32"]
+    rtfs = {row.dtype: row.rtf for row in told.memory.rows if row.rtf is not None}
+    assert rtfs["int4"] < rtfs["int8"] < rtfs["bfloat16"] < rtfs["float32"]
+    assert [row.dtype for row in told.memory.rows if row.is_chosen] == [chosen]
 
 
 def quantise(tensors: Tensors) -> None:

@@ -208,11 +208,12 @@ def test_a_state_that_cannot_be_read_is_none(tmp_path: Path) -> None:
 
 def offer(name: str, memory: float, rtf: float, held: int = 0) -> dict[str, Any]:
     files = [{"hash": "same", "size": 700, "held": 0}, {"hash": name, "size": 2000, "held": held}]
-    return {"id": f"Qwen/Qwen3-TTS-12Hz-{name}", "memory": memory, "shared": 2.0, "rtf": rtf, "files": files}
+    bits = [{"weights": word, "memory": memory / by, "rtf": rtf / by} for word, by in (("off", 1), ("int8", 2))]
+    return {"id": f"Qwen/Qwen3-TTS-12Hz-{name}", "shared": 2.0, "bits": bits, "chosen": "off", "files": files}
 
 
 def machine_of(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
-    machine = {"device": "cpu", "dtype": "float32", "free": total, "room": 1, "problem": None}
+    machine = {"device": "cpu", "dtype": "float32", "quantize": "auto", "free": total, "room": 1, "problem": None}
     return {**machine, "total": total, "offers": offers}
 
 
@@ -258,3 +259,41 @@ def test_what_the_memory_cannot_hold_together_is_refused_before_anything_is_fetc
             assert (await client.get(PATH)).json()["download"]["state"] == "none"
 
     asyncio.run(run())
+
+
+def test_bits_that_the_host_chooses_come_with_what_is_fetched_and_go_with_it(hub: Hub, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with studio(tmp_path) as (client, runtime):
+            await client.post(PATH, json={"models": [CUSTOM], "quantize": "int8"})
+            await until(client, is_in("done", "failed"))
+            assert runtime.args[:2] == ("--model", CUSTOM)
+            assert runtime.args[-1] == "--quantize=int8"
+        async with studio(tmp_path, []) as (client, runtime):
+            await until(client, lambda _: runtime.args[:2] == ("--model", CUSTOM))
+            assert runtime.args[-1] == "--quantize=int8", "at the next start too"
+            await client.post(f"{PATH}/back")
+            await until(client, lambda _: runtime.args[:2] == ("--model", str(DEMO_CHECKPOINT)))
+            assert not any("quantize" in word for word in runtime.args)
+
+    asyncio.run(run())
+
+
+def test_what_fits_is_asked_of_the_bits_that_are_wanted(tmp_path: Path) -> None:
+    async def run() -> None:
+        machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
+        loading = ("tests.unit.studio.stand_in", "loading")
+        async with studio(tmp_path, command=loading, machine=machine) as (client, _):
+            wanted = {"models": [CUSTOM, BASE], "quantize": "float16"}
+            assert (await client.post(PATH, json=wanted)).json()["error"]["param"] == "quantize"
+            answer = await client.post(PATH, json=wanted | {"quantize": "off"})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "memory_too_small")
+            assert (await client.post(PATH, json=wanted | {"quantize": "int8"})).status_code == 202
+
+    asyncio.run(run())
+
+
+def test_a_plan_tells_of_each_kind_of_weights_and_of_the_one_that_is_taken() -> None:
+    machine = machine_of([offer(name, 8.0, 1.6) | {"chosen": "int8"} for name in NAMES], total=7.0)
+    one = plan_of(machine)["offers"][0]
+    assert (one["chosen"], one["rtf"], one["memory"], one["fits"]) == ("int8", 0.8, 4.0, True)
+    assert [(kind["weights"], kind["fits"]) for kind in one["bits"]] == [("off", False), ("int8", True)]

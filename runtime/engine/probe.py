@@ -1,0 +1,180 @@
+"""Measures for a moment how long this processor takes for a frame of a checkpoint's shapes, before any of it is here.
+
+The layers are the engine's own, with weights of no meaning: a few of the talker's, as many as no cache holds, and the
+code predictor's, which are read again for each code. What a whole frame takes follows from their number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+
+import torch
+from torch import Tensor, nn
+
+from runtime.device import Device
+from runtime.device.quantized import Quantization
+from runtime.model.code_predictor import CodePredictor, FrameCache
+from runtime.model.config import DecoderConfig, ModelConfig
+from runtime.model.layers import Attention, DecoderStack, Operations, RMSNorm, join_heads
+from runtime.model.products import Linear
+from runtime.model.weights import on_meta
+from runtime.published import SOUND_OPERATIONS
+
+COLD = 64 * 2**20  # bytes of the talker's weights in a measurement, at least: more than most processors keep near
+SEEN = 256  # positions that the talker attends over: twenty seconds of speech
+PASSES = 2  # of the code predictor in a measurement
+MEASURE_S = 0.15  # that one goes on for, beside a run to warm up
+WEIGHT = 0.01  # of every product; what comes of it stays finite, and is no denormal number
+SOUND_ROWS, SOUND_WIDTH = 640, 768  # of a product as Code2Wav's largest
+
+Weights = tuple[torch.dtype, Quantization | None]  # of talker and code predictor
+
+
+@dataclass(frozen=True, slots=True)
+class FrameShape:
+    """What of a checkpoint's configuration says how long a frame takes."""
+
+    talker: DecoderConfig
+    predictor: DecoderConfig
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> FrameShape:
+        return cls(_plain(config.talker), _plain(config.predictor))
+
+    @property
+    def reads(self) -> int:
+        """Numbers of the weights that one frame reads: the talker once, the code predictor for each further code."""
+        again = (self._passes - 1) * self.predictor.num_hidden_layers * layer_size(self.predictor)
+        return self.products + again
+
+    @property
+    def products(self) -> int:
+        """Numbers of the weights of layers and heads, as they are stored."""
+        talker, predictor = self.talker, self.predictor
+        heads = talker.vocab_size * talker.hidden_size + self._passes * predictor.vocab_size * predictor.hidden_size
+        return heads + sum(config.num_hidden_layers * layer_size(config) for config in (talker, predictor))
+
+    @property
+    def _passes(self) -> int:
+        return self.predictor.num_code_groups - 1
+
+
+def _plain(config: DecoderConfig) -> DecoderConfig:
+    """What a talker's configuration has in common with a code predictor's."""
+    return DecoderConfig(**{spec.name: getattr(config, spec.name) for spec in fields(DecoderConfig)})
+
+
+def layer_size(config: DecoderConfig) -> int:
+    """Numbers of the products of one decoder layer."""
+    heads = 2 * config.num_attention_heads + 2 * config.num_key_value_heads
+    return config.hidden_size * (heads * config.head_dim + 3 * config.intermediate_size)
+
+
+@dataclass(slots=True)
+class Probe:
+    """A processor. What it has measured it does not measure again."""
+
+    device: Device
+    _known: dict[tuple[DecoderConfig, Weights, bool], float] = field(default_factory=dict)
+    _sound_s: float | None = None
+
+    def rtf(self, shape: FrameShape, weights: Weights, frame_s: float) -> float:
+        """Seconds of computing for a second of speech. Frames and sound share the cores.
+
+        Args:
+            frame_s: seconds of speech in a frame.
+        """
+        return round((self.frame_s(shape, weights) + self.sound_s()) / frame_s, 3)
+
+    @torch.inference_mode()
+    def frame_s(self, shape: FrameShape, weights: Weights) -> float:
+        """Seconds that a frame of one request takes, without its sound."""
+        passes = shape.predictor.num_code_groups - 1
+        layer = self._once(shape.talker, weights, is_talker=True)
+        return shape.talker.num_hidden_layers * layer + passes * self._once(shape.predictor, weights, is_talker=False)
+
+    @torch.inference_mode()
+    def sound_s(self) -> float:
+        """Seconds that Code2Wav takes for a frame."""
+        if self._sound_s is None:
+            left = torch.full((SOUND_ROWS, SOUND_WIDTH), WEIGHT, device=self.device.torch_device)
+            right = torch.full((SOUND_WIDTH, SOUND_WIDTH), WEIGHT, device=self.device.torch_device)
+            taken = best(lambda: (left @ right).sum())
+            self._sound_s = SOUND_OPERATIONS * taken / (2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH)
+        return self._sound_s
+
+    def _once(self, config: DecoderConfig, weights: Weights, *, is_talker: bool) -> float:
+        """Seconds of one layer of a talker, or of one pass of a code predictor."""
+        key = config, weights, is_talker
+        if key not in self._known:
+            self._known[key] = (self._layer_s if is_talker else self._pass_s)(config, *weights)
+        return self._known[key]
+
+    def _layer_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
+        size = layer_size(config) * (dtype.itemsize if quantization is None else 1)
+        count = min(config.num_hidden_layers, 1 + COLD // size)
+        with on_meta():
+            stack = DecoderStack(replace(config, num_hidden_layers=count))
+        _fill(stack, dtype, quantization)
+        x = torch.full((1, 1, config.hidden_size), WEIGHT, dtype=dtype)
+        attend, ops = _Attend(config, self.device, stack, dtype), Operations()
+        return best(lambda: stack.decode(x, attend, ops).sum()) / count
+
+    def _pass_s(self, config: DecoderConfig, dtype: torch.dtype, quantization: Quantization | None) -> float:
+        with on_meta():
+            predictor = CodePredictor(replace(config, num_code_groups=PASSES + 1), config.hidden_size)
+        _fill(predictor, dtype, quantization)
+        cache = FrameCache(predictor, 1, self.device, dtype)
+        x = torch.full((1, 2, config.hidden_size), WEIGHT, dtype=dtype)
+
+        def draw(group: int, logits: Tensor, into: Tensor | None) -> None:
+            if into is not None:
+                into.copy_(x[:, 0])
+
+        def frame() -> Tensor:
+            predictor.predict(x, cache, Operations(), draw)
+            return cache.keys.sum()
+
+        return best(frame) / PASSES
+
+
+class _Attend:
+    """Attention of one position over ``SEEN`` that are there."""
+
+    def __init__(self, config: DecoderConfig, device: Device, stack: DecoderStack, dtype: torch.dtype) -> None:
+        shape = (config.num_hidden_layers, 1, config.num_key_value_heads, SEEN, config.head_dim)
+        self._keys = torch.full(shape, WEIGHT, dtype=dtype)
+        self._values = torch.full(shape, WEIGHT, dtype=dtype)
+        self._cos, self._sin = stack.angles(torch.full((1, 1), SEEN), dtype)
+        self._device = device
+
+    def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
+        q, k, v = attention.heads_of(qkv, self._cos, self._sin)
+        keys, values = self._keys[layer], self._values[layer]
+        keys[:, :, -1:], values[:, :, -1:] = k, v
+        return join_heads(self._device.prefill_attention(q, keys, values))
+
+
+def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | None) -> None:
+    """Give the products and norms of a network on the meta device weights; tables, which nobody reads, stay without."""
+    for module in network.modules():
+        if isinstance(module, Linear | RMSNorm):
+            for name, parameter in module.named_parameters(recurse=False):
+                filled = nn.Parameter(torch.full(parameter.shape, WEIGHT, dtype=dtype), requires_grad=False)
+                setattr(module, name, filled)
+        if isinstance(module, Linear) and quantization is not None:
+            module.quantize(quantization)
+
+
+def best(work: Callable[[], Tensor]) -> float:
+    """Seconds of the fastest run, for others may be at work; ``item`` waits until a card has done it."""
+    work().item()
+    times: list[float] = []
+    ends = time.perf_counter() + MEASURE_S
+    while not times or time.perf_counter() < ends:
+        began = time.perf_counter()
+        work().item()
+        times.append(time.perf_counter() - began)
+    return min(times)

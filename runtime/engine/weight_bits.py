@@ -1,0 +1,91 @@
+"""Chooses how many bits the weights of talker and code predictor get, where the settings leave that to the machine.
+
+The most exact that speaks in real time here is taken. Where none does, it is eight bits if they are faster: four bits
+cost sound (docs/performance.md), and are only worth that where speech then comes as fast as it is heard.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from runtime.device import Device
+from runtime.device.open_device import choose_quantization
+from runtime.device.quantized import Quantization
+from runtime.engine.probe import FrameShape, Probe
+from runtime.model.config import ModelConfig
+from runtime.published import FRAME_S
+from runtime.settings import EngineSettings
+
+log = logging.getLogger(__name__)
+
+AUTO = "auto"
+LADDER = (None, Quantization.INT8, Quantization.INT4)  # the most exact first
+REAL_TIME = 1.0
+FEW = 100_000_000  # numbers that a frame reads: below it any processor is in time, and nothing is rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a checkpoint would speak here with so many bits."""
+
+    quantization: Quantization | None
+    rtf: float  # seconds of computing for a second of speech
+
+
+def paces(probe: Probe, shape: FrameShape, dtype: torch.dtype) -> Iterator[Pace]:
+    """The paces of a shape, the most exact first; each is measured when it is asked for."""
+    for quantization in LADDER:
+        yield Pace(quantization, probe.rtf(shape, (dtype, quantization), FRAME_S))
+
+
+def choose_pace(ladder: Iterator[Pace]) -> Pace:
+    """The one to take; what is faster than the one that is taken is not even measured."""
+    slower: list[Pace] = []
+    for pace in ladder:
+        if pace.rtf <= REAL_TIME:
+            return pace
+        slower.append(pace)
+    return min(slower[:2], key=lambda pace: pace.rtf)
+
+
+class WeightBits:
+    """What the settings say of weights, for one checkpoint after the other. Measures each shape once."""
+
+    def __init__(self, settings: EngineSettings, device: Device, dtype: torch.dtype) -> None:
+        """``dtype`` is that of talker and code predictor.
+
+        Raises:
+            InvalidSetting: the device has no products with so few bits.
+        """
+        self._device = device
+        self._dtype = dtype
+        self._threads = settings.threads
+        self._is_open = settings.quantize == AUTO
+        self._said = None if self._is_open else choose_quantization(settings.quantize, device)
+        self._probe = Probe(device)
+
+    @property
+    def known(self) -> Quantization | None:
+        """What holds for every checkpoint; None also where each is another matter."""
+        return self._said
+
+    def of(self, config: ModelConfig, name: str) -> Quantization | None:
+        """The bits of a checkpoint's weights; a second or two where they are to be chosen and it is a large one."""
+        shape = FrameShape.of(config)
+        if not self._is_open or not can_round(self._device) or shape.reads < FEW:
+            return self._said
+        if self._threads:
+            torch.set_num_threads(self._threads)
+        pace = choose_pace(paces(self._probe, shape, self._dtype))
+        bits = pace.quantization or str(self._dtype).removeprefix("torch.")
+        log.info("%s: weights as %s, which makes about %.2f of real time here", name, bits, pace.rtf)
+        return pace.quantization
+
+
+def can_round(device: Device) -> bool:
+    """Whether the device has products with fewer bits."""
+    return device.name == "cpu"

@@ -1,0 +1,124 @@
+"""Which weights a machine takes is measured before they are here: the most exact that speak in real time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.layout.published import PUBLISHED as SPECS
+from runtime.device import open_device
+from runtime.device.cpu import CpuDevice
+from runtime.device.quantized import Quantization
+from runtime.engine import weight_bits
+from runtime.engine.engine import Engine
+from runtime.engine.memory import _bytes_of
+from runtime.engine.offers import shape_of, weight_bytes
+from runtime.engine.probe import FrameShape, Probe, Weights, layer_size
+from runtime.engine.weight_bits import Pace, choose_pace
+from runtime.model.config import DecoderConfig
+from runtime.model.config_files import read_model_config
+from runtime.model.layers import DecoderStack
+from runtime.model.products import Linear
+from runtime.model.talker import Talker
+from runtime.model.weights import on_meta
+from runtime.published import PUBLISHED
+from runtime.settings import EngineSettings, Settings
+from tests.conftest import FolderOf
+from tests.unit.model.published import write_configs
+
+INT8, INT4 = Quantization.INT8, Quantization.INT4
+SMALL = DecoderConfig(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_code_groups=4, vocab_size=64)
+
+
+def ladder(*rtfs: float) -> Iterator[Pace]:
+    return (Pace(kind, rtf) for kind, rtf in zip((None, INT8, INT4), rtfs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("rtfs", "taken"),
+    [
+        ((0.9, 0.4, 0.3), None),
+        ((1.1, 1.0, 0.3), INT8),
+        ((3.0, 1.1, 0.9), INT4),
+        ((3.0, 1.5, 1.1), INT8),  # four bits cost sound, and would not be in time either
+        ((1.2, 1.5, 1.1), None),
+    ],
+)
+def test_the_most_exact_that_is_in_time_is_taken(rtfs: tuple[float, float, float], taken: Quantization | None) -> None:
+    assert choose_pace(ladder(*rtfs)).quantization is taken
+
+
+def test_what_is_less_exact_than_needed_is_not_measured() -> None:
+    paces = ladder(0.9, 0.4, 0.3)
+    choose_pace(paces)
+    assert next(paces).quantization is INT8
+
+
+def test_the_shapes_of_the_probe_are_the_published_ones() -> None:
+    for checkpoint in PUBLISHED:
+        shape, spec = shape_of(checkpoint), SPECS[checkpoint.size]
+        for config, stack in ((shape.talker, spec.talker), (shape.predictor, spec.predictor)):
+            assert (config.hidden_size, config.intermediate_size) == (stack.hidden, stack.intermediate)
+            assert config.num_hidden_layers == stack.layers
+            heads = (config.num_attention_heads, config.num_key_value_heads, config.head_dim)
+            assert heads == (stack.heads, stack.kv_heads, stack.head_dim)
+        assert shape.predictor.num_code_groups == spec.code_groups
+
+
+@pytest.mark.parametrize("kind", [None, INT8, INT4])
+def test_the_memory_of_an_offer_is_what_its_networks_take(tmp_path: Path, kind: Quantization | None) -> None:
+    offered = next(checkpoint for checkpoint in PUBLISHED if checkpoint.id.endswith("1.7B-CustomVoice"))
+    write_configs(tmp_path, "1.7B-CustomVoice")
+    with on_meta():
+        talker = Talker(read_model_config(tmp_path))
+    assert weight_bytes(offered, 4, kind) == pytest.approx(_bytes_of(talker, 4, kind), rel=0.03)
+
+
+def test_the_numbers_that_a_frame_reads_are_those_of_its_products() -> None:
+    with on_meta():
+        stack = DecoderStack(SMALL)
+    products = [module for module in stack.modules() if isinstance(module, Linear)]
+    assert SMALL.num_hidden_layers * layer_size(SMALL) == sum(module.weight.numel() for module in products)
+    reads = FrameShape(SMALL, SMALL).reads
+    assert reads == 4 * SMALL.num_hidden_layers * layer_size(SMALL) + 4 * SMALL.vocab_size * SMALL.hidden_size
+
+
+@pytest.mark.parametrize("weights", [(torch.float32, None), (torch.bfloat16, None), (torch.float32, INT8)])
+def test_a_frame_takes_as_long_as_its_layers_and_passes_and_is_measured_once(
+    weights: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.engine.probe.MEASURE_S", 0.0)
+    probe = Probe(open_device("cpu"))
+    few = probe.frame_s(FrameShape(SMALL, SMALL), weights)
+    assert 0 < few == probe.frame_s(FrameShape(SMALL, SMALL), weights)
+    monkeypatch.setattr(probe, "_sound_s", 0.02)
+    assert probe.rtf(FrameShape(SMALL, SMALL), weights, 0.08) == round((few + 0.02) / 0.08, 3)
+
+
+def test_a_large_checkpoint_is_loaded_with_what_was_chosen_and_its_card_says_so(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(folder_of("brief", "custom_voice"))
+
+    def card_with(few: int, word: str = "auto") -> str:
+        monkeypatch.setattr(weight_bits, "FEW", few)
+        settings = EngineSettings(device="cpu", quantize=word, max_slots=1, max_model_len=256)
+        engine = Engine.open(Settings(models=(folder,), engine=settings))
+        engine.close()
+        return engine.cards[0].dtype
+
+    monkeypatch.setattr(Probe, "rtf", lambda probe, shape, weights, frame_s: 3.0 if weights[1] is None else 0.5)
+    assert card_with(few=0) == "int8"
+    assert card_with(few=0, word="off") == "float32"
+    assert card_with(few=10**8) == "float32", "one that any processor speaks in time keeps its weights"
+
+
+def test_only_a_processor_is_asked(folder_of: FolderOf) -> None:
+    class Card(CpuDevice):
+        name = "cuda"
+
+    bits = weight_bits.WeightBits(EngineSettings(), Card(), torch.bfloat16)
+    assert bits.of(read_model_config(folder_of("brief", "custom_voice")), "any") is None
