@@ -15,6 +15,8 @@ from typing import Self
 
 import httpx
 
+from runtime.shared.system import NEW_GROUP
+
 ROOT = str(Path(__file__).resolve().parent.parent)  # where the packages lie, wherever we were started
 POLL_S = 0.1  # while it starts
 WATCH_S = 2.0  # while it runs
@@ -169,6 +171,7 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
         stdout=stdout,
         env={**os.environ, "PYTHONPATH": path},
         start_new_session=True,  # Ctrl-C is ours; the child is told when we are ready to go
+        creationflags=NEW_GROUP,  # the same where there are no sessions
     )
 
 

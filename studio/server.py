@@ -28,6 +28,7 @@ from runtime.shared.port.door import Door
 from runtime.shared.port.hosts import Hosts
 from runtime.shared.port.listening import listen
 from runtime.shared.port.serving import Server
+from runtime.shared.port.signals import ignore_signals, on_signals
 from runtime.shared.port.unrouted import no_socket, unrouted
 from runtime.shipped import shipped
 from studio.downloads import Downloads
@@ -268,10 +269,7 @@ async def serve(settings: StudioSettings) -> int:
         helper.cancel()
     # uvicorn may stumble over a socket that is closing already; the process ends all the same.
     await asyncio.gather(answering, *helpers, return_exceptions=True)
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:  # it is ending already
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
+    ignore_signals(SIGNALS)
     return code
 
 
@@ -301,9 +299,8 @@ def _sign_in(settings: StudioSettings) -> SignIn | None:
 
 
 async def _told_to_end() -> None:
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, told.set)
+    told = asyncio.Event()
+    on_signals(SIGNALS, told.set)
     await told.wait()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
@@ -12,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.device.fused import Fused
+from runtime.device.host_memory import free_bytes, total_bytes
 from runtime.device.interface import Event, Graph, Stream
 
 Made = TypeVar("Made")
@@ -95,10 +95,10 @@ class CpuDevice:
         return torch.empty(shape, dtype=dtype)
 
     def free_bytes(self) -> int:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return free_bytes()
 
     def total_bytes(self) -> int:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return total_bytes()
 
     def lay_out(self, network: nn.Module) -> None:
         """Products lay out what they read themselves (runtime/model/products.py)."""

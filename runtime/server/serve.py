@@ -24,6 +24,7 @@ from runtime.server.wyoming.port import WyomingPort
 from runtime.settings import ServerSettings, Settings
 from runtime.shared.port import listening as port
 from runtime.shared.port.serving import Server, config
+from runtime.shared.port.signals import ignore_signals, on_signals
 
 SWITCH_S = 0.0005  # between the interpreter's threads
 
@@ -55,10 +56,7 @@ async def _run_alone(settings: Settings) -> int:
     try:
         return await run(settings, listen(settings.server), _open_engine)
     finally:
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_IGN)
+        ignore_signals(_SIGNALS)
 
 
 def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
@@ -129,14 +127,12 @@ async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
 
 def _set_on_signals(stop: asyncio.Event, hurry: asyncio.Event) -> None:
     """Let the first SIGTERM or SIGINT set ``stop``, and the next ``hurry``."""
-    loop = asyncio.get_running_loop()
 
     def told() -> None:
         (hurry if stop.is_set() else stop).set()
 
     if threading.current_thread() is threading.main_thread():
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, told)
+        on_signals(_SIGNALS, told)
 
 
 def _config(settings: Settings, host: Host) -> uvicorn.Config:

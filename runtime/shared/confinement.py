@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+from runtime.shared.system import limit_process
 
 
 def confine(memory_bytes: int, cpu_s: int) -> None:
@@ -12,14 +12,4 @@ def confine(memory_bytes: int, cpu_s: int) -> None:
         memory_bytes: of address space.
         cpu_s: seconds of the processor.
     """
-    wanted = {
-        resource.RLIMIT_AS: memory_bytes,
-        resource.RLIMIT_CPU: cpu_s,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_CORE: 0,
-    }
-    for limit, value in wanted.items():
-        try:
-            resource.setrlimit(limit, (value, value))
-        except (ValueError, OSError):  # macOS refuses RLIMIT_AS
-            continue
+    limit_process(RLIMIT_AS=memory_bytes, RLIMIT_CPU=cpu_s, RLIMIT_FSIZE=0, RLIMIT_CORE=0)

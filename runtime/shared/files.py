@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from runtime.errors import StorageFailed
+from runtime.shared import system
 
 LOCK = ".lock"
 TEMPORARY = ".tmp"
@@ -40,9 +40,9 @@ def storing(what: str, whose: str) -> Iterator[None]:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from writing in the folder. The lock goes with the process that holds it."""
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | system.flags("O_CLOEXEC", "O_NOFOLLOW"), 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        system.lock(descriptor)
         yield
     finally:
         os.close(descriptor)
@@ -64,7 +64,7 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(folder)
+    system.sync_folder(folder)
 
 
 def remove_file(folder: Path, name: str) -> None:
@@ -74,18 +74,10 @@ def remove_file(folder: Path, name: str) -> None:
         OSError: it could not be deleted.
     """
     (folder / name).unlink(missing_ok=True)
-    _sync_folder(folder)
+    system.sync_folder(folder)
 
 
 def sweep(folder: Path) -> None:
     """Delete what writers that were killed have left over. Under the lock, so that no writer is at work."""
     for path in folder.glob(f".*{TEMPORARY}"):
         path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

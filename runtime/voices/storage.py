@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from runtime.errors import VoiceFileInvalid, VoiceNotFound
+from runtime.shared.system import flags
 
 
 def read_file(path: Path, most: int) -> bytes:
@@ -18,7 +19,7 @@ def read_file(path: Path, most: int) -> bytes:
     """
     try:
         # Neither a link nor a pipe is followed or waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
         with open(descriptor, "rb") as file:
             state = os.fstat(descriptor)
             if not stat.S_ISREG(state.st_mode):

@@ -6,7 +6,6 @@ stdout: a line of JSON an answer. It ends with its parent, whatever an aligner i
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.shared.system import be_polite
 from studio.aligning.fitting import MisfitError, fitted
 from studio.aligning.plugin import Aligner, installed
 
@@ -30,8 +30,7 @@ Question = tuple[dict[str, Any], NDArray[np.float32]]
 def main() -> None:
     """Answer until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's, who closes the pipe
-    with contextlib.suppress(OSError):
-        os.nice(POLITENESS)
+    be_polite(POLITENESS)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an aligner prints is no answer
     questions: queue.SimpleQueue[Question] = queue.SimpleQueue()

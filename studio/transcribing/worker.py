@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import threading
@@ -11,6 +10,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.shared.system import be_polite
 from studio.transcribing.plugin import Choice, Transcriber
 
 POLITENESS = 10  # who listens to live speech comes first
@@ -18,8 +18,7 @@ POLITENESS = 10  # who listens to live speech comes first
 
 def begin() -> None:
     """Step behind the others, and end with the parent, however that ends."""
-    with contextlib.suppress(OSError):
-        os.nice(POLITENESS)
+    be_polite(POLITENESS)
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
 
 

@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
-import resource
 import socket
-import struct
 from functools import partial
 from typing import Any
 
@@ -18,6 +16,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from runtime.errors import TooManyConnections
 from runtime.shared.port.error_responses import error_body
+from runtime.shared.system import lingers_not, most_files
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +29,8 @@ def most_open(max_connections: int) -> int:
 
     Never more than half of the files that the process may open: a relayed one takes another.
     """
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 2 * max_connections if files == resource.RLIM_INFINITY else max(1, min(2 * max_connections, files // 2))
+    files = most_files()
+    return 2 * max_connections if files is None else max(1, min(2 * max_connections, files // 2))
 
 
 class Waiting:
@@ -160,7 +159,7 @@ async def _without_chunks(
             # Broken off. An orderly end would say that this was all.
             raw = cycle.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingers_not())
             cycle.transport.abort()
 
 

@@ -33,7 +33,9 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise InvalidSetting(name="host", value=host, why=error.strerror) from None
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Windows would let another process take a port that is in use, and gives one that has just been left anyway.
+    own = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+    listener.setsockopt(socket.SOL_SOCKET, own, 1)
     if is_shared and hasattr(socket, "SO_REUSEPORT"):
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     # A small buffer, so that sound waits here, where a cancel takes it back, and not in the kernel.

@@ -1,0 +1,44 @@
+"""Says how much memory the machine has, as its system tells it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+
+class _Status(ctypes.Structure):
+    """MEMORYSTATUSEX of Windows."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("load", ctypes.c_uint32),
+        ("total", ctypes.c_uint64),
+        ("free", ctypes.c_uint64),
+        ("rest", ctypes.c_uint64 * 5),
+    )
+
+
+def total_bytes() -> int:
+    """All that there is."""
+    return _windows().total if sys.platform == "win32" else _pages("SC_PHYS_PAGES")
+
+
+def free_bytes() -> int:
+    """What can be taken; where the system does not say, as macOS, all that there is."""
+    if sys.platform == "win32":
+        return int(_windows().free)
+    try:
+        return _pages("SC_AVPHYS_PAGES")
+    except ValueError:
+        return total_bytes()
+
+
+def _pages(name: str) -> int:
+    return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _windows() -> _Status:
+    status = _Status(length=ctypes.sizeof(_Status))
+    ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined,unused-ignore]
+    return status

@@ -1,0 +1,27 @@
+"""Tells a loop of the signals that end the process, also where the system's loop takes none (Windows)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+
+def on_signals(numbers: Sequence[signal.Signals], told: Callable[[], None]) -> None:
+    """Have the running loop call ``told`` for each signal that comes. On the main thread."""
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        try:
+            loop.add_signal_handler(number, told)
+        except NotImplementedError:  # Windows' loop
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(told))
+
+
+def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
+    """Have signals do nothing from now on; the process is ending already. On the main thread."""
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,105 @@
+"""Does what Linux, macOS and Windows do differently: locks, limits of a process, flags of files.
+
+What a system lacks is left out, with a line in the log where that loses anything. None of it has run on Windows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+_fcntl: Any = None
+_msvcrt: Any = None
+_resource: Any = None
+with suppress(ImportError):
+    import fcntl
+
+    _fcntl = fcntl
+with suppress(ImportError):
+    import msvcrt
+
+    _msvcrt = msvcrt
+with suppress(ImportError):
+    import resource
+
+    _resource = resource
+
+NEW_GROUP = 0x200 if sys.platform == "win32" else 0  # for a child where a session of its own is none: Ctrl-C stays ours
+
+
+def flags(*names: str) -> int:
+    """Flags of ``os.open`` by their names; those that the system does not know are none."""
+    found = 0
+    for name in names:
+        found |= getattr(os, name, 0)
+    return found
+
+
+def lock(descriptor: int) -> None:
+    """Wait for the lock of an open file, which ends when the file is closed.
+
+    Raises:
+        OSError: the system gives none.
+    """
+    if _fcntl is not None:
+        _fcntl.flock(descriptor, _fcntl.LOCK_EX)
+    elif _msvcrt is not None:
+        while True:  # it tries for ten seconds, and then gives up
+            try:
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                _msvcrt.locking(descriptor, _msvcrt.LK_LOCK, 1)
+            except OSError:
+                continue
+            return
+    else:
+        raise OSError("this system has no locks for files")
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Have the names in a folder written to the disk; a system whose folders cannot be opened does that itself."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | flags("O_CLOEXEC"))
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def limit_process(**limits: int) -> None:
+    """Give up what a process may take, by the names that the system's limits have; what it lacks or refuses stays."""
+    if _resource is None:
+        log.warning("this system sets no limits to a process: %s are left as they are", ", ".join(limits))
+        return
+    for name, value in limits.items():
+        try:
+            _resource.setrlimit(getattr(_resource, name), (value, value))
+        except (AttributeError, ValueError, OSError):  # macOS refuses RLIMIT_AS
+            continue
+
+
+def most_files() -> int | None:
+    """Files and sockets that this process may have open; None where the system does not count them."""
+    if _resource is None:
+        return None
+    files: int = _resource.getrlimit(_resource.RLIMIT_NOFILE)[0]
+    return None if files == _resource.RLIM_INFINITY else files
+
+
+def be_polite(steps: int) -> None:
+    """Let other processes come first, where the system knows such steps."""
+    if hasattr(os, "nice"):
+        with suppress(OSError):
+            os.nice(steps)
+
+
+def lingers_not() -> bytes:
+    """The value of SO_LINGER that drops a connection at once: two ints, or on Windows two shorts."""
+    size = 2 if sys.platform == "win32" else 4
+    return (1).to_bytes(size, sys.byteorder) + (0).to_bytes(size, sys.byteorder)

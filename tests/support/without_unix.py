@@ -1,0 +1,72 @@
+"""Runs a module as if the system were not Unix: ``python -m tests.support.without_unix MODULE ARGUMENTS…``
+
+What Windows' Python lacks is taken away before anything of ours is imported: modules, functions and flags of ``os``,
+socket options, and signal handlers of the event loop. What remains is Linux all the same: a stand-in for msvcrt locks
+by what was taken away. It shows that nothing of ours needs these, not that Windows works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import runpy
+import socket
+import sys
+from asyncio import unix_events  # the loop's own modules keep what they have
+from types import ModuleType
+from typing import Any, NoReturn
+
+import torch  # other people's modules go by the name of the system, and keep what it has
+import uvicorn
+
+OTHERS = (torch, uvicorn)
+MODULES = ("fcntl", "resource")
+OF_OS = (
+    *("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_SYNC"),
+    *("fork", "forkpty", "nice", "killpg", "setsid", "getpgid", "fchmod", "chown"),
+    *("sysconf", "getloadavg", "sched_getaffinity", "statvfs", "pread", "pwrite", "mkfifo", "wait4"),
+)
+OF_SOCKETS = ("SO_REUSEPORT", "TCP_USER_TIMEOUT")
+
+
+class Msvcrt(ModuleType):
+    """Windows' locks of bytes, as ``fcntl.lockf`` has them."""
+
+    LK_LOCK = 1
+
+    def locking(self, descriptor: int, mode: int, count: int) -> None:
+        assert mode == self.LK_LOCK
+        fcntl.lockf(descriptor, fcntl.LOCK_EX, count)
+
+
+def hide() -> None:
+    """Take away from this process what Windows does not have."""
+    for name in MODULES:
+        sys.modules[name] = None  # type: ignore[assignment]
+    sys.modules["msvcrt"] = Msvcrt("msvcrt")
+    kept = {"sysconf": os.sysconf}
+    for name in OF_OS:
+        if hasattr(os, name):
+            delattr(os, name)
+    for name in OF_SOCKETS:
+        if hasattr(socket, name):
+            delattr(socket, name)
+    memory = kept["sysconf"]("SC_PHYS_PAGES") * kept["sysconf"]("SC_PAGE_SIZE")
+
+    def unknown(*_: Any) -> NoReturn:
+        raise NotImplementedError
+
+    for loop in (asyncio.AbstractEventLoop, unix_events._UnixSelectorEventLoop):
+        loop.add_signal_handler = unknown  # type: ignore[method-assign]
+        loop.remove_signal_handler = unknown  # type: ignore[method-assign]
+    from runtime.device import cpu  # whose memory a call of Windows' own would tell
+
+    assert "runtime.shared.system" not in sys.modules
+    cpu.total_bytes = cpu.free_bytes = lambda: memory  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    hide()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
