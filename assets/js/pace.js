@@ -1,9 +1,10 @@
 /**
  * How much sound to have before starting, learnt from how the last takes came.
  *
- * A runtime that is about as slow as the ear is late all along: that raises it at once. A single chunk that was late, in
- * one take of the last ones, is chance, and no reason to be late each time; in two of them it is none. So the start is early
- * where the runtime is fast, and late rather than torn where it is not.
+ * A runtime that is about as slow as the ear is late all along: that raises it at once, and the more the longer the next take
+ * will be. A single chunk that was late, in one take of the last ones, is chance, and no reason to be late each time; in two of
+ * them it is none. So the start is early where the runtime is fast, and late rather than torn where it is not. Takes that are
+ * made beside others share the runtime with them: what they need says nothing of a take alone.
  */
 
 import { SAMPLE_RATE } from './outputs.js';
@@ -13,11 +14,15 @@ export const LEAST = 0.08 * SAMPLE_RATE;
 // Who waits longer than this would rather hear a gap.
 export const MOST = 1.5 * SAMPLE_RATE;
 const REMEMBERED = 5; // takes
+const LONGER = 1.25; // than its text tells a take may well be
+const END = 2 / 3; // of a take's chunks: where its end begins
+
+/** Chunks as they came: performance.now(), samples. @typedef {{at: number, samples: number}[]} Arrivals */
 
 /**
  * The least sound that would have played a take without a gap, had it started as soon as that was there.
  *
- * @param {{at: number, samples: number}[]} arrivals  chunks as they came: performance.now(), samples
+ * @param {Arrivals} arrivals
  * @returns {number} samples
  */
 export function neededStart(arrivals) {
@@ -41,21 +46,25 @@ export function neededStart(arrivals) {
  * The least time, counted in samples, that would have had to pass between a take's first chunk and its start. It is
  * seldom a whole chunk: a second chunk that comes 5 ms late asks for these 5 ms, and not for the chunk to be there.
  *
- * @param {{at: number, samples: number}[]} arrivals
+ * @param {Arrivals} arrivals
  */
 export function neededHold(arrivals) {
-  let [received, hold] = [0, 0];
-  for (const { at, samples } of arrivals) {
-    hold = Math.max(hold, ((at - arrivals[0].at) / 1000) * SAMPLE_RATE - received);
+  return Math.max(0, ...lagsOf(arrivals));
+}
+
+/** How long after all sound before it had been played each chunk came, in samples; less than 0: before. @param {Arrivals} arrivals */
+function lagsOf(arrivals) {
+  let received = 0;
+  return arrivals.map(({ at, samples }) => {
     received += samples;
-  }
-  return hold;
+    return ((at - arrivals[0].at) / 1000) * SAMPLE_RATE - (received - samples);
+  });
 }
 
 /**
  * The same take, had its one late chunk been no later than the second one.
  *
- * @param {{at: number, samples: number}[]} arrivals @returns {{at: number, samples: number}[]}
+ * @param {Arrivals} arrivals @returns {Arrivals}
  */
 export function withoutWorst(arrivals) {
   const late = arrivals.slice(1).map(({ at }, i) => at - arrivals[i].at - (arrivals[i].samples / SAMPLE_RATE) * 1000);
@@ -65,30 +74,61 @@ export function withoutWorst(arrivals) {
   return arrivals.map(({ at, samples }, i) => ({ at: i < from ? at : at - by, samples }));
 }
 
-/** @typedef {{start: number, hold: number}} Need  samples */
-
-/** A take starts when `target` is there, or when `hold` has passed since its first chunk. */
-export class Pace {
-  target = LEAST;
-  hold = 0;
-  /** Of the last takes. @type {{whole: Need, steady: Need}[]} */
-  needs = [];
-
-  /** @param {{at: number, samples: number}[]} arrivals */
-  learn(arrivals) {
-    this.needs = [{ whole: needOf(arrivals), steady: needOf(withoutWorst(arrivals)) }, ...this.needs].slice(0, REMEMBERED);
-    this.target = Math.min(MOST, Math.max(LEAST, this.needed('start')));
-    this.hold = Math.min(MOST, this.needed('hold'));
+/**
+ * What a take of another length would have needed that came the same way. Of a shorter one it is what the beginning needed; a longer
+ * one falls behind by as much more, where this one was still falling behind at its end.
+ *
+ * @param {Arrivals} arrivals
+ * @param {number} [expected]  samples of the other one; 0: as many as this one
+ * @returns {Need}
+ */
+export function needOf(arrivals, expected = 0) {
+  /** @type {Arrivals} */
+  const beginning = [];
+  let received = 0;
+  for (const arrival of arrivals) {
+    if (expected && received >= expected) break;
+    beginning.push(arrival);
+    received += arrival.samples;
   }
-
-  /** What any of the last takes needed all along, or two of them at some place. @param {keyof Need} what @returns {number} samples */
-  needed(what) {
-    const [, twice = 0] = this.needs.map(({ whole }) => whole[what]).sort((one, other) => other - one);
-    return Math.max(twice, ...this.needs.map(({ steady }) => steady[what]));
-  }
+  const need = { start: neededStart(beginning), hold: neededHold(beginning) };
+  const atItsEnd = Math.max(...lagsOf(beginning).slice(Math.floor(END * beginning.length)));
+  if (received >= expected || need.hold === 0 || atItsEnd < need.hold) return need;
+  return { start: (need.start * expected) / received, hold: (need.hold * expected) / received };
 }
 
-/** @param {{at: number, samples: number}[]} arrivals @returns {Need} */
-function needOf(arrivals) {
-  return { start: neededStart(arrivals), hold: neededHold(arrivals) };
+/** @typedef {{start: number, hold: number}} Need  samples */
+
+export class Pace {
+  /** How the last takes came, newest first, by how many were made at once. @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>} */
+  known = new Map();
+
+  /** @param {Arrivals} arrivals @param {number} [company]  takes that were made at once, itself among them */
+  learn(arrivals, company = 1) {
+    const takes = [{ whole: arrivals, steady: withoutWorst(arrivals) }, ...(this.known.get(company) ?? [])];
+    this.known.set(company, takes.slice(0, REMEMBERED));
+  }
+
+  /** How many at once are known that come nearest to so many, and are no more. @param {number} company */
+  nearest(company) {
+    return Math.max(...[...this.known.keys()].filter((count) => count <= company));
+  }
+
+  /**
+   * How the next take begins: when `target` samples are there, or when `hold` samples of time have passed since its first chunk.
+   *
+   * @param {{planned?: number, company?: number}} [take]  planned: samples that it will have, as far as is known; 0: it is not
+   */
+  plan({ planned = 0, company = 1 } = {}) {
+    const takes = this.known.get(this.nearest(company)) ?? [];
+    const expected = planned * LONGER;
+    const whole = takes.map((take) => needOf(take.whole, expected));
+    const steady = takes.map((take) => needOf(take.steady, expected));
+    // What any of them needed all along, or two of them at some place.
+    const needed = (/** @type {keyof Need} */ what) => {
+      const [, twice = 0] = whole.map((need) => need[what]).sort((one, other) => other - one);
+      return Math.max(twice, ...steady.map((need) => need[what]));
+    };
+    return { target: Math.min(MOST, Math.max(LEAST, needed('start'))), hold: Math.min(MOST, needed('hold')) };
+  }
 }

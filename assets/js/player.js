@@ -11,11 +11,19 @@
 import { SAMPLE_RATE, ScheduledOutput, WorkletOutput } from './outputs.js';
 import { Pace } from './pace.js';
 
+/** An AudioContext that says how often its device ran dry; not every browser's does. @typedef {AudioContext & {playbackStats?: {underrunEvents: number}}} Context */
+
+// Of the device's buffer, seconds: the shortest that there is. The browser's own choice is twice that, and is heard 20 ms later.
+const SHORTEST = 0;
+const USUAL = 'interactive';
+
 export class Player extends EventTarget {
   constructor() {
     super();
-    /** @type {AudioContext|null} */
+    /** @type {Context|null} */
     this.context = null;
+    /** The shortest only where the browser tells what that costs. @type {AudioContextOptions['latencyHint']} */
+    this.latency = 'playbackStats' in AudioContext.prototype ? SHORTEST : USUAL;
     /** @type {Promise<void>|null} */
     this.arming = null;
     /** @type {Output|null} */
@@ -66,7 +74,7 @@ export class Player extends EventTarget {
   }
 
   async open() {
-    const context = makeContext();
+    const context = makeContext(this.latency);
     this.context = context;
     this.exact = Boolean(context.audioWorklet) && context.sampleRate === SAMPLE_RATE;
     const gain = context.createGain();
@@ -78,19 +86,30 @@ export class Player extends EventTarget {
     gain.connect(context.destination);
   }
 
+  /** A device that runs dry with the shortest buffer has the browser's from the next take on. */
+  async relax() {
+    const torn = this.context;
+    if (this.sounding || this.latency !== SHORTEST || !torn?.playbackStats?.underrunEvents) return;
+    this.latency = USUAL;
+    this.output = null; // what is begun meanwhile waits for the new one
+    this.arming = this.open();
+    await this.arming;
+    await torn.close();
+  }
+
   /** Keep the order of what is asked for while the output is still being opened. @param {(output: Output) => void} action */
   whenArmed(action) {
     if (this.output) action(this.output);
     else this.arming?.then(() => this.output && action(this.output));
   }
 
-  /** Start a new take; what played before is cut. Returns the take's number. */
-  begin() {
+  /** Start a new take; what played before is cut. Returns the take's number. @param {Parameters<Pace['plan']>[0]} [coming] what is known of it */
+  begin(coming) {
     this.take += 1;
     this.counters = null;
     this.sounding = true;
     const { take } = this;
-    const { target, hold } = this.pace;
+    const { target, hold } = this.pace.plan(coming);
     this.whenArmed((output) => output.begin(take, target, hold));
     return take;
   }
@@ -119,7 +138,9 @@ export class Player extends EventTarget {
     this.countedAt = this.now;
     if (finished) this.sounding = false;
     this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
-    if (finished) this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
+    if (!finished) return;
+    this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
+    this.relax().catch(() => {}); // it goes on as it was
   }
 
   /** On the context's clock, seconds; 0 before there is one. */
@@ -151,10 +172,11 @@ export class Player extends EventTarget {
   }
 }
 
-function makeContext() {
+/** @param {AudioContextOptions['latencyHint']} latencyHint @returns {Context} */
+function makeContext(latencyHint) {
   try {
-    return new AudioContext({ sampleRate: SAMPLE_RATE, latencyHint: 'interactive' });
+    return new AudioContext({ sampleRate: SAMPLE_RATE, latencyHint });
   } catch {
-    return new AudioContext({ latencyHint: 'interactive' });
+    return new AudioContext({ latencyHint });
   }
 }

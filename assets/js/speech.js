@@ -38,6 +38,7 @@ export class Speech {
   say(asked) {
     const take = new Take(asked);
     this.live.add(take);
+    for (const one of this.live) one.company = Math.max(one.company, this.live.size);
     if (!asked.reference) this.ask(take, null);
     else this.travelling(asked.reference).then((url) => take.live && this.ask(take, url), (error) => this.fail(take, error));
     take.addEventListener('done', () => {

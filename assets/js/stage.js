@@ -94,7 +94,7 @@ export class Stage extends EventTarget {
   /** Measure a take that is still to come, and learn from how it came. @param {Take} take @param {number} clicked */
   watch(take, clicked) {
     take.timing = { clicked, ttfa: null, audible: null, underruns: null };
-    take.addEventListener('done', () => this.player.pace.learn(take.arrivals));
+    take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.company));
   }
 
   /**
@@ -130,7 +130,7 @@ export class Stage extends EventTarget {
     this.index = index;
     this.at = shown;
     this.told = -1;
-    const playing = this.player.begin();
+    const playing = this.player.begin(within || isWhole(this.take) ? {} : (this.take ?? {}));
     this.playing = playing;
     const pumped = this.pump(programme, playing, { index, at });
     this.refresh();

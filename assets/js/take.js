@@ -85,6 +85,8 @@ export class Take extends EventTarget {
     this.samples = 0;
     /** That it will have, as far as its text tells; 0: nobody asked. */
     this.planned = 0;
+    /** The most that were being made at once with it, itself among them. */
+    this.company = 1;
     /** When its sound came. @type {{at: number, samples: number}[]} */
     this.arrivals = [];
     /** The model that speaks. @type {Model|null} */

@@ -260,3 +260,42 @@ def test_back_at_one_samples_leave_as_they_came_again(play: Any) -> None:
     played = play(3.5, [speed(2), begin(), push(0, pcm), end(0), speed(1, 1.0)])
     assert np.array_equal(played.sounding[-20 * FRAME :], exact(pcm)[-20 * FRAME :])
     assert played.last["played"] == pcm.size
+
+
+# The browser's count of what its device lacked: a device cannot be made to run dry when a test wants it.
+COUNTED = """
+async () => {
+  let events = 0;
+  Object.defineProperty(AudioContext.prototype, 'playbackStats', { get: () => ({ underrunEvents: events }), configurable: true });
+  const { Player } = await import('/js/player.js');
+  const player = new Player();
+  await player.arm();
+  const play = async () => {
+    const { context } = player;
+    const take = player.begin();
+    player.push(take, new Int16Array(2400).fill(1000));
+    player.end(take);
+    await new Promise((done) => player.addEventListener('finished', done, { once: true }));
+    return { context, buffer: context.baseLatency, played: player.counters.played };
+  };
+  const first = await play();
+  events = 1; // in the next one
+  const torn = await play();
+  const whole = await play(); // begun while the other context is still being opened
+  await player.context.resume();
+  for (let i = 0; i < 100 && torn.context.state !== 'closed'; i++) await new Promise((later) => setTimeout(later, 20));
+  const last = await play();
+  const of = ({ context, ...figures }) => ({ ...figures, state: context.state });
+  const same = { first: first.context === torn.context, last: whole.context !== torn.context && last.context === player.context };
+  return { same, states: [torn.context.state, last.context.state], takes: [first, torn, whole, last].map(of) };
+}
+"""
+
+
+def test_a_device_that_runs_dry_has_a_longer_buffer_from_the_next_take_on(blank: Page) -> None:
+    told = blank.evaluate(COUNTED)
+    assert told["same"] == {"first": True, "last": True}
+    assert told["states"] == ["closed", "running"]
+    assert [take["played"] for take in told["takes"]] == [2400] * 4
+    first, _, _, last = (take["buffer"] for take in told["takes"])
+    assert first < last

@@ -144,7 +144,8 @@ def test_what_was_late_once_is_forgiven_and_what_is_slow_is_waited_for(
         const pace = new Pace();
         return given.takes.map((times) => {
           pace.learn(times.map((at) => ({ at, samples: 1920 })));
-          return [pace.hold / 24, pace.target];
+          const { hold, target } = pace.plan();
+          return [hold / 24, target];
         });
         """,
         takes=takes,
@@ -152,3 +153,50 @@ def test_what_was_late_once_is_forgiven_and_what_is_slow_is_waited_for(
     assert [round(hold) for hold, _ in learnt] == holds_ms
     # With less than one frame there is nothing to start with.
     assert all((target > 1920) == (hold > 0) for hold, target in learnt)
+
+
+@pytest.mark.parametrize(
+    ("learnt", "frames", "hold_ms"),
+    [
+        (SLOW, 0, 240),  # of a length that nobody knows
+        (SLOW, 2, 160),  # a word: what came after the third chunk, a quarter more than was expected, is not waited for
+        (SLOW, 8, 600),  # half as fast as the ear, and longer: it falls behind as much again
+        (SLOW, 800, 1500),  # the most
+        (FAST, 800, 0),
+        ([0, 500, 510, 520, 530], 3, 420),  # a stall is no longer in a longer take
+        ([0, 500, 510, 520, 530], 800, 420),
+    ],
+)
+def test_a_longer_take_waits_for_longer_and_a_shorter_one_for_no_more_than_it_needs(
+    node: Node, learnt: list[int], frames: int, hold_ms: int
+) -> None:
+    hold = module(
+        node,
+        """
+        const { Pace } = await import('/js/pace.js');
+        const pace = new Pace();
+        for (let i = 0; i < 2; i++) pace.learn(given.learnt.map((at) => ({ at, samples: 1920 })));
+        return pace.plan({ planned: given.planned }).hold / 24;
+        """,
+        learnt=learnt,
+        planned=frames * FRAME,
+    )
+    assert round(hold) == hold_ms
+
+
+def test_a_take_alone_does_not_wait_as_those_had_to_that_were_made_three_at_once(node: Node) -> None:
+    holds = module(
+        node,
+        """
+        const { Pace } = await import('/js/pace.js');
+        const pace = new Pace();
+        const came = (times) => times.map((at) => ({ at, samples: 1920 }));
+        pace.learn(came(given.slow), 3);
+        const unknown = pace.plan({ company: 1 });
+        pace.learn(came(given.fast), 1);
+        return [unknown, ...[1, 2, 3].map((company) => pace.plan({ company }))].map(({ hold }) => hold / 24);
+        """,
+        slow=SLOW,
+        fast=FAST,
+    )
+    assert holds == [0, 0, 0, pytest.approx(240)]
