@@ -16,6 +16,7 @@ from runtime.errors import DictionaryNotFound
 from runtime.pronunciations.dictionary import MAX_BYTES, PronunciationDictionary, Word, new_dictionary, read, write
 from runtime.shared.files import locked, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id
+from runtime.shared.system import flags
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +151,6 @@ def _parsed(path: Path, _version: tuple[int, int, int]) -> PronunciationDictiona
         OSError: it cannot be read any more.
         ValueError: it is no dictionary.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     with open(descriptor, "rb") as file:
         return read(file.read(MAX_BYTES + 1))

@@ -5,6 +5,7 @@ What a system lacks is left out, with a line in the log where that loses anythin
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -54,9 +55,11 @@ def lock(descriptor: int) -> None:
             try:
                 os.lseek(descriptor, 0, os.SEEK_SET)
                 _msvcrt.locking(descriptor, _msvcrt.LK_LOCK, 1)
-            except OSError:
-                continue
-            return
+            except OSError as error:
+                if error.errno != errno.EDEADLK:
+                    raise
+            else:
+                return
     else:
         raise OSError("this system has no locks for files")
 

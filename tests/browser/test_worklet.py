@@ -266,7 +266,8 @@ def test_back_at_one_samples_leave_as_they_came_again(play: Any) -> None:
 COUNTED = """
 async () => {
   let events = 0;
-  Object.defineProperty(AudioContext.prototype, 'playbackStats', { get: () => ({ underrunEvents: events }), configurable: true });
+  const stats = { get: () => ({ underrunEvents: events }), configurable: true };
+  Object.defineProperty(AudioContext.prototype, 'playbackStats', stats);
   const { Player } = await import('/js/player.js');
   const player = new Player();
   await player.arm();
@@ -286,7 +287,8 @@ async () => {
   for (let i = 0; i < 100 && torn.context.state !== 'closed'; i++) await new Promise((later) => setTimeout(later, 20));
   const last = await play();
   const of = ({ context, ...figures }) => ({ ...figures, state: context.state });
-  const same = { first: first.context === torn.context, last: whole.context !== torn.context && last.context === player.context };
+  const last_is_new = whole.context !== torn.context && last.context === player.context;
+  const same = { first: first.context === torn.context, last: last_is_new };
   return { same, states: [torn.context.state, last.context.state], takes: [first, torn, whole, last].map(of) };
 }
 """

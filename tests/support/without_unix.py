@@ -58,8 +58,8 @@ def hide() -> None:
         raise NotImplementedError
 
     for loop in (asyncio.AbstractEventLoop, unix_events._UnixSelectorEventLoop):
-        loop.add_signal_handler = unknown  # type: ignore[method-assign]
-        loop.remove_signal_handler = unknown  # type: ignore[method-assign]
+        loop.add_signal_handler = unknown  # type: ignore[method-assign, assignment]
+        loop.remove_signal_handler = unknown  # type: ignore[method-assign, assignment]
     from runtime.device import cpu  # whose memory a call of Windows' own would tell
 
     assert "runtime.shared.system" not in sys.modules
