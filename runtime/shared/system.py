@@ -5,7 +5,6 @@ What a system lacks is left out, with a line in the log where that loses anythin
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import sys
@@ -30,6 +29,8 @@ with suppress(ImportError):
     import resource
 
     _resource = resource
+
+_HELD = 36  # EDEADLOCK as Windows numbers it: another process still has the lock
 
 NEW_GROUP = 0x200 if sys.platform == "win32" else 0  # for a child where a session of its own is none: Ctrl-C stays ours
 
@@ -56,7 +57,7 @@ def lock(descriptor: int) -> None:
                 os.lseek(descriptor, 0, os.SEEK_SET)
                 _msvcrt.locking(descriptor, _msvcrt.LK_LOCK, 1)
             except OSError as error:
-                if error.errno != errno.EDEADLK:
+                if error.errno != _HELD:
                     raise
             else:
                 return
