@@ -198,6 +198,11 @@ class ServerSettings:
     wyoming: str = knob(
         "", "VOICEWRIGHT_WYOMING", "tcp://HOST:PORT where Home Assistant is served by Wyoming too; empty: nowhere"
     )
+    wyoming_announced: bool = knob(
+        False,
+        "VOICEWRIGHT_WYOMING_ANNOUNCED",
+        "announce that port in the local network, so that Home Assistant finds it; needs the extra zeroconf",
+    )
     send_buffer_bytes: int = knob(
         65536,
         "VOICEWRIGHT_SEND_BUFFER_BYTES",

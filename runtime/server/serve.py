@@ -111,6 +111,8 @@ async def run(
         server.force_exit = hurry.is_set()
         server.should_exit = True
         await asyncio.gather(serving, living, stopping, lag, return_exceptions=True)
+        if wyoming is not None:
+            await wyoming.leave()
         host.close()
 
 

@@ -84,6 +84,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "soxr": ("runtime/shared/audio.py", "runtime/shared/pcm_formats.py"),
     "pocketsphinx": ("studio/aligning/sphinx.py",),
     "faster_whisper": ("studio/transcribing/whisper.py",),
+    "zeroconf": ("runtime/server/wyoming/announcement.py",),
     "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
     "av": ("runtime/shared/encoding.py", "runtime/shared/loudness.py"),
     "silero_vad": (),  # its import sets torch to one thread; speech_detector.py loads the network without it

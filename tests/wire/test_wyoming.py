@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 import pytest
+from zeroconf import ServiceStateChange
+from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.server.serve import listen, run
+from runtime.server.wyoming.announcement import SERVICE
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, ServerSettings, Settings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
@@ -309,3 +313,50 @@ def begun(uri: str) -> None:
 
 def nothing(*_: object) -> NoReturn:
     raise AssertionError("nothing is to be loaded")
+
+
+def test_the_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
+    told = ServerSettings(wyoming=ANY_PORT, wyoming_announced=True)
+    with ThreadPoolExecutor(1) as pool:
+        with running_server(folder_of("brief", "custom_voice"), server=told) as running:
+            port = int(uri_of(running).rpartition(":")[2])
+            found = pool.submit(asyncio.run, watched(port)).result(30)
+            assert found == (["127.0.0.1"], port)
+            leaving = pool.submit(asyncio.run, watched(port, is_leaving=True))
+        assert leaving.result(30) == (["127.0.0.1"], port)
+
+
+async def watched(port: int, *, is_leaving: bool = False) -> tuple[list[str], int | None]:
+    """Where a browser in the network finds the service of that port; once it has said goodbye if ``is_leaving``."""
+    states = {state: asyncio.Event() for state in ServiceStateChange}
+
+    def on_change(zeroconf: Any, service_type: str, name: str, state_change: ServiceStateChange) -> None:
+        if name.endswith(f" {port}.{SERVICE}"):
+            names.append(name)
+            states[state_change].set()
+
+    names: list[str] = []
+    network = AsyncZeroconf(interfaces=["127.0.0.1"])
+    try:
+        browser = AsyncServiceBrowser(network.zeroconf, SERVICE, handlers=[on_change])
+        async with asyncio.timeout(20):
+            await states[ServiceStateChange.Added].wait()
+            info = AsyncServiceInfo(SERVICE, names[0])
+            assert await info.async_request(network.zeroconf, 3000)
+            if is_leaving:
+                await states[ServiceStateChange.Removed].wait()
+        await browser.async_cancel()
+        return info.parsed_addresses(), info.port
+    finally:
+        await network.async_close()
+
+
+def test_nothing_is_announced_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zeroconf", None)
+    settings = Settings(server=ServerSettings(port=0, wyoming=ANY_PORT, wyoming_announced=True))
+    with listen(settings.server) as listener, pytest.raises(InvalidSetting, match="zeroconf"):
+        asyncio.run(run(settings, listener, lambda *_: unused()))
+
+
+def unused() -> NoReturn:
+    raise AssertionError("nothing is loaded")

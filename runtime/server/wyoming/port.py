@@ -15,6 +15,7 @@ from runtime.server.access import Rate
 from runtime.server.engine_host import Host
 from runtime.server.websocket_routes import new_id, shared, speak
 from runtime.server.wyoming import replies
+from runtime.server.wyoming.announcement import announced, check_announced
 from runtime.server.wyoming.event_socket import EventSocket
 from runtime.server.wyoming.session import WyomingSession
 from runtime.shared.port.caps import ConnectionCaps
@@ -36,8 +37,10 @@ class WyomingPort:
         ceases to when it is told to end.
 
         Raises:
-            InvalidSetting, PortInUse: the address is none, or cannot be bound.
+            InvalidSetting, PortInUse: the address is none, or cannot be bound; or nothing can be announced here.
         """
+        if host.settings.server.wyoming_announced:
+            check_announced()
         name, port = _address(uri)
         self._host = host
         self._limit = host.settings.limits.max_message_bytes
@@ -46,6 +49,7 @@ class WyomingPort:
         self._listener = bind(host.settings.server, name, port, option=_SETTING, is_shared=True)
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
+        self._announcing: asyncio.Task[None] | None = None
         bound = self._listener.getsockname()[1]
         self.uri = f"tcp://[{name}]:{bound}" if ":" in name else f"tcp://{name}:{bound}"
 
@@ -55,6 +59,9 @@ class WyomingPort:
             log.warning("Wyoming has no keys: whoever reaches %s may have speech made", self.uri)
         self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=self._limit, backlog=WAITING)
         self._host.ports[DIALECT] = self.uri
+        if self._host.settings.server.wyoming_announced:
+            address, port = self._listener.getsockname()[:2]
+            self._announcing = asyncio.create_task(announced(address, port), name="wyoming-announcement")
 
     def close(self) -> None:
         """Take no more connections; those that are open go on."""
@@ -62,6 +69,14 @@ class WyomingPort:
         if self._server is not None:
             self._server.close()
         self._listener.close()
+        if self._announcing is not None:
+            self._announcing.cancel()
+
+    async def leave(self) -> None:
+        """Close it, and wait until the network was told so."""
+        self.close()
+        if self._announcing is not None:
+            await asyncio.gather(self._announcing, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection in a task of our own: asyncio's logs an error where it is cancelled."""

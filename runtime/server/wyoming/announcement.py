@@ -1,0 +1,73 @@
+"""Announces Wyoming's port in the local network by Zeroconf (DNS-SD), so that Home Assistant offers it by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+
+from runtime.errors import InvalidSetting
+
+log = logging.getLogger(__name__)
+
+SERVICE = "_wyoming._tcp.local."
+SETTING = "VOICEWRIGHT_WYOMING_ANNOUNCED"
+
+
+def check_announced() -> None:
+    """Refuse to announce without the library, which is an extra, before anything is loaded.
+
+    Raises:
+        InvalidSetting: it is not installed.
+    """
+    try:
+        import zeroconf  # noqa: F401
+    except ImportError:
+        why = "it needs the extra zeroconf: pip install 'voicewright[zeroconf]'"
+        raise InvalidSetting(name=SETTING, value="yes", why=why) from None
+
+
+async def announced(bound: str, port: int) -> None:
+    """Announce the port until this is cancelled, then say goodbye. A network that takes no announcement is logged.
+
+    Args:
+        bound: the address that the port is bound to; of one that is every address each of this machine is told.
+    """
+    from zeroconf import Error, InterfaceChoice, IPVersion
+    from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
+
+    is_everywhere = ipaddress.ip_address(bound).is_unspecified
+    machine = socket.gethostname().partition(".")[0][:40]
+    info = AsyncServiceInfo(
+        SERVICE,
+        f"Voicewright {machine} {port}.{SERVICE}",
+        parsed_addresses=_addresses() if is_everywhere else [bound],
+        port=port,
+        server=f"voicewright-{machine}.local.",
+    )
+    try:
+        network = AsyncZeroconf(
+            interfaces=InterfaceChoice.All if is_everywhere else [bound],
+            ip_version=IPVersion.V6Only if ":" in bound and not is_everywhere else IPVersion.V4Only,
+        )
+    except OSError as error:
+        log.warning("the port of Wyoming is not announced: %s", error.strerror)
+        return
+    try:
+        # A runtime that takes this one's place announces the same name before this one has said goodbye.
+        await (await network.async_register_service(info, cooperating_responders=True))
+        await asyncio.Event().wait()
+    except (OSError, Error):
+        log.exception("the port of Wyoming is not announced")
+    finally:
+        await network.async_unregister_all_services()
+        await network.async_close()
+
+
+def _addresses() -> list[str]:
+    """Those of this machine that others can reach."""
+    import ifaddr  # it comes with zeroconf
+
+    found = [ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips if isinstance(ip.ip, str)]
+    return [address for address in found if not ipaddress.ip_address(address).is_loopback] or found
