@@ -142,7 +142,7 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help="folder, or Hub id with an optional @revision, of which no weights are fetched"
     )
-    parser.add_argument("--device", help="auto, cpu, cuda or npu")
+    parser.add_argument("--device", help="auto, cpu, cuda, npu or mps")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")
     parser.add_argument("--quantize", help=QUANTIZE)
     parser.add_argument(
@@ -157,7 +157,7 @@ def _add_fetch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan", action="store_true", help="fetch nothing; say as JSON what is published and how it would do here"
     )
-    parser.add_argument("--device", help="auto, cpu, cuda or npu, for --plan")
+    parser.add_argument("--device", help="auto, cpu, cuda, npu or mps, for --plan")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16, for --plan")
     parser.add_argument("--quantize", help=f"{QUANTIZE}, for --plan")
     parser.add_argument("--json", action="store_true", help="how far it is, as a line of JSON each, on stdout")
@@ -178,7 +178,7 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[MODE=]PATH_OR_ID",
         help="checkpoint folder or Hub id with an optional @revision; may be given once a mode",
     )
-    parser.add_argument("--device", help="auto, cpu, cuda or npu")
+    parser.add_argument("--device", help="auto, cpu, cuda, npu or mps")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16")
     parser.add_argument("--quantize", help=QUANTIZE)
 

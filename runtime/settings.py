@@ -116,7 +116,7 @@ class ModeSettings:
 class EngineSettings:
     """How the device is used."""
 
-    device: str = knob("auto", "VOICEWRIGHT_DEVICE", "auto, cpu, cuda or npu")
+    device: str = knob("auto", "VOICEWRIGHT_DEVICE", "auto, cpu, cuda, npu or mps")
     dtype: str = knob(
         "auto",
         "VOICEWRIGHT_DTYPE",

@@ -53,7 +53,7 @@ class Device(Protocol):
     The engine keeps the keys and values of a layer in one tensor [S, kv_heads, T, d], one slot a request.
     """
 
-    name: str  # cpu, cuda or npu
+    name: str  # cpu, cuda, npu or mps
     torch_device: torch.device
     dtype: torch.dtype  # what talker and code predictor use unless told otherwise
     holds_graphs: bool

@@ -7,6 +7,7 @@ import torch
 from runtime.device.cpu import CpuDevice
 from runtime.device.cuda import CudaDevice
 from runtime.device.interface import Device
+from runtime.device.mps import MpsDevice
 from runtime.device.npu import NpuDevice, sees_npu
 from runtime.device.quantized import Quantization
 from runtime.errors import DeviceUnavailable, InvalidSetting
@@ -15,7 +16,9 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def open_device(name: str, *, eager: bool = False) -> Device:
-    """Open cpu, cuda, npu, or the best there is (auto): a CUDA card, else an NPU, else the CPU.
+    """Open cpu, cuda, npu, mps, or the best there is (auto): a CUDA card, else an NPU, else the CPU.
+
+    Apple's GPU is opened where it is asked for by name only, for nobody has heard it yet.
 
     An eager one holds no graphs.
 
@@ -33,7 +36,11 @@ def open_device(name: str, *, eager: bool = False) -> Device:
         return CudaDevice(eager=eager)
     if name == "npu":
         return NpuDevice(eager=eager)
-    raise InvalidSetting(name="device", value=repr(name), why="it must be auto, cpu, cuda or npu")
+    if name == "mps":
+        if not torch.backends.mps.is_available():
+            raise DeviceUnavailable(device="mps", why="torch sees no GPU of Apple's; it takes macOS 14 on Apple silicon")
+        return MpsDevice()
+    raise InvalidSetting(name="device", value=repr(name), why="it must be auto, cpu, cuda, npu or mps")
 
 
 def choose_dtype(name: str, device: Device) -> torch.dtype:

@@ -20,6 +20,8 @@ from runtime.engine.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
 
+UNPINNED = ("cpu", "mps")  # devices that read the memory of the host as it is
+
 UNLIMITED = 2**62  # frames, where nothing ends them
 
 
@@ -144,7 +146,9 @@ class LevelCache:
 def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
     """Numbers on a device, copied on its current stream without waiting for what was asked of it before."""
     host = torch.from_numpy(numbers)
-    return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
+    if device.type in UNPINNED:
+        return host.to(device)
+    return host.pin_memory().to(device, non_blocking=True)
 
 
 @dataclass(frozen=True, slots=True)

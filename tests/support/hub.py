@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import pytest
@@ -130,31 +131,40 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _weights(self, path: str) -> None:
         owner, name, rest = path.split("/", 2)
-        data = (self.hub.repositories[f"{owner}/{name}"] / rest).read_bytes()
-        if self.hub.is_damaged:
-            data = data[:-1] + bytes([data[-1] ^ 1])
+        file = self.hub.repositories[f"{owner}/{name}"] / rest
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("range", ""))
         is_part = wanted is not None and self.hub.knows_ranges
-        start, whole = int(wanted[1]) if wanted and is_part else 0, len(data)
+        whole = file.stat().st_size
+        start, stop = int(wanted[1]) if wanted and is_part else 0, whole
         if wanted and is_part and wanted[2]:
-            data = data[: int(wanted[2]) + 1]
+            stop = min(whole, int(wanted[2]) + 1)
         self.send_response(206 if is_part else 200)
-        self.send_header("Content-Length", str(len(data) - start))
+        self.send_header("Content-Length", str(stop - start))
         if is_part:
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{whole}")
+            self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{whole}")
         self.end_headers()
         if self.command == "HEAD":
             return
-        for at in range(start, len(data), PIECE):
+        # Large ones are gigabytes: a piece at a time, and no small ones where nobody asks for them to be slow.
+        piece = PIECE if self.hub.rate is not None or self.hub.break_after is not None else 64 * PIECE
+        with file.open("rb") as source:
+            source.seek(start)
+            self._pass_on(source, start, stop, whole, piece)
+
+    def _pass_on(self, source: BinaryIO, start: int, stop: int, whole: int, piece: int) -> None:
+        for at in range(start, stop, piece):
             left = self.hub.break_after
             if left is not None and self.hub.sent >= left:
                 self.hub.break_after = None
                 self.close_connection = True
                 return
-            self.wfile.write(data[at : at + PIECE])
-            self.hub.sent += len(data[at : at + PIECE])
+            data = source.read(min(piece, stop - at))
+            if self.hub.is_damaged and at + len(data) == whole:
+                data = data[:-1] + bytes([data[-1] ^ 1])
+            self.wfile.write(data)
+            self.hub.sent += len(data)
             if self.hub.rate is not None:
-                time.sleep(PIECE / self.hub.rate)
+                time.sleep(piece / self.hub.rate)
 
     def _say(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -178,9 +188,20 @@ def _listed(folder: Path, path: Path, *, as_tree: bool) -> dict[str, Any]:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return _digest(path, "sha256", path.stat().st_mtime_ns)
 
 
 def _git_sha1(path: Path) -> str:
-    data = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    return _digest(path, "sha1", path.stat().st_mtime_ns)
+
+
+@cache
+def _digest(path: Path, kind: str, written_at: int) -> str:
+    """Of a file's bytes, or as git names them: sha1 behind their number. Asked again and again of gigabytes."""
+    known = hashlib.new(kind, usedforsecurity=False)
+    if kind == "sha1":
+        known.update(b"blob %d\0" % path.stat().st_size)
+    with path.open("rb") as file:
+        while piece := file.read(2**20):
+            known.update(piece)
+    return known.hexdigest()

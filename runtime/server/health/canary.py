@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -47,7 +48,8 @@ class Canary:
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
-        self._first: dict[str, str] = {}  # by fingerprint
+        # By fingerprint and modes: a checkpoint may be there twice, each time for other modes.
+        self._first: dict[tuple[str, Sequence[str]], str] = {}
 
     async def sing(self) -> Outcome:
         """Let every loaded checkpoint speak, as long as nobody else wants to."""
@@ -57,7 +59,7 @@ class Canary:
             said = await self._said(_utterance(card))
             if said is None:
                 return Outcome.INTERRUPTED
-            if self._first.setdefault(card.fingerprint, said) != said:
+            if self._first.setdefault((card.fingerprint, card.modes), said) != said:
                 return Outcome.DIFFERENT
         return Outcome.SAME
 

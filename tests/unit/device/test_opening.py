@@ -25,7 +25,7 @@ def test_what_is_not_written_yet_is_said_so() -> None:
 
 @pytest.mark.parametrize("name", ["", "gpu", "CPU", "cuda:0"])
 def test_another_word_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(InvalidSetting, match="auto, cpu, cuda or npu"):
+    with pytest.raises(InvalidSetting, match="auto, cpu, cuda, npu or mps"):
         open_device(name)
 
 

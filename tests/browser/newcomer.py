@@ -1,0 +1,124 @@
+"""Walks a newcomer's path: a fresh studio, one press, a published checkpoint's download, eight bits, the first word.
+
+The Hub is a local one with a repository of the published 0.6B layout and random weights, which is made once per
+machine. ``python -m tests.browser.newcomer`` prints what was measured as JSON; the machine should do nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from benchmarks.page import ARGUMENTS, find_chromium
+from benchmarks.synthetic import write_synthetic
+from tests.browser.steps import reading
+from tests.support.app import App, running_app
+from tests.support.hub import Hub, serving
+
+CHECKPOINT = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
+TEXT = "Hi."
+DOWNLOAD_MS = 300_000  # 2.5 GB over loopback and their hashes, a check, and loading, beside other tests
+SPEECH_MS = 300_000
+PAGE_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What came of it."""
+
+    model: str  # that the kept take says it was spoken by
+    weights: str  # as the model's card says
+    frames: int
+    rtf: float  # seconds of computing for a second of speech
+    ttfa_ms: float
+    plan_s: float  # from opening the sheet to the measured pace
+    change_s: float  # from the press to the new voice serving
+    offered: str  # what the sheet said of it before
+
+
+def repository() -> Path:
+    """The repository on this machine's disk, 2.5 GB; made where it is not there yet, whole or not at all."""
+    folder = Path(tempfile.gettempdir()) / f"voicewright-random-0.6B-{os.getuid()}"
+    if not folder.is_dir():
+        making = Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
+        write_synthetic(making, "0.6B", "custom_voice", device="cpu")
+        try:
+            making.rename(folder)
+        except OSError:  # another was quicker
+            shutil.rmtree(making)
+    return folder
+
+
+@contextmanager
+def fresh_studio(folder: Path) -> Iterator[App]:
+    """A studio that has never run here, with all of the machine's cores, before a Hub that has the checkpoint."""
+    cores = {"OMP_NUM_THREADS": str(os.cpu_count()), "VOICEWRIGHT_THREADS": "0"}
+    folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
+    with (
+        serving(Hub({CHECKPOINT: repository()})) as hub,
+        running_app([], HF_ENDPOINT=hub.url, **folders, **cores) as app,
+    ):
+        yield app
+
+
+def walk(page: Page, app: App) -> Walked:
+    """From the open page to the end of the first take."""
+    page.click("#vw-banner-see")
+    sheet, began = page.locator("#vw-real-voices"), time.monotonic()
+    offer = sheet.locator(".vw-offer", has=page.locator(f"input[value='{CHECKPOINT}']"))
+    expect(offer).to_contain_text("real time", timeout=PAGE_MS)
+    plan_s = time.monotonic() - began
+    for box in sheet.locator(".vw-offer input:checked").all():  # the Hub has one of them
+        if box.get_attribute("value") != CHECKPOINT:
+            box.uncheck()
+    sheet.get_by_role("combobox").select_option("int8")
+    offered, began = offer.inner_text(), time.monotonic()
+    page.click("#vw-real-begin")
+    expect(page.locator("#vw-toasts")).to_contain_text("The real voices are here.", timeout=DOWNLOAD_MS)
+    expect(page.locator("#vw-models")).to_contain_text(CHECKPOINT, timeout=PAGE_MS)
+    change_s = time.monotonic() - began
+    page.fill("#vw-text", TEXT)
+    page.click("#vw-speak")
+    expect(page.locator("#vw-stop")).to_be_enabled(timeout=PAGE_MS)
+    expect(page.locator("#vw-stop")).to_be_disabled(timeout=SPEECH_MS)
+    cards = httpx.get(f"{app.url}/v1/models", trust_env=False).json()["data"]
+    (take, *_) = httpx.get(f"{app.url}/studio/takes", trust_env=False).json()["takes"]
+    return Walked(
+        model=take["model"]["id"],
+        weights=next(card["dtype"] for card in cards if card["id"] == CHECKPOINT),
+        frames=int(reading(page, "frames")),
+        rtf=float(reading(page, "rtf")),
+        ttfa_ms=take["metrics"]["ttfa_ms"],
+        plan_s=round(plan_s, 1),
+        change_s=round(change_s, 1),
+        offered=" ".join(offered.split()),
+    )
+
+
+def main() -> int:
+    """Walk once, and print what came of it."""
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder, fresh_studio(Path(folder)) as app, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+        page = browser.new_page()
+        page.goto(app.url, wait_until="domcontentloaded")
+        page.locator("#vw-speak:enabled").wait_for(timeout=PAGE_MS)
+        print(json.dumps(asdict(walk(page, app))))
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""A newcomer's path: a fresh studio, one press, a full-size 0.6B repository, eight bits, and it is that which speaks.
+
+How fast it speaks is printed (``python -m tests.browser.newcomer`` prints it alone) and not asserted: that is the
+machine's matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import OpenStudio
+from tests.browser.newcomer import CHECKPOINT, fresh_studio, walk
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.thorough
+def test_a_newcomer_presses_once_and_hears_the_published_size(open_studio: OpenStudio, tmp_path: Path) -> None:
+    with fresh_studio(tmp_path) as app:
+        walked = walk(open_studio(url=app.url), app)
+    print(asdict(walked))
+    assert (walked.model, walked.weights) == (CHECKPOINT, "int8")
+    assert walked.frames > 0
+    assert walked.ttfa_ms > 0
+    assert "with 8-bit weights" in walked.offered

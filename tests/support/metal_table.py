@@ -1,0 +1,82 @@
+"""Which operations have a kernel on Apple's GPUs, by the table that the installed torch was built from.
+
+torchgen lies in torch's wheels on every system, with ``native_functions.yaml``. What torch decomposes before it comes
+to a device (composite, implicit) is recorded as its parts; what is written in terms of other operations (composite,
+explicit) is recorded as itself, and needs a kernel only for those, which are named here where it matters.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torchgen
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torchgen.gen import ParsedYaml, parse_native_yaml
+from torchgen.model import BackendIndex, DispatchKey, NativeFunction
+
+# What a processor's own kernels stand for, and what an explicit composition asks of a device.
+INSTEAD = {
+    "_scaled_dot_product_flash_attention_for_cpu": ("_scaled_dot_product_attention_math_for_mps",),
+    "index_put_": ("_index_put_impl_",),
+    "index_put": ("_index_put_impl_",),
+}
+WIDE = {torch.float64, torch.complex128}
+ON_THE_HOST = {"lift_fresh", "_to_copy", "detach"}  # what numpy hands over, made narrow before it goes to the device
+
+
+@cache
+def _table() -> tuple[BackendIndex, dict[str, NativeFunction]]:
+    folder = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
+    parsed: ParsedYaml = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
+    return parsed.backend_indices[DispatchKey.MPS], {str(one.func.name): one for one in parsed.native_functions}
+
+
+def has_kernel(name: str) -> bool:
+    """Whether an operation by its name and overload, as ``add.Tensor``, can be done there."""
+    instead = INSTEAD.get(name.partition(".")[0])
+    if instead is not None:
+        return all(map(has_kernel, instead))
+    index, functions = _table()
+    found = functions.get(name)
+    if found is None:
+        return False
+    delegate = found.structured_delegate
+    if delegate is not None and index.has_kernel(functions[str(delegate)]):
+        return True
+    return (
+        index.has_kernel(found)
+        or found.has_composite_explicit_autograd_kernel
+        or found.has_composite_implicit_autograd_kernel
+    )
+
+
+class Recorder(TorchDispatchMode):
+    """Keeps the names of all operations of a thread, and of those that any number of 64-bit floating point went into."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.wide: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: torch._ops.OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = func._schema.name.removeprefix("aten::") + (f".{over}" if (over := func._schema.overload_name) else "")
+        composite = torch._C.DispatchKey.CompositeImplicitAutograd
+        if func.has_kernel_for_dispatch_key(composite):
+            with self:
+                made = func.decompose(*args, **(kwargs or {}))
+            if made is not NotImplemented:
+                return made
+        self.names.add(name)
+        if name not in ON_THE_HOST and any(
+            isinstance(one, Tensor) and one.dtype in WIDE for one in (*args, *(kwargs or {}).values())
+        ):
+            self.wide.add(name)
+        assert threading.current_thread() is threading.main_thread(), "a mode is of one thread"
+        return func(*args, **(kwargs or {}))

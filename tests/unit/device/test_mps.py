@@ -1,0 +1,68 @@
+"""Apple's GPU was never there: what an engine's turn asks of it is held against torch's own table of Metal kernels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from runtime.device.cpu import CpuDevice
+from runtime.device.mps import MpsDevice
+from runtime.device.open_device import choose_dtype, choose_quantization, open_device
+from runtime.errors import DeviceUnavailable, InvalidSetting
+from runtime.request import Sampling
+from tests.conftest import Loaded
+from tests.support.brief import few_shapes_of_sound as few_shapes_of_sound
+from tests.support.engines import cloned, custom_voice, engine_of, said_together, streamed, voice_design
+from tests.support.metal_table import Recorder, has_kernel
+
+
+class Elsewhere(MpsDevice):
+    """Apple's as far as it goes here: its memory and its queue are the processor's."""
+
+    mark = CpuDevice.mark
+    free_bytes, total_bytes = CpuDevice.free_bytes, CpuDevice.total_bytes
+
+    def __init__(self) -> None:
+        self.torch_device = torch.device("cpu")
+
+
+def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """A turn of everything: three modes, short and live text, with all rules of sampling, alone and together."""
+    # The networks choose their own products by where their tensors are (runtime/model/products.py).
+    monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False), raising=False)
+    with Recorder() as recorder:
+        for mode, request in (("custom_voice", custom_voice), ("voice_design", voice_design), ("base", cloned)):
+            engine = engine_of(loaded("brief", mode), device=Elsewhere(), slots=2)
+            sampling = Sampling(temperature=0.9, top_k=20, top_p=0.9)
+            both = [request(seed=1, sampling=sampling, max_frames=3), request(seed=2, max_frames=2)]
+            for heard in said_together(engine, *both):
+                assert heard.pcm.size > 0
+        engine = engine_of(loaded("brief", "custom_voice"), device=Elsewhere(), slots=2)
+        said_together(engine, streamed(max_frames=3))
+    return recorder
+
+
+def test_every_operation_of_a_turn_has_a_kernel_on_apples_gpus(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = recorded(loaded, monkeypatch)
+    assert {"mm", "topk", "convolution", "index_put_"} <= recorder.names, "products, sampling, sound, slots"
+    assert not {name for name in recorder.names if not has_kernel(name)}
+    assert not recorder.wide, "Metal has no 64-bit floating point"
+
+
+def test_the_table_tells_one_from_the_other() -> None:
+    for name in ("mm", "add.Tensor", "_index_put_impl_", "index_put_"):
+        assert has_kernel(name)
+    for name in ("geqrf", "_weight_int8pack_mm_of_nobody", "segment_reduce"):
+        assert not has_kernel(name)
+
+
+def test_it_is_opened_by_name_only_and_its_absence_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DeviceUnavailable, match="Apple"):
+        open_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    device = open_device("mps")
+    assert (device.name, device.torch_device, device.holds_graphs) == ("mps", torch.device("mps"), False)
+    assert open_device("auto").name != "mps"
+    assert choose_dtype("auto", device) is torch.float32
+    with pytest.raises(InvalidSetting, match="only a CPU"):
+        choose_quantization("int8", device)

@@ -1,0 +1,22 @@
+"""The canary takes a checkpoint that is there twice, for different modes, for what it is: two that say different things."""
+
+from __future__ import annotations
+
+import asyncio
+
+from runtime.engine.engine import Engine
+from runtime.server.health.canary import Canary, Outcome
+from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
+
+
+def test_one_checkpoint_for_two_modes_says_the_same_each_time() -> None:
+    """As the studio has it when a published checkpoint serves one mode, and the embedded voice goes on with the others."""
+    models = tuple(f"{mode}={DEMO_CHECKPOINT}" for mode in ("voice_design", "base"))
+    engine = Engine.open(Settings(models=models, engine=EngineSettings(device="cpu", max_slots=1, max_model_len=512)))
+    assert len({card.fingerprint for card in engine.cards}) == 1
+    engine.start()
+    canary = Canary(engine)
+    try:
+        assert [asyncio.run(canary.sing()) for _ in range(2)] == [Outcome.SAME] * 2
+    finally:
+        engine.close()
