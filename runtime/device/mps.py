@@ -26,7 +26,7 @@ class Finished:
 
 
 class MpsDevice(CpuDevice):
-    """As the CPU's, with tensors elsewhere: attention row by row, no graphs, nothing in flight while the host goes on."""
+    """As the CPU's, with tensors elsewhere: attention row by row, no graphs, nothing in flight."""
 
     name = "mps"
 

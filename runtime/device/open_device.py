@@ -38,7 +38,7 @@ def open_device(name: str, *, eager: bool = False) -> Device:
         return NpuDevice(eager=eager)
     if name == "mps":
         if not torch.backends.mps.is_available():
-            raise DeviceUnavailable(device="mps", why="torch sees no GPU of Apple's; it takes macOS 14 on Apple silicon")
+            raise DeviceUnavailable(device="mps", why="torch sees none of Apple's GPUs (macOS 14 on Apple silicon)")
         return MpsDevice()
     raise InvalidSetting(name="device", value=repr(name), why="it must be auto, cpu, cuda, npu or mps")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torchgen
+import torchgen  # type: ignore[import-untyped]
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torchgen.gen import ParsedYaml, parse_native_yaml
-from torchgen.model import BackendIndex, DispatchKey, NativeFunction
+from torchgen.gen import ParsedYaml, parse_native_yaml  # type: ignore[import-untyped]
+from torchgen.model import BackendIndex, DispatchKey, NativeFunction  # type: ignore[import-untyped]
 
 # What a processor's own kernels stand for, and what an explicit composition asks of a device.
 INSTEAD = {
@@ -56,7 +56,7 @@ def has_kernel(name: str) -> bool:
 
 
 class Recorder(TorchDispatchMode):
-    """Keeps the names of all operations of a thread, and of those that any number of 64-bit floating point went into."""
+    """Keeps the names of all operations of a thread, and of those that 64-bit floating point went into."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The canary takes a checkpoint that is there twice, for different modes, for what it is: two that say different things."""
+"""A checkpoint that is there twice, for different modes, says different things, and the canary knows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 
 
 def test_one_checkpoint_for_two_modes_says_the_same_each_time() -> None:
-    """As the studio has it when a published checkpoint serves one mode, and the embedded voice goes on with the others."""
+    """As in the studio, where a published one serves one mode and the embedded voice goes on with the others."""
     models = tuple(f"{mode}={DEMO_CHECKPOINT}" for mode in ("voice_design", "base"))
     engine = Engine.open(Settings(models=models, engine=EngineSettings(device="cpu", max_slots=1, max_model_len=512)))
     assert len({card.fingerprint for card in engine.cards}) == 1
