@@ -34,7 +34,7 @@ export class Offers {
     this.saysWhy = false; // whether what stands there is of the download
     this.list = need(dialog, '#vw-real-list');
     this.sum = need(dialog, '#vw-real-sum');
-    this.bits = need(dialog, '#vw-real-bits', HTMLLabelElement);
+    this.bits = need(dialog, '#vw-real-bits');
     this.select = need(this.bits, 'select', HTMLSelectElement);
     this.select.onchange = () => {
       this.weights = this.select.value;
