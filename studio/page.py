@@ -16,22 +16,24 @@ ASSETS = shipped("studio", "assets")
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 
 # Gradio puts the head's links in by script, so that they do not hold the page back: on a slow machine it would be seen
-# without its style first, and everything would move. It is shown once the style is there, or does not come, and once
-# the page knows what stands on it.
+# without its style first, and everything would move. It is shown once the style and its typefaces are there, or do not
+# come, and once the page knows what stands on it.
 MOUNT = """
 const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/css/"]')];
 const sheets = links.filter((link) => !link.sheet);
 const styled = Promise.all(sheets.map((link) => new Promise((done) => { link.onload = link.onerror = done; })));
+const typefaces = ['1rem "Source Sans 3"', '1rem "Source Serif 4"'];
+const set = styled.then(() => Promise.allSettled(typefaces.map((face) => document.fonts.load(face))));
 const late = new Promise((done) => setTimeout(done, 5000));
 const mounted = import(new URL('studio/js/studio.js', document.baseURI)).then((m) => m.mount(element));
 const composed = new Promise((done) => { mounted.finally(done); });
-const ready = Promise.race([Promise.all([styled, composed]), late]);
+const ready = Promise.race([Promise.all([set, composed]), late]);
 ready.then(() => element.querySelector('#vw').style.removeProperty('visibility'));
 """
 
 
 def head() -> str:
-    """What stands in the page's <head>: the style of the shell, then of the rooms that have one; the modules.
+    """What stands in the page's <head>: the style of the shell, then of the rooms that have one; typefaces; modules.
 
     All modules are named, or the browser would find them one import after another, a round trip each.
     """
@@ -45,6 +47,10 @@ def head() -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1" />',
             '<meta name="color-scheme" content="light dark" />',
             *(f'<link rel="stylesheet" href="studio/css/{sheet}" />' for sheet in sheets),
+            *(
+                f'<link rel="preload" as="font" type="font/woff2" crossorigin href="studio/fonts/{path.name}" />'
+                for path in sorted((ASSETS / "fonts").glob("*.woff2"))
+            ),
             *(f'<link rel="modulepreload" href="{address}" />' for address in addresses),
         )
     )

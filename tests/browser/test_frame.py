@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
-from tests.browser.design_steps import LETTERS, act, expect_state
+from tests.browser.design_steps import LETTERS, act, expect_state, make_three
 from tests.browser.steps import clone_from, enter, kept_take, prepare, wav
 
 pytestmark = pytest.mark.browser
@@ -181,6 +181,36 @@ def test_a_recording_that_is_chosen_hardly_moves_the_steps_below(
     picture(page, "recording")
     shifts = page.evaluate("shifts")
     assert sum(shift["value"] for shift in shifts) < MOST_SHIFT, shifts
+
+
+def test_takes_that_come_back_with_a_reload_push_nothing_down(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 1366, "height": 768}, script=SHIFTS)
+    enter(page, "design")
+    make_three(page)
+    make_three(page)
+    page.keyboard.press("Escape")
+    page.reload(wait_until="domcontentloaded")
+    expect(page.locator(".vw-design-set")).to_have_count(2)
+    expect(page.locator("#vw-room-design .vw-design-keys")).to_be_visible()
+    page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+    shifts = page.evaluate("shifts")
+    assert sum(shift["value"] for shift in shifts) < MOST_SHIFT, shifts
+
+
+@pytest.mark.parametrize("window", WINDOWS[:-1], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_the_sheet_of_voices_leaves_the_dock_in_sight(open_studio: OpenStudio, window: tuple[int, int]) -> None:
+    page = open_studio(viewport={"width": window[0], "height": window[1]})
+    enter(page, "script")
+    lines = page.locator("#vw-script-lines > li .vw-line-voice")
+    for button in (lines.first, lines.last):
+        button.click()
+        sheet = page.locator("#vw-voice-sheet").bounding_box()
+        dock = page.locator("#vw-stage").bounding_box()
+        assert sheet
+        assert dock
+        assert sheet["y"] >= 0
+        assert sheet["y"] + sheet["height"] <= dock["y"]
+        page.keyboard.press("Escape")
 
 
 def test_the_docks_buttons_stand_in_one_row_on_a_phone(open_studio: OpenStudio) -> None:

@@ -27,12 +27,14 @@ export class Kept {
   /** Bring them back below what was made meanwhile, one set after the other. @param {KeptSet[]} [sets] */
   async reopen(sets = []) {
     this.coming = sets;
+    this.room.awaits(sets.length > 0);
     for (const { takes, ...set } of sets) {
       const found = await Promise.all(takes.map((kept) => this.fetch(kept)));
       this.coming = this.coming.slice(1);
       const cards = found.flatMap((take, index) => (take ? [{ ...takes[index], take }] : []));
       if (cards.length > 0) this.room.bring(set, cards);
     }
+    this.room.awaits(false);
   }
 
   /** @param {KeptTake} kept @returns {Promise<import('../take.js').Take|null>} null where it was deleted meanwhile */

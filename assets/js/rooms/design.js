@@ -159,6 +159,11 @@ export class DesignRoom {
     return this.kept.reopen(sets);
   }
 
+  /** Sets come back: what stands below them has its place once they are there. @param {boolean} coming */
+  awaits(coming) {
+    this.root.toggleAttribute('data-coming', coming);
+  }
+
   /** Whether a text came from presets/ and not from the user. @param {string} text */
   isSample(text) {
     return Object.values(this.studio.presets.texts).includes(text) || this.picker.isSample(text);
