@@ -3,9 +3,6 @@
 import { all, need } from './elements.js';
 import { clock } from './meter.js';
 import { SAMPLE_RATE } from './outputs.js';
-import { title } from './rooms/fields.js';
-import { keyOf } from './voice_catalogue.js';
-import { markOf } from './voice_mark.js';
 import { TakeRow } from './take_row.js';
 
 const MOST_MARKS = 3;
@@ -99,13 +96,7 @@ export class KeptScripts extends EventTarget {
 
   /** The marks of who speaks in it. @param {ScriptSummary} script */
   marks({ voices = [] }) {
-    const { catalogue } = this.studio;
-    return voices.slice(0, MOST_MARKS).map(({ mode, voice = mode }) => {
-      const choice = catalogue.find(keyOf(mode, voice));
-      const mark = markOf(voice, choice?.kind ?? (mode === 'voice_design' ? 'designed' : 'recorded'));
-      mark.title = choice?.name ?? title(voice);
-      return mark;
-    });
+    return voices.slice(0, MOST_MARKS).map((spoken) => this.studio.catalogue.mark(spoken));
   }
 
   /** @param {HTMLElement} entry @param {ScriptSummary} script @param {boolean} isOpen */

@@ -11,6 +11,7 @@ import { Sharing } from './sharing.js';
 const MARKUP = `
 <div class="vw-take-line">
   <button type="button" class="vw-quiet vw-take-play" data-icon="play"></button>
+  <span class="vw-take-mark"></span>
   <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text"></span><small></small></button>
   <button type="button" class="vw-quiet vw-take-star" data-icon="star"></button>
 </div>
@@ -111,6 +112,7 @@ export class TakeRow {
     const { t } = studio;
     const { favourite, tags, seconds } = record;
     const name = this.name;
+    this.paintMark();
     this.find('.vw-take-text').textContent = record.name || record.text;
     const who = record.label || title(record.voice ?? '');
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
@@ -122,6 +124,11 @@ export class TakeRow {
     star.ariaLabel = t('library.favourite', { name });
     this.find('.vw-take-play').ariaLabel = t('library.play', { name });
     if (this.open) this.fill();
+  }
+
+  /** The mark of who speaks, as far as voices are known by now. */
+  paintMark() {
+    this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
   }
 
   get name() {

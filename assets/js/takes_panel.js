@@ -34,6 +34,7 @@ export class TakesPanel {
     };
     this.more.onclick = () => this.guard(studio.history.more());
     for (const source of [studio.history, scripts]) source.addEventListener('change', () => this.paint());
+    studio.catalogue.addEventListener('change', () => this.rows.forEach((row) => row.paintMark()));
   }
 
   /** Write everything anew, in the page's language. */

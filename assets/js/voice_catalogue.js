@@ -16,8 +16,11 @@
  */
 
 import { languageName, title } from './rooms/fields.js';
+import { markOf } from './voice_mark.js';
 
 const MOST_RECENT = 6;
+/** What a voice is that nobody knows any more, by how it spoke. @type {Object<string, import('./voice_mark.js').VoiceKind>} */
+const UNKNOWN = { custom_voice: 'preset', voice_design: 'designed', base: 'recorded' };
 const KINDS = /** @type {const} */ (['all', 'speakers', 'mine', 'recent']);
 
 export class VoiceCatalogue extends EventTarget {
@@ -68,15 +71,15 @@ export class VoiceCatalogue extends EventTarget {
   /** @param {import('./voices.js').StoredVoice} voice @returns {Choice} */
   keptChoice({ id, name, tags, language, description, provenance, seconds, yours }) {
     const { t, cards } = this.studio;
-    const isDesigned = provenance.source === 'design';
+    const kind = kindOf({ provenance });
     const tongue = language && language !== 'auto' ? [languageName(language)] : [];
-    const about = description || t(isDesigned ? 'picker.designed' : 'picker.recorded', { s: Math.round(seconds) });
+    const about = description || t(kind === 'designed' ? 'picker.designed' : 'picker.recorded', { s: Math.round(seconds) });
     return {
       key: keyOf('base', id),
       mode: 'base',
       voice: id,
       name,
-      kind: isDesigned ? 'designed' : 'recorded',
+      kind,
       isCommon: yours === false,
       tags: [...tags, ...tongue],
       about,
@@ -100,6 +103,13 @@ export class VoiceCatalogue extends EventTarget {
     const wanted = said.toLowerCase();
     const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
     return this.find(keyOf('base', said)) ?? this.all.find(own) ?? null;
+  }
+
+  /** The mark of whoever spoke; those without a name share one a mode. @param {{mode: string, voice?: string|null}} spoken @returns {HTMLElement} */
+  mark({ mode, voice }) {
+    const id = voice || mode;
+    const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id)); // a kept voice with a style speaks in another mode
+    return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? (voice ? title(voice) : '') });
   }
 
   /** Whether voices of a mode can be told how to speak. @param {string|undefined} mode */
@@ -146,6 +156,11 @@ export class VoiceCatalogue extends EventTarget {
 /** @param {string} mode @param {string} voice */
 export function keyOf(mode, voice) {
   return `${mode}:${voice}`;
+}
+
+/** Where a kept voice comes from. @param {Pick<import('./voices.js').StoredVoice, 'provenance'>} voice @returns {import('./voice_mark.js').VoiceKind} */
+export function kindOf({ provenance }) {
+  return provenance.source === 'design' ? 'designed' : 'recorded';
 }
 
 /** Whether a voice holds every word that is searched for, in its name, tags or description. @param {Choice} choice @param {string} query */

@@ -4,11 +4,14 @@ import { api } from './api.js';
 import { all, need } from './elements.js';
 import { errorOf } from './errors.js';
 import { languageName } from './rooms/fields.js';
+import { kindOf } from './voice_catalogue.js';
+import { markOf } from './voice_mark.js';
 import { recordingOf } from './voice_sound.js';
 
 const MARKUP = `
 <div class="vw-voice-line">
   <button type="button" class="vw-quiet vw-voice-play" data-icon="play"></button>
+  <span class="vw-voice-mark"></span>
   <button type="button" class="vw-voice-open" aria-expanded="false"><span class="vw-voice-name" dir="auto"></span><small></small></button>
 </div>
 <div class="vw-voice-more" hidden>
@@ -39,6 +42,7 @@ export class VoiceRow {
     this.element.dataset.voice = voice.id;
     this.element.innerHTML = MARKUP;
     studio.words.apply(this.element);
+    this.find('.vw-voice-mark').append(markOf(voice.id, kindOf(voice)));
     this.link = need(this.element, 'a', HTMLAnchorElement);
     /** @type {Field[]} */
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];

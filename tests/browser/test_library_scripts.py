@@ -33,6 +33,8 @@ def test_a_script_is_one_entry_with_its_takes_folded_under_it(script: Page, app:
     expect(entry.locator(".vw-mark")).to_have_count(2)
     entry.get_by_role("button", name="Takes of At the river").click()
     expect(entry.locator(".vw-take")).to_have_count(4)  # the second line has two parts
+    assert len(set(entry.locator(".vw-take .vw-mark").evaluate_all("(marks) => marks.map(({ title }) => title)"))) == 2
+    expect(entry.locator(".vw-take .vw-mark[data-kind=preset]")).to_have_count(4)
     assert sorted(entry.locator(".vw-take").evaluate_all("(rows) => rows.map((row) => row.dataset.take)")) == sorted(
         takes
     )
