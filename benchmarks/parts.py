@@ -40,6 +40,7 @@ class Parts:
         self.device_bytes = free - free_bytes()
         self.core: EngineCore = self.engine.registry.cores[0]
         self._prompt = self._a_prompt(settings)
+        self._kept: list[Callable[[], object]] = []
         for tensor in (*self.core.runner.slot_cache.keys, *self.core.runner.slot_cache.values):
             tensor.zero_()  # what was never written may hold anything, and not every anything multiplies as fast
 
@@ -89,7 +90,9 @@ class Parts:
     @torch.inference_mode()
     def predict(self, batch: int) -> None:
         """The code predictor alone, greedy: codes 1 to Q-1 of one frame of every row."""
-        self._predictor(batch)()
+        predict = self._predictor(batch)
+        with self.core.device.stream(Stream.FRAMES):  # its graph shares the memory of that stream's
+            predict()
 
     @cache  # noqa: B019  # a graph for each number of rows, as long as the parts live
     def _predictor(self, batch: int) -> Callable[[], object]:
@@ -118,6 +121,7 @@ class Parts:
             predictor.predict(x, frame.cache, frame.ops, draw)
 
         synchronize()
+        self._kept.append(predict)  # and with it the memory that its graph reads
         return device.capture(predict, Stream.FRAMES).replay if device.holds_graphs else predict
 
     def decode(self, slots: NDArray[np.int64], frames: int) -> None:
@@ -168,12 +172,14 @@ def without_networks(core: EngineCore) -> Iterator[None]:
 def synchronize() -> None:
     """Wait for everything that was given to the device."""
     if torch.accelerator.is_available():
-        torch.accelerator.synchronize()
+        torch.get_device_module(torch.accelerator.current_accelerator()).synchronize()
 
 
 def free_bytes() -> int:
-    """Free memory of the card, whoever has taken the rest; 0 without one."""
-    return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else 0
+    """Free memory of the card or NPU, whoever has taken the rest; 0 without one."""
+    if not torch.accelerator.is_available():
+        return 0
+    return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[0])
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -46,12 +46,19 @@ def machine() -> Row:
         here = Path(__file__).parent
         commit = subprocess.run(command, cwd=here, capture_output=True, check=True, text=True).stdout.strip()
     return {
-        "card": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "card": card(),
         "cpu": f"{os.cpu_count()} x {platform.processor() or platform.machine()}",
         "python": platform.python_version(),
         "torch": torch.__version__,
         "commit": commit,
     }
+
+
+def card() -> str:
+    """The name of the card or NPU."""
+    if not torch.accelerator.is_available():
+        return "none"
+    return str(torch.get_device_module(torch.accelerator.current_accelerator()).get_device_name())
 
 
 def setup(settings: Settings, arms: Sequence[Arm]) -> Row:
