@@ -22,7 +22,7 @@
     └─ SetUpError            said to the operator on the command line, never sent to a client
        ├─ CheckpointMissing · CheckpointInvalid · CheckpointUnsupported · CheckpointTooLarge
        ├─ HubUnreachable · HubRefused · DiskFull · DownloadDamaged
-       └─ DeviceUnavailable · DeviceMemory · PortInUse · InvalidSetting
+       └─ DeviceUnavailable · DeviceMemory · AttentionRefused · PortInUse · InvalidSetting
 
 An error is raised with the facts of its sentence as keyword arguments and nothing else, so that every sentence stands
 on its class and none can carry a client's text, a traceback or a path (but for ``SetUpError``). The studio's own are in
@@ -437,6 +437,11 @@ class DeviceMemory(SetUpError):
         "{slots} slots need {need} GiB, and of the {free} GiB that are free on the device {kept} are not ours to "
         "take (VOICEWRIGHT_MEMORY_SHARE) and {reserve} are kept for graphs and sound."
     )
+
+
+class AttentionRefused(SetUpError):
+    code = "attention_refused"
+    sentence = "The NPU's attention was not asked, for it would have answered something else: {why}."
 
 
 class CheckpointTooLarge(SetUpError):

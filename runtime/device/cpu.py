@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from runtime.device.fused import Fused
 from runtime.device.host_memory import free_bytes, total_bytes
-from runtime.device.interface import Event, Graph, Stream
+from runtime.device.interface import AttendSlots, Event, Graph, Stream
 
 Made = TypeVar("Made")
+DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # (q, keys, values, rows, lengths)
 
 SMALL = 100_000_000  # parameters below which a second thread costs more than it brings
 
@@ -39,11 +40,30 @@ class Now:
         """There is nothing to wait for."""
 
 
+class EachLayer:
+    """``AttendSlots`` that writes by slot and position, and leaves attention over the first ``span`` to ``attend``."""
+
+    def __init__(self, attend: DecodeAttention, rows: Tensor, starts: Tensor, span: int) -> None:
+        self._attend = attend
+        self._rows, self._positions, self._lengths = rows, starts, starts + 1
+        self._span = span
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        keys[self._rows, :, self._positions] = k[:, :, 0]
+        values[self._rows, :, self._positions] = v[:, :, 0]
+        keys, values = keys[:, :, : self._span], values[:, :, : self._span]
+        return self._attend(q, keys, values, self._rows, self._lengths)
+
+
 class CpuDevice:
     name = "cpu"
     dtype = torch.float32
     holds_graphs = False
     max_in_flight = 0
+    lean_sampling = False
+    pads_prompts = False
+    position_grain = 1
+    unit_norm: Callable[[Tensor, float], Tensor] | None = None
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
@@ -59,7 +79,19 @@ class CpuDevice:
             seen = torch.ones(new, total, device=q.device, dtype=torch.bool).tril(total - new)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
 
+    def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
+        assert new == 1, "several positions at once are a prompt's, one prompt after the other"
+        return EachLayer(self.decode_attention, rows, starts, span)
+
+    def enter_thread(self) -> None:
+        """Every thread may use it."""
+
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Attention of each row's newest position over its own slot, up to its own length and no further.
+
+        Shapes: q, result [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; rows, lengths [B] int64, lengths count
+        the newest position.
+        """
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
         # The query heads that share a key head take the place of query positions: no mask, no copy of the keys.
@@ -99,6 +131,3 @@ class CpuDevice:
 
     def total_bytes(self) -> int:
         return total_bytes()
-
-    def lay_out(self, network: nn.Module) -> None:
-        """Products lay out what they read themselves (runtime/model/products.py)."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from runtime.device.fused import Fused
 
@@ -38,6 +38,13 @@ class Event(Protocol):
         """Wait until it has; other threads may run meanwhile."""
 
 
+class AttendSlots(Protocol):
+    """Writes the new positions of some rows to their slots and attends over each row's own, one layer after another."""
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Shapes: q, result [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values [S, kv_heads, T, d]."""
+
+
 class Graph(Protocol, Generic[Made]):
     """Work that was captured once: the same operations on the same memory, without a word from the host."""
 
@@ -58,6 +65,15 @@ class Device(Protocol):
     dtype: torch.dtype  # what talker and code predictor use unless told otherwise
     holds_graphs: bool
     max_in_flight: int  # frames that may be in flight when the next one is launched
+    # Whether sampling is kept to few operators: noise comes from the host, and batches that no row makes sort have
+    # graphs of their own (runtime/engine/sampling.py).
+    lean_sampling: bool
+    pads_prompts: bool  # whether chunks of prompts are filled up to fixed shapes, so that graphs can hold them
+    position_grain: int  # that divides the positions of a slot in memory
+
+    @property
+    def unit_norm(self) -> Callable[[Tensor, float], Tensor] | None:
+        """(x, eps) -> x divided by its root mean square, float32 inside, cast once; None: the networks' own."""
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
         """Operations in one launch each for networks in ``dtype``; None: the networks' own, one after the other."""
@@ -69,12 +85,20 @@ class Device(Protocol):
         query may look at other keys than those (in graphs, whose shapes are fixed); result [B, heads, P, d].
         """
 
-    def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Attention of each row's newest position over its own slot, up to its own length and no further.
+    def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
+        """For ``new`` positions of each of some rows, the first of them at ``starts``: each sees its own slot up to
+        itself and no further.
 
-        Shapes: q [B, heads, 1, d]; keys, values [S, kv_heads, T, d]; rows, lengths [B] int64, lengths count the
-        newest position; result [B, heads, 1, d].
+        Args:
+            span: positions that the longest row reaches with these, or more.
+            like: keys of a layer.
+            new: more than one only where ``pads_prompts``.
+
+        Shapes: rows, starts [B] int64.
         """
+
+    def enter_thread(self) -> None:
+        """What a thread does before it asks anything of the device."""
 
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
         """What is asked of the device within goes to this stream."""
@@ -102,6 +126,3 @@ class Device(Protocol):
 
     def total_bytes(self) -> int:
         """Memory that there is, whoever holds it."""
-
-    def lay_out(self, network: nn.Module) -> None:
-        """Store the weights of a loaded network in formats of the device's own; their values stay."""

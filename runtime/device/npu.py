@@ -5,30 +5,29 @@ Nothing here has run on Ascend hardware; tests hold every call to the rules that
 
 from __future__ import annotations
 
+import logging
+import os
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.interface import URGENT, Event, Graph, Stream
+from runtime.device.interface import URGENT, AttendSlots, Event, Graph, Stream
+from runtime.device.npu_attention import BLOCK, BOTTOM_RIGHT, COMPRESSED, EXPLICIT, NpuSlots, check_attention
 from runtime.errors import DeviceUnavailable
 
+log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
 KIND = "npu"  # torch's name of the device type
 WARM_UPS = 2  # runs before a capture: operators choose their tiling and workspace then
 HIGH, NORMAL = -1, 0  # priorities of a stream
-
-# Modes of a mask. A mask is True where a query may NOT look, the opposite of torch's own attention.
-EXPLICIT = 0  # a mask for every query and key, or none: every query sees every key
-BOTTOM_RIGHT = 3  # causal, the last query sees the last key; mode 2 aligns the first with the first and is never used
-COMPRESSED = 2048  # width and height of the one mask that mode 3 takes, for any number of queries and keys
-
-FRACTAL_Z, FRACTAL_NZ = 4, 29  # formats of convolution weights and of matrices
-NO_FRACTAL_Z = "Ascend950"  # names of chips whose convolutions take plain weights only
+TASK_QUEUE = "TASK_QUEUE_ENABLE"  # torch_npu's setting of how operators are launched
+NO_CAPTURES = "2"  # its value under which torch_npu refuses captures
 
 
 class NpuGraph(Graph[Made]):
@@ -51,6 +50,9 @@ class NpuDevice(CpuDevice):
     dtype = torch.bfloat16
     holds_graphs = True
     max_in_flight = 1
+    lean_sampling = True
+    pads_prompts = True
+    position_grain = BLOCK
 
     def __init__(self, *, eager: bool = False) -> None:
         """
@@ -66,13 +68,31 @@ class NpuDevice(CpuDevice):
         # Private formats and operators that are compiled at their first use cannot be captured.
         npu.config.allow_internal_format = False
         npu.set_compile_mode(jit_compile=False)
+        # The library's default for convolutions is on; codes of references are nearest neighbours of what they make.
+        npu.conv.allow_hf32 = False
+        npu.matmul.allow_hf32 = False
         self.torch_device = torch.device(KIND, npu.current_device())
-        self.holds_graphs = not eager
-        self.streams = {stream: npu.Stream(priority=HIGH if stream in URGENT else NORMAL) for stream in Stream}
+        self.holds_graphs = not eager and _may_capture()
+        self.streams = self._new_streams()
+        # A graph may be replayed on any stream, but what is captured must not take up what others do meanwhile.
+        self.capturing = self._new_streams()
+        self._capture_lock = threading.Lock()  # one capture at a time
         # Graphs of one stream never run at the same time, so they share their memory.
         self.pools = {stream: npu.graph_pool_handle() for stream in Stream}
         everything = torch.ones(COMPRESSED, COMPRESSED, device=self.torch_device, dtype=torch.bool)
         self._ahead_of_itself = everything.triu(1)
+        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # weights that leave a norm as it is
+
+    def enter_thread(self) -> None:
+        self._npu.set_device(self.torch_device)
+
+    def unit_norm(self, x: Tensor, eps: float) -> Tensor:
+        """The library's norm with a weight of ones: with another it would multiply before it casts."""
+        key = x.shape[-1], x.dtype
+        if key not in self._ones:
+            self._ones[key] = torch.ones(x.shape[-1], device=self.torch_device, dtype=x.dtype)
+        made: Tensor = self._ops.npu_rms_norm(x, self._ones[key], eps)[0]
+        return made
 
     def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         k, v = k.contiguous(), v.contiguous()
@@ -82,13 +102,8 @@ class NpuDevice(CpuDevice):
             return self._attend(q, k, v, None, EXPLICIT)
         return self._attend(q, k, v, self._ahead_of_itself, BOTTOM_RIGHT)
 
-    def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
-        # The operators take lengths from the host alone, and a graph would keep them; a mask lies on the device.
-        unseen = torch.arange(keys.shape[2], device=q.device) >= lengths[:, None]
-        # What an earlier owner left behind a row's end may be NaN, and 0 * NaN is NaN: zero it.
-        left = unseen[:, None, :, None]
-        k, v = (part[rows].contiguous().masked_fill_(left, 0) for part in (keys, values))
-        return self._attend(q, k, v, unseen[:, None, None], EXPLICIT)
+    def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
+        return NpuSlots(self._attend, rows, starts, span, like, new)
 
     def stream(self, stream: Stream) -> AbstractContextManager[None]:
         return self._npu.stream(self.streams[stream])
@@ -102,9 +117,9 @@ class NpuDevice(CpuDevice):
         self._npu.current_stream().wait_event(event)
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        npu, own = self._npu, self.streams[stream]
+        npu, own = self._npu, self.capturing[stream]
         assert not npu.is_current_stream_capturing(), "no capture can begin within another"
-        with npu.stream(own):
+        with self._capture_lock, npu.stream(own):
             for _ in range(WARM_UPS):
                 work()
             own.synchronize()
@@ -121,30 +136,35 @@ class NpuDevice(CpuDevice):
         return torch.empty(shape, dtype=dtype).pin_memory()
 
     def free_bytes(self) -> int:
-        return int(self._npu.mem_get_info(self.torch_device)[0])
+        npu, device = self._npu, self.torch_device
+        kept = npu.memory_reserved(device) - npu.memory_allocated(device)
+        return int(npu.mem_get_info(device)[0] + kept)
 
-    def lay_out(self, network: nn.Module) -> None:
-        takes_z = NO_FRACTAL_Z not in self._npu.get_device_name(self.torch_device)
-        for module in network.modules():
-            if isinstance(module, nn.Conv1d | nn.ConvTranspose1d) and module.groups == 1 and takes_z:
-                module.weight.data = self._ops.npu_format_cast(module.weight.data.contiguous(), FRACTAL_Z)
-            elif isinstance(module, nn.Linear) and module.weight.dtype is not torch.float32:
-                module.weight.data = self._ops.npu_format_cast(module.weight.data.contiguous(), FRACTAL_NZ)
+    def total_bytes(self) -> int:
+        return int(self._npu.mem_get_info(self.torch_device)[1])
+
+    def _new_streams(self) -> dict[Stream, Any]:
+        return {stream: self._npu.Stream(priority=HIGH if stream in URGENT else NORMAL) for stream in Stream}
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> Tensor:
         """Attention of q over k and v under a mask.
 
         Shapes: q [B, heads, P, d]; k, v [B, kv_heads, T, d]; unseen, True where a query may not look: [2048, 2048]
         in mode 3, else [P, T] or [B, 1, P, T], or None; result [B, heads, P, d].
+
+        Raises:
+            DeviceUnavailable, AttentionRefused: from `check_attention`.
         """
         q = q.contiguous()
         check_attention(q, k, v, unseen, mode)
         heads, scale = q.shape[1], q.shape[3] ** -0.5
+        made: Tensor
         if q.dtype is torch.float32:  # which the operator for inference does not take
-            return self._ops.npu_fusion_attention(
+            made = self._ops.npu_fusion_attention(
                 q, k, v, heads, "BNSD", atten_mask=unseen, scale=scale, sparse_mode=mode
             )[0]
-        return self._ops.npu_fused_infer_attention_score(
+            return made
+        made = self._ops.npu_fused_infer_attention_score(
             q,
             k,
             v,
@@ -155,37 +175,7 @@ class NpuDevice(CpuDevice):
             scale=scale,
             sparse_mode=mode,
         )[0]
-
-
-def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> None:
-    """Stop before an operator could read a mask otherwise than it was meant: it would answer, and wrongly.
-
-    Raises:
-        DeviceUnavailable: the checkpoint has heads that the operators do not take.
-    """
-    assert q.dim() == k.dim() == v.dim() == 4, "queries, keys and values are [B, heads, positions, d]"
-    B, heads, P, d = q.shape
-    kv_heads, T = k.shape[1:3]
-    assert k.shape == v.shape == (B, kv_heads, T, d), f"keys {tuple(k.shape)}, values {tuple(v.shape)} of {B} rows"
-    assert q.dtype is k.dtype is v.dtype, "queries, keys and values have one dtype"
-    assert all(part.is_contiguous() for part in (q, k, v)), "the operators take contiguous tensors only"
-    if heads % kv_heads or heads > 64 * kv_heads or heads > 256:
-        why = f"its attention takes up to 256 heads, up to 64 to a key head; this checkpoint has {heads} and {kv_heads}"
-        raise DeviceUnavailable(device="npu", why=why)
-    if d > 512 or (d % 16 and q.dtype is not torch.float32):
-        why = f"its attention takes heads of up to 512 in sixteens; this checkpoint's have {d} (float32 takes any)"
-        raise DeviceUnavailable(device="npu", why=why)
-    assert mode in (EXPLICIT, BOTTOM_RIGHT), f"mode {mode} aligns queries and keys at the first of each, or is unknown"
-    if unseen is None:
-        assert (mode, P) == (EXPLICIT, 1), "without a mask every query sees every key, also those after it"
-        return
-    assert unseen.dtype is torch.bool, "True masks here: a mask of numbers may mean the opposite"
-    assert unseen.is_contiguous(), "the operators take contiguous masks only"
-    if mode == BOTTOM_RIGHT:
-        assert unseen.shape == (COMPRESSED, COMPRESSED), f"mode 3 takes one mask of {COMPRESSED} by {COMPRESSED}"
-        assert 1 < P <= T, "mode 3 counts from the last query and the last key: no more queries than keys"
-    else:
-        assert unseen.shape in ((P, T), (B, 1, P, T)), f"a mask {tuple(unseen.shape)} for {P} queries and {T} keys"
+        return made
 
 
 def sees_npu() -> bool:
@@ -194,6 +184,19 @@ def sees_npu() -> bool:
         return bool(_library().npu.is_available())
     except DeviceUnavailable:
         return False
+
+
+def _may_capture() -> bool:
+    """Whether torch_npu takes captures as this process was started."""
+    if os.environ.get(TASK_QUEUE) != NO_CAPTURES:
+        return True
+    log.warning(
+        "%s is %s, under which torch_npu captures no graphs: everything runs without, several times slower. Unset it "
+        "or make it 1",
+        TASK_QUEUE,
+        NO_CAPTURES,
+    )
+    return False
 
 
 def _library() -> Any:

@@ -10,7 +10,7 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.device.fused import Fused
 from runtime.engine.slots import SlotCache
-from runtime.model.layers import Attention, join_heads
+from runtime.model.layers import Attention, Operations, join_heads
 from runtime.model.talker import Talker
 
 Angles = tuple[Tensor, Tensor]  # cosine and sine of every position, [T, d] each
@@ -19,9 +19,19 @@ Angles = tuple[Tensor, Tensor]  # cosine and sine of every position, [T, d] each
 class PrefillAttention:
     """A prefill chunk into one slot; the host knows the number and the positions."""
 
-    def __init__(self, slot_cache: SlotCache, device: Device, talker: Talker, slot: int, start: int, stop: int) -> None:
+    def __init__(
+        self,
+        slot_cache: SlotCache,
+        device: Device,
+        talker: Talker,
+        slot: int,
+        start: int,
+        stop: int,
+        ops: Operations,
+    ) -> None:
         self._slot_cache = slot_cache
         self._device = device
+        self._ops = ops
         self._slot = slot
         self._start = start
         self._stop = stop
@@ -29,36 +39,41 @@ class PrefillAttention:
         self._cos, self._sin = talker.angles(positions)
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
-        q, k, v = attention.heads_of(qkv, self._cos, self._sin)
+        q, k, v = self._ops.heads(attention, qkv, self._cos, self._sin)
         keys, values = self._slot_cache.keys[layer][self._slot], self._slot_cache.values[layer][self._slot]
         keys[:, self._start : self._stop], values[:, self._start : self._stop] = k[0], v[0]
         return join_heads(self._device.prefill_attention(q, keys[None, :, : self._stop], values[None, :, : self._stop]))
 
 
-class DecodeAttention:
-    """The newest position of every row, written to its slot and attended from.
+class SlotAttention:
+    """New positions of every row, as many in each, written to its slot and attended from: where the device looks up
+    which, so that graphs can hold it.
 
-    Shapes: rows, positions [B] int64, positions below ``span``.
+    Shapes: rows, starts [B] int64; a row's new positions begin at its start and end below ``span``, or are nobody's.
     """
 
     def __init__(
-        self, slot_cache: SlotCache, device: Device, talker: Talker, rows: Tensor, positions: Tensor, span: int
+        self,
+        slot_cache: SlotCache,
+        device: Device,
+        talker: Talker,
+        rows: Tensor,
+        starts: Tensor,
+        span: int,
+        ops: Operations,
+        new: int = 1,
     ) -> None:
         self._slot_cache = slot_cache
-        self._device = device
-        self._rows = rows
-        self._positions = positions
-        self._span = span
-        self._cos, self._sin = talker.angles(positions.unsqueeze(1))
-        self._lengths = positions + 1
+        self._ops = ops
+        positions = starts.unsqueeze(1)
+        if new > 1:
+            positions = positions + torch.arange(new, device=device.torch_device)
+        self._cos, self._sin = talker.angles(positions)
+        self._attend = device.attend_slots(rows, starts, span, slot_cache.keys[0], new)
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
-        q, k, v = attention.heads_of(qkv, self._cos, self._sin)
-        keys, values = self._slot_cache.keys[layer], self._slot_cache.values[layer]
-        keys[self._rows, :, self._positions] = k[:, :, 0]
-        values[self._rows, :, self._positions] = v[:, :, 0]
-        keys, values = keys[:, :, : self._span], values[:, :, : self._span]
-        return join_heads(self._device.decode_attention(q, keys, values, self._rows, self._lengths))
+        q, k, v = self._ops.heads(attention, qkv, self._cos, self._sin)
+        return join_heads(self._attend(q, k, v, self._slot_cache.keys[layer], self._slot_cache.values[layer]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,7 @@ class FusedPrefillAttention:
 
 @dataclass(frozen=True, slots=True)
 class FusedDecodeAttention:
-    """``DecodeAttention`` in one launch a layer. Shapes: rows, positions [B] int64."""
+    """``SlotAttention`` of one position in one launch a layer. Shapes: rows, positions [B] int64."""
 
     slot_cache: SlotCache
     fused: Fused

@@ -15,8 +15,9 @@ log = logging.getLogger(__name__)
 class CompletionWaiter:
     """A thread for each stream, which takes events in order and calls ``wake`` when the device has come to each."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
+        self._prepare = prepare  # what a thread does first: some devices are each thread's own to enter
         self._queues: dict[Stream, SimpleQueue[Event | None]] = {}
         self.threads: list[threading.Thread] = []
 
@@ -44,6 +45,7 @@ class CompletionWaiter:
             thread.join()
 
     def _run(self, queue: SimpleQueue[Event | None]) -> None:
+        self._prepare()
         while (event := queue.get()) is not None:
             try:
                 event.synchronize()

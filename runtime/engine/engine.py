@@ -79,7 +79,7 @@ class Engine:
         self._yielding: set[int] = set()  # of those the tickets that give way to others
         self._next_ticket = 1
         self._pulse = Pulse(clock)
-        self.completion_waiter = CompletionWaiter(self._wake.set)
+        self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
         self._closing = False
         self._thread: threading.Thread | None = None
 

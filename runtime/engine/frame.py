@@ -16,14 +16,16 @@ from torch import Tensor
 
 from runtime.device import Device
 from runtime.device.fused import Fused, Lookup, Rules, Sampled
-from runtime.engine.attending import DecodeAttention, FusedDecodeAttention, FusedPrefillAttention, PrefillAttention
+from runtime.engine.attending import FusedDecodeAttention, FusedPrefillAttention, PrefillAttention, SlotAttention
 from runtime.engine.graft import Graft, InputTables
+from runtime.engine.noise import HostNoise
 from runtime.engine.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
 from runtime.engine.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code_predictor import FrameCache
 from runtime.model.fused_operations import FusedOperations
-from runtime.model.layers import Operations
+from runtime.model.layers import Attend, Operations
+from runtime.model.normed_operations import NormedOperations
 from runtime.model.talker import Talker
 
 Slots = NDArray[np.int64]
@@ -37,6 +39,7 @@ class Frame:
 
     Args:
         most_rows, most_starts: of a batch of frames, and of first frames, those that fill it up included.
+        prompts: whose first frames may be in flight at the same time.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Frame:
         dtype: torch.dtype,
         most_rows: int,
         most_starts: int,
+        prompts: int = 1,
     ) -> None:
         self.config = checkpoint.config
         self.talker = checkpoint.talker
@@ -54,11 +58,18 @@ class Frame:
         self.slot_cache = slot_cache
         talker, target, fused = self.config.talker, device.torch_device, device.fused(dtype)
         self.fused = fused
-        self.ops = Operations() if fused is None else FusedOperations(fused)
+        self.ops = _operations(device, fused)
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
-        self.cache = FrameCache(predictor, most_rows, device, dtype)
-        self.start_cache = FrameCache(predictor, most_starts, device, dtype)
+        self.cache = FrameCache(predictor, most_rows, device, dtype, self.ops)
+        self.start_cache = FrameCache(predictor, most_starts, device, dtype, self.ops)
+        self.noise: HostNoise | None = None  # of frames, and of first frames, where they come from the host
+        self.start_noise: HostNoise | None = None
+        if device.lean_sampling:
+            widths = talker.vocab_size, self.config.predictor.vocab_size
+            groups, flying = talker.num_code_groups, device.max_in_flight + 2
+            self.noise = HostNoise(device, most_rows, widths, groups, flying)
+            self.start_noise = HostNoise(device, most_starts, widths, groups, prompts + 1)
         # What the talker made of a prompt's last position, until the first frame is drawn from it.
         self.hidden = torch.zeros((slot_cache.slots + 1, talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))
@@ -89,10 +100,11 @@ class Frame:
             self.slot_cache.tables[True] = self._lent.addresses
             self.device.mark().synchronize()  # the frames' stream knows nothing of this thread's work
 
-    def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None) -> Tensor:
+    def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
         """The next frame of rows that have made one before.
 
         Args:
+            plain: whether all of them draw plainly (runtime/engine/slots.py), as far as the host decides by it.
             span: positions that the longest of them has reached with this frame, or more; None for all there are.
                 Operations that know each row's own length (``fused``) do not need it.
 
@@ -107,9 +119,10 @@ class Frame:
         x = self.talker.embed_frames(slot_cache.codes[rows]) + text
         if (graft := self._graft(slots)) is not None:
             graft.embed_inputs(x, rows, slot_cache)
-        attend = DecodeAttention(slot_cache, self.device, self.talker, rows, positions, span or slot_cache.length)
+        span = slot_cache.length if span is None else span
+        attend = SlotAttention(slot_cache, self.device, self.talker, rows, positions, span, self.ops)
         hidden = self.talker.decode(x[:, None], attend, self.ops)
-        output = self._sample(hidden[:, 0], rows, slots, self.cache)
+        output = self._sample(hidden[:, 0], rows, slots, self.cache, self.noise, plain)
         slot_cache.position[rows] = (positions + 1) * (rows < slot_cache.slots)
         return output
 
@@ -124,27 +137,40 @@ class Frame:
     def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
         """Read positions of a prompt into a slot. Shapes: embeds [P, H]."""
         stop = start + len(embeds)
-        attend = PrefillAttention(self.slot_cache, self.device, self.talker, slot, start, stop)
+        attend = PrefillAttention(self.slot_cache, self.device, self.talker, slot, start, stop, self.ops)
         self.hidden[slot] = self.talker.decode(embeds[None], attend, self.ops)[0, -1]
         self.slot_cache.position[slot] = stop
 
-    def prefill_padded(self, embeds: Tensor, slots: Tensor, starts: Tensor, counts: Tensor) -> None:
+    def prefill_padded(
+        self, embeds: Tensor, slots: Tensor, starts: Tensor, counts: Tensor, span: int | None = None
+    ) -> None:
         """The same for several prompts at once, as a graph can hold it: the first ``counts`` positions are theirs.
+
+        Args:
+            span: as for `next`.
 
         Shapes: embeds [n, P, H]; slots, starts, counts [n] int64.
         """
-        assert self.fused is not None
-        attend = FusedPrefillAttention(self.slot_cache, self.fused, self.angles, slots, starts)
+        attend: Attend
+        if self.fused is not None:
+            attend = FusedPrefillAttention(self.slot_cache, self.fused, self.angles, slots, starts)
+        else:
+            span = self.slot_cache.length if span is None else span
+            new, place = embeds.shape[1], (self.slot_cache, self.device, self.talker)
+            attend = SlotAttention(*place, slots, starts, span, self.ops, new)
         hidden = self.talker.decode(embeds, attend, self.ops)
         last = torch.arange(len(slots), device=slots.device)
         self.hidden[slots] = hidden[last, counts - 1]
-        self.slot_cache.position[slots] = starts + counts
+        stops = starts + counts
+        if self.fused is None:
+            stops = stops * (slots < self.slot_cache.slots)  # the scratch slot stays at its beginning
+        self.slot_cache.position[slots] = stops
 
-    def first(self, rows: Tensor, slots: Slots | None = None) -> Tensor:
+    def first(self, rows: Tensor, slots: Slots | None = None, *, plain: bool = False) -> Tensor:
         """The first frame of rows whose prompts were read. Shapes as in `next`."""
         hidden = self.hidden[rows]
         if self.fused is None:
-            return self._sample(hidden, rows, slots, self.start_cache)
+            return self._sample(hidden, rows, slots, self.start_cache, self.start_noise, plain)
         positions = self.slot_cache.position[rows]
         return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, torch.zeros_like(positions))
 
@@ -157,11 +183,19 @@ class Frame:
             return None
         return Graft(self.talker, self._lender, on_device(self.device.torch_device, places))
 
-    def _sample(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> Tensor:
+    def _sample(
+        self,
+        hidden: Tensor,
+        rows: Tensor,
+        slots: Slots | None,
+        cache: FrameCache,
+        host_noise: HostNoise | None,
+        plain: bool,
+    ) -> Tensor:
         """All codes of one frame from the talker's hidden states, and the state moved on. Shapes: hidden [B, H]."""
         slot_cache = self.slot_cache
         hidden = self.ops.norm(hidden, self.talker.model.norm)
-        codes, finite = self.codes(hidden, rows, slots, cache)
+        codes, finite = self.codes(hidden, rows, slots, cache, host_noise, plain=plain)
         frame, first = slot_cache.frame[rows], codes[:, 0]
         slot_cache.codes[rows] = codes
         slot_cache.seen[rows, first] = self.true
@@ -169,14 +203,24 @@ class Frame:
         ended = first == self.config.talker.codec_eos_token_id
         return torch.cat((codes, ended[:, None], finite[:, None]), dim=1)
 
-    def codes(self, hidden: Tensor, rows: Tensor, slots: Slots | None, cache: FrameCache) -> tuple[Tensor, Tensor]:
+    def codes(
+        self,
+        hidden: Tensor,
+        rows: Tensor,
+        slots: Slots | None,
+        cache: FrameCache,
+        host_noise: HostNoise | None = None,
+        *,
+        plain: bool = False,
+    ) -> tuple[Tensor, Tensor]:
         """Rule by rule and code by code. Shapes: results [B, Q] int64, [B] bool."""
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
         frame, noise = slot_cache.frame[rows], None
-        if slots is None or slot_cache.talker_level.draws(slots) or slot_cache.predictor_level.draws(slots):
+        if host_noise is None and (slots is None or slot_cache.drawing(slots).any()):
             widest = max(config.vocab_size, self.config.predictor.vocab_size)
             noise = gumbel_noise(slot_cache.seed[rows], frame, config.num_code_groups, widest)
-        levels = slot_cache.talker_level.of(rows, slots), slot_cache.predictor_level.of(rows, slots)
+        lean = self.device.lean_sampling
+        levels = [level.of(rows, slots, lean=lean, plain=plain) for level in slot_cache.levels]
         graft = self._graft(slots)
         codes: list[Tensor] = []
         sums: list[Tensor] = []  # one a codebook; a score that is not finite makes its sum so
@@ -190,6 +234,8 @@ class Frame:
                     scores, slot_cache.seen[rows], slot_cache.penalty[rows], frame, hold, self.allowed, eos
                 )
             own = None if noise is None else noise[:, codebook, : scores.shape[-1]]
+            if host_noise is not None:
+                own = host_noise.of(codebook, len(rows))
             codes.append(pick(scores, levels[codebook > 0], own))
             if embedded is not None:
                 embedded.copy_(self.talker.embed_code(codebook, codes[-1]))
@@ -250,3 +296,10 @@ class Frame:
         sample(0, self.talker.logits(hidden, ops), x[:, 1])
         self.talker.code_predictor.predict(x, cache, ops, sample)
         return fused.finish(rows, slot_cache.state, sampled, config.codec_eos_token_id, positions, counts)
+
+
+def _operations(device: Device, fused: Fused | None) -> Operations:
+    """What the networks' layers do besides attention, by what the device has for it."""
+    if fused is not None:
+        return FusedOperations(fused)
+    return Operations() if device.unit_norm is None else NormedOperations(device.unit_norm)

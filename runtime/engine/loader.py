@@ -45,10 +45,10 @@ class CheckpointLoader:
             SetUpError: they cannot be used.
         """
         device = self._device
+        device.enter_thread()
         others = self._registry.checkpoints
         entry.quantization = self._bits.of(entry.config, entry.name)
         checkpoint = load_checkpoint(entry.reference, device.torch_device, self.dtype, others, entry.quantization)
-        device.lay_out(checkpoint.speech_tokenizer.code2wav)
         self.add(entry, checkpoint, tell)
 
     def add(self, entry: RegistryEntry, checkpoint: Checkpoint, tell: Tell = lambda step: None) -> None:
@@ -89,6 +89,9 @@ class CheckpointLoader:
                 speaker.speak_voices_of(lender, may_graft=registry.may_graft(other))
 
     def prepare_thread(self, *coming: Checkpoint) -> None:
-        """What every thread that computes does first: OpenMP's number of threads is each thread's own."""
+        """What every thread that computes does first: OpenMP's number of threads is each thread's own, and so may the
+        device be.
+        """
+        self._device.enter_thread()
         networks = [checkpoint.talker for checkpoint in (*self._registry.checkpoints, *coming)]
         torch.set_num_threads(self._settings.threads or threads_for(networks))

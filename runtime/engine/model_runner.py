@@ -17,6 +17,7 @@ from runtime.device import Device
 from runtime.device.interface import Event, Graph, Stream
 from runtime.engine.frame import Frame
 from runtime.engine.graphs import DECODE_BUCKETS, Capture, GraphPool, Progress, Shape, Work
+from runtime.engine.noise import HostNoise
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import SlotCache, on_device
 from runtime.model.checkpoint import Checkpoint
@@ -26,6 +27,7 @@ Slots = NDArray[np.int64]
 # Positions that a frame's attention reads of every slot, where the device cannot stop at each row's own length.
 SPANS = (512, 2048)
 CHUNKS = (16, 32, 64, 128, 256, 512)  # positions of a prefill chunk
+PLAIN, SORTED = 0, 1  # how rows draw, last in the shape of graphs where that counts: a sorted one serves both
 TOGETHER = 128  # positions of several prompts' chunks in one go
 STARTS = (1, 2, 4, 8)  # prompts that are read at once, and rows whose first frames are drawn at once
 
@@ -87,11 +89,14 @@ class ModelRunner:
         self.chunk = chunk
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             checkpoint.talker.tabulate()
-        self.slot_cache = SlotCache(checkpoint.config, slots, length, device.torch_device, dtype)
+        target, grain = device.torch_device, device.position_grain
+        self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
         self._starts = [size for size in STARTS if size < 2 * slots]  # up to what holds them all
-        self.frame = Frame(checkpoint, device, self.slot_cache, dtype, largest, self._starts[-1])
+        self.frame = Frame(checkpoint, device, self.slot_cache, dtype, largest, self._starts[-1], prompts)
+        self._pads = self.frame.fused is not None or device.pads_prompts
         self.hidden_size = checkpoint.config.talker.hidden_size
+        self._is_lean = device.lean_sampling and self.frame.fused is None
         self._spans = [span for span in SPANS if span < length and self.frame.fused is None] + [length]
         self.graphs = GraphPool(device) if graphs is None else graphs
         self._rows = torch.full((largest,), slots, device=device.torch_device)
@@ -133,18 +138,19 @@ class ModelRunner:
     def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:
         """What is captured, in which shape, how it is run and on which stream; the largest first."""
         sizes = [size for size in DECODE_BUCKETS if size <= len(self._rows)]
-        chunks = list(self._shapes()) if self.frame.fused is not None else []
-        for span, size in product(reversed(self._spans), reversed(sizes)):
-            following = partial(self.frame.next, self._rows[:size], span=span)
-            yield Work.DECODE, (size, span), (following, Stream.FRAMES)
+        chunks = list(self._shapes()) if self._pads else []
+        draws: list[tuple[int, ...]] = [(SORTED,), (PLAIN,)] if self._is_lean else [()]
+        for span, size, drawn in product(reversed(self._spans), reversed(sizes), draws):
+            following = partial(self.frame.next, self._rows[:size], span=span, plain=drawn == (PLAIN,))
+            yield Work.DECODE, (size, span, *drawn), (following, Stream.FRAMES)
         self._places[0] = self.slot_cache.slots
         self._places[2] = 1
         for count, size in reversed(chunks):
-            prefill = partial(self.frame.prefill_padded, *self._chunk(count, size))
+            prefill = partial(self.frame.prefill_padded, *self._chunk(count, size), self._spans[0])
             yield Work.PREFILL, (count, size), (prefill, Stream.STARTS)
-        for count in reversed(self._starts):
-            first = partial(self.frame.first, self._first_rows[:count])
-            yield Work.FIRST_FRAME, (count,), (first, Stream.STARTS)
+        for count, drawn in product(reversed(self._starts), draws):
+            first = partial(self.frame.first, self._first_rows[:count], plain=drawn == (PLAIN,))
+            yield Work.FIRST_FRAME, (count, *drawn), (first, Stream.STARTS)
 
     def _shapes(self) -> Iterator[tuple[int, int]]:
         """Prompts and positions of chunks that are read at once, small ones first."""
@@ -191,7 +197,7 @@ class ModelRunner:
         with self.device.stream(Stream.STARTS):
             for slot, _, _ in chunks:
                 self._after_last_frame(slot)
-            if self.frame.fused is None:
+            if not self._pads:
                 for slot, start, embeds in chunks:
                     self.frame.prefill(embeds, slot, start)
             else:
@@ -211,17 +217,19 @@ class ModelRunner:
             size, count = self._shape_for(chunks)
             now, chunks = chunks[:count], chunks[count:]
             width = next(count for count in STARTS if count >= len(now))
-            embeds, *places = self._chunk(width, size)
+            embeds, slots, starts, counts = self._chunk(width, size)
             embeds.zero_()  # padding is attended to with weight 0, and 0 * NaN is NaN: zero it
             for number, (_, _, part) in enumerate(now):
                 embeds[number, : len(part)] = part
             spare = [(self.slot_cache.slots, 0, 1)] * (width - len(now))
             numbers = np.array([*((slot, start, len(part)) for slot, start, part in now), *spare], np.int64)
             self._places[:, :width] = on_device(self._places.device, np.ascontiguousarray(numbers.T))
-            if (graph := self.graphs.get(Work.PREFILL, width, size)) is not None:
+            span = self._span_of(max(start for _, start, _ in now) + size)
+            graph = self.graphs.get(Work.PREFILL, width, size) if span == self._spans[0] else None
+            if graph is not None:
                 graph.replay()
             else:
-                self.frame.prefill_padded(embeds, *places)
+                self.frame.prefill_padded(embeds, slots, starts, counts, span)
 
     def _shape_for(self, chunks: list[tuple[int, int, Tensor]]) -> tuple[int, int]:
         """Positions of the next shape, and how many of the chunks go into it."""
@@ -245,17 +253,21 @@ class ModelRunner:
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.STARTS):
             slot_cache.write(slots.tolist())
-            (size,), graph = self._fitting(slots, Work.FIRST_FRAME, count)
+            plain = self._is_lean and slot_cache.is_plain(slots)
+            (size, *_), graph = self._fitting(slots, Work.FIRST_FRAME, count, plain=plain)
             rows = self._first_rows[:size]
             rows.copy_(on_device(rows.device, np.append(slots, [slot_cache.slots] * (size - count)).astype(np.int64)))
+            if self.frame.start_noise is not None:
+                self._put_noise(self.frame.start_noise, slots)
             if graph is None:
-                output = self.frame.first(rows, slots)
+                output = self.frame.first(rows, slots, plain=plain)
             else:
                 graph.replay()
                 output = graph.result
             memory = self._started.next()
             event = self._to_host(output, memory[:size])
             then(output[:count, :-2])
+        slot_cache.host_frame[slots] += 1
         return LaunchedFrame(slots, memory, event)
 
     @torch.inference_mode()
@@ -270,24 +282,42 @@ class ModelRunner:
         with self.device.stream(Stream.FRAMES):
             # A row that is full and not read yet writes behind its last position, where nobody reads.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
-            (size, _), graph = self._fitting(slots, Work.DECODE, count, reach)
+            plain = self._is_lean and slot_cache.is_plain(slots)
+            (size, *_), graph = self._fitting(slots, Work.DECODE, count, reach, plain=plain)
             asked = self._asked.next()
             asked[:count], asked[count:size] = torch.from_numpy(slots), slot_cache.slots
             rows = self._rows[:size]
             rows.copy_(asked[:size], non_blocking=True)
+            if self.frame.noise is not None:
+                self._put_noise(self.frame.noise, slots)
             if graph is None:
-                output = self.frame.next(rows, slots, min(span for span in self._spans if span >= reach))
+                output = self.frame.next(rows, slots, self._span_of(reach), plain=plain)
             else:
                 graph.replay()
                 output = graph.result
             memory = self._outputs.next()
             event = self._to_host(output, memory[:size])
         slot_cache.host_position[slots] += 1
+        slot_cache.host_frame[slots] += 1
         self._last_of.update(dict.fromkeys(slots.tolist(), event))
         return LaunchedFrame(slots, memory, event)
 
-    def _fitting(self, slots: Slots, work: Work, *least: int) -> tuple[Shape, Graph[Tensor] | None]:
+    def _span_of(self, reach: int) -> int:
+        """The least span that holds so many positions; padding may reach behind all of them."""
+        return next((span for span in self._spans if span >= reach), self._spans[-1])
+
+    def _put_noise(self, noise: HostNoise, slots: Slots) -> None:
+        """Noise of the frame that each slot makes now, for the first rows of the batch."""
+        slot_cache = self.slot_cache
+        seeds = np.array([slot_cache.inputs[slot].seed for slot in slots.tolist()], np.int64)
+        noise.put(seeds, slot_cache.host_frame[slots], slot_cache.drawing(slots))
+
+    def _fitting(
+        self, slots: Slots, work: Work, *least: int, plain: bool = False
+    ) -> tuple[Shape, Graph[Tensor] | None]:
         """The graph for these slots. Only where operations are fused does it know of grafted ones."""
+        if self._is_lean:
+            least = (*least, PLAIN if plain else SORTED)
         if self.frame.fused is None and self.slot_cache.host_grafted[slots].any():
             return least, None
         return self.graphs.fitting(work, *least)

@@ -13,8 +13,6 @@ from torch import Tensor
 
 MIN_TOKENS = 2  # c0 draws before the end may come (docs/model.md 4)
 
-WITHOUT_SHIFTS = ("npu",)  # devices whose graphs may not hold a shift (docs/npu.md)
-
 MASK_32 = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9
 
@@ -32,6 +30,7 @@ class LevelSettings:
     greedy: Tensor
     widest_k: int  # largest top_k of the batch, known to the host
     any_top_p: bool  # whether some row has top_p below 1
+    sorts_once: bool = False  # whether what top-k and top-p ban follows from one sort, on devices where sorts are dear
 
 
 def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor:
@@ -40,13 +39,13 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
     Shapes: seed, frame [B] int64, not negative; result [B, groups, width] float32.
     """
     codebook = torch.arange(groups, device=seed.device)
-    key = _mix(seed & MASK_32) ^ _shift(seed, 32)
+    key = _mix(seed & MASK_32) ^ (seed >> 32)
     key = _mix(key + GOLDEN * (frame & MASK_32))[:, None]
     key = _mix(key + GOLDEN * (codebook + 1))  # [B, groups]
     code = torch.arange(1, width + 1, device=seed.device) * GOLDEN & MASK_32
     bits = _mix(_mix(key[..., None] ^ code) + key[..., None])
     # 23 bits and a half: never 0, never 1 in float32.
-    uniform = (_shift(bits, 9).float() + 0.5) * 2.0**-23
+    uniform = ((bits >> 9).float() + 0.5) * 2.0**-23
     return -torch.log(-torch.log(uniform))
 
 
@@ -74,7 +73,10 @@ def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
     if noise is None:
         return scores.argmax(dim=-1)
     warm = scores / level.temperature[:, None]
-    kept = _keep_top_p(_keep_top_k(warm, level), level) if level.any_top_p else _keep_top_k(warm, level)
+    if level.any_top_p and level.sorts_once:
+        kept = keep_by_one_sort(warm, level)
+    else:
+        kept = _keep_top_p(_keep_top_k(warm, level), level) if level.any_top_p else _keep_top_k(warm, level)
     return torch.where(level.greedy[:, None], scores, kept + noise).argmax(dim=-1)
 
 
@@ -100,14 +102,27 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
     return scores.masked_fill(banned, -torch.inf)
 
 
+def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
+    """Top-k and top-p at once, by operators that run on the cores of an NPU: what stays is what reaches a threshold.
+
+    The mass of codes grows with their scores. So what top-p keeps is all from the least score on whose mass is too
+    large to ban it, and what both keep is all from the larger of two scores on.
+
+    Shapes: scores, result [B, V].
+    """
+    ascending = scores.sort(dim=-1).values
+    last = ascending.gather(-1, (ascending.shape[-1] - level.top_k[:, None]).clamp(min=0))
+    kept = ascending.masked_fill(ascending < last, -torch.inf)
+    mass = kept.softmax(dim=-1).cumsum(dim=-1)
+    spared = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]  # all of it, where top-p is off
+    least = kept.masked_fill(mass <= spared, torch.inf).amin(dim=-1, keepdim=True)
+    threshold = torch.maximum(torch.minimum(least, ascending[:, -1:]), last)
+    return scores.masked_fill(scores < threshold, -torch.inf)
+
+
 def _mix(x: Tensor) -> Tensor:
     """A 32-bit mixing step with low bias (Wellons 2018, lowbias32), in int64 so that every backend wraps alike."""
     x = x & MASK_32
-    x = (x ^ _shift(x, 16)) * 0x7FEB352D & MASK_32
-    x = (x ^ _shift(x, 15)) * 0x846CA68B & MASK_32
-    return x ^ _shift(x, 16)
-
-
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """x without its lowest bits; x is not negative."""
-    return x // 2**bits if x.device.type in WITHOUT_SHIFTS else x >> bits
+    x = (x ^ (x >> 16)) * 0x7FEB352D & MASK_32
+    x = (x ^ (x >> 15)) * 0x846CA68B & MASK_32
+    return x ^ (x >> 16)

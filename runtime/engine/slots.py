@@ -23,6 +23,7 @@ from runtime.request import Sampling
 UNPINNED = ("cpu", "mps")  # devices that read the memory of the host as it is
 
 UNLIMITED = 2**62  # frames, where nothing ends them
+PLAIN_K = 64  # codes that may be kept without a sort; the published checkpoints keep 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +125,39 @@ class LevelCache:
         """The settings of every slot, where they lie. Shapes: seed, frame [S] int64, of every slot."""
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, seed, frame)
 
-    def of(self, rows: Tensor, slots: NDArray[np.int64] | None) -> LevelSettings:
+    def of(
+        self, rows: Tensor, slots: NDArray[np.int64] | None, *, lean: bool = False, plain: bool = False
+    ) -> LevelSettings:
         """The settings of some rows.
+
+        Args:
+            lean: whether thresholds come of one sort (runtime/engine/sampling.py).
+            plain: whether all of them draw plainly, where that is lean.
 
         Shapes: rows [B] int64; slots [B], the same on the host, or None where the host shall decide nothing by them.
         """
+        widest_k = self.vocabulary if slots is None else int(self.host_top_k[slots].max())
+        any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
+        if lean:  # the same operators in graphs and without
+            widest_k, any_top_p = (min(PLAIN_K, self.vocabulary), False) if plain else (self.vocabulary, True)
         return LevelSettings(
             temperature=self.temperature[rows],
             top_k=self.top_k[rows],
             top_p=self.top_p[rows],
             greedy=self.greedy[rows] != 0,
-            widest_k=self.vocabulary if slots is None else int(self.host_top_k[slots].max()),
-            any_top_p=slots is None or bool((self.host_top_p[slots] < 1).any()),
+            widest_k=widest_k,
+            any_top_p=any_top_p,
+            sorts_once=lean,
         )
 
     def draws(self, slots: NDArray[np.int64]) -> bool:
         """Whether some row needs noise. Shapes: slots [B]."""
         return not self.host_greedy[slots].all()
+
+    def is_plain(self, slots: NDArray[np.int64]) -> bool:
+        """Whether no row that draws needs a sort: few codes are kept, and none by their mass. Shapes: slots [B]."""
+        drawn = slots[~self.host_greedy[slots]]
+        return bool((self.host_top_k[drawn] <= PLAIN_K).all() and (self.host_top_p[drawn] >= 1).all())
 
 
 def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
@@ -172,15 +189,27 @@ class SlotCache:
     Behind the last slot and behind each slot's last position there is one more that nobody reads: rows that fill a
     batch up, and positions that fill a prefill chunk up, are written there.
 
-    Shapes: keys, values: one tensor a layer, [S + 1, kv_heads, T + 1, d]; the rest [S + 1, ...].
+    Args:
+        position_grain: that divides the positions of a slot in memory; those behind ``length`` nobody reads.
+
+    Shapes: keys, values: one tensor a layer, [S + 1, kv_heads, T + 1 or more, d]; the rest [S + 1, ...].
     """
 
-    def __init__(self, config: ModelConfig, slots: int, length: int, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        slots: int,
+        length: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        position_grain: int = 1,
+    ) -> None:
         talker = config.talker
         self.slots = slots
         self.length = length
         self.pad = config.tts_pad_token_id
-        shape = (slots + 1, talker.num_key_value_heads, length + 1, talker.head_dim)
+        positions = -(-(length + 1) // position_grain) * position_grain
+        shape = (slots + 1, talker.num_key_value_heads, positions, talker.head_dim)
         self._cache = torch.empty((2, talker.num_hidden_layers, *shape), device=device, dtype=dtype)
         self.keys = list(self._cache[0])
         self.values = list(self._cache[1])
@@ -208,6 +237,7 @@ class SlotCache:
         self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)  # c0 drawn so far
 
         self.host_position = np.zeros(slots, np.int64)  # as ``position``, on the host
+        self.host_frame = np.zeros(slots, np.int64)  # as ``frame``
         self.host_grafted = np.zeros(slots, np.bool_)
         self.inputs: dict[int, SlotInputs] = {}  # by slot, of the sequence that took it last
         # The slot freed first is taken first: a frame that is still in flight may write to the one freed last.
@@ -217,6 +247,20 @@ class SlotCache:
     def state(self) -> SlotState:
         """Where every slot stands, where it lies."""
         return SlotState(self.position, self.frame, self.codes, self.trailing, self.seen)
+
+    @property
+    def levels(self) -> tuple[LevelCache, LevelCache]:
+        """The talker's and the code predictor's."""
+        return self.talker_level, self.predictor_level
+
+    def drawing(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which rows need noise, at either level. Shapes: slots, result [B]."""
+        greedy: NDArray[np.bool_] = self.talker_level.host_greedy[slots] & self.predictor_level.host_greedy[slots]
+        return ~greedy
+
+    def is_plain(self, slots: NDArray[np.int64]) -> bool:
+        """Whether neither level of any row needs a sort. Shapes: slots [B]."""
+        return all(level.is_plain(slots) for level in self.levels)
 
     def view(self, layer: int) -> KVView:
         """Keys and values of a layer."""
@@ -234,7 +278,7 @@ class SlotCache:
         self.talker_level.note(slot, inputs.settings.talker)
         self.predictor_level.note(slot, inputs.settings.predictor)
         self.host_grafted[slot] = inputs.is_grafted
-        self.host_position[slot] = 0
+        self.host_position[slot] = self.host_frame[slot] = 0
         return slot
 
     def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False, seed: int | None = None) -> None:
@@ -249,7 +293,7 @@ class SlotCache:
         inputs.is_written = False
         if seed is not None:
             inputs.seed = seed
-        self.host_position[slot] = 0
+        self.host_position[slot] = self.host_frame[slot] = 0
 
     def write(self, slots: Iterable[int]) -> None:
         """Write the inputs of some slots to the device, on its current stream: before their first frame."""

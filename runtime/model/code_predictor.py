@@ -33,7 +33,9 @@ class FrameCache:
     Every read ends at the position just written, so nothing of an earlier frame is ever seen.
     """
 
-    def __init__(self, predictor: CodePredictor, rows: int, device: Device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, predictor: CodePredictor, rows: int, device: Device, dtype: torch.dtype, ops: Operations | None = None
+    ) -> None:
         config, target = predictor.config, device.torch_device
         positions = torch.arange(config.num_code_groups, device=target)
         # [layers, B, kv_heads, Q, d]
@@ -50,6 +52,7 @@ class FrameCache:
         self.used = 0  # positions written so far in this frame
         self._device = device
         self._fused = device.fused(dtype)
+        self._ops = Operations() if ops is None else ops
         self._rows = torch.arange(rows, device=target)
         self._positions = positions[:, None].repeat(1, rows)  # [Q, B]
 
@@ -68,7 +71,7 @@ class FrameCache:
             )
             return out.view(B, T, -1)
         span = slice(self.used, end)
-        q, k, v = attention.heads_of(qkv, self.cos[:, :, span], self.sin[:, :, span])
+        q, k, v = self._ops.heads(attention, qkv, self.cos[:, :, span], self.sin[:, :, span])
         keys, values = self.keys[layer, :B], self.values[layer, :B]
         keys[:, :, span], values[:, :, span] = k, v
         return join_heads(self._device.prefill_attention(q, keys[:, :, :end], values[:, :, :end]))

@@ -51,6 +51,10 @@ class Operations:
         """Shapes: x [..., K]; residual, result [..., N]."""
         return residual + linear(x)
 
+    def heads(self, attention: Attention, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, normed and turned. Shapes: as ``Attention.heads_of``."""
+        return attention.heads_of(qkv, cos, sin)
+
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
         """The gated inner values of an MLP. Shapes: x [..., K]; result [..., inner]."""
         return mlp.inner(norm(x))

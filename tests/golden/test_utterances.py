@@ -81,7 +81,8 @@ def test_first_logits_equal_the_reference(engine_for: EngineOf, case: dict[str, 
     prompt, talker = prompt_of(engine, case), core_of(engine, request_of(case).mode).checkpoint.talker
     with torch.inference_mode():
         slot_cache = core_of(engine, request_of(case).mode).runner.slot_cache
-        attend, ops = PrefillAttention(slot_cache, engine.device, talker, 0, 0, len(prompt.embeds)), Operations()
+        ops = Operations()
+        attend = PrefillAttention(slot_cache, engine.device, talker, 0, 0, len(prompt.embeds), ops)
         hidden = talker.decode(prompt.embeds.unsqueeze(0), attend, ops)
         logits = talker.logits(ops.norm(hidden[:, -1], talker.model.norm), ops)[0]
     np.testing.assert_allclose(logits.numpy(), arrays(case["name"])["first_logits"], rtol=0, atol=LOGITS_ATOL)

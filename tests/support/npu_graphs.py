@@ -7,20 +7,18 @@ alone: if that was freed or moved meanwhile, the replay says so, where a device 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.support.graph_lint import hands_off, leaves, refuse
+from tests.support.graph_lint import NotForGraphs, hands_off, leaves, refuse
+from tests.support.npu_backend import INSTEAD, Misuse, NpuTensor, changed, compute, held
 
-
-class Misuse(AssertionError):
-    """The real library would refuse this, or answer something else than was meant."""
+__all__ = ["Capture", "Misuse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,58 +51,47 @@ class Step(NamedTuple):
     made: list[Tensor]  # that are not views of the arguments
 
 
-def changed(values: Any, change: Callable[[Any], Any]) -> Any:
-    """The same tuples, lists and dictionaries with other leaves."""
-    if isinstance(values, tuple | list):
-        return type(values)([changed(value, change) for value in values])
-    if isinstance(values, dict):
-        return {name: changed(value, change) for name, value in values.items()}
-    return change(values)
-
-
 def tensor_of(leaf: Any) -> Any:
     return leaf.tensor() if isinstance(leaf, Outside) else leaf
 
 
-class Capture(TorchDispatchMode):
-    """Entered while a graph is captured. ``current`` is the one that is under way."""
+class Capture:
+    """What one thread asks of one stream, between the beginning and the end of a graph."""
 
-    current: ClassVar[Capture | None] = None
-
-    def __init__(self, stream: object, current_stream: Callable[[], object]) -> None:
-        super().__init__()
-        self.stream, self._current_stream = stream, current_stream
+    def __init__(self, stream: object) -> None:
+        self.stream, self.thread = stream, threading.get_ident()
         self.steps: list[Step] = []
         self._own: dict[int, Tensor] = {}  # by address: memory that the graph has made
         self._hands_off = hands_off()
 
     def __enter__(self) -> Capture:
-        Capture.current = self
         self._hands_off.__enter__()
-        super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
         self._hands_off.__exit__(*error)
-        Capture.current = None
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if self._current_stream() is not self.stream:
-            raise Misuse(f"{func} goes to another stream than the one that is captured")
+    def write_down(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Compute an operator, and remember it.
+
+        Raises:
+            NotForGraphs: no graph can hold it.
+        """
         refuse(func, args, kwargs)
-        given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        given = [held(leaf) for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if func is torch.ops.aten.lift_fresh.default:  # a number in the code, which a graph holds as it is
             self._own[given[0].untyped_storage().data_ptr()] = given[0]
         addresses = {tensor.untyped_storage().data_ptr() for tensor in given}
         arguments, keywords = changed((args, kwargs), self._remember)
-        result = func(*args, **kwargs)
-        made = [leaf for leaf in leaves(result) if isinstance(leaf, Tensor)]
+        result = compute(func, args, kwargs)
+        if any(isinstance(leaf, Tensor) and not isinstance(leaf, NpuTensor) for leaf in leaves(result)):
+            raise NotForGraphs(f"{func}: a copy to the host")
+        made = [held(leaf) for leaf in leaves(result) if isinstance(leaf, NpuTensor)]
         made = [tensor for tensor in made if tensor.untyped_storage().data_ptr() not in addresses]
         for tensor in made:
             self._own[tensor.untyped_storage().data_ptr()] = tensor
-        self.steps.append(Step(func, arguments, keywords, made))
+        if not func.overloadpacket.__name__.startswith("empty"):
+            self.steps.append(Step(INSTEAD.get(func, func), arguments, keywords, made))
         return result
 
     @torch.inference_mode()
@@ -116,6 +103,7 @@ class Capture(TorchDispatchMode):
                 old.copy_(new)
 
     def _remember(self, leaf: Any) -> Any:
+        leaf = held(leaf)
         if not isinstance(leaf, Tensor) or leaf.untyped_storage().data_ptr() in self._own:
             return leaf
         return Outside.of(leaf)

@@ -33,6 +33,7 @@ THOROUGH: dict[str, Row] = {
     "tests/unit/model/test_packed_sound.py": (),
     # The engine on other devices and in other orders: the same codes as on the plain one.
     "tests/unit/device/test_npu_engine.py": (),
+    "tests/unit/tools/test_ascend_check.py": ("test_it_compares_with_the_cpu_measures_and_writes_both_down",),
     "tests/unit/engine/test_sound_graphs.py": (),
     # Suites of benchmarks, each with a runtime of its own and clients in processes.
     "tests/unit/benchmarks/test_suites.py": (),

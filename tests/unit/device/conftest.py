@@ -1,21 +1,46 @@
-"""torch_npu's stand-in, where a test asks for it, and checkpoints of few codes."""
+"""torch_npu's stand-in, where a test asks for it, and checkpoints of few codes, on the CPU and on its NPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache
+
 import pytest
+import torch
 
 from runtime.device.npu import NpuDevice
+from runtime.model.checkpoint import Checkpoint, load_checkpoint
+from tests.conftest import FolderOf
 from tests.support.brief import cloner, designer, few_shapes_of_sound, speaker
+from tests.support.npu_backend import NPU, register
 from tests.support.torch_npu_stand_in import StandIn, install
 
-__all__ = ["ascend", "cloner", "designer", "few_shapes_of_sound", "npu", "speaker"]
+__all__ = ["ascend", "cloner", "designer", "few_shapes_of_sound", "npu", "npu_speaker", "speaker"]
+
+LoadedOnNpu = Callable[..., Checkpoint]
 
 
 @pytest.fixture
-def ascend(monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    return install(monkeypatch)
+def ascend(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    yield install(monkeypatch)
+    register(None)
 
 
 @pytest.fixture
 def npu(ascend: StandIn) -> NpuDevice:
     return NpuDevice()
+
+
+@pytest.fixture(scope="session")
+def on_npu(folder_of: FolderOf) -> LoadedOnNpu:
+    """(spec, mode, dtype) -> a checkpoint in the NPU's memory; a test of it asks for ``ascend`` before."""
+
+    def load(spec: str, mode: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
+        return load_checkpoint(str(folder_of(spec, mode)), NPU, dtype)
+
+    return cache(load)
+
+
+@pytest.fixture
+def npu_speaker(ascend: StandIn, on_npu: LoadedOnNpu) -> Checkpoint:
+    return on_npu("brief", "custom_voice")

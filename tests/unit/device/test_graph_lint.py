@@ -13,66 +13,87 @@ from torch import Tensor
 
 from runtime.device import Device, open_device
 from runtime.device.npu import NpuDevice
-from runtime.engine import sampling
 from runtime.engine.frame import Frame
+from runtime.engine.sampling import gumbel_noise
 from runtime.engine.slots import SlotCache
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
-from tests.conftest import Loaded
 from tests.support.graph_lint import NotForGraphs, hands_off, linted
+from tests.support.npu_backend import NPU
 from tests.support.torch_npu_stand_in import StandIn
+from tests.unit.device.conftest import LoadedOnNpu
 
 META = torch.device("meta")
 SLOTS, LENGTH = 6, 700
 
 
-@pytest.fixture
-def npu_on_meta(ascend: StandIn, monkeypatch: pytest.MonkeyPatch) -> NpuDevice:
-    """The NPU's own path over tensors without data: what would be copied from the host shows."""
-    monkeypatch.setattr("runtime.device.npu.KIND", "meta")
-    monkeypatch.setattr(sampling, "WITHOUT_SHIFTS", ("meta",))
-    return NpuDevice()
-
-
 def frame_of(checkpoint: Checkpoint, device: Device, dtype: torch.dtype) -> Frame:
-    with on_meta():
-        talker = Talker(checkpoint.config).to(dtype)
-    checkpoint = dataclasses.replace(checkpoint, talker=talker)
-    return Frame(checkpoint, device, SlotCache(checkpoint.config, SLOTS, LENGTH, META, dtype), dtype, 8, 8)
+    where, grain = device.torch_device, device.position_grain
+    slot_cache = SlotCache(checkpoint.config, SLOTS, LENGTH, where, dtype, grain)
+    return Frame(checkpoint, device, slot_cache, dtype, 8, 8)
 
 
-@pytest.mark.parametrize("span", [512, None])
-@pytest.mark.parametrize("rows", [1, 3, 8])
+@pytest.mark.parametrize(("rows", "span", "plain"), [(1, 512, True), (3, None, False), (8, 512, False)])
 @pytest.mark.parametrize(("spec", "dtype"), [("tiny", torch.bfloat16), ("tiny", torch.float32), ("odd", torch.float32)])
 def test_the_whole_frame_can_be_held_by_a_graph(
-    loaded: Loaded, npu_on_meta: NpuDevice, spec: str, dtype: torch.dtype, rows: int, span: int | None
+    npu: NpuDevice,
+    ascend: StandIn,
+    on_npu: LoadedOnNpu,
+    spec: str,
+    dtype: torch.dtype,
+    rows: int,
+    span: int | None,
+    plain: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    checkpoint = loaded(spec, "custom_voice")
-    frame = frame_of(checkpoint, npu_on_meta, dtype)
-    which = torch.zeros(rows, device=META, dtype=torch.int64)
-    with torch.inference_mode(), linted() as lint:
-        output = frame.next(which, span=span)
-    assert output.shape == (rows, checkpoint.config.talker.num_code_groups + 2)
-    assert lint.operators > 1000
+    """And none of it goes to the AI CPU, copies the slots, or sorts where no row needs it."""
+    monkeypatch.setattr("runtime.engine.slots.PLAIN_K", 8)  # fewer than these checkpoints have codes
+    checkpoint = on_npu(spec, "custom_voice", dtype)
+    frame = frame_of(checkpoint, npu, dtype)
+    which = torch.zeros(rows, device=NPU, dtype=torch.int64)
+    frame.next(which, span=span, plain=plain)  # what is kept from the first frame on
+    ascend.npu.launches.clear()
+    ascend.npu.ai_cpu, ascend.npu.copied = [], 0
+    with torch.inference_mode(), linted(NPU) as lint:
+        output = frame.next(which, span=span, plain=plain)
+    groups = checkpoint.config.talker.num_code_groups
+    assert output.shape == (rows, groups + 2)
+    assert lint.operators > 500
+    assert (ascend.npu.ai_cpu, ascend.npu.copied) == ([], 0)
+    assert ascend.npu.launches["sort"] == (0 if plain else groups)
+    assert ascend.npu.launches["topk"] == (groups if plain else 0)
 
 
-def test_the_cpu_s_own_attention_could_not(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_of_a_prompt_can_be_held_by_a_graph(npu: NpuDevice, ascend: StandIn, on_npu: LoadedOnNpu) -> None:
+    checkpoint = on_npu("tiny", "custom_voice")
+    frame = frame_of(checkpoint, npu, torch.float32)
+    embeds = torch.zeros(2, 16, checkpoint.config.talker.hidden_size, device=NPU)
+    slots, starts, counts = [torch.tensor(numbers).to(NPU) for numbers in ([0, 3], [0, 100], [16, 5])]
+    frame.prefill_padded(embeds, slots, starts, counts, 512)
+    ascend.npu.ai_cpu, ascend.npu.copied = [], 0
+    with torch.inference_mode(), linted(NPU):
+        frame.prefill_padded(embeds, slots, starts, counts, 512)
+    assert frame.slot_cache.position.tolist() == [16, 0, 0, 105, 0, 0, 0]
+    assert (ascend.npu.ai_cpu, ascend.npu.copied) == ([], 0)
+
+
+def test_the_cpu_s_own_attention_could_not(speaker: Checkpoint) -> None:
     """It goes from row to row by lengths that the host reads, as it may."""
     device = open_device("cpu")
     device.torch_device = META
-    monkeypatch.setattr(sampling, "WITHOUT_SHIFTS", ("meta",))
-    frame = frame_of(speaker, device, torch.float32)
+    with on_meta():
+        talker = Talker(speaker.config)
+    frame = frame_of(dataclasses.replace(speaker, talker=talker), device, torch.float32)
     with pytest.raises(NotForGraphs), torch.inference_mode(), linted():
         frame.next(torch.zeros(2, device=META, dtype=torch.int64))
 
 
-def test_what_the_host_knows_of_the_rows_stays_out(speaker: Checkpoint, npu_on_meta: NpuDevice) -> None:
-    """A shift would not be captured by older versions: the lint is what keeps it out."""
-    frame = frame_of(speaker, npu_on_meta, torch.bfloat16)
-    sampling.WITHOUT_SHIFTS = ()  # the fixture's patch puts it back
-    with pytest.raises(NotForGraphs, match="rshift"), torch.inference_mode(), linted():
-        frame.next(torch.zeros(1, device=META, dtype=torch.int64))
+def test_noise_that_is_hashed_on_the_device_stays_out(npu: NpuDevice) -> None:
+    """A shift would not be captured by older versions, and the hash faults under load: it comes from the host."""
+    seed = torch.zeros(1, device=NPU, dtype=torch.int64)
+    with pytest.raises(NotForGraphs, match="rshift"), torch.inference_mode(), linted(NPU):
+        gumbel_noise(seed, seed, 2, 8)
 
 
 def ones(*shape: int) -> Tensor:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import builtins
+import logging
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from runtime.device.interface import URGENT, Stream
 from runtime.device.npu import HIGH, WARM_UPS, NpuDevice
 from runtime.device.open_device import choose_dtype, open_device
-from runtime.engine import sampling
+from runtime.engine.completion_waiter import CompletionWaiter
 from runtime.errors import DeviceUnavailable
-from tests.support.npu_graphs import Misuse
+from runtime.model.layers import RMSNorm
+from tests.support.npu_backend import NPU, Misuse
 from tests.support.torch_npu_stand_in import StandIn
 
 
@@ -37,6 +42,7 @@ def test_it_is_opened_by_its_name(ascend: StandIn) -> None:
     assert choose_dtype("auto", device) is torch.bfloat16
     assert ascend.npu.config.allow_internal_format is False
     assert not ascend.npu.compiles_on_the_way
+    assert device.torch_device.type == "npu"
     assert not NpuDevice(eager=True).holds_graphs
 
 
@@ -113,22 +119,59 @@ def test_a_track_waits_for_the_moment_of_another(npu: NpuDevice) -> None:
     assert npu.streams[Stream.FRAMES].waited_for == 1
 
 
-def test_memory_is_counted_and_pinned(npu: NpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions_keep_all_of_float32(ascend: StandIn) -> None:
+    """The library's default lets them drop bits, which codes of a reference would follow."""
+    assert ascend.npu.conv.allow_hf32
+    NpuDevice()
+    assert not ascend.npu.conv.allow_hf32
+    assert not ascend.npu.matmul.allow_hf32
+
+
+def test_memory_is_the_card_s_with_what_the_allocator_keeps(npu: NpuDevice, ascend: StandIn) -> None:
+    ascend.npu.free, ascend.npu.total = 20 * 2**30, 32 * 2**30
+    ascend.npu.reserved, ascend.npu.allocated = 7 * 2**30, 4 * 2**30
+    assert npu.free_bytes() == 23 * 2**30
+    assert npu.total_bytes() == 32 * 2**30
+
+
+def test_memory_of_the_host_is_pinned(npu: NpuDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[Tensor] = []
     monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
     memory = npu.host_memory(2, 3, dtype=torch.int64)
     assert (memory.shape, memory.dtype, len(pinned)) == ((2, 3), torch.int64, 1)
-    npu.to_host(torch.arange(6).view(2, 3), memory)
+    npu.to_host(torch.arange(6, device=NPU).view(2, 3), memory)
     assert memory.tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert npu.free_bytes() == 48 * 2**30
+
+
+def test_threads_that_wait_enter_the_device_first(npu: NpuDevice) -> None:
+    """A thread without a context cannot wait for an event: the completion waiter is given one."""
+    event, woken = npu.mark(), threading.Event()
+    with ThreadPoolExecutor(1) as another, pytest.raises(Misuse, match="no context of the device"):
+        another.submit(event.synchronize).result()
+    waiter = CompletionWaiter(woken.set, npu.enter_thread)
+    waiter.start([Stream.FRAMES])
+    waiter.expect(Stream.FRAMES, event)
+    waiter.close()
+    assert woken.is_set()
+
+
+def test_under_a_task_queue_that_refuses_captures_everything_runs_without(
+    ascend: StandIn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TASK_QUEUE_ENABLE", "2")
+    with caplog.at_level(logging.WARNING):
+        assert not NpuDevice().holds_graphs
+    assert "TASK_QUEUE_ENABLE is 2, under which torch_npu captures no graphs" in caplog.text
+    monkeypatch.setenv("TASK_QUEUE_ENABLE", "1")
+    assert NpuDevice().holds_graphs
 
 
 def test_a_graph_does_its_work_again_without_python(npu: NpuDevice, ascend: StandIn) -> None:
-    state, calls = torch.zeros(3), []
+    state, calls = torch.zeros(3, device=NPU), []
 
     def work() -> Tensor:
         calls.append(ascend.npu.is_current_stream_capturing())
-        assert ascend.npu.current_stream() is npu.streams[Stream.SOUND]
+        assert ascend.npu.current_stream() is npu.capturing[Stream.SOUND]
         return state.add_(1) * 2
 
     with torch.inference_mode():
@@ -144,7 +187,7 @@ def test_a_graph_does_its_work_again_without_python(npu: NpuDevice, ascend: Stan
 
 
 def test_no_graph_begins_or_is_replayed_within_another(npu: NpuDevice) -> None:
-    state = torch.zeros(3)
+    state = torch.zeros(3, device=NPU)
     with torch.inference_mode():
         inner = npu.capture(lambda: state.add_(1), Stream.FRAMES)
         capture = npu._npu.is_current_stream_capturing
@@ -170,40 +213,50 @@ def test_graphs_of_a_track_share_their_memory_and_those_of_two_do_not(npu: NpuDe
     assert len(set(map(id, npu.pools.values()))) == len(Stream) == len(ascend.npu.pools)
 
 
-class Code2WavScheduler(nn.Module):
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.conv = nn.Conv1d(4, 8, 3, dtype=dtype)
-        self.up = nn.ConvTranspose1d(8, 4, 4, stride=2, dtype=dtype)
-        self.grouped = nn.Conv1d(4, 4, 7, groups=4, dtype=dtype)
-        self.linear = nn.Linear(4, 4, dtype=dtype)
+def test_what_serves_meanwhile_does_not_end_up_in_a_graph(npu: NpuDevice) -> None:
+    """Another thread works on the stream that the graph is for, and in the middle of its capture."""
+    state, served = torch.zeros(3, device=NPU), torch.zeros(3, device=NPU)
+
+    def serve() -> None:
+        with torch.inference_mode(), npu.stream(Stream.FRAMES):
+            served.add_(1)
+
+    with ThreadPoolExecutor(1) as another, torch.inference_mode():
+        another.submit(serve).result()
+
+        def work() -> Tensor:
+            another.submit(serve).result()
+            return state.add_(1)
+
+        graph = npu.capture(work, Stream.FRAMES)
+        before = served.tolist()
+        graph.replay()
+    assert served.tolist() == before
+    assert npu.capturing[Stream.FRAMES] is not npu.streams[Stream.FRAMES]
 
 
-@pytest.mark.parametrize(
-    ("chip", "dtype", "formats"),
-    [
-        ("Ascend910B4", torch.float32, {"conv": "FRACTAL_Z", "up": "FRACTAL_Z"}),
-        ("Ascend910_9382", torch.bfloat16, {"conv": "FRACTAL_Z", "up": "FRACTAL_Z", "linear": "FRACTAL_NZ"}),
-        ("Ascend950PR_9599", torch.bfloat16, {"linear": "FRACTAL_NZ"}),
-    ],
-)
-def test_weights_are_stored_as_the_chip_reads_them(
-    npu: NpuDevice, ascend: StandIn, chip: str, dtype: torch.dtype, formats: dict[str, str]
-) -> None:
-    ascend.npu.name = chip
-    network = Code2WavScheduler(dtype)
-    network.conv.weight.data = network.conv.weight.data.permute(2, 0, 1).contiguous().permute(1, 2, 0)
-    before = {name: part.detach().clone() for name, part in network.named_parameters()}
-    npu.lay_out(network)
-    laid = {name: ascend.formats.get(part.weight.data_ptr()) for name, part in network.named_children()}
-    assert {name: form for name, form in laid.items() if form} == formats
-    for name, part in network.named_parameters():
-        assert torch.equal(part, before[name])
+def test_one_thread_captures_at_a_time(npu: NpuDevice) -> None:
+    state = [torch.zeros(3, device=NPU) for _ in range(4)]
+
+    def capture(part: Tensor) -> None:
+        npu.enter_thread()
+
+        def work() -> Tensor:
+            time.sleep(0.005)
+            return part.add_(1)
+
+        with torch.inference_mode():
+            npu.capture(work, Stream.SOUND)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(capture, state)) == [None] * 4
 
 
-def test_noise_without_shifts_is_the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = torch.tensor([0, 1, 7, 2**32, 2**40 + 3, 2**63 - 1])
-    frames = torch.tensor([0, 1, 2, 500, 2**31, 4096])
-    with_shifts = sampling.gumbel_noise(seeds, frames, 16, 500)
-    monkeypatch.setattr(sampling, "WITHOUT_SHIFTS", ("cpu",))
-    assert torch.equal(sampling.gumbel_noise(seeds, frames, 16, 500), with_shifts)
+def test_the_norm_casts_before_the_weight(npu: NpuDevice, ascend: StandIn) -> None:
+    """As the networks do; with the weight within, the library would round once where they round twice."""
+    norm = RMSNorm(64, 1e-6).to(torch.bfloat16).requires_grad_(False)
+    norm.weight.copy_(torch.randn(64, generator=torch.Generator().manual_seed(1)))
+    x = torch.randn(50, 64, generator=torch.Generator().manual_seed(2)).bfloat16()
+    expected, weight = norm(x), norm.weight.to(NPU)
+    assert torch.equal((weight * npu.unit_norm(x.to(NPU), norm.eps)).cpu(), expected)
+    assert not torch.equal(ascend.npu_rms_norm(x.to(NPU), weight, norm.eps)[0].cpu(), expected)

@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runtime.device.npu import BOTTOM_RIGHT, COMPRESSED, EXPLICIT, NpuDevice, check_attention
-from runtime.errors import DeviceUnavailable
+from runtime.device.npu import NpuDevice
+from runtime.device.npu_attention import BLOCK, BOTTOM_RIGHT, COMPRESSED, EXPLICIT, check_attention
+from runtime.errors import AttentionRefused, DeviceUnavailable
+from tests.support.npu_backend import NPU
 from tests.support.torch_npu_stand_in import StandIn
 
 HEADS, KV_HEADS, WIDTH = 6, 3, 16
@@ -29,6 +31,11 @@ def heads(rows: int, q: int, k: int, dtype: torch.dtype, seed: int = 0) -> tuple
     )
 
 
+def on_npu(*parts: Tensor) -> list[Tensor]:
+    """Copies, laid out as the parts are."""
+    return [torch.empty_strided(part.shape, part.stride(), dtype=part.dtype, device=NPU).copy_(part) for part in parts]
+
+
 def expected(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
     """Torch's own attention, whose masks are True where a query may look."""
     return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=seen, enable_gqa=True)
@@ -44,7 +51,7 @@ def test_new_positions_see_themselves_and_those_before(
     npu: NpuDevice, ascend: StandIn, rows: int, before: int, new: int, dtype: torch.dtype
 ) -> None:
     q, k, v = heads(rows, new, before + new, dtype)
-    out = npu.prefill_attention(q, k, v)
+    out = npu.prefill_attention(*on_npu(q, k, v)).cpu()
     assert out.dtype is dtype
     assert_near(out, expected(q, k, v, torch.ones(new, before + new, dtype=torch.bool).tril(before)))
     operator = "fusion" if dtype is torch.float32 else "infer"
@@ -56,7 +63,7 @@ def test_keys_beyond_the_compressed_mask_are_seen_as_well(npu: NpuDevice, dtype:
     before, new = COMPRESSED + 50, 3
     q, k, v = heads(1, new, before + new, dtype)
     truth = expected(q, k, v, torch.ones(new, before + new, dtype=torch.bool).tril(before))
-    assert_near(npu.prefill_attention(q, k, v), truth)
+    assert_near(npu.prefill_attention(*on_npu(q, k, v)).cpu(), truth)
 
 
 @both
@@ -66,7 +73,8 @@ def test_views_of_the_arena_are_taken_for_what_they_show(npu: NpuDevice, dtype: 
     k, v = k[2:3, :, :11], v[2:3, :, :11]
     assert not q.is_contiguous()
     assert not k.is_contiguous()
-    assert_near(npu.prefill_attention(q, k, v), expected(q, k, v, torch.ones(5, 11, dtype=torch.bool).tril(6)))
+    out = npu.prefill_attention(*on_npu(q, k, v)).cpu()
+    assert_near(out, expected(q, k, v, torch.ones(5, 11, dtype=torch.bool).tril(6)))
 
 
 @both
@@ -74,26 +82,70 @@ def test_a_prompt_may_be_told_what_it_sees(npu: NpuDevice, dtype: torch.dtype) -
     q, k, v = heads(1, 4, 12, dtype)
     seen = torch.rand(4, 12, generator=torch.Generator().manual_seed(3)) < 0.5
     seen[:, 2] = True
-    assert_near(npu.prefill_attention(q, k, v, seen), expected(q, k, v, seen))
+    assert_near(npu.prefill_attention(*on_npu(q, k, v, seen)).cpu(), expected(q, k, v, seen))
+
+
+SLOTS, TOTAL = 7, 2 * BLOCK
+
+
+def arena(dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
+    """Keys and values of a layer. Shapes: [SLOTS, KV_HEADS, TOTAL, WIDTH] each."""
+    keys, values = torch.randn(2, SLOTS, KV_HEADS, TOTAL, WIDTH, generator=torch.Generator().manual_seed(seed)).to(
+        dtype
+    )
+    return keys, values
 
 
 @both
-@pytest.mark.parametrize("seed", range(6))
-def test_rows_see_their_own_slot_up_to_their_own_length(npu: NpuDevice, seed: int, dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    slots, total, span = 7, 41, 33
-    rows = torch.randperm(slots, generator=generator)[: 1 + seed]
-    lengths = torch.randint(1, span + 1, (len(rows),), generator=generator)
-    lengths[0] = (1, span)[seed % 2]
-    keys, values = torch.randn(2, slots, KV_HEADS, total, WIDTH, generator=generator).to(dtype)
-    q = torch.randn(len(rows), HEADS, 1, WIDTH, generator=generator).to(dtype)
-    before = keys.clone()
-    out = npu.decode_attention(q, keys[:, :, :span], values[:, :, :span], rows, lengths)
-    for row, (slot, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
-        everything = torch.ones(1, length, dtype=torch.bool)
-        k, v = (part[slot, None, :, :length] for part in (keys, values))
-        assert_near(out[row : row + 1], expected(q[row : row + 1], k, v, everything))
-    assert torch.equal(keys, before)
+@pytest.mark.parametrize("new", [1, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_write_to_their_own_slots_and_see_them_up_to_themselves(
+    npu: NpuDevice, ascend: StandIn, seed: int, new: int, dtype: torch.dtype
+) -> None:
+    """Of the slots nothing else is written, none is copied whole, and nothing goes to the AI CPU."""
+    generator, span = torch.Generator().manual_seed(seed), (100, TOTAL)[seed % 2]
+    rows = torch.randperm(SLOTS, generator=generator)[: 1 + seed]
+    starts = torch.randint(0, span - new + 1, (len(rows),), generator=generator)
+    starts[0] = (0, span - new)[seed % 2]
+    keys, values = arena(dtype, seed)
+    q, k, v = heads(len(rows), new, new, dtype, seed)
+    held = on_npu(keys, values)
+    ascend.npu.copied, ascend.npu.ai_cpu = 0, []
+    which, where = on_npu(rows, starts)
+    attend = npu.attend_slots(which, where, span, held[0], new)
+    out = attend(*on_npu(q, k, v), *held).cpu()
+    for row, (slot, start) in enumerate(zip(rows.tolist(), starts.tolist(), strict=True)):
+        keys[slot, :, start : start + new], values[slot, :, start : start + new] = k[row], v[row]
+        seen = torch.ones(new, start + new, dtype=torch.bool).tril(start)
+        own_k, own_v = (part[slot, None, :, : start + new] for part in (keys, values))
+        assert_near(out[row : row + 1], expected(q[row : row + 1], own_k, own_v, seen))
+    assert torch.equal(held[0].cpu(), keys)
+    assert torch.equal(held[1].cpu(), values)
+    assert (ascend.npu.copied, ascend.npu.ai_cpu) == (0, [])
+
+
+def test_writing_by_slot_and_position_with_the_heads_between_would_go_to_the_ai_cpu(
+    npu: NpuDevice, ascend: StandIn
+) -> None:
+    """As the CPU device does it, and gathering a span of the slots would copy all of them."""
+    keys, _ = on_npu(*arena(torch.bfloat16, 0))
+    rows, places = on_npu(torch.tensor([1, 2]), torch.tensor([3, 4]))
+    keys[rows, :, places] = keys[rows, :, 0]
+    assert ascend.npu.ai_cpu == [("index_put_", "indices that are not beside each other")]
+    ascend.npu.copied = 0
+    keys[:, :, :BLOCK][rows]
+    assert ascend.npu.copied == keys.nbytes // 2
+
+
+def test_positions_past_the_slot_s_last_are_written_to_the_last(npu: NpuDevice) -> None:
+    held = on_npu(*arena(torch.float32, 1))
+    before = held[0].cpu()
+    rows, starts = on_npu(torch.tensor([3]), torch.tensor([TOTAL - 2]))
+    npu.attend_slots(rows, starts, TOTAL, held[0], 4)(*on_npu(*heads(1, 4, 4, torch.float32)), *held)
+    before[3, :, -2:] = 0
+    after = held[0].cpu()
+    after[3, :, -2:] = 0
+    assert torch.equal(before, after)
 
 
 @both
@@ -101,11 +153,16 @@ def test_rows_see_their_own_slot_up_to_their_own_length(npu: NpuDevice, seed: in
 def test_what_another_left_behind_a_row_s_end_does_not_reach_it(
     npu: NpuDevice, left: float, dtype: torch.dtype
 ) -> None:
-    q, keys, values = heads(2, 1, 20, dtype)
-    lengths, rows = torch.tensor([4, 20]), torch.tensor([0, 1])
-    clean = npu.decode_attention(q, keys, values, rows, lengths)
-    keys[0, :, 4:] = values[0, :, 4:] = left
-    assert torch.equal(npu.decode_attention(q, keys, values, rows, lengths), clean)
+    q, k, v = heads(2, 1, 1, dtype)
+    rows, starts = torch.tensor([0, 1]), torch.tensor([4, 20])
+    keys, values = arena(dtype, 2)
+    outs = []
+    for _ in range(2):
+        held = on_npu(keys, values)
+        which, where = on_npu(rows, starts)
+        outs.append(npu.attend_slots(which, where, BLOCK, held[0])(*on_npu(q, k, v), *held).cpu())
+        keys[0, :, 5:] = values[0, :, 5:] = left
+    assert torch.equal(*outs)
 
 
 # --- what stops a wrong mask
@@ -123,22 +180,27 @@ def test_the_masks_in_use_pass() -> None:
 
 @pytest.mark.parametrize("size", [COMPRESSED - 1, COMPRESSED + 1])
 def test_a_compressed_mask_of_another_size_is_stopped(size: int) -> None:
-    with pytest.raises(AssertionError, match="2048 by 2048"):
+    with pytest.raises(AttentionRefused, match="2048 by 2048"):
         check_attention(*heads(1, 3, 9, torch.bfloat16), causal(size), BOTTOM_RIGHT)
 
 
 @pytest.mark.parametrize(("new", "total"), [(3, 9), (9, 9), (1, 9)])
 def test_a_mask_that_aligns_the_first_with_the_first_is_stopped(new: int, total: int) -> None:
-    with pytest.raises(AssertionError, match="mode 2 aligns queries and keys at the first of each"):
+    with pytest.raises(AttentionRefused, match="mode 2 aligns queries and keys at the first of each"):
         check_attention(*heads(1, new, total, torch.bfloat16), causal(), 2)
 
 
 def test_it_would_have_answered_wrongly_without_a_word(ascend: StandIn) -> None:
     """The trap itself: mode 2 with older keys sees the first keys instead of the last ones."""
     q, k, v = heads(1, 2, 9, torch.bfloat16)
-    words = {"atten_mask": causal(), "num_heads": HEADS, "num_key_value_heads": KV_HEADS, "input_layout": "BNSD"}
+    words = {
+        "atten_mask": causal().to(NPU),
+        "num_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "input_layout": "BNSD",
+    }
     outs = [
-        ascend.npu_fused_infer_attention_score(q, k, v, sparse_mode=mode, scale=WIDTH**-0.5, **words)[0]
+        ascend.npu_fused_infer_attention_score(*on_npu(q, k, v), sparse_mode=mode, scale=WIDTH**-0.5, **words)[0].cpu()
         for mode in (2, 3)
     ]
     seen = torch.ones(2, 9, dtype=torch.bool)
@@ -149,31 +211,31 @@ def test_it_would_have_answered_wrongly_without_a_word(ascend: StandIn) -> None:
 
 def test_more_queries_than_keys_are_stopped() -> None:
     q, k, v = heads(1, 5, 4, torch.bfloat16)
-    with pytest.raises(AssertionError, match="no more queries than keys"):
+    with pytest.raises(AttentionRefused, match="no more queries than keys"):
         check_attention(q, k, v, causal(), BOTTOM_RIGHT)
 
 
 def test_several_queries_without_a_mask_are_stopped() -> None:
-    with pytest.raises(AssertionError, match="also those after it"):
+    with pytest.raises(AttentionRefused, match="also those after it"):
         check_attention(*heads(1, 2, 9, torch.bfloat16), None, EXPLICIT)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.int8])
 def test_a_mask_of_numbers_is_stopped(dtype: torch.dtype) -> None:
     """Torch adds masks of floats; here they would be read as True or False."""
-    with pytest.raises(AssertionError, match="may mean the opposite"):
+    with pytest.raises(AttentionRefused, match="may mean the opposite"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT)
 
 
 @pytest.mark.parametrize("shape", [(2, 9), (9,), (1, 1, 1, 9), (2, 1, 1, 8), (2, 6, 1, 9)])
 def test_a_mask_of_another_shape_is_stopped(shape: tuple[int, ...]) -> None:
-    with pytest.raises(AssertionError, match="for 1 queries and 9 keys"):
+    with pytest.raises(AttentionRefused, match="for 1 queries and 9 keys"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(shape, dtype=torch.bool), EXPLICIT)
 
 
 def test_a_mask_that_is_not_contiguous_is_stopped() -> None:
     wide = torch.zeros(2, 1, 1, 18, dtype=torch.bool)
-    with pytest.raises(AssertionError, match="contiguous masks"):
+    with pytest.raises(AttentionRefused, match="contiguous masks"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), wide[..., ::2], EXPLICIT)
 
 
@@ -182,7 +244,7 @@ def test_heads_that_are_not_contiguous_are_stopped(part: int) -> None:
     given = list(heads(2, 1, 9, torch.bfloat16))
     given[part] = torch.cat((given[part], given[part]), dim=-1)[..., ::2]
     query, key, value = given
-    with pytest.raises(AssertionError, match="contiguous tensors"):
+    with pytest.raises(AttentionRefused, match="contiguous tensors"):
         check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
 
 
@@ -191,13 +253,13 @@ def test_heads_of_another_dtype_or_layout_are_stopped(part: int, changed: str) -
     given = list(heads(2, 1, 9, torch.bfloat16))
     given[part] = given[part].float() if changed == "dtype" else given[part].flatten(2)
     query, key, value = given
-    with pytest.raises(AssertionError):
+    with pytest.raises(AttentionRefused):
         check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
 
 
 def test_keys_in_the_layout_of_a_row_first_are_stopped() -> None:
     q, k, v = heads(2, 1, 9, torch.bfloat16)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AttentionRefused):
         check_attention(q, k.transpose(1, 2).contiguous(), v, None, EXPLICIT)
 
 

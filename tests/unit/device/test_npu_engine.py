@@ -13,11 +13,11 @@ from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Graph, Stream
-from runtime.device.npu import BOTTOM_RIGHT, EXPLICIT, NpuDevice
-from runtime.engine import sampling
+from runtime.device.npu import NpuDevice
+from runtime.device.npu_attention import BOTTOM_RIGHT, EXPLICIT
 from runtime.engine.engine import Engine
 from runtime.engine.graphs import Work
-from runtime.engine.model_runner import ModelRunner
+from runtime.engine.model_runner import PLAIN, SORTED, ModelRunner
 from runtime.engine.prompt import Prompt
 from runtime.engine.slots import LevelChoice, RowSettings, SlotInputs
 from runtime.engine.sound_graphs import FAMILIES
@@ -39,13 +39,17 @@ from tests.support.engines import (
     voice_design,
 )
 from tests.support.torch_npu_stand_in import StandIn
+from tests.unit.device.conftest import LoadedOnNpu
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def _as_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "WITHOUT_SHIFTS", ("cpu",))
+def _few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches and chunks of a few sizes: to capture all of them would take most of the time of these tests."""
+    for name, sizes in (("DECODE_BUCKETS", (1, 2, 6, 12)), ("STARTS", (1, 4)), ("CHUNKS", (16, 64))):
+        monkeypatch.setattr(f"runtime.engine.model_runner.{name}", sizes)
+    monkeypatch.setattr("runtime.device.npu.WARM_UPS", 1)
 
 
 def varied(count: int) -> list[SpeechRequest]:
@@ -73,36 +77,45 @@ def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechReque
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
 @pytest.mark.parametrize("eager", [True, False])
-def test_several_requests_have_the_cpu_s_codes(loaded: Loaded, npu: NpuDevice, ascend: StandIn, eager: bool) -> None:
-    """All sixteen codes of a frame."""
-    tiny = loaded("tiny", "custom_voice")
+def test_several_requests_have_the_cpu_s_codes(
+    loaded: Loaded, ascend: StandIn, on_npu: LoadedOnNpu, eager: bool
+) -> None:
+    """All sixteen codes of a frame, and nothing for the AI CPU to do."""
     device = NpuDevice(eager=eager)
-    on_npu = engine_of(tiny, slots=5, device=device, dtype="float32")
-    assert len(core_of(on_npu).runner.graphs.of(Work.DECODE)) == (0 if eager else 5)  # 1, 2, 3, 4 and 6 rows
+    engine = engine_of(on_npu("tiny", "custom_voice"), slots=5, device=device, dtype="float32")
+    # 1, 2 and 6 rows, with a sort and without.
+    assert len(core_of(engine).runner.graphs.of(Work.DECODE)) == (0 if eager else 6)
     assert bool(ascend.npu.graphs) != eager
-    assert_same_codes(on_npu, engine_of(tiny, slots=5), varied(7))
+    assert_same_codes(engine, engine_of(loaded("tiny", "custom_voice"), slots=5), varied(7))
     assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT, BOTTOM_RIGHT}
+    assert set(ascend.npu.ai_cpu) == set()
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(loaded: Loaded, npu: NpuDevice) -> None:
-    odd = loaded("odd", "custom_voice")
+def test_another_shape_of_checkpoint_has_the_cpu_s_codes_as_well(
+    loaded: Loaded, npu: NpuDevice, on_npu: LoadedOnNpu
+) -> None:
     requests = [custom_voice("a b c", voice=name, seed=3, sampling=Sampling()) for name in ("ada", "bob_2", "mei")]
-    on_npu = engine_of(odd, slots=3, device=npu, dtype="float32")
-    assert_same_codes(on_npu, engine_of(odd, slots=3), requests)
+    engine = engine_of(on_npu("odd", "custom_voice"), slots=3, device=npu, dtype="float32")
+    assert_same_codes(engine, engine_of(loaded("odd", "custom_voice"), slots=3), requests)
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_every_mode_has_the_cpu_s_codes(cloner: Checkpoint, designer: Checkpoint, npu: NpuDevice) -> None:
-    for checkpoint, request in ((cloner, cloned()), (designer, voice_design(sampling=Sampling()))):
-        on_npu = engine_of(checkpoint, slots=2, device=npu, dtype="float32")
-        assert np.array_equal(said(on_npu, request).codes, said(engine_of(checkpoint, slots=2), request).codes)
+def test_every_mode_has_the_cpu_s_codes(
+    cloner: Checkpoint, designer: Checkpoint, npu: NpuDevice, on_npu: LoadedOnNpu
+) -> None:
+    for checkpoint, mode, request in (
+        (cloner, "base", cloned()),
+        (designer, "voice_design", voice_design(sampling=Sampling())),
+    ):
+        engine = engine_of(on_npu("brief", mode), slots=2, device=npu, dtype="float32")
+        assert np.array_equal(said(engine, request).codes, said(engine_of(checkpoint, slots=2), request).codes)
 
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
-def test_text_that_grows_has_the_cpu_s_codes(speaker: Checkpoint, npu: NpuDevice) -> None:
-    on_npu = engine_of(speaker, slots=2, device=npu, dtype="float32")
-    assert np.array_equal(said(on_npu, streamed()).codes, said(engine_of(speaker, slots=2), streamed()).codes)
+def test_text_that_grows_has_the_cpu_s_codes(speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice) -> None:
+    engine = engine_of(npu_speaker, slots=2, device=npu, dtype="float32")
+    assert np.array_equal(said(engine, streamed()).codes, said(engine_of(speaker, slots=2), streamed()).codes)
 
 
 class InFloat64(CpuDevice):
@@ -119,22 +132,22 @@ class InFloat64(CpuDevice):
 
 @pytest.mark.usefixtures("few_shapes_of_sound")
 def test_half_precision_has_the_cpu_s_codes_through_the_operator_for_inference(
-    folder_of: FolderOf, ascend: StandIn, npu: NpuDevice
+    folder_of: FolderOf, ascend: StandIn, npu: NpuDevice, on_npu: LoadedOnNpu
 ) -> None:
     checkpoint = load_checkpoint(str(folder_of("brief", "custom_voice")), CPU, torch.bfloat16)
-    on_npu = engine_of(checkpoint, slots=4, device=npu)
+    engine = engine_of(on_npu("brief", "custom_voice", torch.bfloat16), slots=4, device=npu)
     on_cpu = engine_of(checkpoint, slots=4, device=InFloat64())
     for request in varied(4):
-        assert np.array_equal(said(on_npu, request).codes, said(on_cpu, request).codes)
+        assert np.array_equal(said(engine, request).codes, said(on_cpu, request).codes)
     assert {name for name, *_ in ascend.calls} == {"infer"}
 
 
 @pytest.mark.logs_errors
 def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
-    folder_of: FolderOf, npu: NpuDevice
+    npu: NpuDevice, on_npu: LoadedOnNpu
 ) -> None:
     """Its heads are no sixteens; float32 has another operator and takes it (above)."""
-    odd = load_checkpoint(str(folder_of("odd", "custom_voice")), CPU, torch.bfloat16)
+    odd = on_npu("odd", "custom_voice", torch.bfloat16)
     with pytest.raises(DeviceUnavailable, match="in sixteens"):
         engine_of(odd, device=npu)
     runner = ModelRunner(odd, npu, torch.bfloat16, 2, 64, 16)
@@ -142,20 +155,9 @@ def test_a_checkpoint_that_the_operators_do_not_take_is_refused_at_the_start(
         runner.capture()
 
 
-def test_opening_lays_code2wav_s_weights_out_and_captures_every_shape_of_sound(
-    folder_of: FolderOf, ascend: StandIn
-) -> None:
+def test_opening_captures_every_shape_of_sound(folder_of: FolderOf, ascend: StandIn) -> None:
     settings = EngineSettings(device="npu", dtype="float32", max_slots=2)
     engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),), engine=settings))
-    laid = set(ascend.formats.values())
-    convolutions = [
-        module
-        for module in core_of(engine).checkpoint.speech_tokenizer.code2wav.modules()
-        if isinstance(module, torch.nn.Conv1d | torch.nn.ConvTranspose1d)
-    ]
-    assert laid == {"FRACTAL_Z"}  # Code2Wav is float32, whose matrices have no format of their own
-    for module in convolutions:
-        assert (module.weight.data_ptr() in ascend.formats) == (module.groups == 1)
     streams = core_of(engine).code2wav_streams
     for stream, family in FAMILIES.items():
         shapes = product(family.frames, family.up_to(2).batches)
@@ -173,6 +175,7 @@ SETTINGS = [LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False), L
 def begin(runner: ModelRunner, serial: int, length: int) -> int:
     """Take a slot and read a prompt of so many positions into it."""
     embeds = torch.randn(length, runner.hidden_size, generator=torch.Generator().manual_seed(serial))
+    embeds = embeds.to(runner.device.torch_device)
     level = SETTINGS[serial % 3]
     slot = runner.slot_cache.take(SlotInputs(RowSettings(level, level, 1.05), serial, [serial % 50, 3]))
     start, pending = 0, None
@@ -187,11 +190,11 @@ def frames_of(runner: ModelRunner, slots: list[int], count: int) -> Codes:
     return np.stack([runner.step(np.array(slots)).result().codes for _ in range(count)])
 
 
-def test_a_replayed_frame_has_the_bits_of_the_same_frame_without_a_graph(speaker: Checkpoint, npu: NpuDevice) -> None:
+def test_a_replayed_frame_has_the_bits_of_the_same_frame_without_a_graph(npu_speaker: Checkpoint) -> None:
     """Five rows in a graph of six, on slots out of order, beside one that rests."""
     made, runners = [], []
     for holds in (True, False):
-        runner = ModelRunner(speaker, NpuDevice(eager=not holds), torch.float32, 6, 120, 64)
+        runner = ModelRunner(npu_speaker, NpuDevice(eager=not holds), torch.float32, 6, 120, 64)
         runner.capture()
         slots = [begin(runner, serial, 5 + 7 * serial) for serial in range(6)]
         resting = [layer[slots[2]].clone() for layer in runner.slot_cache.keys]
@@ -209,12 +212,13 @@ def test_a_replayed_frame_has_the_bits_of_the_same_frame_without_a_graph(speaker
 
 @pytest.mark.parametrize("slots", [1, 5, 9])
 def test_rows_that_fill_a_batch_up_leave_nothing_but_the_scratch_row(
-    speaker: Checkpoint, npu: NpuDevice, slots: int
+    speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice, slots: int
 ) -> None:
     """Also where more of them are needed than there are slots: 9 rows run in a graph of 12."""
-    runner, plain = (ModelRunner(speaker, device, torch.float32, slots, 64, 64) for device in (npu, CpuDevice()))
+    pairs = (npu_speaker, npu), (speaker, CpuDevice())
+    runner, plain = (ModelRunner(checkpoint, device, torch.float32, slots, 64, 64) for checkpoint, device in pairs)
     runner.capture()
-    assert max(rows for rows, _ in runner.graphs.of(Work.DECODE)) == len(runner._rows) >= slots
+    assert max(rows for rows, *_ in runner.graphs.of(Work.DECODE)) == len(runner._rows) >= slots
     taken = [begin(runner, serial, 6 + serial) for serial in range(slots)]
     assert [begin(plain, serial, 6 + serial) for serial in range(slots)] == taken
     assert np.array_equal(frames_of(runner, taken, 3), frames_of(plain, taken, 3))
@@ -229,24 +233,25 @@ def test_rows_that_fill_a_batch_up_leave_nothing_but_the_scratch_row(
 
 
 def test_a_frame_reads_no_more_of_the_slots_than_its_longest_row_needs(
-    speaker: Checkpoint, npu: NpuDevice, ascend: StandIn
+    speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice
 ) -> None:
     """A row that grows past the first span is replayed by the next one's graph, and says what it says on the CPU."""
-    runner, plain = (ModelRunner(speaker, device, torch.float32, 2, 600, 128) for device in (npu, CpuDevice()))
+    pairs = (npu_speaker, npu), (speaker, CpuDevice())
+    runner, plain = (ModelRunner(checkpoint, device, torch.float32, 2, 600, 128) for checkpoint, device in pairs)
     runner.capture()
-    assert list(runner.graphs.of(Work.DECODE)) == [(1, 512), (1, 600), (2, 512), (2, 600)]
-    replayed: list[tuple[int, int]] = []
+    assert list(runner.graphs.of(Work.DECODE)) == list(product((1, 2), (512, 600), (PLAIN, SORTED)))
+    replayed: list[tuple[int, ...]] = []
     for key, graph in runner.graphs.of(Work.DECODE).items():
         graph.replay = counting(graph, key, replayed)  # type: ignore[method-assign]
     slots = [begin(runner, serial, 508 - 400 * serial) for serial in range(2)]
     assert [begin(plain, serial, 508 - 400 * serial) for serial in range(2)] == slots
     assert np.array_equal(frames_of(runner, slots, 7), frames_of(plain, slots, 7))
-    assert replayed == [(2, 512)] * 4 + [(2, 600)] * 3
+    assert replayed == [(2, 512, SORTED)] * 4 + [(2, 600, SORTED)] * 3
     assert np.array_equal(frames_of(runner, slots[1:], 1), frames_of(plain, slots[1:], 1))
-    assert replayed[-1] == (1, 512)
+    assert replayed[-1] == (1, 512, SORTED)
 
 
-def counting(graph: Graph[Tensor], key: tuple[int, int], into: list[tuple[int, int]]) -> Callable[[], None]:
+def counting(graph: Graph[Tensor], key: tuple[int, ...], into: list[tuple[int, ...]]) -> Callable[[], None]:
     replay = graph.replay
     return lambda: (into.append(key), replay())[1]
 
@@ -254,6 +259,7 @@ def counting(graph: Graph[Tensor], key: tuple[int, int], into: list[tuple[int, i
 @pytest.mark.parametrize("broken", [{0}, {3}, set(range(2, 999))])
 def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
     speaker: Checkpoint,
+    npu_speaker: Checkpoint,
     npu: NpuDevice,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -271,20 +277,20 @@ def test_captures_that_fail_are_said_once_and_what_they_were_for_runs_without(
 
     monkeypatch.setattr(NpuDevice, "capture", fails)
     with caplog.at_level(logging.WARNING):
-        on_npu = engine_of(speaker, slots=4, device=npu, dtype="float32")
+        engine = engine_of(npu_speaker, slots=4, device=npu, dtype="float32")
     record, _ = [
         record for record in caplog.records if record.name == "runtime.engine.graphs"
     ]  # of frames, and of sound
     failed = len(broken & set(range(len(asked))))
     assert f"capture failed for {failed} of {len(asked)}" in record.getMessage()
     assert "Cannot run aclop operators" in record.getMessage()
-    assert_same_codes(on_npu, engine_of(speaker, slots=4), varied(4))
+    assert_same_codes(engine, engine_of(speaker, slots=4), varied(4))
 
 
-def test_a_row_that_is_full_before_anybody_is_told_ends_nobody_s_frame(speaker: Checkpoint, npu: NpuDevice) -> None:
+def test_a_row_that_is_full_before_anybody_is_told_ends_nobody_s_frame(npu_speaker: Checkpoint, npu: NpuDevice) -> None:
     made = []
     for length in (10, 64):
-        runner = ModelRunner(speaker, npu, torch.float32, 2, length, 16)
+        runner = ModelRunner(npu_speaker, npu, torch.float32, 2, length, 16)
         runner.capture()
         slots = [begin(runner, 0, 9), begin(runner, 1, 3)]
         made.append(frames_of(runner, slots, 2))
@@ -293,14 +299,14 @@ def test_a_row_that_is_full_before_anybody_is_told_ends_nobody_s_frame(speaker: 
 
 
 def test_a_row_that_went_wrong_harms_neither_its_neighbours_nor_who_comes_after(
-    speaker: Checkpoint, npu: NpuDevice
+    npu_speaker: Checkpoint, npu: NpuDevice
 ) -> None:
-    runner = ModelRunner(speaker, npu, torch.float32, 2, 64, 64)
+    runner = ModelRunner(npu_speaker, npu, torch.float32, 2, 64, 64)
     runner.capture()
     expected = frames_of(runner, [begin(runner, 1, 9)], 3)
     runner.slot_cache.give_back(0)
 
-    runner = ModelRunner(speaker, npu, torch.float32, 2, 64, 64)
+    runner = ModelRunner(npu_speaker, npu, torch.float32, 2, 64, 64)
     runner.capture()
     well, ill = begin(runner, 1, 9), begin(runner, 2, 20)
     for layer in (*runner.slot_cache.keys, *runner.slot_cache.values):

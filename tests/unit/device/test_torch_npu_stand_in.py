@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -10,8 +12,9 @@ import torch
 from torch import Tensor
 
 from tests.support.graph_lint import NotForGraphs
-from tests.support.npu_graphs import Misuse
-from tests.support.torch_npu_stand_in import COMPRESSED, StandIn
+from tests.support.npu_backend import NPU, Misuse
+from tests.support.npu_operators import COMPRESSED
+from tests.support.torch_npu_stand_in import StandIn
 
 HEADS, KV_HEADS, WIDTH = 4, 2, 16
 
@@ -32,6 +35,15 @@ def given(rows: int = 2, q: int = 3, k: int = 7, **changed: Any) -> dict[str, An
 
 def causal(size: int = COMPRESSED) -> Tensor:
     return torch.ones(size, size, dtype=torch.bool).triu(1)
+
+
+def on_npu(value: Any) -> Any:
+    """The same in the NPU's memory, laid out as it is; what is no tensor as it is."""
+    if isinstance(value, dict):
+        return {name: on_npu(part) for name, part in value.items()}
+    if not isinstance(value, Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=NPU).copy_(value)
 
 
 def nothing(*shape: int) -> Tensor:
@@ -82,11 +94,13 @@ def test_the_operator_for_inference_refuses(ascend: StandIn, name: str) -> None:
     words, rule = REFUSED[name]
     words = {**given(), **words} if name == "float32" else words
     with pytest.raises(Misuse, match=rule):
-        ascend.npu_fused_infer_attention_score(**words)
+        ascend.npu_fused_infer_attention_score(**on_npu(words))
 
 
 def test_and_takes_what_is_right(ascend: StandIn) -> None:
-    call = ascend.npu_fused_infer_attention_score
+    def call(**words: Any) -> list[Tensor]:
+        return [part.cpu() for part in ascend.npu_fused_infer_attention_score(**on_npu(words))]
+
     words = given()
     plain = call(**words)[0]
     assert plain.shape == words["query"].shape
@@ -109,7 +123,7 @@ def test_and_takes_what_is_right(ascend: StandIn) -> None:
 @pytest.mark.parametrize("wrong", ["atten_masks", "scale_value", "head_num"])
 def test_a_name_that_does_not_exist_is_refused(ascend: StandIn, wrong: str) -> None:
     with pytest.raises(TypeError, match=wrong):
-        ascend.npu_fused_infer_attention_score(**given(), **{wrong: 1})
+        ascend.npu_fused_infer_attention_score(**on_npu(given()), **{wrong: 1})
 
 
 @pytest.mark.parametrize(
@@ -126,24 +140,10 @@ def test_a_name_that_does_not_exist_is_refused(ascend: StandIn, wrong: str) -> N
     ],
 )
 def test_the_operator_for_float32_refuses(ascend: StandIn, changed: dict[str, Any], rule: str) -> None:
-    q, k = torch.randn(2, HEADS, 3, WIDTH), torch.randn(2, KV_HEADS, 7, WIDTH)
+    q, k = torch.randn(2, HEADS, 3, WIDTH).to(NPU), torch.randn(2, KV_HEADS, 7, WIDTH).to(NPU)
     assert ascend.npu_fusion_attention(q, k, k, HEADS, "BNSD", scale=0.25)[0].shape == q.shape
     with pytest.raises(Misuse, match=rule):
-        ascend.npu_fusion_attention(q, k, k, HEADS, "BNSD", **changed)
-
-
-@pytest.mark.parametrize(
-    ("tensor", "form", "rule"),
-    [
-        (torch.zeros(4, 4, 3), 7, "no such format"),
-        (torch.zeros(4, 4), 29, "float32 has no FRACTAL_NZ"),
-        (torch.zeros(4).bfloat16(), 29, "a format of matrices"),
-        (torch.zeros(4, 4, 3).transpose(0, 1), 4, "contiguous"),
-    ],
-)
-def test_a_format_that_cannot_be_is_refused(ascend: StandIn, tensor: Tensor, form: int, rule: str) -> None:
-    with pytest.raises(Misuse, match=rule):
-        ascend.npu_format_cast(tensor, form)
+        ascend.npu_fusion_attention(q, k, k, HEADS, "BNSD", **on_npu(changed))
 
 
 def test_settings_and_streams_that_do_not_exist_are_refused(ascend: StandIn) -> None:
@@ -173,7 +173,7 @@ def captured(ascend: StandIn, work: Callable[[], object]) -> Any:
 
 
 def test_a_replay_does_the_same_operations_on_the_same_memory(ascend: StandIn) -> None:
-    state, given = torch.zeros(3), torch.ones(3)
+    state, given = torch.zeros(3, device=NPU), torch.ones(3, device=NPU)
     calls: list[Any] = []
 
     def work() -> None:
@@ -195,16 +195,11 @@ def test_a_replay_does_the_same_operations_on_the_same_memory(ascend: StandIn) -
 
 
 def test_memory_that_was_freed_or_moved_since_the_capture_is_missed(ascend: StandIn) -> None:
-    held = {"weight": torch.ones(4)}
+    held = {"weight": torch.ones(4, device=NPU)}
     made: list[Tensor] = []
     graph = captured(ascend, lambda: made.append(held["weight"] + 1))
     graph.replay()
-    held["weight"] = torch.ones(4)
-    with pytest.raises(Misuse, match="freed or moved"):
-        graph.replay()
-    moved = torch.ones(4)
-    graph = captured(ascend, lambda: made.append(moved + 1))
-    moved.data = torch.ones(4)
+    held["weight"] = torch.ones(4, device=NPU)
     with pytest.raises(Misuse, match="freed or moved"):
         graph.replay()
 
@@ -214,8 +209,7 @@ def test_memory_that_was_freed_or_moved_since_the_capture_is_missed(ascend: Stan
     [
         (lambda x, npu: x.sum().item(), "the host reads"),
         (lambda x, npu: bool(x.any()), "the host reads"),
-        (lambda x, npu: x.tolist(), "the host's data"),
-        (lambda x, npu: x.numpy(), "the host's data"),
+        (lambda x, npu: x.cpu(), "a copy to the host"),
         (lambda x, npu: torch.tensor([1.0]) + x, "the host's data"),
         (lambda x, npu: x[x > 0], "boolean index"),
         (lambda x, npu: x.nonzero(), "depends on data"),
@@ -225,12 +219,12 @@ def test_memory_that_was_freed_or_moved_since_the_capture_is_missed(ascend: Stan
 )
 def test_a_capture_refuses_what_no_graph_holds(ascend: StandIn, work: Any, rule: str) -> None:
     with pytest.raises(NotForGraphs, match=rule):
-        captured(ascend, lambda: work(torch.ones(4), ascend.npu))
+        captured(ascend, lambda: work(torch.ones(4, device=NPU), ascend.npu))
 
 
 def test_a_capture_keeps_to_its_stream_and_to_itself(ascend: StandIn) -> None:
     npu = ready(ascend).npu
-    x, other = torch.ones(4), npu.Stream()
+    x, other = torch.ones(4, device=NPU), npu.Stream()
 
     def elsewhere() -> None:
         with npu.stream(other):
@@ -252,6 +246,7 @@ def test_a_capture_keeps_to_its_stream_and_to_itself(ascend: StandIn) -> None:
 
 def test_lengths_of_the_host_are_not_captured(ascend: StandIn) -> None:
     words = given(q=1, actual_seq_lengths_kv=[5])
+    words = on_npu(words)
     with pytest.raises(Misuse, match="captured as they are"):
         captured(ascend, lambda: ascend.npu_fused_infer_attention_score(**words))
 
@@ -272,3 +267,121 @@ def test_a_capture_needs_its_settings_its_pool_and_its_stream(ascend: StandIn) -
     ):
         with pytest.raises(Misuse, match=rule), npu.graph(npu.NPUGraph(), **words):
             pass
+
+
+# --- the device itself
+
+
+def test_tensors_of_two_devices_do_not_meet(ascend: StandIn) -> None:
+    x = torch.ones(4, device=NPU)
+    assert (x.device.type, x.is_cpu, (x * 2).device) == ("npu", False, NPU)
+    with pytest.raises(Misuse, match="a tensor of cpu among the NPU's"):
+        x + torch.ones(4)
+    with pytest.raises(Misuse, match="a tensor of cpu among the NPU's"):
+        torch.cat((x, torch.ones(4)))
+    with pytest.raises(TypeError, match="copy them first"):
+        x.numpy()
+    with pytest.raises(Misuse, match="a tensor of the host's"):
+        ascend.npu_rms_norm(torch.ones(2, 4), x)
+    assert (x + 1).cpu().tolist() == [2.0] * 4
+
+
+def test_a_thread_without_a_context_waits_for_nothing(ascend: StandIn) -> None:
+    ascend.npu.current_device()
+    event = ascend.npu.Event()
+    event.record()
+    with ThreadPoolExecutor(1) as another:
+        with pytest.raises(Misuse, match="no context"):
+            another.submit(event.query).result()
+        another.submit(ascend.npu.set_device, NPU).result()
+        assert another.submit(event.query).result()
+
+
+def test_a_stream_that_others_work_on_is_not_captured(ascend: StandIn) -> None:
+    npu, x = ready(ascend).npu, torch.ones(4, device=NPU)
+    stream = npu.Stream()
+
+    def work() -> None:
+        with npu.stream(stream):
+            x.add_(1)
+
+    with ThreadPoolExecutor(1) as another:
+        another.submit(work).result()
+        with pytest.raises(Misuse, match="other threads work on"), npu.graph(npu.NPUGraph(), stream=stream):
+            pass
+        own = npu.Stream()
+        with npu.graph(npu.NPUGraph(), stream=own):
+
+            def intrude() -> None:
+                with npu.stream(own):
+                    x.add_(1)
+
+            with pytest.raises(Misuse, match="another thread captures"):
+                another.submit(intrude).result()
+            with pytest.raises(Misuse, match="beside another thread's"):
+                another.submit(captured, ascend, lambda: x.add_(1)).result()
+
+
+def test_graphs_that_share_memory_stay_on_one_stream(ascend: StandIn) -> None:
+    npu, x = ready(ascend).npu, torch.ones(4, device=NPU)
+    pool, graphs = npu.graph_pool_handle(), [npu.NPUGraph() for _ in range(2)]
+    for graph in graphs:
+        with torch.inference_mode(), npu.graph(graph, pool=pool, stream=npu.Stream()):
+            x.add_(1)
+    graphs[0].replay()
+    with npu.stream(npu.Stream()), pytest.raises(Misuse, match="on two streams"):
+        graphs[1].replay()
+
+
+def test_no_capture_under_the_task_queue_s_second_level(ascend: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASK_QUEUE_ENABLE", "2")
+    with pytest.raises(Misuse, match="TASK_QUEUE_ENABLE"):
+        captured(ascend, lambda: None)
+
+
+def rows_of(*numbers: int) -> Tensor:
+    return torch.tensor(numbers).to(NPU)
+
+
+AI_CPU: dict[str, tuple[Callable[[], object], str]] = {
+    "heads between slot and position": (
+        lambda: torch.zeros(4, 2, 8, 16, device=NPU).__setitem__((rows_of(0, 1), slice(None), rows_of(2, 3)), 1.0),
+        "not beside each other",
+    ),
+    "indices that are broadcast": (
+        lambda: torch.zeros(4, 4, device=NPU).__setitem__((rows_of(0, 1), rows_of(2)), 1.0),
+        "different shapes",
+    ),
+    "reading by a mask": (
+        lambda: torch.zeros(4, device=NPU)[torch.ones(4, device=NPU, dtype=torch.bool)],
+        "not beside|torch.bool",
+    ),
+    "many whole numbers": (
+        lambda: torch.zeros(200, 300, device=NPU, dtype=torch.int64).__setitem__(rows_of(0, 1), 1),
+        "so many torch.int64",
+    ),
+    "float64": (lambda: torch.zeros(4, device=NPU).double() + 1, "float64"),
+    "searchsorted": (lambda: torch.searchsorted(torch.ones(4, device=NPU), torch.ones(2, device=NPU)), "always"),
+    "a sort of whole numbers": (lambda: rows_of(3, 1).sort(), "int64"),
+}
+
+
+@pytest.mark.parametrize("name", AI_CPU)
+def test_what_the_ai_cpu_runs_is_told(ascend: StandIn, name: str) -> None:
+    work, why = AI_CPU[name]
+    with torch.inference_mode():
+        work()
+    assert ascend.npu.ai_cpu
+    assert re.search(why, ascend.npu.ai_cpu[-1][1])
+
+
+def test_what_the_cores_run_is_not(ascend: StandIn) -> None:
+    x, rows = torch.zeros(4, 2, 16, device=NPU), rows_of(0, 3)
+    with torch.inference_mode():
+        x[rows] = 1.0
+        x[rows, rows % 2] = x[rows, rows % 2] + 1
+        x.sort().values.softmax(-1).cumsum(-1)
+        x.topk(2).values.argmax(-1)
+        torch.zeros(9, 16, device=NPU, dtype=torch.int64)[rows] = 1
+    assert ascend.npu.ai_cpu == []
+    assert ascend.npu.launches["index_put_"] == 3

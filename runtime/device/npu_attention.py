@@ -1,0 +1,100 @@
+"""Lets rows attend over slots with Ascend's operators, which want contiguous keys, and stops masks they would misread.
+
+What goes through here keeps to the AI cores: keys and values are written by one index into flattened rows, and read
+back in blocks of whole positions (docs/npu.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from runtime.errors import AttentionRefused, DeviceUnavailable
+
+# Modes of a mask. A mask is True where a query may NOT look, the opposite of torch's own attention.
+EXPLICIT = 0  # a mask for every query and key, or none: every query sees every key
+BOTTOM_RIGHT = 3  # causal, the last query sees the last key; mode 2 aligns the first with the first and is never used
+COMPRESSED = 2048  # width and height of the one mask that mode 3 takes, for any number of queries and keys
+
+BLOCK = 128  # positions of a slot that are read at once: 32 KiB of a key head 128 wide
+
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]  # (q, k, v, unseen, mode)
+
+
+class NpuSlots:
+    """``AttendSlots`` for rows whose lengths lie on the device: places and masks are reckoned once for all layers.
+
+    Shapes: rows, starts [B] int64, starts is the first new position of each; like, a layer's keys, [S, kv_heads, T,
+    d], where BLOCK divides T. Positions past T are written to the last, which nobody may attend to.
+    """
+
+    def __init__(self, attend: Attend, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int) -> None:
+        B, (_, kv_heads, T, d) = len(rows), like.shape
+        here = like.device
+        self._attend = attend
+        self._read = -(-span // BLOCK) * BLOCK
+        heads = rows[:, None] * kv_heads + torch.arange(kv_heads, device=here)  # [B, kv_heads], among all slots'
+        positions = starts[:, None]
+        if new > 1:
+            positions = (positions + torch.arange(new, device=here)).clamp(max=T - 1)
+        self._written = (heads[..., None] * T + positions[:, None]).flatten()
+        blocks = torch.arange(self._read // BLOCK, device=here)
+        self._blocks = (heads[..., None] * (T // BLOCK) + blocks).flatten()
+        self._shape = B, kv_heads, self._read, d
+        keys = torch.arange(self._read, device=here)
+        # The operators take lengths from the host alone, and a graph would keep them; a mask lies on the device.
+        self._unseen = (keys > positions[..., None])[:, None]  # [B, 1, new, read]
+        self._behind = keys[:, None] > positions[:, -1:, None, None]  # [B, 1, read, 1]
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Shapes: q [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values as ``like``; result as q."""
+        for new, held in ((k, keys), (v, values)):
+            held.view(-1, held.shape[3])[self._written] = new.reshape(-1, held.shape[3])
+        return self._attend(q, self._of(keys), self._of(values), self._unseen, EXPLICIT)
+
+    def _of(self, held: Tensor) -> Tensor:
+        """The rows' own positions, contiguous. Shapes: held [S, kv_heads, T, d]; result [B, kv_heads, read, d]."""
+        read = held.view(-1, BLOCK * held.shape[3]).index_select(0, self._blocks).view(self._shape)
+        # What an earlier owner left behind a row's end may be NaN, and 0 * NaN is NaN: zero it.
+        return read.masked_fill_(self._behind, 0)
+
+
+def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> None:
+    """Stop before an operator could read a mask otherwise than it was meant: it would answer, and wrongly.
+
+    Raises:
+        AttentionRefused: the call does not mean what the operators would read.
+        DeviceUnavailable: the checkpoint has heads that the operators do not take.
+    """
+    _need(q.dim() == k.dim() == v.dim() == 4, "queries, keys and values are [B, heads, positions, d]")
+    B, heads, P, d = q.shape
+    kv_heads, T = k.shape[1:3]
+    _need(k.shape == v.shape == (B, kv_heads, T, d), f"keys {tuple(k.shape)}, values {tuple(v.shape)} of {B} rows")
+    _need(q.dtype is k.dtype is v.dtype, "queries, keys and values have one dtype")
+    _need(all(part.is_contiguous() for part in (q, k, v)), "the operators take contiguous tensors only")
+    if heads % kv_heads or heads > 64 * kv_heads or heads > 256:
+        why = f"its attention takes up to 256 heads, up to 64 to a key head; this checkpoint has {heads} and {kv_heads}"
+        raise DeviceUnavailable(device="npu", why=why)
+    if d > 512 or (d % 16 and q.dtype is not torch.float32):
+        why = f"its attention takes heads of up to 512 in sixteens; this checkpoint's have {d} (float32 takes any)"
+        raise DeviceUnavailable(device="npu", why=why)
+    _need(mode in (EXPLICIT, BOTTOM_RIGHT), f"mode {mode} aligns queries and keys at the first of each, or is unknown")
+    if unseen is None:
+        _need((mode, P) == (EXPLICIT, 1), "without a mask every query sees every key, also those after it")
+        return
+    _need(unseen.dtype is torch.bool, "True masks here: a mask of numbers may mean the opposite")
+    _need(unseen.is_contiguous(), "the operators take contiguous masks only")
+    if mode == BOTTOM_RIGHT:
+        whole = f"mode 3 takes one mask of {COMPRESSED} by {COMPRESSED}, and this one is {tuple(unseen.shape)}"
+        _need(unseen.shape == (COMPRESSED, COMPRESSED), whole)
+        _need(1 < P <= T, "mode 3 counts from the last query and the last key: no more queries than keys")
+    else:
+        wrong = f"a mask {tuple(unseen.shape)} for {P} queries and {T} keys"
+        _need(unseen.shape in ((P, T), (B, 1, P, T)), wrong)
+
+
+def _need(holds: bool, why: str) -> None:
+    if not holds:
+        raise AttentionRefused(why=why)

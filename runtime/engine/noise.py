@@ -1,0 +1,96 @@
+"""Makes the noise of coming frames on the host, for devices whose graphs had better not hash (docs/npu.md).
+
+The numbers are those of `runtime/engine/sampling.py`, ``gumbel_noise``, bit for bit: the same seed gives the same codes
+wherever the noise was made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from runtime.device import Device
+from runtime.engine.sampling import GOLDEN, MASK_32
+
+Words = NDArray[np.uint32]  # whole numbers that wrap as a hash wants it
+
+LEAST = 2.0**-23  # apart are two uniform numbers
+
+
+class HostNoise:
+    """Noise of a batch's next frame, written on the host and read by graphs where it always lies. Engine thread.
+
+    Args:
+        rows: of the largest batch.
+        widths: codes of the talker's level and of the code predictor's.
+        groups: codes of a frame.
+        in_flight: frames whose noise may not have been copied yet.
+    """
+
+    def __init__(self, device: Device, rows: int, widths: tuple[int, int], groups: int, in_flight: int) -> None:
+        self._groups = groups
+        shapes = (1, rows, widths[0]), (groups - 1, rows, widths[1])
+        self._device = [torch.zeros(shape, device=device.torch_device) for shape in shapes]
+        self._host = [[device.host_memory(*shape, dtype=torch.float32) for shape in shapes] for _ in range(in_flight)]
+        for memory in self._host:
+            for part in memory:
+                part.zero_()
+        self._turn = 0
+        self._hashes = [hashes_of(width) for width in widths]
+
+    def of(self, codebook: int, rows: int) -> Tensor:
+        """Noise of the first rows. Shapes: result [rows, V], V of the codebook's level."""
+        level = min(codebook, 1)
+        return self._device[level][codebook - level, :rows]
+
+    def put(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], draws: NDArray[np.bool_]) -> None:
+        """Give the first rows their noise, on the current stream. Rows that do not draw have any, which is finite.
+
+        Shapes: seeds, frames, draws [B].
+        """
+        if not draws.any():
+            return
+        self._turn = (self._turn + 1) % len(self._host)
+        keys, count = keys_of(seeds, frames, self._groups), len(seeds)
+        for level, (host, device, hashes) in enumerate(
+            zip(self._host[self._turn], self._device, self._hashes, strict=True)
+        ):
+            own = keys[:, level : 1 + level * (self._groups - 1)]
+            for row in np.flatnonzero(draws):
+                host[:, row] = noise_of(own[row], hashes)
+            device[:, :count].copy_(host[:, :count], non_blocking=True)
+
+
+def hashes_of(width: int) -> Words:
+    """What is hashed of each code. Shapes: result [width]."""
+    return (np.arange(1, width + 1, dtype=np.int64) * GOLDEN & MASK_32).astype(np.uint32)
+
+
+def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) -> Words:
+    """What is hashed of each row and codebook. Shapes: seeds, frames [B], not negative; result [B, groups]."""
+    golden = np.uint32(GOLDEN)
+    key = mix((seeds & MASK_32).astype(np.uint32)) ^ (seeds >> 32).astype(np.uint32)
+    key = mix(key + golden * (frames & MASK_32).astype(np.uint32))
+    return mix(key[:, None] + golden * np.arange(1, groups + 1, dtype=np.uint32))
+
+
+def noise_of(keys: Words, hashes: Words) -> Tensor:
+    """Gumbel noise. Shapes: keys [G]; hashes [V]; result [G, V] float32."""
+    bits = mix(keys[:, None] ^ hashes)
+    bits += keys[:, None]
+    bits = mix(bits)
+    bits >>= np.uint32(9)
+    uniform = torch.from_numpy(bits.view(np.int32)).float()
+    return uniform.add_(0.5).mul_(LEAST).log_().neg_().log_().neg_()
+
+
+def mix(x: Words) -> Words:
+    """``_mix`` of runtime/engine/sampling.py, in place, with words that wrap by themselves."""
+    x ^= x >> np.uint32(16)
+    x *= np.uint32(0x7FEB352D)
+    x ^= x >> np.uint32(15)
+    x *= np.uint32(0x846CA68B)
+    x ^= x >> np.uint32(16)
+    return x

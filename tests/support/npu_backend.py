@@ -1,0 +1,249 @@
+"""Torch's device type ``npu`` for tests: a backend in Python whose tensors hold a tensor of the CPU's.
+
+Once `register` was called, ``torch.device("npu")`` is a device like any other of this process: a tensor made there is
+refused beside one of the CPU's, and whatever is done to it comes through `launch`, which tells the driver first. What
+an operator computes is the CPU's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from runtime.model.products import linear
+
+KIND = "npu"
+NPU = torch.device("privateuseone", 0)  # so called until `register` gives it its name
+CPU = torch.device("cpu")
+aten = torch.ops.aten
+
+# What takes or gives tensors of two devices: copies.
+ACROSS = {aten.copy_.default, aten._to_copy.default, aten._copy_from.default}
+# What makes a tensor out of numbers alone, in several steps that change its size.
+MADE = (aten.arange.default, aten.arange.start, aten.arange.start_step, aten.hann_window.default)
+# What would be taken apart into changes of metadata, and is an operator of the NPU's own.
+WHOLE = {aten.stft.default, aten.stft.center}
+# Metadata changes that a wrapper cannot follow.
+UNKNOWN = {"resize_", "set_", "t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", "swapaxes_"}
+
+
+class Misuse(AssertionError):
+    """The real library would refuse this, or answer something else than was meant."""
+
+
+class Driver(Protocol):
+    """Who hears of every operator before it is computed, on the thread that asked for it."""
+
+    def launch(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Has it computed by `compute`, and returns what that does."""
+
+
+class NpuTensor(Tensor):
+    """A tensor of the NPU's. ``held`` is where its numbers lie."""
+
+    held: Tensor
+
+    @staticmethod
+    def __new__(cls, held: Tensor, requires_grad: bool = False) -> NpuTensor:
+        # Views of what was made outside of inference mode are made within: all are alike here.
+        with torch.inference_mode(False):
+            made: NpuTensor = Tensor._make_wrapper_subclass(
+                cls,
+                held.shape,
+                strides=held.stride(),
+                storage_offset=held.storage_offset(),
+                dtype=held.dtype,
+                device=NPU,
+                requires_grad=requires_grad,
+            )
+        made.held = held
+        return made
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if is_composite(func):  # which are taken apart before they come here, but not in inference mode
+            return func.decompose(*args, **(kwargs or {}))
+        return launch(func, args, kwargs or {})
+
+    def data_ptr(self) -> int:
+        return self.held.data_ptr()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        raise TypeError("the host has no numbers of the NPU's; copy them first")
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    def __repr__(self, *, tensor_contents: Any = None) -> Any:  # type: ignore[override]
+        return f"NpuTensor({self.held!r})"
+
+
+class BackendModule:
+    """``torch.npu`` as torch itself asks of it; everything else is the stand-in's, where one is installed."""
+
+    stand_in: Any = None
+
+    def is_available(self) -> bool:
+        return bool(self.stand_in is not None and self.stand_in.is_available())
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def device_count(self) -> int:
+        return 1
+
+    def current_device(self) -> int:
+        return 0
+
+    def manual_seed_all(self, seed: int) -> None:
+        """The NPU's own randomness is nobody's."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stand_in, name)
+
+
+class _State:
+    """The driver that is installed, and the registrations, which hold for the process."""
+
+    def __init__(self) -> None:
+        self.driver: Driver | None = None
+        self.module = BackendModule()
+        self.library: torch.library.Library | None = None
+        self.lock = threading.Lock()
+
+
+_state = _State()
+
+
+def register(driver: Driver | None, stand_in: Any = None) -> None:
+    """Make the device type known to torch, once, and let a driver hear of what is done there from now on."""
+    with _state.lock:
+        if _state.library is None:
+            _setup_privateuseone_for_python_backend(rename=KIND, backend_module=_state.module)
+            _state.library = torch.library.Library("aten", "IMPL")  # as long as the process
+            _state.library.impl("empty.memory_format", _empty, "PrivateUse1")
+            _state.library.impl("empty_strided", _empty_strided, "PrivateUse1")
+            for func in MADE:
+                _state.library.impl(func.name().removeprefix("aten::"), _made_by(func), "PrivateUse1")
+        _state.driver, _state.module.stand_in = driver, stand_in
+
+
+def _empty(size: Any, *, dtype: Any = None, memory_format: Any = None, **where: Any) -> Any:
+    return launch(aten.empty.memory_format, (size,), {"dtype": dtype, "memory_format": memory_format, "device": NPU})
+
+
+def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, **where: Any) -> Any:
+    return launch(aten.empty_strided.default, (size, stride), {"dtype": dtype, "device": NPU})
+
+
+def _made_by(func: Any) -> Callable[..., Any]:
+    def make(*args: Any, dtype: Any = None, **where: Any) -> Any:
+        return launch(func, args, {"dtype": dtype, "device": NPU})
+
+    return make
+
+
+@cache
+def is_composite(func: Any) -> bool:
+    """Whether an operator is others in a row, on every device."""
+    return func not in WHOLE and torch._C._dispatch_has_kernel_for_dispatch_key(
+        func.name(), "CompositeImplicitAutograd"
+    )
+
+
+def changed(values: Any, change: Callable[[Any], Any]) -> Any:
+    """The same tuples, lists and dictionaries with other leaves."""
+    if isinstance(values, tuple | list):
+        return type(values)([changed(value, change) for value in values])
+    if isinstance(values, dict):
+        return {name: changed(value, change) for name, value in values.items()}
+    return change(values)
+
+
+def launch(func: Any, args: Any, kwargs: Any) -> Any:
+    """One operator, with at least one tensor of the NPU's or to be made there."""
+    driver = _state.driver
+    return compute(func, args, kwargs) if driver is None else driver.launch(func, args, kwargs)
+
+
+def compute(func: Any, args: Any, kwargs: Any) -> Any:
+    """By the CPU.
+
+    Raises:
+        Misuse: tensors of two devices meet.
+    """
+    inner = _held_of(args, func)
+    words = {name: _held_of((value,), func)[0] for name, value in kwargs.items()}
+    if func.overloadpacket.__name__ in UNKNOWN:
+        raise Misuse(f"{func} is not emulated")
+    made = INSTEAD.get(func, func)(*inner, **words)
+    if func is aten.copy_.default:
+        return args[0]
+    if func is aten._to_copy.default and (device := kwargs.get("device")) is not None and device.type != KIND:
+        return made
+    if type(made) is Tensor:
+        first = args[0] if args else None
+        return first if type(first) is NpuTensor and made is first.held else NpuTensor(made)
+    given = {id(leaf.held): leaf for leaf in args if type(leaf) is NpuTensor}
+
+    def wrapped(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        return given[id(leaf)] if id(leaf) in given else NpuTensor(leaf)
+
+    return changed(made, wrapped)
+
+
+def held(leaf: Any) -> Any:
+    """What computes in its place: tensors and devices of the CPU's; all else as it is."""
+    if type(leaf) is NpuTensor:
+        return leaf.held
+    return CPU if isinstance(leaf, torch.device) and leaf.type == KIND else leaf
+
+
+def _held_of(values: Any, func: Any) -> list[Any]:
+    """What computes in the place of some arguments.
+
+    Raises:
+        Misuse: one is a tensor of the host's, and no number.
+    """
+    inner = []
+    for value in values:
+        kind = type(value)
+        if kind is NpuTensor:
+            inner.append(value.held)
+        elif kind is tuple or kind is list:
+            inner.append(_held_of(value, func))
+        elif isinstance(value, Tensor):
+            if value.dim() and func not in ACROSS:
+                raise Misuse(f"{func}: a tensor of {value.device} among the NPU's")
+            inner.append(value)
+        else:
+            inner.append(CPU if kind is torch.device and value.type == KIND else value)
+    return inner
+
+
+def _mm(rows: Tensor, matrix: Tensor) -> Tensor:
+    return linear(rows, matrix.t())
+
+
+def _addmm(bias: Tensor, rows: Tensor, matrix: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    if (beta, alpha) == (1, 1) and bias.dim() == 1:
+        return linear(rows, matrix.t(), bias)
+    made: Tensor = aten.addmm.default(bias, rows, matrix, beta=beta, alpha=alpha)
+    return made
+
+
+# Products whose rows have the same bits in any company, as the CPU device's have: so that codes can be compared.
+INSTEAD: dict[Any, Callable[..., Any]] = {aten.mm.default: _mm, aten.addmm.default: _addmm}

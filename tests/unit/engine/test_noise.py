@@ -1,0 +1,59 @@
+"""Noise of the host's making is the noise of any device's, and what a single sort keeps is what two keep."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.device.cpu import CpuDevice
+from runtime.engine.noise import HostNoise
+from runtime.engine.sampling import LevelSettings, gumbel_noise, pick
+
+SEEDS = np.array([0, 1, 7, 2**32, 2**40 + 3, 2**63 - 1])
+FRAMES = np.array([0, 1, 2, 500, 2**31, 4096])
+
+
+def test_it_has_the_bits_of_what_is_hashed_on_a_device() -> None:
+    groups, widths = 5, (300, 200)
+    noise = HostNoise(CpuDevice(), 8, widths, groups, 2)
+    draws = np.array([True, True, False, True, True, True])
+    expected = gumbel_noise(torch.from_numpy(SEEDS), torch.from_numpy(FRAMES), groups, max(widths))
+    noise.put(SEEDS, FRAMES, draws)
+    for codebook in range(groups):
+        made, width = noise.of(codebook, 6), widths[codebook > 0]
+        assert made.shape == (6, width)
+        assert torch.equal(made[draws], expected[draws, codebook, :width])
+        assert made.isfinite().all()
+
+
+def test_rows_that_all_take_the_largest_score_cost_nothing() -> None:
+    noise = HostNoise(CpuDevice(), 2, (300, 200), 3, 2)
+    noise.put(SEEDS[:2], FRAMES[:2], np.zeros(2, np.bool_))
+    assert not noise.of(0, 2).any()
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_one_sort_keeps_what_two_keep(seed: int, ties: bool) -> None:
+    """Top-k and top-p of any strength, off and on, over scores that are rounded until many are equal, too."""
+    generator, rows, codes = torch.Generator().manual_seed(seed), 12, 90
+    scores = torch.randn(rows, codes, generator=generator) * 3
+    scores = scores.bfloat16().mul(2).round().div(2).float() if ties else scores
+    scores[:, 5] = -torch.inf
+    top_p = torch.rand(rows, generator=generator)
+    top_p[::3] = 1.0
+    top_p[1] = 1e-6
+    top_k = torch.randint(1, codes + 1, (rows,), generator=generator)
+    top_k[::4] = codes
+    top_k[2] = 4 * codes
+    noise = gumbel_noise(torch.arange(rows), torch.full((rows,), seed), 1, codes)[:, 0]
+    picked = [
+        pick(
+            scores,
+            LevelSettings(torch.ones(rows), top_k, top_p, torch.zeros(rows, dtype=torch.bool), codes, True, once),
+            noise * 5,  # wide enough to reach far into what is kept
+        )
+        for once in (False, True)
+    ]
+    assert torch.equal(*picked)
