@@ -134,6 +134,7 @@ def register(driver: Driver | None, stand_in: Any = None) -> None:
             _state.library = torch.library.Library("aten", "IMPL")  # as long as the process
             _state.library.impl("empty.memory_format", _empty, "PrivateUse1")
             _state.library.impl("empty_strided", _empty_strided, "PrivateUse1")
+            _state.library.impl("_copy_from", _copy_from, "PrivateUse1")
             for func in MADE:
                 _state.library.impl(func.name().removeprefix("aten::"), _made_by(func), "PrivateUse1")
         _state.driver, _state.module.stand_in = driver, stand_in
@@ -145,6 +146,11 @@ def _empty(size: Any, *, dtype: Any = None, memory_format: Any = None, **where: 
 
 def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, **where: Any) -> Any:
     return launch(aten.empty_strided.default, (size, stride), {"dtype": dtype, "device": NPU})
+
+
+def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Any:
+    """Copies that torch makes by itself, as of the numbers in ``torch.tensor([1], device="npu")``."""
+    return launch(aten.copy_.default, (target, source), {"non_blocking": non_blocking})
 
 
 def _made_by(func: Any) -> Callable[..., Any]:
