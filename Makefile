@@ -14,7 +14,7 @@ TORCH_INDEX ?=
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: run test test-all check format bench soak proof tour oracle golden lock clean
+.PHONY: cluster run test test-all check format bench soak proof tour oracle golden lock clean
 
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
@@ -30,6 +30,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Tensors are tiny, and a second thread of torch's only takes a core from the other process.
 test test-all: export OMP_NUM_THREADS = 1
+
+# Several runtime processes behind one port (docs/scaling.md): make cluster ARGS="--replicas 2"
+cluster: $(VENV)/.ready-cluster
+	@$(BIN)/voicewright cluster --port $(PORT) $(ARGS)
 
 # Every behaviour once. TESTS= names a part instead (paths, or pytest's -m and -k), and of that all is run.
 test: $(VENV)/.ready-dev
@@ -99,6 +103,10 @@ $(VENV)/.ready-dev: requirements-dev.lock $(VENV)/.ready
 	grep -v -e '^torch==' $$($(BIN)/python -c 'import torch; print("-e ^triton==" * bool(torch.version.cuda))') \
 		requirements-dev.lock > $(VENV)/without-torch.txt
 	$(BIN)/pip install --quiet -r $(VENV)/without-torch.txt
+	@touch $@
+
+$(VENV)/.ready-cluster: requirements-cluster.lock $(VENV)/.ready
+	$(BIN)/pip install --quiet -r requirements-cluster.lock
 	@touch $@
 
 # What checks the page's JavaScript. Nothing of it runs while it is installed.

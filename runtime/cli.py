@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_say(commands.add_parser("say", help="speak one text, in this process"))
     _add_runtime(commands.add_parser("runtime", help="run the runtime process that apps and the studio talk to"))
     _add_wyoming(commands.add_parser("wyoming", help="run the runtime process for Home Assistant, by Wyoming too"))
+    _add_cluster(commands.add_parser("cluster", help="run several runtime processes behind one port"))
     _add_doctor(commands.add_parser("doctor", help="say what a checkpoint would serve here, and what keeps it from it"))
     _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
@@ -122,6 +123,24 @@ def _add_wyoming(parser: argparse.ArgumentParser) -> None:
     _add_runtime_arguments(parser)
     parser.add_argument("--uri", metavar="URI", dest="wyoming", help=f"tcp://HOST:PORT to serve; {WYOMING} without it")
     parser.set_defaults(run=_wyoming, check=False)
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    _add_runtime_arguments(parser)
+    parser.add_argument("--replicas", type=int, metavar="N", help="runtime processes, one a device")
+    parser.add_argument(
+        "--pool",
+        action="append",
+        default=[],
+        metavar="NAME=REPLICAS:MODEL[,MODEL...]",
+        help="runtime processes of other checkpoints behind the same port, in the place of --model; may be given again",
+    )
+    parser.add_argument("--gpus", type=float, default=0, metavar="N", help="cards of a runtime process, as Ray counts")
+    parser.add_argument(
+        "--address", metavar="HOST:PORT", help="change the cluster that runs there, as it says itself, and return"
+    )
+    parser.add_argument("--restart", action="store_true", help="replace every runtime process, one after the other")
+    parser.set_defaults(run=_cluster)
 
 
 def _add_runtime_arguments(parser: argparse.ArgumentParser) -> None:
@@ -220,6 +239,22 @@ def _runtime(arguments: argparse.Namespace) -> int:
 
     server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)
     return serve(replace(settings, server=server))
+
+
+def _cluster(arguments: argparse.Namespace) -> int:
+    from runtime.cluster.command import cluster, with_replicas
+
+    eager = True if arguments.eager else None
+    settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
+    server = override(settings.server, host=arguments.host, port=arguments.port)
+    return cluster(
+        with_replicas(replace(settings, server=server), arguments.replicas),
+        pools=arguments.pool,
+        models=arguments.model or (),
+        address=arguments.address,
+        restart=arguments.restart,
+        gpus=arguments.gpus,
+    )
 
 
 def _wyoming(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@
     │  ├─ VoiceFileInvalid · ConsentRequired
     │  └─ DictionaryNotFound · DictionaryNotYours · TooManyDictionaries
     ├─ Busy                  try again later:
-    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · SpeechSpent
+    │  └─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · NoReplica · SpeechSpent
     ├─ Expired               a clock ran out: SessionIdle · SessionTooLong · SlowReader
     ├─ Failed                our fault, this request only
     │  └─ NonFiniteOutput · GenerationFailed · EngineDead · CheckpointUnusable · StorageFailed
@@ -335,6 +335,12 @@ class Loading(Busy):
     code = "loading"
     http_status = 503
     sentence = "The checkpoint is still being loaded; try again in a moment."
+
+
+class NoReplica(Busy):
+    code = "no_replica"
+    http_status = 503
+    sentence = "No replica of the cluster can be reached; try again in {retry_after_s:g} s."
 
 
 class SpeechSpent(Busy):

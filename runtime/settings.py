@@ -240,6 +240,14 @@ class ServerSettings:
         30.0, "VOICEWRIGHT_DRAIN_S", "seconds that running replies may take to end after SIGTERM", low=0
     )
     api_keys: str = knob("", "VOICEWRIGHT_API_KEYS", "keys that may use the API, with commas between; none: everybody")
+    api_keys_file: str = knob(
+        "",
+        "VOICEWRIGHT_API_KEYS_FILE",
+        "file of keys that may use the API, one a line, read anew when it changes; empty: none",
+    )
+    shared_tickets: bool = knob(
+        False, "VOICEWRIGHT_SHARED_TICKETS", "a browser's ticket is good at every replica, not only where it was given"
+    )
     ticket_s: float = knob(60.0, "VOICEWRIGHT_TICKET_S", "seconds in which a browser may use its ticket", low=1)
     origins: str = knob(
         "", "VOICEWRIGHT_ORIGINS", "origins, with commas between, whose pages may use the API besides our own"
@@ -292,6 +300,45 @@ class ServerSettings:
         """The API keys, one by one."""
         return tuple(key.strip() for key in self.api_keys.split(",") if key.strip())
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether nobody comes in without a key."""
+        return bool(self.keys or self.api_keys_file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """How several runtime processes serve behind one port (docs/scaling.md)."""
+
+    replicas: int = knob(1, "VOICEWRIGHT_REPLICAS", "runtime processes of a pool, one a device", low=1)
+    max_replicas: int = knob(64, "VOICEWRIGHT_MAX_REPLICAS", "runtime processes that an ingress has places for", low=1)
+    surge_percent: int = knob(
+        50,
+        "VOICEWRIGHT_SURGE_PERCENT",
+        "percent of a pool's replicas that may be started beside it in an update; 0: the old ones go first",
+        low=0,
+        high=100,
+    )
+    balance_s: float = knob(
+        0.1, "VOICEWRIGHT_BALANCE_S", "seconds between two looks at how busy the replicas are", low=0.02
+    )
+    slots_target: float = knob(
+        0.7,
+        "VOICEWRIGHT_SLOTS_TARGET",
+        "share of a pool's slots in use that autoscaling keeps to; it runs where a pool has an upper bound",
+        low=0.1,
+        high=1.0,
+    )
+    haproxy: str = knob(
+        "", "VOICEWRIGHT_HAPROXY", "HAProxy's binary; empty: the one that Ray brings along, or the system's"
+    )
+    store: str = knob(
+        "",
+        "VOICEWRIGHT_STORE",
+        "where voices and keys of all replicas are kept, as fsspec writes it (s3://…); empty: the folder of the voices",
+    )
+    store_s: float = knob(0.5, "VOICEWRIGHT_STORE_S", "seconds between two looks into the store", low=0.05)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -302,6 +349,7 @@ class Settings:
     engine: EngineSettings = field(default_factory=EngineSettings)
     modes: Mapping[Mode, ModeSettings] = field(default_factory=lambda: {mode: ModeSettings() for mode in Mode})
     server: ServerSettings = field(default_factory=ServerSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Self:
@@ -318,6 +366,7 @@ class Settings:
             engine=group_from_env(EngineSettings, env),
             modes={mode: _mode_from_env(mode, env) for mode in Mode},
             server=group_from_env(ServerSettings, env),
+            cluster=group_from_env(ClusterSettings, env),
         )
 
 

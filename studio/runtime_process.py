@@ -164,9 +164,9 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "studio.child",
+        "runtime.shared.child",
         *command,
-        stdin=asyncio.subprocess.PIPE,  # held open for as long as we live, see studio/child.py
+        stdin=asyncio.subprocess.PIPE,  # held open for as long as we live, see runtime/shared/child.py
         stderr=asyncio.subprocess.PIPE,
         stdout=stdout,
         env={**os.environ, "PYTHONPATH": path},

@@ -1,5 +1,6 @@
 """Pin the dependencies: requirements.lock for running, requirements-dev.lock for working on the project, and
-requirements-clients.lock, other people's clients that tests/clients runs against the server.
+requirements-clients.lock, other people's clients that tests/clients runs against the server; and
+requirements-cluster.lock, what the extra `cluster` adds to the first.
 
 torch is pinned to one version and left to choose its build; the CUDA packages that some builds depend on are not
 pinned here, since a CPU build must not bring gigabytes of them. `python tools/lock.py --check` says whether the first
@@ -38,6 +39,15 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
     if with_triton:  # the one that this torch would bring in a build for cards
         kept += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]
     _write(target, "pyproject.toml", [TORCH, *kept])
+
+
+def compile_cluster(target: Path, lock: Path = LOCK) -> None:
+    """Pin what the extra adds to the lock, of which it changes nothing."""
+    pins = _resolve(
+        "pyproject.toml", "--constraint", str(lock), "--no-emit-package", OURS, "--extra", "cluster", told=""
+    )
+    locked = set(lock.read_text(encoding="utf-8").splitlines())
+    _write(target, "pyproject.toml", [pin for pin in pins if pin not in locked and not pin.startswith(BUILD_DEPENDENT)])
 
 
 def compile_clients(target: Path, source: str = "tests/clients/requirements.in") -> None:
@@ -91,6 +101,7 @@ def main() -> int:
     compile_lock(LOCK, "--extra", "oauth")
     compile_lock(Path("requirements-dev.lock"), "--extra", "dev", "--extra", "oauth", with_triton=True)
     compile_clients(Path("requirements-clients.lock"))
+    compile_cluster(Path("requirements-cluster.lock"))
     return 0
 
 

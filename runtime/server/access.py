@@ -14,12 +14,9 @@ A refused WebSocket is answered by HTTP before it is accepted. Nothing that a cl
 from __future__ import annotations
 
 import hmac
-import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -27,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import MessageTooLarge, RateLimited, SpeechError, Unauthorized
 from runtime.server.engine_host import Host
+from runtime.server.keys import Clock, KeyRing, Tickets, digest
 from runtime.server.spending import ALLOWED
 from runtime.shared.port.allowance import allowance_of
 from runtime.shared.port.checking import Checking
@@ -35,30 +33,7 @@ from runtime.shared.port.error_responses import error_response
 CARTESIA = ("/tts/", "/voices")
 TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers
 
-_MAX_REMEMBERED = 4096  # tickets, and callers with a counted rate
-
-Clock = Callable[[], float]
-
-
-class Tickets:
-    """Keys that open one WebSocket, soon."""
-
-    def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
-        self.ticket_s = ticket_s
-        self._clock = clock
-        self._ends: OrderedDict[bytes, float] = OrderedDict()  # digest -> when it is void
-
-    def issue(self) -> str:
-        ticket = secrets.token_urlsafe(32)
-        self._ends[_digest(ticket)] = self._clock() + self.ticket_s
-        if len(self._ends) > _MAX_REMEMBERED:
-            self._ends.popitem(last=False)
-        return ticket
-
-    def redeem(self, ticket: str) -> bool:
-        """Tell whether the ticket is good; it is not any more after this."""
-        end = self._ends.pop(_digest(ticket), None)
-        return end is not None and self._clock() < end
+_MAX_REMEMBERED = 4096  # callers with a counted rate
 
 
 @dataclass(slots=True)
@@ -99,12 +74,14 @@ class Rate:
 class AccessControl(Checking):
     """ASGI middleware. Thread: event loop."""
 
-    def __init__(self, app: ASGIApp, host: Host, tickets: Tickets, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, app: ASGIApp, host: Host, keys: KeyRing, tickets: Tickets, clock: Clock = time.monotonic
+    ) -> None:
         super().__init__(app, host.metrics.refused)
         self._host = host
         self._settings = host.settings.server
         self._tickets = tickets
-        self._keys = [_digest(key) for key in self._settings.keys]
+        self._keys = keys
         self._rate = Rate(self._settings.requests_per_minute, clock)
         self._max_body_bytes = host.settings.limits.max_body_bytes
 
@@ -126,7 +103,7 @@ class AccessControl(Checking):
         key = self._good_key(scope, headers)
         if wait_s := self._rate.wait_s(key or address.encode()):
             raise RateLimited(retry_after_s=round(wait_s, 3))
-        if self._keys and key is None:
+        if self._keys.is_needed and key is None:
             raise Unauthorized
         if scope["type"] == "websocket":
             scope["subprotocols"] = [word for word in scope["subprotocols"] if not word.startswith(TOKEN)]
@@ -135,7 +112,7 @@ class AccessControl(Checking):
 
     def _good_key(self, scope: Scope, headers: Headers) -> bytes | None:
         """The digest of the key or ticket that lets the request in, or None."""
-        if not self._keys:
+        if not self._keys.is_needed:
             return None
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         offered = [headers.get("x-api-key"), headers.get("xi-api-key")]
@@ -146,14 +123,14 @@ class AccessControl(Checking):
         if scope["type"] == "websocket":
             offered += [word.removeprefix(TOKEN) for word in scope["subprotocols"] if word.startswith(TOKEN)]
         for key in filter(None, offered):
-            digest = _digest(key)
+            offer = digest(key)
             # Every key is compared, and digests in constant time: the answer's time says nothing of either.
-            if any([hmac.compare_digest(digest, known) for known in self._keys]):
-                return digest
+            if any([hmac.compare_digest(offer, known) for known in self._keys.digests()]):
+                return offer
         if scope["type"] == "websocket":
             tickets = query.get("ticket", [])
             if len(tickets) == 1 and self._tickets.redeem(tickets[0]):
-                return _digest(tickets[0])
+                return digest(tickets[0])
         return None
 
     async def _pass_http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -185,7 +162,3 @@ class AccessControl(Checking):
 
     def _too_large(self, size: int) -> SpeechError:
         return MessageTooLarge(what="The body", size=size, limit=self._max_body_bytes)
-
-
-def _digest(word: str) -> bytes:
-    return sha256(word.encode(errors="surrogateescape")).digest()

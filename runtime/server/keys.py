@@ -1,0 +1,123 @@
+"""Holds the API keys, those of a file anew whenever it changes, and the tickets that stand for one for a while."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from runtime.settings import ServerSettings
+
+LOOK_S = 0.5  # between two looks whether the file of the keys has changed
+MAX_REMEMBERED = 4096  # tickets
+
+Clock = Callable[[], float]
+
+
+def digest(word: str) -> bytes:
+    """What is kept of a key or a ticket in its place."""
+    return sha256(word.encode(errors="surrogateescape")).digest()
+
+
+class KeyRing:
+    """The keys of the settings and of the file that they name. Thread: the event loop.
+
+    A file that is named and cannot be read has no keys: the server is closed then, not open.
+    """
+
+    def __init__(self, settings: ServerSettings, clock: Clock = time.monotonic) -> None:
+        self.is_needed = settings.needs_key  # nobody comes in without one
+        self._own = [digest(key) for key in settings.keys]
+        self._file = Path(settings.api_keys_file) if settings.api_keys_file else None
+        self._clock = clock
+        self._looked = float("-inf")
+        self._version: tuple[int, int, int] | None = None
+        self._filed: list[bytes] = []
+
+    def digests(self) -> list[bytes]:
+        """Of every key that is good now."""
+        if self._file is not None and self._clock() - self._looked >= LOOK_S:
+            self._looked = self._clock()
+            self._read(self._file)
+        return [*self._own, *self._filed]
+
+    def _read(self, file: Path) -> None:
+        try:
+            state = os.stat(file)
+            version = (state.st_size, state.st_mtime_ns, state.st_ino)
+            if version != self._version:
+                self._filed = [digest(key) for key in keys_of(file.read_text(encoding="utf-8"))]
+                self._version = version
+        except (OSError, ValueError):
+            self._filed, self._version = [], None
+
+
+def keys_of(text: str) -> list[str]:
+    """The keys of a file's text: one a line, behind a # nothing."""
+    return [key for line in text.splitlines() if (key := line.partition("#")[0].strip())]
+
+
+class Tickets:
+    """Keys that open one WebSocket, soon."""
+
+    def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
+        self.ticket_s = ticket_s
+        self._clock = clock
+        self._ends: OrderedDict[bytes, float] = OrderedDict()  # digest -> when it is void
+
+    def issue(self) -> str:
+        ticket = secrets.token_urlsafe(32)
+        self._remember(ticket, self._clock() + self.ticket_s)
+        return ticket
+
+    def redeem(self, ticket: str) -> bool:
+        """Tell whether the ticket is good; it is not any more after this."""
+        end = self._ends.pop(digest(ticket), None)
+        return end is not None and self._clock() < end
+
+    def _remember(self, ticket: str, end: float) -> None:
+        self._ends[digest(ticket)] = end
+        if len(self._ends) > MAX_REMEMBERED:
+            self._ends.popitem(last=False)
+
+
+class SharedTickets(Tickets):
+    """Tickets that every replica takes, whichever gave them out: signed with the first key that is good.
+
+    A ticket opens one WebSocket at each replica until it is void, since replicas do not tell each other of it. The
+    clock is that of the wall, which replicas share.
+    """
+
+    def __init__(self, ticket_s: float, keys: KeyRing, clock: Clock = time.time) -> None:
+        super().__init__(ticket_s, clock)
+        self._keys = keys
+
+    def issue(self) -> str:
+        words = f"{self._clock() + self.ticket_s:.3f}~{secrets.token_urlsafe(16)}"
+        return f"{words}~{self._signature(words, *self._keys.digests()[:1])}"
+
+    def redeem(self, ticket: str) -> bool:
+        words, _, signature = ticket.rpartition("~")
+        try:
+            end = float(words.partition("~")[0])
+        except ValueError:
+            return False
+        good = [hmac.compare_digest(signature, self._signature(words, key)) for key in self._keys.digests()]
+        if (
+            not any(good)
+            or not self._clock() < end <= self._clock() + 2 * self.ticket_s
+            or digest(ticket) in self._ends
+        ):
+            return False
+        self._remember(ticket, end)
+        return True
+
+    def _signature(self, words: str, *key: bytes) -> str:
+        return hmac.new(
+            b"voicewright ticket" + b"".join(key), words.encode(errors="surrogateescape"), sha256
+        ).hexdigest()

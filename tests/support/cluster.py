@@ -1,0 +1,181 @@
+"""A cluster of real runtime processes on this machine, by its command; loads to put on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from voicewright import Client, ConnectionLost, SpeechRefused, connect
+
+START_S = 240.0
+LONG = "It was a bright cold day in April, and the clocks were striking thirteen. " * 3
+SHORT = "The clocks were striking."
+
+
+@dataclass(slots=True)
+class RunningCluster:
+    """A cluster that answers at ``url``; ``address`` is Ray's."""
+
+    url: str
+    address: str
+    environment: dict[str, str]
+    process: subprocess.Popen[str]
+
+    def replicas(self) -> list[dict[str, Any]]:
+        return list(httpx.get(f"{self.url}/cluster", timeout=10.0).json()["replicas"])
+
+    def ready(self) -> list[str]:
+        """Names of the replicas that take new requests and say how busy they are."""
+        return [replica["name"] for replica in self.replicas() if replica["state"] == "ready" and replica["load"]]
+
+    async def until(self, count: int, *, without: str = "", seconds: float = 120.0) -> list[str]:
+        """Wait for so many ready replicas, of which ``without`` is none; their names."""
+        end = time.monotonic() + seconds
+        async with httpx.AsyncClient(timeout=10.0) as client:
+            while time.monotonic() < end:
+                with suppress(httpx.HTTPError):
+                    told = (await client.get(f"{self.url}/cluster")).json().get("replicas", [])
+                    names = [one["name"] for one in told if one["state"] == "ready" and one["load"]]
+                    if len(names) == count and len(told) == count and without not in names:
+                        return names
+                await asyncio.sleep(0.1)
+        raise AssertionError(f"after {seconds:g} s there are {self.replicas()}")
+
+    async def change(self, *arguments: str) -> None:
+        """Run the command that changes it."""
+        process = await asyncio.create_subprocess_exec(
+            *command(self.url, "--address", self.address, *arguments),
+            env=self.environment,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, words = await process.communicate()
+        assert process.returncode == 0, words.decode()[-2000:]
+
+
+def command(url: str, *arguments: str) -> list[str]:
+    port = url.rpartition(":")[2]
+    return [sys.executable, "-m", "runtime.cli", "cluster", "--port", port, "--max-slots", "4", *arguments]
+
+
+@contextmanager
+def running_cluster(folder: Path, *arguments: str, **environment: str) -> Iterator[RunningCluster]:
+    """Start a cluster whose voices lie in the folder, and end it with the block."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env |= {"VOICEWRIGHT_VOICES": str(folder / "voices"), "VOICEWRIGHT_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    env |= environment
+    log = folder / "cluster.log"
+    with open(log, "wb") as words:
+        process = subprocess.Popen(
+            command(url, *arguments), env=env, stdout=subprocess.PIPE, stderr=words, text=True, start_new_session=True
+        )
+    try:
+        assert process.stdout is not None
+        line = ""
+        for line in process.stdout:  # the test's own timeout ends it
+            if line.startswith("Voicewright cluster ready"):
+                break
+        assert "(Ray at " in line, log.read_text()[-3000:]
+        yield RunningCluster(url, line.partition("(Ray at ")[2].strip(" )\n"), env, process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(90)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def runtimes() -> dict[int, int]:
+    """Runtime processes of clusters on this machine: process ids by the port that each listens on."""
+    found: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (path / "cmdline").read_bytes().decode().split("\0")
+            if "runtime.shared.child" in words:
+                for port in _listening(path):
+                    found[port] = int(path.name)
+    return found
+
+
+def _listening(process: Path) -> list[int]:
+    sockets = {os.readlink(item) for item in (process / "fd").iterdir() if os.path.islink(item)}
+    rows = (process / "net/tcp").read_text().splitlines()[1:]
+    return [
+        int(row.split()[1].rpartition(":")[2], 16)
+        for row in rows
+        if row.split()[3] == "0A" and f"socket:[{row.split()[9]}]" in sockets
+    ]
+
+
+@dataclass(slots=True)
+class Heard:
+    """What became of one stream."""
+
+    bytes: int = 0
+    error: str = ""
+    seconds: float = 0.0
+    first_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Load:
+    """Streams that go on, one behind the other, until told to stop."""
+
+    url: str
+    text: str = SHORT
+    heard: list[Heard] = field(default_factory=list)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _stop: bool = False
+
+    def begin(self, speakers: int) -> None:
+        self._tasks = [asyncio.create_task(self._speak_on()) for _ in range(speakers)]
+
+    async def end(self) -> list[Heard]:
+        self._stop = True
+        await asyncio.gather(*self._tasks)
+        return self.heard
+
+    async def _speak_on(self) -> None:
+        while not self._stop:
+            self.heard.append(await hear(self.url, self.text))
+
+
+async def hear(url: str, text: str) -> Heard:
+    """Speak on a socket of its own. A refusal that says to try again is heeded: it cuts nothing."""
+    heard, start = Heard(), time.monotonic()
+    while True:
+        try:
+            async with connect(url) as client:
+                await _listen(client, text, heard, start)
+        except SpeechRefused as error:
+            if error.retryable and not heard.bytes and time.monotonic() - start < 60:
+                await asyncio.sleep(0.2)
+                continue
+            heard.error = error.code
+        except ConnectionLost as error:
+            heard.error = f"lost after {heard.bytes} bytes: {error}"
+        heard.seconds = time.monotonic() - start
+        return heard
+
+
+async def _listen(client: Client, text: str, heard: Heard, start: float) -> None:
+    async with client.speak(text) as speech:
+        async for piece in speech:
+            heard.first_s = heard.first_s or time.monotonic() - start
+            heard.bytes += len(piece.pcm)

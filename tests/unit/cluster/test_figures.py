@@ -1,0 +1,36 @@
+"""The figures of a cluster are those of its replicas, and their sums."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from runtime.cluster.figures import summed
+from runtime.request import EngineLoad
+from runtime.server.metrics import ServerMetrics
+
+
+def test_each_replica_s_figures_and_the_sums() -> None:
+    pages = {}
+    for name, active, refusals in (("a", 3, 2), ("b", 1, 0)):
+        metrics = ServerMetrics()
+        for _ in range(refusals):
+            metrics.refused("overloaded")
+        pages[name] = metrics.page(EngineLoad(slots=4, active=active, waiting=0, frames=10 * active)).decode()
+    read = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(summed(pages).decode())
+        for sample in family.samples
+    }
+    assert read["voicewright_active", (("replica", "a"),)] == 3
+    assert read["voicewright_active", (("replica", "b"),)] == 1
+    assert read["voicewright_cluster_active", ()] == 4
+    assert read["voicewright_cluster_frames_total", ()] == 40
+    assert read["voicewright_refusals_total", (("code", "overloaded"), ("replica", "a"))] == 2
+    assert read["voicewright_cluster_refusals_total", (("code", "overloaded"),)] == 2
+    assert read["voicewright_cluster_replicas", ()] == 2
+    assert ("process_open_fds", (("replica", "b"),)) in read, "of the process too, where there is sense in no sum"
+    assert not any(name.startswith("voicewright_cluster_process") for name, _ in read)
+    assert summed({}) == (
+        b"# HELP voicewright_cluster_replicas Replicas that answer\n"
+        b"# TYPE voicewright_cluster_replicas gauge\nvoicewright_cluster_replicas 0.0\n"
+    )

@@ -1,0 +1,144 @@
+"""HAProxy, under our configuration, connects clients to the replica that serves what they need."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from runtime.cluster.balance import Replica, ReplicaState
+from runtime.cluster.haproxy import ANY, HAProxy, find_haproxy
+from runtime.cluster.ingress import changes
+from runtime.errors import InvalidSetting, NoReplica
+from runtime.settings import ServerSettings, Settings
+
+try:
+    find_haproxy("")
+except InvalidSetting as missing:
+    pytest.skip(str(missing), allow_module_level=True)
+
+SPEAKERS = {"clara": "custom_voice"}
+
+
+@contextmanager
+def answering(name: str) -> Iterator[int]:
+    """A replica's stand-in for HAProxy: it says its name to whatever is asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(name.encode())
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.do_GET()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def put(haproxy: HAProxy, server: str, replica: Replica) -> None:
+    """What the ingress tells of a replica that is new."""
+    for backend in (ANY, *replica.modes):
+        await haproxy.tell(changes(f"{backend}/{server}", None, (replica.host, replica.port, replica.state, 256)))
+
+
+def ask(
+    settings: Settings, requests: list[dict[str, Any]], folder: Path, pools: dict[str, tuple[str, ...]]
+) -> list[Any]:
+    """Which of the pools, by name and modes, answers each request."""
+
+    async def run() -> list[Any]:
+        haproxy = HAProxy(settings, folder, view_port=9)
+        await haproxy.start(SPEAKERS)
+        try:
+            with ExitStack() as stack:
+                for number, (name, modes) in enumerate(pools.items(), 1):
+                    port = stack.enter_context(answering(name))
+                    told = Replica(name=name, host="127.0.0.1", port=port, pool=name, modes=modes)
+                    await put(haproxy, f"r{number}", told)
+                async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
+                    return [await client.request(**request) for request in requests]
+        finally:
+            await haproxy.stop(1.0)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def settings() -> Settings:
+    base = Settings(server=ServerSettings(port=free_port()))
+    return replace(base, cluster=replace(base.cluster, max_replicas=4))
+
+
+def test_a_request_goes_where_its_mode_is_served(settings: Settings, tmp_path: Path) -> None:
+    speech = "/v1/audio/speech"
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("clones", {"url": speech, "json": {"input": "Hello.", "task_type": "base"}}),
+        ("designs", {"url": speech, "json": {"input": "Hello.", "task_type": "voice_design"}}),
+        ("speakers", {"url": speech, "json": {"input": "Hello.", "voice": "Clara"}}),
+        ("clones", {"url": speech, "json": {"input": "Hello.", "voice": "a voice that somebody kept"}}),
+        ("clones", {"url": speech, "json": {"input": "Hello.", "ref_audio": "AAAA"}}),
+        ("clones", {"url": speech, "json": {"input": "Hello.", "ref_audio": "A" * 100_000}}),
+        ("clones", {"url": "/tts/bytes", "json": {"transcript": "Hello.", "voice": {"mode": "id", "id": "kept"}}}),
+        ("speakers", {"url": "/tts/bytes", "json": {"transcript": "Hello.", "voice": {"mode": "id", "id": "clara"}}}),
+        ("clones", {"url": "/v1/text-to-speech/kept", "json": {"text": "Hello."}}),
+        ("speakers", {"url": "/v1/text-to-speech/clara/stream", "json": {"text": "Hello."}}),
+        ("designs", {"url": "/v1/audio/speech/stream?task_type=voice_design", "method": "GET"}),
+    ]
+    pools = {"speakers": ("custom_voice",), "clones": ("base",), "designs": ("voice_design",)}
+    answers = ask(settings, [{"method": "POST", **request} for _, request in cases], tmp_path, pools)
+    assert [answer.text for answer in answers] == [pool for pool, _ in cases]
+
+
+def test_where_all_serve_all_modes_no_body_is_waited_for(settings: Settings, tmp_path: Path) -> None:
+    both = ("base", "custom_voice")
+    request = {"method": "POST", "url": "/v1/audio/speech", "json": {"input": "Hello.", "task_type": "base"}}
+    answers = ask(settings, [request] * 4, tmp_path, {"a": both, "b": both})
+    assert sorted(answer.text for answer in answers) == ["a", "a", "b", "b"]
+
+
+def test_where_there_is_no_replica_a_client_is_told_when_to_come_again(settings: Settings, tmp_path: Path) -> None:
+    (answer,) = ask(settings, [{"method": "GET", "url": "/v1/audio/voices"}], tmp_path, {})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json()["error"]["code"] == NoReplica.code
+    assert answer.json()["error"]["retryable"]
+
+
+def test_what_is_told_of_a_server_is_what_has_changed() -> None:
+    new = ("127.0.0.1", 80, ReplicaState.READY, 256)
+    assert changes("any/r1", new, new) == []
+    assert changes("any/r1", new, (*new[:3], 7)) == ["set server any/r1 weight 7"]
+    assert changes("any/r1", new, (*new[:2], ReplicaState.DRAINING, 256)) == ["set server any/r1 state drain"]
+
+
+def test_a_port_that_is_taken_and_a_program_that_is_not_there_are_sentences(settings: Settings, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", settings.server.port)), pytest.raises(Exception, match="port") as taken:
+        asyncio.run(HAProxy(settings, tmp_path, view_port=9).start())
+    assert taken.value.code == "port_in_use"
+    with pytest.raises(InvalidSetting, match="there is no such program"):
+        find_haproxy("/no/such/haproxy")

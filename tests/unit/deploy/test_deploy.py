@@ -1,0 +1,107 @@
+"""What deploy/ holds is what Ray Serve, KubeRay, Prometheus and the runtime themselves take."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from runtime.cluster.figures import summed
+from runtime.request import EngineLoad
+from runtime.server.metrics import ServerMetrics
+from runtime.settings import Settings
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+SCHEMA = Path(__file__).with_name("rayservice_schema.json")  # the fields that are used here, as KubeRay 1.5 has them
+
+
+def manifest() -> dict[str, Any]:
+    return next(yaml.safe_load_all((DEPLOY / "rayservice.yaml").read_text(encoding="utf-8")))
+
+
+def serve_configs() -> list[dict[str, Any]]:
+    file = yaml.safe_load((DEPLOY / "serve.yaml").read_text(encoding="utf-8"))
+    return [file, yaml.safe_load(manifest()["spec"]["serveConfigV2"])]
+
+
+def test_the_manifest_is_a_ray_service() -> None:
+    schema = Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    assert [error.message for error in schema.iter_errors(manifest())] == []
+    wrong = deepcopy(manifest())
+    wrong["spec"]["rayClusterConfig"]["headGroupSpec"]["rayStartParams"]["num-gpus"] = 0
+    wrong["spec"]["serveConfig"] = ""
+    assert len(list(schema.iter_errors(wrong))) == 2, "a number where KubeRay wants a word, and a field that it has not"
+
+
+@pytest.mark.skipif("VOICEWRIGHT_RAYSERVICE_CRD" not in os.environ, reason="names KubeRay's ray.io_rayservices.yaml")
+def test_the_manifest_is_a_ray_service_by_kuberay_s_own_definition() -> None:
+    crd = yaml.safe_load(Path(os.environ["VOICEWRIGHT_RAYSERVICE_CRD"]).read_text(encoding="utf-8"))
+    (schema,) = (v["schema"]["openAPIV3Schema"] for v in crd["spec"]["versions"] if v["name"] == "v1")
+    _close(schema)
+    schema["properties"]["metadata"] = {"type": "object"}
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(manifest())] == []
+
+
+def test_settings_in_the_configurations_are_settings() -> None:
+    known = set(re.findall(r'"(VOICEWRIGHT_[A-Z_]+)"', Path("runtime/settings.py").read_text(encoding="utf-8")))
+    for config in serve_configs():
+        (application,) = config["applications"]
+        environment = application["args"]["environment"]
+        assert set(environment) <= known
+        assert Settings.from_env(environment).server.port == 8210
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's of its own models
+def test_serve_takes_the_configurations() -> None:
+    pytest.importorskip("ray", reason="the extra cluster is not installed")
+    from ray.serve.schema import ServeDeploySchema
+
+    from runtime.cluster.app import Arguments, build
+
+    for config in serve_configs():
+        checked = ServeDeploySchema.model_validate(config)
+        (application,) = checked.applications
+        arguments = Arguments.model_validate(application.args)
+        assert application.import_path == f"{build.__module__}:build"
+        assert build(arguments) is not None
+        assert all(pool.gpus == 1 for pool in arguments.pools.values())
+
+
+def test_the_dashboard_asks_for_figures_that_there_are() -> None:
+    metrics = ServerMetrics()
+    load = EngineLoad(slots=4, active=0, waiting=0)
+    page = summed({"a": metrics.page(load).decode()}).decode()
+    known = set(re.findall(r"^# TYPE (\S+)", page, re.M))
+    dashboard = json.loads((DEPLOY / "grafana.json").read_text(encoding="utf-8"))
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"voicewright_\w+", target["expr"])
+    }
+    assert len(asked) > 10
+    # A sum is there once a replica has a sample, under the name of what it sums.
+    summands = {name.removesuffix("_bucket").replace("voicewright_cluster_", "voicewright_") for name in asked}
+    assert summands - {"voicewright_replicas"} <= known
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def _close(schema: Any) -> None:
+    """Let an object have only the fields that its schema names, as the API server prunes all others."""
+    if isinstance(schema, list):
+        for item in schema:
+            _close(item)
+    elif isinstance(schema, dict):
+        if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
+            schema.setdefault("additionalProperties", False)
+        if schema.get("x-kubernetes-int-or-string"):
+            schema.pop("type", None)
+        for item in list(schema.values()):
+            _close(item)
