@@ -31,10 +31,10 @@ class Pool(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     models: list[str] = Field(default_factory=list, description="[MODE=]PATH_OR_ID; none: the embedded voice")
-    replicas: int = Field(1, ge=1)
-    max_replicas: int = Field(0, ge=0, description="scale up to so many by slots in use; 0: not at all")
-    gpus: float = Field(0, ge=0, description="cards of a replica, as Ray counts them")
-    cpus: float = Field(0, ge=0, description="processors of a replica, as Ray counts them")
+    replicas: int = Field(default=1, ge=1)
+    max_replicas: int = Field(default=0, ge=0, description="scale up to so many by slots in use; 0: not at all")
+    gpus: float = Field(default=0, ge=0, description="cards of a replica, as Ray counts them")
+    cpus: float = Field(default=0, ge=0, description="processors of a replica, as Ray counts them")
     resources: dict[str, float] = Field(default_factory=dict, description="other resources, an NPU for instance")
     environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
 
@@ -46,12 +46,12 @@ class Arguments(BaseModel):
 
     pools: dict[str, Pool] = Field(default_factory=lambda: {"speech": Pool.model_validate({})})
     environment: dict[str, str] = Field(default_factory=dict, description="settings of all processes, by their names")
-    spread: bool = Field(False, description="several machines: replicas listen on each one's address")
-    ingresses: int = Field(1, ge=1, description="machines with a public port, one ingress each")
+    spread: bool = Field(default=False, description="several machines: replicas listen on each one's address")
+    ingresses: int = Field(default=1, ge=1, description="machines with a public port, one ingress each")
     ingress_resources: dict[str, float] = Field(
         default_factory=dict, description="what marks a machine for an ingress, as Ray counts it"
     )
-    generation: int = Field(0, description="another number replaces every replica, one after the other")
+    generation: int = Field(default=0, description="another number replaces every replica, one after the other")
 
 
 def build(arguments: Arguments) -> Any:

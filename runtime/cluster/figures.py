@@ -50,4 +50,4 @@ def summed(pages: Mapping[str, str]) -> bytes:
         for (sample_name, labels), value in samples.items():
             metric.add_sample(SUM + sample_name.removeprefix(OURS), dict(labels), value)
         sums.append(metric)
-    return generate_latest(_Page([*joined.values(), *sums]))  # type: ignore[arg-type]  collect is all that it uses
+    return generate_latest(_Page([*joined.values(), *sums]))  # collect is all that it uses

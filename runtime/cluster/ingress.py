@@ -27,7 +27,9 @@ _ASK_S = 1.0  # for a replica to say how busy it is
 class Ingress:
     """A Serve replica: one public port. Thread: the event loop."""
 
-    async def __init__(self, directory: Any, environment: dict[str, str], *replicas: Any, folder: str) -> None:
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, directory: Any, environment: dict[str, str], *replicas: Any, folder: str
+    ) -> None:
         """``directory`` is the handle of the `Directory`; ``replicas`` are those of what it leads to, for Serve to
         start them; ``folder`` is this machine's, for HAProxy's files.
 

@@ -40,7 +40,7 @@ _LOOK_S = 0.05  # between looks whether it lives
 class RuntimeReplica:
     """A Serve replica. Thread: the event loop."""
 
-    async def __init__(
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
         directory: Any,
         *,

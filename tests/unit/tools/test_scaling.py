@@ -11,9 +11,9 @@ CARD = Figures(frame_ms=20.0, row_ms=1.0, slots=8)
 
 def test_full_replicas_make_as_many_frames_as_their_turns_hold() -> None:
     one = Cluster(CARD, 1).closed(8, [50], each=10)
-    assert one.audio_s_per_s == pytest.approx(8 * FRAME_S / 0.027, rel=0.01)
+    assert one.audio_s_per_s == pytest.approx(8 * FRAME_S / 0.027, rel=0.02)
     two = Cluster(CARD, 2).closed(16, [50], each=10)
-    assert two.audio_s_per_s == pytest.approx(2 * one.audio_s_per_s, rel=0.01)
+    assert two.audio_s_per_s == pytest.approx(2 * one.audio_s_per_s, rel=0.02)
     assert (one.most_at_once, two.most_at_once) == (8, 16)
 
 
