@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 
 from benchmarks.prompts import sentences
+from benchmarks.replicas import runtimes
 from voicewright import connect
 
 READY = "Voicewright cluster ready"
@@ -59,7 +60,7 @@ async def first_pcm_ms(url: str, text: str) -> float:
 
 
 async def seconds_of_audio(url: str, listeners: int, each: int) -> dict[str, float]:
-    """Seconds of sound a second that so many listeners hear together, ``each`` so many texts; processors at work."""
+    """Seconds of sound a second that so many listeners hear together, ``each`` so many texts, and the runtimes' cores."""
     samples, texts = 0, TEXTS[:: len(TEXTS) // 97]
 
     async def listen(number: int) -> None:
@@ -70,14 +71,14 @@ async def seconds_of_audio(url: str, listeners: int, each: int) -> dict[str, flo
                     async for chunk in speech:
                         samples += len(chunk.pcm) // 2
 
-    start, busy = time.perf_counter(), _busy_s()
+    start, spent = time.perf_counter(), _spent_s()
     await asyncio.gather(*map(listen, range(listeners)))
     took = time.perf_counter() - start
     return {
         "audio_s_per_s": round(samples / 24_000 / took, 3),
         "seconds": round(took, 1),
         "frames_of_a_text": round(samples / 1920 / listeners / each, 1),
-        "cores": round((_busy_s() - busy) / took, 2),
+        "cores": round((_spent_s() - spent) / took, 2),
     }
 
 
@@ -105,11 +106,13 @@ async def compare_http(ways: dict[str, str], rounds: int) -> dict[str, dict[str,
     return {way: _figures(values) for way, values in took.items()}
 
 
-def _busy_s() -> float:
-    """Processor seconds that the whole machine has spent, by Linux."""
-    with open("/proc/stat", encoding="ascii") as file:
-        user, nice, system, _, _, irq, softirq, *_ = map(int, file.readline().split()[1:])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+def _spent_s() -> float:
+    """Processor seconds that the runtime processes of this machine's cluster have spent, by Linux."""
+    spent = 0
+    for process in runtimes().values():
+        with open(f"/proc/{process}/stat", encoding="ascii") as file:
+            spent += sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+    return spent / os.sysconf("SC_CLK_TCK")
 
 
 def _figures(values: list[float]) -> dict[str, float]:
@@ -119,8 +122,6 @@ def _figures(values: list[float]) -> dict[str, float]:
 
 def replica_urls() -> list[str]:
     """Where the runtime processes of this machine's cluster listen."""
-    from tests.support.cluster import runtimes
-
     return [f"http://127.0.0.1:{port}" for port in runtimes()]
 
 

@@ -30,6 +30,7 @@ ANY = "any"  # the backend of all replicas; each mode has one besides
 BACKENDS = (ANY, *(mode.value for mode in Mode))
 VOICES = "voices.map"  # names of speakers to modes; file beside the configuration
 
+_PID = "haproxy.pid"
 _START_S = 10.0
 _AT_ONCE = 100  # commands in one line of the admin socket, which has room for a buffer's
 _BUFFER = 16_384  # bytes that HAProxy holds of a connection each way, and that it reads of a body to route it
@@ -192,37 +193,61 @@ class HAProxy:
         self.folder = folder
         self._view_port = view_port
         self._binary = find_haproxy(settings.cluster.haproxy)
-        self._process: subprocess.Popen[bytes] | None = None
+        self.pid = 0  # 0: it was not started yet
 
     @property
     def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return bool(self.pid) and _runs(self.pid, self.folder)
 
     async def start(self, voices: Mapping[str, str] | None = None) -> None:
-        """Start it and wait until it takes commands.
+        """Start it and wait until it takes commands; one that an ingress before us has left is gone on with.
 
         Raises:
             PortInUse, InvalidSetting: it cannot listen, or does not take its configuration.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "haproxy.cfg"
-        path.write_text(configuration(self._settings, folder=self.folder, view_port=self._view_port), encoding="utf-8")
+        words = configuration(self._settings, folder=self.folder, view_port=self._view_port)
+        if await self._adopt(path, words):
+            return
+        path.write_text(words, encoding="utf-8")
         (self.folder / VOICES).write_text("".join(f"{name} {mode}\n" for name, mode in (voices or {}).items()))
         (self.folder / "admin.sock").unlink(missing_ok=True)
-        self._process = self._spawn(path)
+        process = self._spawn(path)
+        self.pid = process.pid
+        (self.folder / _PID).write_text(str(self.pid))
         end = time.monotonic() + _START_S
         while time.monotonic() < end:
-            if self._process.poll() is not None:
-                words = (self.folder / "haproxy.log").read_text(encoding="utf-8", errors="replace")
+            if process.poll() is not None:
+                said = (self.folder / "haproxy.log").read_text(encoding="utf-8", errors="replace")
                 port = self._settings.server.port
-                if "cannot bind socket" in words:
+                if "cannot bind socket" in said:
                     raise PortInUse(port=port, host=self._settings.server.host, option="--port")
-                raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=words.strip()[-400:])
+                raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=said.strip()[-400:])
             with suppress(OSError):
                 await self.tell(["show version"])
                 return
             await asyncio.sleep(0.05)
         raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why="it does not answer its admin socket")
+
+    async def _adopt(self, path: Path, words: str) -> bool:
+        """Go on with the process that runs under this configuration, and its streams. One under another is ended."""
+        self.pid, known = self._left(path)
+        if not self.alive:
+            return False
+        if _but_the_view(known) == _but_the_view(words):
+            with suppress(OSError):
+                await self.tell([f"set server cluster/view addr 127.0.0.1 port {self._view_port}"])
+                return True
+        await self.stop(0.0)
+        return False
+
+    def _left(self, path: Path) -> tuple[int, str]:
+        """Process id and configuration that were written here last."""
+        try:
+            return int((self.folder / _PID).read_text()), path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return 0, ""
 
     def _spawn(self, configuration: Path) -> subprocess.Popen[bytes]:
         with open(self.folder / "haproxy.log", "wb") as log:
@@ -270,16 +295,30 @@ class HAProxy:
 
     async def stop(self, patience_s: float) -> None:
         """Close the port, let connections end for so long, and end it."""
-        if self._process is None:
+        if not self.alive:
             return
         with suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGUSR1)
+            os.kill(self.pid, signal.SIGUSR1)
         end = time.monotonic() + patience_s
         while self.alive and time.monotonic() < end:  # noqa: ASYNC110  a process, which only a look tells of
             await asyncio.sleep(0.05)
-        if self.alive:
-            self._process.kill()
-        self._process.wait()
+        with suppress(ProcessLookupError):
+            if self.alive:
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def _runs(pid: int, folder: Path) -> bool:
+    """Whether the process is there, is no corpse, and is the HAProxy of this folder."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return str(folder / "haproxy.cfg").encode() in words.split(b"\0")
+
+
+def _but_the_view(words: str) -> list[str]:
+    """A configuration without the port that every ingress chooses anew."""
+    return [line for line in words.splitlines() if not line.startswith("    server view ")]
 
 
 def _answer(error: NoReplica | TooManyConnections) -> str:

@@ -61,10 +61,6 @@ class Ingress:
         """The replicas that take new requests."""
         return [replica for replica in self.replicas.values() if replica.state is ReplicaState.READY]
 
-    async def ended(self) -> int:
-        """Sessions and requests that are still open."""
-        return sum(place.connections for place in await self._haproxy.places())
-
     async def check_health(self) -> None:
         """Asked by Serve.
 
@@ -154,6 +150,10 @@ class Ingress:
         for server, now in wanted.items():
             commands += changes(server, self._told.get(server), now)
         for server in self._told.keys() - wanted.keys():
+            commands += [f"set server {server} state maint", f"disable health {server}"]
+        # What an ingress before us put there, where we go on with its HAProxy.
+        strange = {f"{place.backend}/{place.server}" for place in places if place.is_up} - wanted.keys()
+        for server in strange - self._told.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
         self._told = wanted
         return commands

@@ -15,9 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.replicas import runtimes
 from runtime.cluster.haproxy import find_haproxy
 from runtime.errors import InvalidSetting
-from tests.support.cluster import LONG, SHORT, Load, RunningCluster, hear, running_cluster, runtimes
+from tests.support.cluster import LONG, SHORT, Load, RunningCluster, hear, running_cluster
 from voicewright import SpeechRefused, connect
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")

@@ -18,7 +18,7 @@ import pytest
 from runtime.cluster.balance import Replica, ReplicaState
 from runtime.cluster.haproxy import ANY, HAProxy, find_haproxy
 from runtime.cluster.ingress import changes
-from runtime.errors import InvalidSetting, NoReplica, PortInUse
+from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings, Settings
 
 try:
@@ -125,7 +125,7 @@ def test_where_all_serve_all_modes_no_body_is_waited_for(settings: Settings, tmp
 def test_where_there_is_no_replica_a_client_is_told_when_to_come_again(settings: Settings, tmp_path: Path) -> None:
     (answer,) = ask(settings, [{"method": "GET", "url": "/v1/audio/voices"}], tmp_path, {})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert answer.json()["error"]["code"] == NoReplica.code
+    assert answer.json()["error"]["code"] == "no_replica"
     assert answer.json()["error"]["retryable"]
 
 
@@ -134,6 +134,28 @@ def test_what_is_told_of_a_server_is_what_has_changed() -> None:
     assert changes("any/r1", new, new) == []
     assert changes("any/r1", new, (*new[:3], 7)) == ["set server any/r1 weight 7"]
     assert changes("any/r1", new, (*new[:2], ReplicaState.DRAINING, 256)) == ["set server any/r1 state drain"]
+
+
+def test_an_ingress_goes_on_with_the_haproxy_of_one_that_was_killed(settings: Settings, tmp_path: Path) -> None:
+    async def run() -> None:
+        first = HAProxy(settings, tmp_path, view_port=9)
+        await first.start()
+        with answering("a") as port:
+            await put(first, "r1", Replica(name="a", host="127.0.0.1", port=port, pool="a", modes=("base",)))
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
+                second = HAProxy(settings, tmp_path, view_port=port)
+                await second.start()
+                assert second.pid == first.pid
+                assert (await client.get("/v1/audio/voices")).text == "a"
+                assert (await client.get("/ready")).text == "a", "what is asked of the cluster goes to the new ingress"
+                other = HAProxy(replace(settings, cluster=replace(settings.cluster, max_replicas=5)), tmp_path, port)
+                await other.start()
+                assert other.pid != first.pid
+                assert not first.alive
+                await other.stop(1.0)
+                assert not other.alive
+
+    asyncio.run(run())
 
 
 def test_a_port_that_is_taken_and_a_program_that_is_not_there_are_sentences(settings: Settings, tmp_path: Path) -> None:
