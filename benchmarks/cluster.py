@@ -60,7 +60,7 @@ async def first_pcm_ms(url: str, text: str) -> float:
 
 
 async def seconds_of_audio(url: str, listeners: int, each: int) -> dict[str, float]:
-    """Seconds of sound a second that so many listeners hear together, ``each`` so many texts, and the runtimes' cores."""
+    """Seconds of sound a second that so many listeners hear together, ``each`` so many; and the runtimes' cores."""
     samples, texts = 0, TEXTS[:: len(TEXTS) // 97]
 
     async def listen(number: int) -> None:
