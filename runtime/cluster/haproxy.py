@@ -11,7 +11,6 @@ import asyncio
 import csv
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from runtime.errors import InvalidSetting, NoReplica, PortInUse, TooManyConnecti
 from runtime.request import Mode
 from runtime.settings import Settings
 from runtime.shared.port.error_responses import error_body
+from runtime.shared.system import most_files
 
 ANY = "any"  # the backend of all replicas; each mode has one besides
 BACKENDS = (ANY, *(mode.value for mode in Mode))
@@ -75,8 +75,9 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
     server, cluster, limits = settings.server, settings.cluster, settings.limits
     host = "*" if server.host in {"0.0.0.0", "::", ""} else server.host  # noqa: S104  compared
     # A connection has two files, one each way; the admin socket and the checks have some.
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    most = max(100, min(cluster.max_replicas * server.max_connections, (files - 50 * cluster.max_replicas) // 2))
+    most = cluster.max_replicas * server.max_connections
+    if (files := most_files(at_most=True)) is not None:
+        most = max(100, min(most, (files - 50 * cluster.max_replicas) // 2))
     per_address = server.max_connections_per_address
     busy, empty = (
         _answer(TooManyConnections(limit=per_address, retry_after_s=2.0)),

@@ -1,4 +1,4 @@
-"""Keeps a replica's voices and keys the same as those of all others: a folder of its own mirrors one store of all.
+"""Keeps voices, dictionaries and keys of all replicas the same: a folder of each mirrors one store of all.
 
 The store is any place that fsspec reaches. What a replica keeps or deletes is carried there, and what others did is
 fetched, at every look. A file is whole or not there at all on either side; of two changes of one voice between two
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 VOICES = "voices"
 KEYS = "keys.txt"  # API keys, one a line
-_SUFFIX = ".voice"
+_SUFFIXES = (".voice", ".pronunciations")
 _PART = ".part"  # behind the name of a file that is being written
 
 
@@ -197,8 +197,8 @@ class Mirror:
 
 
 def _is_ours(name: str) -> bool:
-    """A voice of the common library or of an owner's, or the keys."""
-    return name == KEYS or (name.startswith(f"{VOICES}/") and name.endswith(_SUFFIX) and "/." not in name)
+    """A voice or a dictionary, a common one or an owner's, or the keys."""
+    return name == KEYS or (name.startswith(f"{VOICES}/") and name.endswith(_SUFFIXES) and "/." not in name)
 
 
 def _told(facts: Mapping[str, Any]) -> str:

@@ -88,11 +88,11 @@ def limit_process(**limits: int) -> None:
             continue
 
 
-def most_files() -> int | None:
-    """Files and sockets that this process may have open; None where the system does not count them."""
+def most_files(*, at_most: bool = False) -> int | None:
+    """Files and sockets that this process may have open, or may let itself have; None where nobody counts them."""
     if _resource is None:
         return None
-    files: int = _resource.getrlimit(_resource.RLIMIT_NOFILE)[0]
+    files: int = _resource.getrlimit(_resource.RLIMIT_NOFILE)[at_most]
     return None if files == _resource.RLIM_INFINITY else files
 
 
