@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -46,8 +47,8 @@ def cluster(
     except ImportError:
         why = "install the extra cluster: pip install 'voicewright[cluster]'"
         raise InvalidSetting(name="ray", value="not installed", why=why) from None
-    from runtime.cluster.app import Arguments, Pool, build
-    from runtime.cluster.haproxy import find_haproxy
+    from runtime.cluster.app import Arguments, Pool, build, folder_of
+    from runtime.cluster.haproxy import end_left, find_haproxy
 
     find_haproxy(settings.cluster.haproxy)
     told: dict[str, str] = {
@@ -94,6 +95,7 @@ def cluster(
     finally:
         serve.shutdown()
         ray.shutdown()
+        end_left(Path(folder_of(settings)))
     return 0
 
 

@@ -308,6 +308,14 @@ class HAProxy:
                 os.kill(self.pid, signal.SIGKILL)
 
 
+def end_left(folder: Path) -> None:
+    """End the HAProxy of this folder, where its ingress was ended before it could."""
+    with suppress(OSError, ValueError):
+        pid = int((folder / _PID).read_text())
+        if _runs(pid, folder):
+            os.kill(pid, signal.SIGTERM)
+
+
 def _runs(pid: int, folder: Path) -> bool:
     """Whether the process is there, is no corpse, and is the HAProxy of this folder."""
     try:
