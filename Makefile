@@ -4,6 +4,8 @@ PORT ?= 7860
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := .venv-clients
+AUTOBAHN := .venv-autobahn
+FUZZ := .venv-fuzz
 JS := tools/js
 
 # Which torch: the locked one from your package index, or your own choice (README, "Your card's torch").
@@ -14,7 +16,7 @@ TORCH_INDEX ?=
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: cluster run test test-all check format bench soak proof tour oracle golden lock clean
+.PHONY: run test test-all check format bench soak proof autobahn fuzz cluster tour oracle golden lock clean
 
 run: $(VENV)/.ready
 	@PORT=$(PORT) $(BIN)/python app.py $(ARGS)
@@ -67,6 +69,15 @@ soak: $(VENV)/.ready
 proof: $(VENV)/.ready-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.proof $(ARGS)
 
+# Autobahn's 301 cases of WebSockets against our port, with the figure of T9; a minute. ARGS="7.1.5": one of them
+autobahn: $(VENV)/.ready-dev $(AUTOBAHN)/.ready
+	$(BIN)/python -m tests.autobahn $(AUTOBAHN) $(ARGS)
+
+# Coverage-guided fuzzing of one target of tests/fuzz/targets.py: make fuzz TARGET="voice file" ARGS="--runs 1000000"
+TARGET ?= native
+fuzz: $(VENV)/.ready-dev $(FUZZ)/.ready
+	PYTHONPATH=$(FUZZ)/lib OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.fuzz "$(TARGET)" $(FUZZ)/corpus $(ARGS)
+
 # The pictures of the README, as the page looks now.
 tour: $(VENV)/.ready-dev
 	VOICEWRIGHT_TOUR=docs/images $(BIN)/python -m pytest tests/browser/test_tour.py
@@ -83,7 +94,7 @@ lock: $(VENV)/.ready-dev
 	$(BIN)/python tools/lock.py
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(JS)/node_modules build dist artifacts .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENTS) $(AUTOBAHN) $(FUZZ) $(JS)/node_modules build dist artifacts .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Voicewright needs Python 3.11 or 3.12; set PYTHON=/path/to/it."; exit 1; }
@@ -120,4 +131,17 @@ $(CLIENTS)/.ready: requirements-clients.lock tests/clients/package-lock.json | $
 	$(CLIENTS)/bin/pip install --quiet --no-deps --no-compile -r requirements-clients.lock
 	cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
 	cd $(CLIENTS) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# Its cases are Python 2 and are turned into Python 3 in this environment; nothing of them is kept elsewhere.
+$(AUTOBAHN)/.ready: requirements-autobahn.lock tests/autobahn/convert.py | $(VENV)/bin/python
+	$(BIN)/python -m venv --clear $(AUTOBAHN)
+	$(AUTOBAHN)/bin/pip install --quiet --no-deps -r requirements-autobahn.lock
+	$(AUTOBAHN)/bin/pip download --quiet --no-deps --no-binary :all: --dest $(AUTOBAHN)/sdist autobahntestsuite==25.10.1
+	$(AUTOBAHN)/bin/python -W ignore tests/autobahn/convert.py $(AUTOBAHN)/sdist/autobahntestsuite-25.10.1.tar.gz $(AUTOBAHN)/cases
+	@touch $@
+
+# Beside our own packages, and not among them: it is asked for by hand only.
+$(FUZZ)/.ready: | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --target $(FUZZ)/lib atheris==3.0.0
 	@touch $@

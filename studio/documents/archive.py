@@ -54,7 +54,8 @@ class Archive:
             if self._zip.getinfo(name).file_size > MOST_MARKUP:
                 raise UnreadableError(TOO_LARGE)
             return self._zip.read(name)
-        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
+        # ValueError: its directory says that it begins before the file does.
+        except (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
             raise UnreadableError(DAMAGED) from None
 
     def xml(self, name: str) -> etree._Element:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterator
 from zipfile import BadZipFile
 
@@ -17,6 +18,12 @@ from studio.documents.archive import Archive
 from studio.documents.values import DAMAGED, Chapter, Document, UnreadableError, spaced
 
 CONTENT = "[Content_Types].xml"
+
+# What python-docx, and zipfile below it, make of a file that is torn or crafted.
+_TORN = (
+    *(OpcError, BadZipFile, zlib.error, etree.XMLSyntaxError),
+    *(KeyError, ValueError, AttributeError, NotImplementedError, EOFError, OSError),
+)
 
 
 def read_docx(data: bytes, archive: Archive) -> Document:
@@ -38,7 +45,7 @@ def read_docx(data: bytes, archive: Archive) -> Document:
             if style == "Heading 1":
                 chapters.append(Chapter(text))
             chapters[-1].paragraphs.append(text)
-    except (OpcError, BadZipFile, etree.XMLSyntaxError, KeyError, ValueError, AttributeError, OSError):
+    except _TORN:
         raise UnreadableError(DAMAGED) from None
     return Document(title, chapters)
 

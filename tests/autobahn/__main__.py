@@ -1,0 +1,65 @@
+"""Plays Autobahn's 301 cases to our port and writes into docs/reliability.md what came of them: `make autobahn`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.proof.__main__ import with_figures
+from tests.support.reliability_table import PAGE
+from tests.support.thorough import ROOT
+
+CASES = 301  # all but those of compression, of which we negotiate none (T8)
+LONGEST_S = 580
+DRIVER = ROOT / "tests" / "autobahn" / "driver.py"
+
+
+def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
+    """Behaviour, behaviour at the close, and a sentence of each, by case.
+
+    Raises:
+        subprocess.CalledProcessError: the driver did not come to its end.
+    """
+    echo = [sys.executable, "-m", "tests.autobahn.echo"]
+    with subprocess.Popen(echo, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+        # Its warnings are of what the cases break on purpose.
+        driver = [str(environment / "bin" / "python"), "-W", "ignore", str(DRIVER), str(cases), port, *wanted]
+        try:
+            said = subprocess.run(driver, stdout=subprocess.PIPE, text=True, check=True, timeout=LONGEST_S).stdout
+        finally:
+            server.communicate()
+    return dict(json.loads(said))
+
+
+def figure(ends: Mapping[str, list[str]]) -> str:
+    """Counts, and by name what was not as the RFC wants it."""
+    counts = Counter(behaviour for behaviour, *_ in ends.values())
+    failed = sorted(case for case, (behaviour, *_) in ends.items() if behaviour == "FAILED")
+    said = ", ".join(f"{count} {behaviour.lower()}" for behaviour, count in counts.most_common())
+    return f"Autobahn, {len(ends)} cases: {said}" + (f" ({', '.join(failed)})" if failed else "")
+
+
+def main() -> None:
+    """Play, say it, write it down."""
+    parser = argparse.ArgumentParser(prog="make autobahn", description=__doc__)
+    parser.add_argument("environment", type=Path)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="7.1.5, …; all, if none")
+    arguments = parser.parse_args()
+    ends = play(arguments.environment, arguments.environment / "cases", *arguments.cases)
+    for case, (behaviour, close, sentence, close_sentence) in ends.items():
+        if behaviour != "OK" or close != "OK":
+            print(f"{case}: {behaviour}, {close}: {sentence} {close_sentence}")
+    print(figure(ends))
+    if len(ends) == CASES:
+        PAGE.write_text(with_figures(PAGE.read_text(encoding="utf-8"), {"T9": figure(ends)}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Turns the cases of Autobahn's testsuite, which are Python 2, into Python 3: `convert.py SDIST FOLDER`.
+
+Runs in .venv-autobahn. What it writes stays there: nothing of the suite is kept in this repository.
+"""
+
+import ast
+import io
+import sys
+import tarfile
+from lib2to3.refactor import RefactoringTool, get_fixers_from_package
+from pathlib import Path
+
+CASES = "/autobahntestsuite/case/"
+COMPRESSION = ("case12", "case13")  # we negotiate none (T8)
+
+
+class _AsBefore(ast.NodeTransformer):
+    """What both Pythons read and only lib2to3 does not change: whole division, classes made beside `object`."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.BinOp(node.left, ast.FloorDiv(), node.right) if isinstance(node.op, ast.Div) else node
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+        match node.elts:
+            case [ast.Name("object"), *others] if others:
+                return ast.Tuple(others, node.ctx)
+        return node
+
+
+def main(archive: str, folder: str) -> None:
+    """Write the package ``case`` below the folder."""
+    tool = RefactoringTool(get_fixers_from_package("lib2to3.fixes"))
+    target = Path(folder) / "case"
+    target.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(archive) as files:
+        for member in files:
+            name = member.name.rpartition("/")[2]
+            if CASES not in member.name or not name.endswith(".py") or name.startswith(COMPRESSION):
+                continue
+            content = files.extractfile(member)
+            assert content is not None
+            # A byte a character, as Python 2 has it in its strings.
+            text = io.TextIOWrapper(content, encoding="latin-1").read().replace("\t", "   ")
+            # Relative imports are made so here: the fixer of lib2to3 would have to find the package on the disk.
+            lines = [
+                line.replace("from case", "from .case", 1) if line.startswith("from case") else line
+                for line in text.splitlines()
+            ]
+            tree = ast.parse(str(tool.refactor_string("\n".join(lines) + "\n", name)))
+            (target / name).write_text(ast.unparse(ast.fix_missing_locations(_AsBefore().visit(tree))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

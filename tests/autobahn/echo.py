@@ -1,0 +1,41 @@
+"""Echoes what comes over a WebSocket, behind the very port of the runtime: `python -m tests.autobahn.echo`.
+
+It prints its port, and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from starlette.types import Receive, Scope, Send
+
+from runtime.settings import ServerSettings, Settings
+from runtime.shared.port.listening import listen
+from runtime.shared.port.serving import Server, config
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """An ASGI app: every message goes back as it came."""
+    if scope["type"] != "websocket":
+        return
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        said = {name: value for name in ("text", "bytes") if (value := message.get(name)) is not None}
+        await send({"type": "websocket.send", **said})
+
+
+async def serve() -> None:
+    settings = Settings(server=ServerSettings(port=0))
+    listener = listen(settings.server, "127.0.0.1", 0, option="--port")
+    server = Server(config(echo, settings, linger_s=1, lifespan="off"))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    print(listener.getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    server.should_exit = True
+    await serving
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

@@ -1,0 +1,136 @@
+"""What is fuzzed: a target takes any bytes, and either accepts them or refuses them as its documentation says."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import soundfile
+
+from runtime.errors import BadReferenceAudio, SpeechError, VoiceFileInvalid
+from runtime.request import Finished, RequestStats, StopReason
+from runtime.server.wire import decode
+from runtime.settings import Limits
+from runtime.shared import strict_json
+from runtime.shared.wav_reader import is_plain_wav, read_wav
+from runtime.voices.voice_file import read_voice, write_voice
+from studio.documents.reading import read as read_document
+from studio.documents.values import UnreadableError
+from tests.support.documents import epub, letter
+from tests.support.voices import a_voice
+from tests.unit.server.native.driver import Driver
+from tests.unit.server.test_any_message import BODIES, SESSIONS
+
+LIMITS = Limits()
+LINE = b"\n"  # between messages of one session
+ENDS = (StopReason.EOS, StopReason.CANCELLED)
+NATIVE: list[dict[str, Any]] = [
+    {**BODIES["native"][1]},
+    {"type": "session.config", "voice": "anna", "frames": "labelled"},
+    {"type": "input.text", "text": "Hello there.", "context_id": "a"},
+    {"type": "input.flush", "context_id": "a"},
+    {"type": "input.done", "context_id": "a"},
+    {"type": "context.cancel", "context_id": "a"},
+    {"type": "playback", "played_ms": 10},
+    {"type": "ping", "t": 1},
+    {"type": "session.close"},
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """``run`` takes any bytes and raises nothing; ``seeds`` are good ones, to start from."""
+
+    run: Callable[[bytes], object]
+    seeds: tuple[bytes, ...]
+
+
+def _native(data: bytes) -> None:
+    driver = Driver()
+    for line in data.split(LINE):
+        driver.session.receive_text(line.decode("utf-8", "replace"))
+        driver.heard()
+
+
+def _session(name: str, data: bytes) -> None:
+    """Messages in a row; what is submitted in between starts, sounds and ends, by the length of the message."""
+    driver, ended = SESSIONS[name][0](), 0
+    for line in data.split(LINE):
+        driver.send(line.decode("utf-8", "replace"))
+        for submitted in driver.submitted[ended:]:
+            if len(line) % 3:
+                driver.start(submitted.utterance)
+                driver.sound(submitted.utterance)
+            finished = Finished(stop_reason=ENDS[len(line) % 2], stats=RequestStats())
+            driver.dialect.on_speech(submitted.utterance, finished)
+            driver.gather()
+        ended = len(driver.submitted)
+        driver.heard()
+
+
+def _body(name: str, data: bytes) -> None:
+    with suppress(SpeechError):
+        BODIES[name][0](decode(data.decode("utf-8", "replace")))
+
+
+def _json(data: bytes) -> None:
+    """What was taken can be written and is read again as the same."""
+    try:
+        value = strict_json.parse(data)
+    except ValueError:
+        return
+    assert strict_json.parse(json.dumps(value, allow_nan=False)) == value
+
+
+def _wav(data: bytes) -> None:
+    try:
+        if is_plain_wav(data):
+            sound = read_wav(data, limit_s=1.0)
+            assert len(sound.samples) <= sound.rate
+    except BadReferenceAudio:
+        return
+
+
+def _voice_file(data: bytes) -> None:
+    try:
+        voice = read_voice(data)
+    except VoiceFileInvalid:
+        return
+    assert read_voice(write_voice(voice)).name == voice.name
+
+
+def _document(data: bytes) -> None:
+    # The process that reads documents answers for these two as it does for what cannot be read.
+    with suppress(UnreadableError, MemoryError, RecursionError):
+        read_document(data)
+
+
+def _wav_seed(subtype: str) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, np.linspace(-0.5, 0.5, 40), 24_000, format="WAV", subtype=subtype)
+    return file.getvalue()
+
+
+def _lines(messages: list[dict[str, Any]]) -> tuple[bytes, ...]:
+    each = [json.dumps(message).encode() for message in messages]
+    return (*each, LINE.join(each))
+
+
+TARGETS: dict[str, Target] = {
+    "native": Target(_native, _lines(NATIVE)),
+    **{name: Target(partial(_session, name), _lines(seeds)) for name, (_, seeds) in SESSIONS.items()},
+    **{
+        f"body of {name}": Target(partial(_body, name), (json.dumps(body).encode(),))
+        for name, (_, body) in BODIES.items()
+    },
+    "json": Target(_json, (b'{"a": [1, 2.5, null, "x"]}',)),
+    "wav": Target(_wav, tuple(map(_wav_seed, ("PCM_16", "PCM_24", "PCM_U8", "FLOAT", "DOUBLE")))),
+    "voice file": Target(_voice_file, (write_voice(a_voice()),)),
+    "document": Target(_document, (epub(), letter(("Normal", "Words.")))),
+}
