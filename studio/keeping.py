@@ -24,6 +24,7 @@ from studio.routes.takes import TakeRoutes
 from studio.routes.word_times import WordTimeRoutes
 from studio.settings import StoreSettings
 from studio.store.store import Store
+from studio.store.wall_clock import WallClock
 from studio.visitors import MemberOf, Visitors
 
 log = logging.getLogger(__name__)
@@ -78,8 +79,12 @@ class Keeping:
             await asyncio.to_thread(self._close)
 
     async def _tidy(self) -> None:
+        clock = WallClock()
         while True:
             await asyncio.sleep(TIDY_S)
+            if jump := clock.jumped_s():
+                log.warning("the machine's clock jumped by %.0f s: nothing is deleted for its age this time", jump)
+                continue
             try:
                 await self._aside(self.store.tidy)
             except SpeechError as error:

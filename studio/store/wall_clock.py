@@ -1,0 +1,26 @@
+"""Tells whether the clock of the wall has gone as time has, before anything is deleted by it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+JUMP_S = 60.0  # more than this apart from the time that has passed is a jump
+
+
+class WallClock:
+    """What is deleted when it is old must not go because a machine's clock was set wrongly for a while.
+
+    A clock that has jumped is believed again once it has gone evenly from one look to the next.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, passed: Callable[[], float] = time.monotonic) -> None:
+        self._wall = wall
+        self._passed = passed
+        self._apart = wall() - passed()  # seconds
+
+    def jumped_s(self) -> float:
+        """Seconds that it went further than time did since the last look; 0.0: no more than ``JUMP_S``."""
+        before, self._apart = self._apart, self._wall() - self._passed()
+        jump = self._apart - before
+        return jump if abs(jump) > JUMP_S else 0.0

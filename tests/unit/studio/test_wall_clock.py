@@ -1,0 +1,53 @@
+"""A machine's clock that is wrong for a while deletes nothing that was kept."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from studio import keeping
+from studio.store.wall_clock import WallClock
+from tests.support.keeping import keep, kept, visitor
+
+YEAR = 365 * 86400.0
+
+
+def test_a_jump_is_told_once_and_then_the_clock_is_believed_again() -> None:
+    wall, passed = 1000.0, 0.0
+    clock = WallClock(lambda: wall, lambda: passed)
+    wall, passed = wall + 3600, passed + 3601  # a clock that is a little slow
+    assert clock.jumped_s() == 0
+    wall, passed = wall + YEAR, passed + 3600
+    assert clock.jumped_s() == pytest.approx(YEAR - 3600)
+    wall, passed = wall + 3600, passed + 3600
+    assert clock.jumped_s() == 0
+    wall, passed = wall - YEAR, passed + 3600
+    assert clock.jumped_s() == pytest.approx(-YEAR - 3600)
+
+
+def test_a_deleted_take_comes_back_though_the_clock_was_a_year_ahead_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The bin is looked through every 0.6 s here; a year ahead all in it would be due."""
+    true_time = time.time
+    monkeypatch.setattr(keeping, "TIDY_S", 0.6)
+    with caplog.at_level(logging.WARNING), kept(tmp_path) as address, visitor(address) as client:
+        take = keep(client)["id"]
+        assert client.delete(f"studio/takes/{take}").is_success
+        monkeypatch.setattr(time, "time", lambda: true_time() + YEAR)
+        until = time.monotonic() + 10
+        while "jumped by 3153" not in caplog.text:
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        monkeypatch.setattr(time, "time", true_time)
+        while "jumped by -3153" not in caplog.text:
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        time.sleep(0.8)
+        answer: httpx.Response = client.post(f"studio/takes/{take}/restore")
+        assert answer.is_success
+        assert client.get(f"studio/takes/{take}").json()["id"] == take
