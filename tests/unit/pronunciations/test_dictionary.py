@@ -84,7 +84,7 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
+@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
 def test_what_is_no_dictionary_is_not_read(wrong: dict[str, Any]) -> None:
     read(json.dumps(FIELDS).encode())
     with pytest.raises(ValueError, match=r"it |in it|true or false"):
