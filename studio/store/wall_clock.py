@@ -8,13 +8,17 @@ from collections.abc import Callable
 JUMP_S = 60.0  # more than this apart from the time that has passed is a jump
 
 
+def _date() -> float:
+    return time.time()
+
+
 class WallClock:
     """What is deleted when it is old must not go because a machine's clock was set wrongly for a while.
 
     A clock that has jumped is believed again once it has gone evenly from one look to the next.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time, passed: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, wall: Callable[[], float] = _date, passed: Callable[[], float] = time.monotonic) -> None:
         self._wall = wall
         self._passed = passed
         self._apart = wall() - passed()  # seconds

@@ -103,19 +103,19 @@ def test_a_machine_whose_steps_take_long_is_given_longer(monkeypatch: pytest.Mon
 
     class Slow(ScriptedEngine):
         def at_work_since(self) -> float | None:
-            """One step of 0.15 s, one of 0.4 s, and one that never ends."""
+            """One step of 0.3 s, one of 0.8 s, and one that never ends."""
             at = time.monotonic() - begun
-            return 1.0 if at < 0.15 else 2.0 if at < 0.55 else 3.0
+            return 1.0 if at < 0.3 else 2.0 if at < 1.1 else 3.0
 
     async def run() -> None:
         nonlocal begun
-        host = Host(Settings(server=ServerSettings(frame_s=0.25)), lambda *_: Slow(), MemoryLibrary())
+        host = Host(Settings(server=ServerSettings(frame_s=0.5)), lambda *_: Slow(), MemoryLibrary())
         begun = time.monotonic()
         await host.load()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(host.watch(), 1.0)
+            await asyncio.wait_for(host.watch(), 2.0)
         assert await asyncio.wait_for(host.watch(), 30) is Exit.FRAME_OVERDUE
-        assert time.monotonic() - begun > 0.55 + 2 * 0.4
+        assert time.monotonic() - begun > 1.1 + 2 * 0.8
         host.close()
 
     asyncio.run(run())

@@ -125,8 +125,8 @@ def late_fault(core: EngineCore, slot: int) -> None:
     """The frame fails at its very end, when all but where the rows stand has been written."""
     draw = core.runner.frame.codes
 
-    def spoiled(hidden: Tensor, rows: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
-        made = draw(hidden, rows, *words)
+    def spoiled(hidden: Tensor, rows: Tensor, *words: Any, **ways: bool) -> tuple[Tensor, Tensor]:
+        made = draw(hidden, rows, *words, **ways)
         if slot in rows.tolist():
             raise Boom
         return made
